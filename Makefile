@@ -1,0 +1,61 @@
+# `make` lists the targets. `make demo` and `make test` do everything on a machine that has Python 3.10 and make only.
+
+PYTHON ?= python3
+BIN := .venv/bin
+BIN40 := .venv-pyspark40/bin
+
+# More workers than four do not pay: each starts a Spark and an Azurite of its own when its tests need them.
+WORKERS ?= auto
+PARALLEL := -n $(WORKERS) --maxprocesses 4 --dist loadfile
+PYTEST ?=
+
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header \
+	--no-python-downloads --no-emit-index-url
+# What exists of these is checked by mypy --strict; the tests with the exceptions of pyproject.toml.
+TYPED := $(wildcard azure_account azureblob_source pyspark_azureblob tools demo benchmarks tests)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test crash bench check fmt lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## make .venv, .venv-pyspark40, Azurite and Java ready (once; the other targets do it too)
+	@$(PYTHON) -m tools.setup $(if $(filter setup,$(MAKECMDGOALS)),,--quiet)
+
+demo: setup ## see it work: a year of flights into blobs, killed half way, and nothing lost or doubled
+	@$(BIN)/python -m demo.flights
+
+test: setup ## all tests but the slow ones, then those for the oldest supported Spark (PYTEST="-k name" selects)
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not live" $(PYTEST)
+	$(BIN40)/python -m pytest -m "pyspark40 and not slow and not live" $(PYTEST)
+
+crash: setup ## the slow tests: whole processes killed, long histories
+	$(BIN)/python -m pytest -m slow $(PYTEST)
+
+check: setup ## what CI runs: format, lint, types, imports, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy $(TYPED)
+	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory test
+
+bench: setup ## measure
+	@$(BIN)/python -m benchmarks
+
+fmt: setup ## format, and mend what the linter can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: setup ## resolve the dependencies again (UPGRADE=--upgrade for newer versions)
+	$(COMPILE) $(UPGRADE) requirements/setup.in -o requirements/setup.lock
+	$(COMPILE) $(UPGRADE) requirements/node.in -o requirements/node.lock
+	$(COMPILE) $(UPGRADE) pyproject.toml --extra cli --group test --group check --group bench -o requirements/dev.lock
+	$(COMPILE) $(UPGRADE) pyproject.toml --extra cli --group test -c requirements/pyspark40.in \
+		-o requirements/pyspark40.lock
+	$(PYTHON) -m tools.node install --package-lock-only --prefix tools/azurite
+
+clean: ## remove what the targets made, the downloads of `make setup` too
+	rm -rf .venv .venv-pyspark40 tools/azurite/node_modules build dist .demo spark-warehouse artifacts metastore_db
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

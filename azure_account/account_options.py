@@ -1,0 +1,72 @@
+"""The account's part of every door's option table: credentials, endpoints, proxies, retries."""
+
+from __future__ import annotations
+
+from azure_account.option_table import Option, OptionTable, boolean, integer, milliseconds, one_of, text
+
+AUTHS = (
+    "default",
+    "accountKey",
+    "sas",
+    "connectionString",
+    "managedIdentity",
+    "workloadIdentity",
+    "clientSecret",
+    "clientCertificate",
+    "azureCli",
+    "anonymous",
+)
+
+_WHO, _PROXY, _RETRY = "Account and credentials", "Proxy", "Retries and time limits"
+
+ACCOUNT_OPTIONS = OptionTable(
+    (
+        Option("auth", one_of(*AUTHS), None, "Kind of credential.", _WHO, shown_default="by what is given, see above"),
+        Option("accountName", text(), None, "Storage account; not needed with a URL or connection string.", _WHO),
+        Option("accountKey", text(), None, "Shared key of the account.", _WHO, secret=True),
+        Option("sasToken", text(), None, "Shared access signature, with or without `?`.", _WHO, secret=True),
+        Option(
+            "connectionString",
+            text(),
+            None,
+            "Connection string of the account; `UseDevelopmentStorage=true` is the local emulator.",
+            _WHO,
+            secret=True,
+        ),
+        Option("tenantId", text(), None, "Entra tenant of the service principal.", _WHO),
+        Option("clientId", text(), None, "Service principal, or user-assigned managed identity.", _WHO),
+        Option("clientSecret", text(), None, "Secret of the service principal.", _WHO, secret=True),
+        Option("certificatePath", text(), None, "PEM or PKCS12 file of the service principal, on every host.", _WHO),
+        Option("certificatePassword", text(), None, "Password of that file.", _WHO, secret=True),
+        Option(
+            "endpoint",
+            text(),
+            None,
+            "URL of the blob service, for sovereign clouds, private links and emulators.",
+            _WHO,
+            shown_default="`https://<account>.blob.core.windows.net`",
+        ),
+        Option(
+            "tableEndpoint",
+            text(),
+            None,
+            "URL of the table service.",
+            _WHO,
+            shown_default="the blob endpoint with `table` for `blob`",
+        ),
+        Option(
+            "proxy.use", boolean(), default=False, help="Send storage requests through an HTTP proxy.", group=_PROXY
+        ),
+        Option("proxy.hostname", text(), None, "Its host.", _PROXY),
+        Option("proxy.port", integer(1, 65535), None, "Its port.", _PROXY),
+        Option(
+            "authProxy.use", boolean(), default=False, help="Send token requests through an HTTP proxy.", group=_PROXY
+        ),
+        Option("authProxy.hostname", text(), None, "Its host.", _PROXY),
+        Option("authProxy.port", integer(1, 65535), None, "Its port.", _PROXY),
+        Option("maxAttempts", integer(1, 100), 8, "Tries of one request, the first included.", _RETRY),
+        Option("connectTimeoutMs", milliseconds(1), 10_000, "Limit for opening a connection.", _RETRY),
+        Option("requestTimeoutMs", milliseconds(1), 60_000, "Limit for sending one try, and for its answer.", _RETRY),
+        Option("retryDeadlineMs", milliseconds(1), 120_000, "No retry begins later than this.", _RETRY),
+    )
+)

@@ -1,0 +1,265 @@
+"""The one map from the SDK's errors to failures of a try and to the error tree.
+
+It reads the status, the service's error code, the request id and, for what it does not know, the first line of the
+service's text. It never passes an SDK message on: those hold URLs, and a URL may hold a signature.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    HttpResponseError,
+    ServiceRequestError,
+    ServiceRequestTimeoutError,
+    ServiceResponseError,
+    ServiceResponseTimeoutError,
+)
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError, ProxyError
+
+from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError, describe
+from azure_account.retry import RETRIED_STATUS, retry_after_seconds
+from azure_account.settings import Anonymous, ClientSecret, DefaultIdentity, SasToken, SharedKey
+from azure_account.wire import Absent, Ambiguous, Failure, Refused, Throttled, Unreached
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from azure_account.settings import AccountSettings
+
+_REFUSED = frozenset(
+    {
+        "BlobAlreadyExists",
+        "BlobOverwritten",
+        "ConditionNotMet",
+        "ContainerAlreadyExists",
+        "EntityAlreadyExists",
+        "InfiniteLeaseDurationRequired",
+        "PendingCopyOperation",
+        "ResourceAlreadyExists",
+        "TableAlreadyExists",
+        "TargetConditionNotMet",
+        "UpdateConditionNotSatisfied",
+    }
+)
+_ABSENT = frozenset({"BlobNotFound", "EntityNotFound", "InvalidBlockList", "ResourceNotFound"})
+_NO_PLACE = frozenset({"ContainerNotFound", "TableNotFound", "ContainerDisabled"})
+# Refused before it was looked at. A container or table that is being deleted can be created again within a minute.
+_THROTTLED = frozenset({"ServerBusy", "ContainerBeingDeleted", "TableBeingDeleted", "AccountBeingCreated"})
+
+_NEXT_STEP = {
+    "AuthenticationFailed": "{credential} Also check this machine's clock: 15 minutes of difference are refused.",
+    "AuthorizationFailure": "{credential} If it is right, the network rules of the account refuse this machine.",
+    "AuthorizationPermissionMismatch": "Access is not granted: {lacks}. A new role takes up to ten minutes to work.",
+    "AuthorizationServiceMismatch": "Access is not granted: {lacks}.",
+    "AuthorizationResourceTypeMismatch": "Access is not granted: {lacks}.",
+    "InsufficientAccountPermissions": "Access is not granted: {lacks}.",
+    "InvalidAuthenticationInfo": "{credential}",
+    "NoAuthenticationInformation": "Give a credential: accountKey, sasToken, connectionString or another auth.",
+    "PublicAccessNotPermitted": "The account allows no anonymous access: choose another auth.",
+    "KeyBasedAuthenticationNotPermitted": "The account allows no shared key: choose an auth that uses a token.",
+    "AccountIsDisabled": "The storage account is disabled: enable it in the portal.",
+    "BlobArchived": "Rehydrate the blob before you read it.",
+    "BlobBeingRehydrated": "Wait until the blob is rehydrated.",
+    "BlobImmutableDueToPolicy": "An immutability policy protects the blob: write to another name.",
+    "BlockCountExceedsLimit": "A blob can have 100,000 staged blocks: commit it, or use larger blocks.",
+    "BlockListTooLong": "A blob can have 50,000 blocks: use larger blocks or smaller blobs.",
+    "InvalidBlobOrBlock": "Use block ids of one length within a blob, and no name that holds another type of blob.",
+    "InvalidBlobType": "The name holds another type of blob: write to another name.",
+    "RequestBodyTooLarge": "Use smaller blocks (maxFlushThresholdSize).",
+    "MemoryExtentStoreAtSizeLimit": "The storage emulator is full: restart it, or raise its --extentMemoryLimit.",
+    "InvalidHeaderValue": "If this is the storage emulator, start it with --skipApiVersionCheck.",
+    "FeatureNotYetSupportedForHierarchicalNamespaceAccounts": "Accounts with hierarchical namespace do not have this.",
+}
+
+
+@dataclass(frozen=True)
+class Where:
+    """What a request was about, for messages. `tables` says which of the two services was asked."""
+
+    operation: str
+    target: str
+    settings: AccountSettings
+    tables: bool = False
+
+    @property
+    def endpoint(self) -> str:
+        """URL of the service."""
+        return (self.settings.table_endpoint if self.tables else self.settings.blob_endpoint) or ""
+
+
+def failure_of(error: AzureError, where: Where) -> Failure | AzureBlobError:
+    """What to raise in place of `error`."""
+    response = getattr(error, "response", None)
+    if isinstance(error, HttpResponseError) and response is not None:
+        return _of_answer(error, response, where)
+    if isinstance(error, ClientAuthenticationError):
+        return _no_token(error, where)
+    return _of_connection(error, where)
+
+
+def error_code(error: HttpResponseError) -> str:
+    """The service's code, such as `BlobNotFound`; empty if it gave none."""
+    code = getattr(error, "error_code", None)
+    if code is None:
+        code = getattr(error.response, "headers", {}).get("x-ms-error-code")
+    return str(getattr(code, "value", code) or "")
+
+
+def _of_answer(error: HttpResponseError, response: Any, where: Where) -> Failure | AzureBlobError:
+    code, status = error_code(error), int(response.status_code)
+    cause = _cause(status, code, response)
+    if isinstance(error, ClientAuthenticationError) and not _is_from_storage(response, where):
+        return _no_token(error, where)
+    if code in _THROTTLED or status in RETRIED_STATUS:
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        sure = code in _THROTTLED or status == HTTPStatus.TOO_MANY_REQUESTS
+        return (Throttled if sure else Ambiguous)(cause, retry_after=retry_after_seconds(headers, time.time()))
+    if code in _NO_PLACE or (status == HTTPStatus.NOT_FOUND and "/" not in where.target):
+        return _no_place(cause, where)
+    if (
+        code in _ABSENT
+        or status == HTTPStatus.NOT_FOUND
+        or (code == "InvalidBlobOrBlock" and where.operation == "commit block list")
+    ):
+        return Absent(cause)
+    if code in _REFUSED or code.startswith("Lease") or status == HTTPStatus.PRECONDITION_FAILED:
+        return Refused(cause)
+    return _final(cause, code, status, error, where)
+
+
+def _final(cause: str, code: str, status: int, error: HttpResponseError, where: Where) -> ConfigurationError:
+    template = _NEXT_STEP.get(code)
+    if template is None and status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        template = "{credential} Also check the role or the permissions, and the network rules of the account."
+    if template is None:
+        lines = str(getattr(error, "message", "") or "").strip().splitlines()
+        template = "Check the option or the name that the service does not accept."
+        cause = f"{cause}: {_plain(lines[0])}" if lines else cause
+    step = template.replace("{credential}", _credential_hint(where.settings)).replace("{lacks}", _lacks(where))
+    return ConfigurationError(_text(where, cause, step))
+
+
+def _no_place(cause: str, where: Where) -> NotFoundError:
+    place = where.target.split("/")[0]
+    what = "table" if where.tables else "container"
+    return NotFoundError(
+        _text(where, cause, f"Create the {what} {place} first, or check its name and the account's ({where.endpoint}).")
+    )
+
+
+def _no_token(error: AzureError, where: Where) -> Failure | ConfigurationError:
+    response = getattr(error, "response", None)
+    if response is not None and response.status_code in RETRIED_STATUS:
+        return Throttled(f"the token service answered {response.status_code}")
+    if any(isinstance(item, (ServiceRequestError, ServiceResponseError, OSError)) for item in _chain(error)):
+        return Unreached("the token service cannot be reached", next_step="Check the network and authProxy.hostname.")
+    lines = str(getattr(error, "message", "") or error).splitlines()
+    # The default credential tells in indented lines what it tried; the first line alone says nothing.
+    tried = [line.strip().split(". ")[0] for line in lines if line.startswith("\t")] or lines[:1]
+    cause = f"no token from {type(where.settings.auth).__name__}: {'; '.join(map(_plain, tried))}"
+    return ConfigurationError(_text(where, cause, _credential_hint(where.settings)))
+
+
+def _of_connection(error: AzureError, where: Where) -> Failure | ConfigurationError:
+    chain = list(_chain(error))
+    found = _of_handshake(chain, where) or _unreached(error, chain, where)
+    if found is not None:
+        return found
+    if isinstance(error, ServiceResponseTimeoutError):
+        step = "Check the network and the state of the storage service, or raise requestTimeoutMs."
+        return Ambiguous(f"no answer from {where.endpoint} within the time limit", next_step=step)
+    reason = "could not be sent whole" if isinstance(error, ServiceRequestError) else "was cut off"
+    return Ambiguous(f"the exchange with {where.endpoint} {reason} ({type(chain[-1]).__name__})")
+
+
+def _of_handshake(chain: list[BaseException], where: Where) -> ConfigurationError | None:
+    option = _endpoint_option(where)
+    if any(isinstance(item, ssl.SSLCertVerificationError) for item in chain):
+        step = f"Check the option {option}, and trust the certificate by REQUESTS_CA_BUNDLE."
+        return ConfigurationError(_text(where, f"the TLS certificate of {where.endpoint} is not trusted", step))
+    if any(isinstance(item, ssl.SSLError) and getattr(item, "reason", "") == "WRONG_VERSION_NUMBER" for item in chain):
+        step = f"Check whether the option {option} should begin with http."
+        return ConfigurationError(_text(where, f"{where.endpoint} does not speak TLS", step))
+    return None
+
+
+def _unreached(error: AzureError, chain: list[BaseException], where: Where) -> Unreached | None:
+    option = _endpoint_option(where)
+    if any(isinstance(item, NameResolutionError) for item in chain):
+        step = f"Check accountName, the option {option} and the network."
+        return Unreached(f"the host of {where.endpoint} is unknown", next_step=step)
+    if any(isinstance(item, ProxyError) for item in chain):
+        return Unreached("the proxy cannot be reached", next_step="Check proxy.hostname and proxy.port.")
+    connecting = any(isinstance(item, (NewConnectionError, ConnectTimeoutError)) for item in chain)
+    if connecting or isinstance(error, ServiceRequestTimeoutError):
+        step = f"Check that the service runs, the option {option}, the network and the firewall."
+        return Unreached(f"{where.endpoint} cannot be reached", next_step=step)
+    return None
+
+
+def _endpoint_option(where: Where) -> str:
+    return "tableEndpoint" if where.tables else "endpoint"
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and all that it wraps, outermost first, however the libraries nested it."""
+    pending, seen = [error], set()
+    while pending:
+        item = pending.pop(0)
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        yield item
+        inner = (getattr(item, "inner_exception", None), getattr(item, "reason", None), item.__cause__, *item.args)
+        pending += [found for found in inner if isinstance(found, BaseException)]
+
+
+def _is_from_storage(response: Any, where: Where) -> bool:
+    request = getattr(response, "request", None)
+    return request is None or str(request.url).startswith(where.endpoint)
+
+
+def _cause(status: int, code: str, response: Any) -> str:
+    request_id = response.headers.get("x-ms-request-id")
+    name = f"{status} {code}" if code else f"{status}"
+    return f"{name} (request id {request_id})" if request_id else name
+
+
+def _credential_hint(settings: AccountSettings) -> str:
+    match settings.auth:
+        case SharedKey():
+            return "Check accountKey (or the key in connectionString): is it a current key of this account?"
+        case SasToken():
+            return "Check sasToken: is it whole, not expired, and for this account?"
+        case ClientSecret():
+            return "Check tenantId, clientId and clientSecret: has the secret expired?"
+        case DefaultIdentity():
+            return "Set auth to the kind of credential that you mean, and its options."
+        case Anonymous():
+            return "The container is not public: give a credential."
+        case _:
+            return "Check auth and its options (tenantId, clientId)."
+
+
+def _lacks(where: Where) -> str:
+    if isinstance(where.settings.auth, SasToken):
+        return "sasToken lacks the permission, the service or the resource type"
+    role = "Storage Table Data Contributor" if where.tables else "Storage Blob Data Contributor"
+    tags = " (for index tags: Storage Blob Data Owner)" if "tags" in where.operation else ""
+    return f"the identity lacks the role {role}{tags} on the account or container"
+
+
+def _text(where: Where, cause: str, next_step: str) -> str:
+    return describe(where.operation.capitalize(), where.target, cause, next_step)
+
+
+def _plain(line: str) -> str:
+    """A line of the service without anything that looks like a URL's query."""
+    return " ".join(word.split("?")[0] if "sig=" in word else word for word in line.split()).rstrip(".")

@@ -1,0 +1,270 @@
+"""Blobs on Azure by the official SDK: `BlobService`, one request and one try per method.
+
+Import this module only when a request is about to be made: the SDK takes half a second to import.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from azure.core import MatchConditions
+from azure.core.exceptions import AzureError, HttpResponseError
+from azure.storage.blob import BlobLeaseClient, BlobServiceClient, ContentSettings, StandardBlobTier
+
+from azure_account.account import BlobContent, BlobProperties
+from azure_account.azure_failures import Where, error_code, failure_of
+from azure_account.azure_transport import quiet_logs, transport
+from azure_account.credentials import sdk_credential
+from azure_account.names import MAX_PUT_BYTES
+from azure_account.retried import READ_CHUNK_BYTES
+from azure_account.wire import Absent, Page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from azure.storage.blob import BlobClient
+    from azure.storage.blob import BlobProperties as SdkProperties
+
+    from azure_account.account import BlobAttributes, Bytes, Condition
+    from azure_account.settings import AccountSettings
+
+PAGE_BLOBS = 5000
+
+
+class AzureBlobs:
+    """The blob service of one account. Thread-safe; not to be carried over a fork or pickled."""
+
+    def __init__(self, settings: AccountSettings) -> None:
+        quiet_logs()
+        self._settings = settings
+        self._client = BlobServiceClient(
+            settings.blob_endpoint,
+            credential=sdk_credential(settings),
+            transport=transport(settings, settings.blob_endpoint),
+            retry_total=0,
+            max_single_put_size=MAX_PUT_BYTES,
+            max_single_get_size=READ_CHUNK_BYTES,
+            user_agent="pyspark-azureblob",
+        )
+        limits = settings.timeouts
+        # While a body is sent the HTTP library applies the limit for connecting, so a body needs the longer one there.
+        self._upload: dict[str, Any] = {"connection_timeout": limits.request, "read_timeout": limits.request}
+        self._lease: dict[str, Any] = {"connection_timeout": limits.lease, "read_timeout": limits.lease}
+
+    @property
+    def account(self) -> str:
+        """The account's name."""
+        return self._settings.account
+
+    @property
+    def blob_endpoint(self) -> str:
+        """URL of the blob service."""
+        return self._settings.blob_endpoint
+
+    def create_container(self, container: str) -> None:
+        """Create Container."""
+        with self._failures("create container", container):
+            self._client.create_container(container)
+
+    def container_exists(self, container: str) -> bool:
+        """Get Container Properties."""
+        with self._failures("look for container", container):
+            return self._client.get_container_client(container).exists()
+
+    def stage_block(self, container: str, blob: str, block_id: str, data: Bytes) -> None:
+        """Put Block."""
+        with self._failures("stage block", container, blob):
+            body: Any = data  # any buffer is sent as it is, without a copy, though the SDK declares `bytes`
+            self._blob(container, blob).stage_block(block_id, body, length=_size(data), **self._upload)
+
+    def commit_block_list(
+        self, container: str, blob: str, block_ids: Sequence[str], attributes: BlobAttributes, condition: Condition
+    ) -> str:
+        """Put Block List."""
+        with self._failures("commit block list", container, blob):
+            latest: list[Any] = list(block_ids)  # plain ids mean: staged, else committed
+            answer = self._blob(container, blob).commit_block_list(
+                latest,
+                **_attributes(attributes),
+                **_condition(condition),
+            )
+            return _quoted(answer["etag"])
+
+    def put(
+        self,
+        container: str,
+        blob: str,
+        data: Bytes,
+        attributes: BlobAttributes,
+        condition: Condition,
+        lease_id: str | None,
+    ) -> str:
+        """Put Blob."""
+        with self._failures("put blob", container, blob):
+            answer = self._blob(container, blob).upload_blob(
+                bytes(data),
+                length=_size(data),
+                overwrite=True,
+                **_lease_option(lease_id),
+                **_attributes(attributes),
+                **_condition(condition),
+                **self._upload,
+            )
+            return _quoted(answer["etag"])
+
+    def get(self, container: str, blob: str, start: int, length: int, if_match: str | None) -> BlobContent:
+        """Get Blob, one range."""
+        if length <= 0:
+            return BlobContent(b"", self._unchanged(container, blob, if_match))
+        try:
+            with self._failures("get blob", container, blob):
+                answer = self._blob(container, blob).download_blob(
+                    start, length, max_concurrency=1, decompress=False, **_match(if_match)
+                )
+                whole = replace(_properties(blob, answer.properties), size=_whole_size(answer.properties), tier=None)
+                return BlobContent(answer.readall(), whole)
+        except _PastTheEnd:
+            return BlobContent(b"", self._unchanged(container, blob, if_match))
+
+    def properties(self, container: str, blob: str) -> BlobProperties:
+        """Get Blob Properties."""
+        return self._unchanged(container, blob, None)
+
+    def list_page(
+        self, container: str, prefix: str, start_from: str | None, marker: str | None, *, uncommitted: bool
+    ) -> Page[BlobProperties]:
+        """List Blobs, one page. The folders that accounts with hierarchical namespace list as blobs are left out."""
+        include = ["metadata", "uncommittedblobs"] if uncommitted else ["metadata"]
+        options: dict[str, Any] = {"start_from": start_from} if start_from else {}
+        with self._failures("list blobs of", container):
+            pages = (
+                self._client.get_container_client(container)
+                .list_blobs(name_starts_with=prefix or None, include=include, results_per_page=PAGE_BLOBS, **options)
+                .by_page(continuation_token=marker)
+            )
+            found = list(next(pages, ()))
+        items = tuple(_properties(item.name, item) for item in found if not _is_folder(item))
+        return Page(items, getattr(pages, "continuation_token", None) or None)
+
+    def delete(self, container: str, blob: str, condition: Condition, lease_id: str | None) -> None:
+        """Delete Blob."""
+        with self._failures("delete blob", container, blob):
+            self._blob(container, blob).delete_blob(**_lease_option(lease_id), **_condition(condition))
+
+    def tags(self, container: str, blob: str) -> Mapping[str, str]:
+        """Get Blob Tags."""
+        with self._failures("read tags of", container, blob):
+            return dict(self._blob(container, blob).get_blob_tags())
+
+    def set_tags(self, container: str, blob: str, tags: Mapping[str, str]) -> None:
+        """Set Blob Tags."""
+        with self._failures("set tags of", container, blob):
+            self._blob(container, blob).set_blob_tags(dict(tags))
+
+    def acquire_lease(self, container: str, blob: str, lease_id: str, seconds: int) -> str:
+        """Lease Blob, acquire."""
+        with self._failures("acquire lease", container, blob):
+            lease = BlobLeaseClient(self._blob(container, blob), lease_id)
+            lease.acquire(lease_duration=seconds, **self._lease)
+            return _quoted(lease.etag)
+
+    def renew_lease(self, container: str, blob: str, lease_id: str) -> str:
+        """Lease Blob, renew."""
+        with self._failures("renew lease", container, blob):
+            lease = BlobLeaseClient(self._blob(container, blob), lease_id)
+            lease.renew(**self._lease)
+            return _quoted(lease.etag)
+
+    def release_lease(self, container: str, blob: str, lease_id: str) -> str:
+        """Lease Blob, release."""
+        with self._failures("release lease", container, blob):
+            lease = BlobLeaseClient(self._blob(container, blob), lease_id)
+            lease.release(**self._lease)
+            return _quoted(lease.etag)
+
+    def break_lease(self, container: str, blob: str) -> None:
+        """Lease Blob, break with period 0."""
+        with self._failures("break lease", container, blob):
+            BlobLeaseClient(self._blob(container, blob)).break_lease(lease_break_period=0, **self._lease)
+
+    def _blob(self, container: str, blob: str) -> BlobClient:
+        return self._client.get_blob_client(container, blob)
+
+    def _unchanged(self, container: str, blob: str, if_match: str | None) -> BlobProperties:
+        with self._failures("look at blob", container, blob):
+            return _properties(blob, self._blob(container, blob).get_blob_properties(**_match(if_match)))
+
+    @contextmanager
+    def _failures(self, operation: str, container: str, blob: str = "") -> Iterator[None]:
+        """Turn the SDK's errors into ours. `from None`: their text may hold a signature."""
+        try:
+            yield
+        except AzureError as error:
+            if isinstance(error, HttpResponseError) and error_code(error) == "InvalidRange":
+                raise _PastTheEnd("the range begins past the end") from None
+            target = f"{container}/{blob}" if blob else container
+            raise failure_of(error, Where(operation, target, self._settings)) from None
+
+
+class _PastTheEnd(Absent):
+    """A range beginning at or past the end of the blob."""
+
+
+def _size(data: Bytes) -> int:
+    return data.nbytes if isinstance(data, memoryview) else len(data)
+
+
+def _attributes(attributes: BlobAttributes) -> dict[str, Any]:
+    options: dict[str, Any] = {"metadata": dict(attributes.metadata)}
+    if attributes.tags:
+        options["tags"] = dict(attributes.tags)
+    if attributes.tier is not None:
+        options["standard_blob_tier"] = StandardBlobTier(attributes.tier)
+    if attributes.content_type is not None:
+        options["content_settings"] = ContentSettings(content_type=attributes.content_type)
+    return options
+
+
+def _condition(condition: Condition) -> dict[str, Any]:
+    if condition.if_absent:
+        return {"match_condition": MatchConditions.IfMissing}
+    return _match(condition.if_match)
+
+
+def _match(etag: str | None) -> dict[str, Any]:
+    return {} if etag is None else {"etag": etag, "match_condition": MatchConditions.IfNotModified}
+
+
+def _lease_option(lease_id: str | None) -> dict[str, Any]:
+    return {} if lease_id is None else {"lease": lease_id}
+
+
+def _quoted(etag: object) -> str:
+    """An ETag as a header carries it; listings give it without quotes."""
+    text = str(etag or "")
+    return text if not text or text.startswith('"') else f'"{text}"'
+
+
+def _whole_size(found: SdkProperties) -> int:
+    """The blob's size: after a ranged read the SDK's `size` is the range's, the whole is behind the `/`."""
+    return int(str(found.content_range).rpartition("/")[2])
+
+
+def _is_folder(item: SdkProperties) -> bool:
+    return (item.metadata or {}).get("hdi_isfolder") == "true"
+
+
+def _properties(name: str, found: SdkProperties) -> BlobProperties:
+    etag = _quoted(found.etag)
+    return BlobProperties(
+        name=name,
+        size=int(found.size or 0),
+        etag=etag,
+        last_modified=found.last_modified,
+        metadata=dict(found.metadata or {}),
+        tier=str(getattr(found.blob_tier, "value", found.blob_tier)) if found.blob_tier else None,
+        content_type=found.content_settings.content_type,
+        committed=bool(etag),
+    )

@@ -1,0 +1,147 @@
+"""Tables on Azure by the official SDK: `TableService`, one request and one try per method."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from azure.core import MatchConditions
+from azure.core.exceptions import AzureError, ResourceNotFoundError
+from azure.data.tables import EdmType, EntityProperty, TableServiceClient, UpdateMode
+
+from azure_account.account import Entity
+from azure_account.azure_failures import Where, failure_of
+from azure_account.azure_transport import quiet_logs, transport
+from azure_account.credentials import sdk_credential
+from azure_account.errors import ConfigurationError
+from azure_account.wire import Absent, Page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from azure.data.tables import TableClient, TableEntity
+
+    from azure_account.settings import AccountSettings
+
+PAGE_ENTITIES = 1000
+
+
+class AzureTables:
+    """The table service of one account. Thread-safe; not to be carried over a fork or pickled."""
+
+    def __init__(self, settings: AccountSettings) -> None:
+        quiet_logs()
+        credential = sdk_credential(settings)
+        if settings.table_endpoint is None:
+            raise ConfigurationError(
+                f"The table endpoint of {settings.blob_endpoint} is not known: give tableEndpoint."
+            )
+        if credential is None:
+            raise ConfigurationError("Tables allow no anonymous access: choose another auth.")
+        self._settings = settings
+        self._client = TableServiceClient(
+            settings.table_endpoint,
+            credential=credential,
+            transport=transport(settings, settings.table_endpoint),
+            retry_total=0,
+            retry_connect=0,
+            retry_read=0,
+            retry_status=0,
+            user_agent="pyspark-azureblob",
+        )
+
+    def create_table(self, table: str) -> None:
+        """Create Table."""
+        with self._failures("create table", table):
+            self._client.create_table(table)
+
+    def insert_entity(self, table: str, entity: Entity) -> str:
+        """Insert Entity."""
+        with self._failures("insert entity", table, entity.partition_key, entity.row_key):
+            return _etag(self._table(table).create_entity(_row(entity)))
+
+    def replace_entity(self, table: str, entity: Entity, if_match: str | None) -> str:
+        """Insert Or Replace Entity, or Update Entity."""
+        with self._failures("replace entity", table, entity.partition_key, entity.row_key):
+            if if_match is None:
+                return _etag(self._table(table).upsert_entity(_row(entity), mode=UpdateMode.REPLACE))
+            return _etag(
+                self._table(table).update_entity(
+                    _row(entity),
+                    mode=UpdateMode.REPLACE,
+                    etag=if_match,
+                    match_condition=MatchConditions.IfNotModified,
+                )
+            )
+
+    def get_entity(self, table: str, partition_key: str, row_key: str) -> Entity:
+        """Query Entities, one."""
+        with self._failures("get entity", table, partition_key, row_key):
+            return _entity(self._table(table).get_entity(partition_key, row_key))
+
+    def query_page(self, table: str, partition_key: str | None, marker: str | None) -> Page[Entity]:
+        """Query Entities, one page."""
+        with self._failures("query entities", table):
+            client = self._table(table)
+            items = (
+                client.list_entities(results_per_page=PAGE_ENTITIES)
+                if partition_key is None
+                else client.query_entities(
+                    "PartitionKey eq @key", parameters={"key": partition_key}, results_per_page=PAGE_ENTITIES
+                )
+            )
+            pages = items.by_page(continuation_token=marker)
+            found = tuple(_entity(row) for row in next(pages, ()))
+        return Page(found, getattr(pages, "continuation_token", None) or None)
+
+    def delete_entity(self, table: str, partition_key: str, row_key: str, if_match: str | None) -> None:
+        """Delete Entity. The SDK hides that there was none, so the answer itself is looked at."""
+        answers: list[Any] = []
+        with self._failures("delete entity", table, partition_key, row_key):
+            self._table(table).delete_entity(
+                partition_key,
+                row_key,
+                raw_response_hook=lambda answer: answers.append(answer.http_response),
+                **_match(if_match),
+            )
+            if answers and answers[-1].status_code == HTTPStatus.NOT_FOUND:
+                if "TableNotFound" in answers[-1].text():
+                    raise ResourceNotFoundError(response=answers[-1])
+                raise Absent("404 ResourceNotFound")
+
+    def _table(self, table: str) -> TableClient:
+        return self._client.get_table_client(table)
+
+    @contextmanager
+    def _failures(self, operation: str, table: str, *keys: str) -> Iterator[None]:
+        """Turn the SDK's errors into ours. `from None`: their text may hold a signature."""
+        try:
+            yield
+        except AzureError as error:
+            raise failure_of(error, Where(operation, "/".join((table, *keys)), self._settings, tables=True)) from None
+
+
+def _match(etag: str | None) -> dict[str, Any]:
+    return {} if etag is None else {"etag": etag, "match_condition": MatchConditions.IfNotModified}
+
+
+def _row(entity: Entity) -> dict[str, Any]:
+    row: dict[str, Any] = {"PartitionKey": entity.partition_key, "RowKey": entity.row_key}
+    for name, value in entity.properties.items():
+        wide = isinstance(value, int) and not isinstance(value, bool) and not -(2**31) <= value < 2**31
+        row[name] = EntityProperty(value, EdmType.INT64) if wide else value
+    return row
+
+
+def _entity(row: TableEntity) -> Entity:
+    properties = {
+        name: value.value if isinstance(value, EntityProperty) else value
+        for name, value in row.items()
+        if name not in {"PartitionKey", "RowKey"}
+    }
+    return Entity(row["PartitionKey"], row["RowKey"], properties, str(row.metadata.get("etag") or ""))
+
+
+def _etag(answer: Mapping[str, Any]) -> str:
+    return str(answer.get("etag") or "")

@@ -1,0 +1,61 @@
+"""Time and waiting as an argument: the system's, or one that a test moves by hand."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What a component may know about time. All values are seconds."""
+
+    def now(self) -> float:
+        """Seconds since 1970 (UTC), for time stamps."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back, for durations and deadlines."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now(self) -> float:
+        """Seconds since 1970 (UTC)."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+class ManualClock:
+    """A clock that stands still until `advance` or `sleep` moves it. Thread-safe. Starts on 2026-01-01 by default."""
+
+    def __init__(self, start: float = 1_767_225_600.0) -> None:
+        self._now = start
+        self._lock = threading.Lock()
+
+    def now(self) -> float:
+        """Seconds since 1970 (UTC)."""
+        return self._now
+
+    def monotonic(self) -> float:
+        """The same seconds."""
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        """Advance the clock and return at once."""
+        self.advance(seconds)
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock forward."""
+        with self._lock:
+            self._now += seconds

@@ -1,0 +1,323 @@
+"""A storage account in memory, for tests and trials: the rules of Azure, none of its latency.
+
+It keeps the rules that a writer can trip over: staged blocks that vanish after seven days or when a commit does not
+name them, block ids of one length, the limits of 50,000 and 100,000 blocks, ETags, conditions, leases, tags. Retries
+and outcomes are those of `tries.py`, as for Azure. It lives in one process; threads may share it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from azure_account import memory_leases
+from azure_account.account import NO_ATTRIBUTES, BlobAttributes, BlobContent, BlobProperties
+from azure_account.clock import Clock, ManualClock
+from azure_account.errors import ConfigurationError, NotFoundError
+from azure_account.memory_tables import MemoryTables
+from azure_account.names import MAX_STAGED_BLOCKS
+from azure_account.retried import RetriedAccount
+from azure_account.retry import RetryPolicy
+from azure_account.tries import Intercept, Tries
+from azure_account.wire import Absent, Page, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from azure_account.account import Bytes, Condition
+
+
+STAGED_SECONDS = 7 * 24 * 3600
+# As many as one answer of the service may hold.
+PAGE_BLOBS = 5000
+
+
+@dataclass
+class _Blob:
+    """What one name holds: the committed blob, if `etag` is set, and blocks that wait for a commit."""
+
+    blocks: dict[str, bytes] = field(default_factory=dict)
+    data: bytes | tuple[bytes, ...] = b""
+    size: int = 0
+    etag: str = ""
+    written: float = 0.0
+    attributes: BlobAttributes = NO_ATTRIBUTES
+    staged: dict[str, bytes] = field(default_factory=dict)
+    staged_at: float = 0.0
+    lease: memory_leases.Lease | None = None
+
+    def content(self) -> bytes:
+        """The committed bytes; blocks are joined when they are first read."""
+        if isinstance(self.data, tuple):
+            self.data = b"".join(self.data)
+        return self.data
+
+
+class MemoryService:
+    """The state of one account: `BlobService`, and `tables`."""
+
+    def __init__(self, account: str = "memory", clock: Clock | None = None) -> None:
+        self.account = account
+        self.blob_endpoint = f"memory://{account}"
+        self.clock: Clock = clock or ManualClock()
+        self._containers: dict[str, dict[str, _Blob]] = {}
+        self._lock = threading.RLock()
+        self._versions = itertools.count(1)
+        self.tables = MemoryTables(self._new_etag)
+
+    def create_container(self, container: str) -> None:
+        """`Refused` if it exists."""
+        with self._lock:
+            if container in self._containers:
+                raise Refused("ContainerAlreadyExists: the container exists")
+            self._containers[container] = {}
+
+    def container_exists(self, container: str) -> bool:
+        """Whether it exists."""
+        return container in self._containers
+
+    def stage_block(self, container: str, blob: str, block_id: str, data: Bytes) -> None:
+        """Put Block."""
+        with self._lock:
+            blobs = self._blobs(container)
+            found = self._blob(blobs, blob) or _Blob()
+            memory_leases.check_write(found.lease, None, self.clock.now())
+            _check_block(found, block_id)
+            blobs[blob] = found
+            found.staged[block_id] = bytes(data)
+            found.staged_at = self.clock.now()
+
+    def commit_block_list(
+        self, container: str, blob: str, block_ids: Sequence[str], attributes: BlobAttributes, condition: Condition
+    ) -> str:
+        """Put Block List. A block id names the staged block if there is one, else the committed one."""
+        with self._lock:
+            blobs = self._blobs(container)
+            found = self._blob(blobs, blob) or _Blob()
+            self._check_write(found, condition, None)
+            blocks: dict[str, bytes] = {}
+            parts = []
+            for block_id in block_ids:
+                part = found.staged.get(block_id)
+                if part is None:
+                    part = found.blocks.get(block_id)
+                if part is None:
+                    raise Absent("InvalidBlockList: a block of the list is not there")
+                blocks[block_id] = part
+                parts.append(part)
+            blobs[blob] = found
+            return self._write(found, tuple(parts), blocks, attributes)
+
+    def put(
+        self,
+        container: str,
+        blob: str,
+        data: Bytes,
+        attributes: BlobAttributes,
+        condition: Condition,
+        lease_id: str | None,
+    ) -> str:
+        """Put Blob. It drops the staged blocks of that name."""
+        with self._lock:
+            blobs = self._blobs(container)
+            found = self._blob(blobs, blob) or _Blob()
+            self._check_write(found, condition, lease_id)
+            blobs[blob] = found
+            return self._write(found, (bytes(data),), {}, attributes)
+
+    def get(self, container: str, blob: str, start: int, length: int, if_match: str | None) -> BlobContent:
+        """Get Blob, one range."""
+        with self._lock:
+            found = self._committed(container, blob)
+            if if_match not in {None, "*", found.etag}:
+                raise Refused("ConditionNotMet: the blob is another version")
+            if found.attributes.tier == "Archive":
+                raise ConfigurationError(f"Blob {container}/{blob} is archived. Rehydrate it before you read it.")
+            return BlobContent(found.content()[start : start + length], replace(_properties(blob, found), tier=None))
+
+    def properties(self, container: str, blob: str) -> BlobProperties:
+        """Get Blob Properties."""
+        with self._lock:
+            return _properties(blob, self._committed(container, blob))
+
+    def list_page(
+        self, container: str, prefix: str, start_from: str | None, marker: str | None, *, uncommitted: bool
+    ) -> Page[BlobProperties]:
+        """List Blobs, one page."""
+        first = max(prefix, start_from or "", marker or "")
+        with self._lock:
+            blobs = self._blobs(container)
+            names = sorted(name for name in blobs if name >= first and name.startswith(prefix))
+            found = [(name, self._blob(blobs, name)) for name in names]
+            shown = [(name, blob) for name, blob in found if blob is not None and (blob.etag or uncommitted)]
+            items = tuple(_properties(name, blob) for name, blob in shown[:PAGE_BLOBS])
+        return Page(items, shown[PAGE_BLOBS][0] if len(shown) > PAGE_BLOBS else None)
+
+    def delete(self, container: str, blob: str, condition: Condition, lease_id: str | None) -> None:
+        """Delete Blob; its staged blocks too."""
+        with self._lock:
+            blobs = self._blobs(container)
+            found = self._blob(blobs, blob)
+            if found is None:
+                raise Absent("BlobNotFound: there is no such blob")
+            self._check_write(found, condition, lease_id)
+            del blobs[blob]
+
+    def tags(self, container: str, blob: str) -> Mapping[str, str]:
+        """Get Blob Tags."""
+        with self._lock:
+            return dict(self._committed(container, blob).attributes.tags)
+
+    def set_tags(self, container: str, blob: str, tags: Mapping[str, str]) -> None:
+        """Set Blob Tags. The ETag stays."""
+        with self._lock:
+            found = self._committed(container, blob)
+            memory_leases.check_write(found.lease, None, self.clock.now())
+            found.attributes = replace(found.attributes, tags=dict(tags))
+
+    def acquire_lease(self, container: str, blob: str, lease_id: str, seconds: int) -> str:
+        """Lease Blob, acquire."""
+        with self._lock:
+            found = self._committed(container, blob)
+            found.lease = memory_leases.acquire(found.lease, lease_id, seconds, self.clock.now())
+            return found.etag
+
+    def renew_lease(self, container: str, blob: str, lease_id: str) -> str:
+        """Lease Blob, renew."""
+        with self._lock:
+            found = self._committed(container, blob)
+            found.lease = memory_leases.renew(found.lease, lease_id, self.clock.now())
+            return found.etag
+
+    def release_lease(self, container: str, blob: str, lease_id: str) -> str:
+        """Lease Blob, release."""
+        with self._lock:
+            found = self._committed(container, blob)
+            memory_leases.release(found.lease, lease_id)
+            found.lease = None
+            return found.etag
+
+    def break_lease(self, container: str, blob: str) -> None:
+        """Lease Blob, break with period 0."""
+        with self._lock:
+            found = self._committed(container, blob)
+            found.lease = memory_leases.broken(found.lease)
+
+    def contents(self, container: str) -> dict[str, bytes]:
+        """All committed blobs of a container, in name order. For tests; no request is counted."""
+        with self._lock:
+            blobs = self._containers.get(container, {})
+            return {name: blobs[name].content() for name in sorted(blobs) if blobs[name].etag}
+
+    def staged(self, container: str) -> dict[str, tuple[str, ...]]:
+        """Block ids that wait for a commit, by blob. For tests; no request is counted."""
+        with self._lock:
+            blobs = self._containers.get(container, {})
+            alive = {name: self._blob(blobs, name) for name in sorted(blobs)}
+            return {name: tuple(blob.staged) for name, blob in alive.items() if blob is not None and blob.staged}
+
+    def _new_etag(self) -> str:
+        return f'"0x8D{next(self._versions):013X}"'
+
+    def _blobs(self, container: str) -> dict[str, _Blob]:
+        try:
+            return self._containers[container]
+        except KeyError:
+            raise NotFoundError(f"Container {container} does not exist. Create it first.") from None
+
+    def _blob(self, blobs: dict[str, _Blob], name: str) -> _Blob | None:
+        """What is at `name` now: blocks staged too long ago are dropped first, and the name with them."""
+        found = blobs.get(name)
+        if found is not None and found.staged and self.clock.now() >= found.staged_at + STAGED_SECONDS:
+            found.staged.clear()
+            if not found.etag:
+                del blobs[name]
+                return None
+        return found
+
+    def _committed(self, container: str, blob: str) -> _Blob:
+        found = self._blobs(container).get(blob)
+        if found is None or not found.etag:
+            raise Absent("BlobNotFound: there is no such blob")
+        return found
+
+    def _check_write(self, found: _Blob, condition: Condition, lease_id: str | None) -> None:
+        if condition.if_absent and found.etag:
+            raise Refused("BlobAlreadyExists: the blob exists")
+        if condition.if_match is not None and condition.if_match != found.etag:
+            raise Refused("ConditionNotMet: the blob is another version, or is gone")
+        if found.lease is not None or lease_id is not None:
+            memory_leases.check_write(found.lease, lease_id, self.clock.now())
+
+    def _write(
+        self, found: _Blob, parts: tuple[bytes, ...], blocks: dict[str, bytes], attributes: BlobAttributes
+    ) -> str:
+        found.data, found.size, found.blocks = parts, sum(map(len, parts)), blocks
+        found.staged = {}
+        found.attributes = replace(
+            attributes, metadata=dict(attributes.metadata), tags=dict(attributes.tags), tier=attributes.tier or "Hot"
+        )
+        found.written = self.clock.now()
+        found.lease = memory_leases.after_write(found.lease, found.written)
+        found.etag = self._new_etag()
+        return found.etag
+
+
+class MemoryAccount(RetriedAccount):
+    """A `StorageAccount` in memory.
+
+    `service` is the state; a second account over it is another process at the same storage (see `restarted`). Time
+    stands still unless a clock that runs is given, and waiting between tries only moves the clock.
+    """
+
+    def __init__(
+        self,
+        service: MemoryService | None = None,
+        *,
+        clock: Clock | None = None,
+        intercept: Intercept | None = None,
+        policy: RetryPolicy | None = None,
+    ) -> None:
+        self.service = service or MemoryService(clock=clock)
+        self._policy = policy or RetryPolicy()
+        tries = Tries(self._policy, self.service.clock, lambda: 0.5, intercept or Intercept())
+        super().__init__(self.service, lambda: self.service.tables, tries)
+
+    @property
+    def clock(self) -> Clock:
+        """The service's clock."""
+        return self.service.clock
+
+    def restarted(self, intercept: Intercept | None = None) -> MemoryAccount:
+        """The account as a new process finds it: the same state, and other faults or none."""
+        return MemoryAccount(self.service, intercept=intercept, policy=self._policy)
+
+
+def _check_block(found: _Blob, block_id: str) -> None:
+    other = next(iter(found.staged or found.blocks), block_id)
+    if len(other) != len(block_id):
+        raise ConfigurationError(
+            f"Block id {block_id} has {len(block_id)} characters and others of the blob {len(other)}: "
+            "use one length within a blob."
+        )
+    if len(found.staged) >= MAX_STAGED_BLOCKS and block_id not in found.staged:
+        raise ConfigurationError(
+            f"A blob can have {MAX_STAGED_BLOCKS:,} staged blocks: commit it, or use larger blocks."
+        )
+
+
+def _properties(name: str, blob: _Blob) -> BlobProperties:
+    at = blob.written if blob.etag else blob.staged_at
+    return BlobProperties(
+        name=name,
+        size=blob.size,
+        etag=blob.etag,
+        last_modified=datetime.fromtimestamp(at, timezone.utc),
+        metadata=blob.attributes.metadata,
+        tier=blob.attributes.tier,
+        content_type=(blob.attributes.content_type or "application/octet-stream") if blob.etag else None,
+        committed=bool(blob.etag),
+    )

@@ -1,0 +1,100 @@
+"""The tables of the in-memory account: `TableService`."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from azure_account.errors import NotFoundError
+from azure_account.wire import Absent, Page, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from azure_account.account import Entity
+
+# As many as one answer of the service may hold.
+PAGE_ENTITIES = 1000
+
+
+class MemoryTables:
+    """Tables by name (without regard to case), entities by partition and row key. Thread-safe."""
+
+    def __init__(self, new_etag: Callable[[], str]) -> None:
+        self._tables: dict[str, dict[tuple[str, str], Entity]] = {}
+        self._new_etag = new_etag
+        self._lock = threading.RLock()
+
+    def create_table(self, table: str) -> None:
+        """`Refused` if it exists."""
+        with self._lock:
+            if table.lower() in self._tables:
+                raise Refused("TableAlreadyExists: the table exists")
+            self._tables[table.lower()] = {}
+
+    def insert_entity(self, table: str, entity: Entity) -> str:
+        """Insert Entity."""
+        with self._lock:
+            rows = self._rows(table)
+            if _key(entity) in rows:
+                raise Refused("EntityAlreadyExists: the keys are taken")
+            return self._write(rows, entity)
+
+    def replace_entity(self, table: str, entity: Entity, if_match: str | None) -> str:
+        """Insert Or Replace Entity, or Update Entity."""
+        with self._lock:
+            rows = self._rows(table)
+            if if_match is not None:
+                _check(rows.get(_key(entity)), if_match)
+            return self._write(rows, entity)
+
+    def get_entity(self, table: str, partition_key: str, row_key: str) -> Entity:
+        """Query Entities, one."""
+        with self._lock:
+            found = self._rows(table).get((partition_key, row_key))
+        if found is None:
+            raise Absent("ResourceNotFound: there is no such entity")
+        return found
+
+    def query_page(self, table: str, partition_key: str | None, marker: str | None) -> Page[Entity]:
+        """Query Entities, one page in key order."""
+        with self._lock:
+            rows = self._rows(table)
+            keys = sorted(key for key in rows if partition_key is None or key[0] == partition_key)
+            after = keys if marker is None else [key for key in keys if key > _key_of(marker)]
+            items = tuple(rows[key] for key in after[:PAGE_ENTITIES])
+        return Page(items, "\n".join(_key(items[-1])) if len(after) > PAGE_ENTITIES else None)
+
+    def delete_entity(self, table: str, partition_key: str, row_key: str, if_match: str | None) -> None:
+        """Delete Entity."""
+        with self._lock:
+            rows = self._rows(table)
+            _check(rows.get((partition_key, row_key)), if_match)
+            del rows[partition_key, row_key]
+
+    def _rows(self, table: str) -> dict[tuple[str, str], Entity]:
+        if table.lower() not in self._tables:
+            raise NotFoundError(f"Table {table} does not exist. Create it first.")
+        return self._tables[table.lower()]
+
+    def _write(self, rows: dict[tuple[str, str], Entity], entity: Entity) -> str:
+        etag = self._new_etag()
+        rows[_key(entity)] = replace(entity, properties=dict(entity.properties), etag=etag)
+        return etag
+
+
+def _check(found: Entity | None, if_match: str | None) -> None:
+    if found is None:
+        raise Absent("ResourceNotFound: there is no such entity")
+    if if_match not in {None, found.etag}:
+        raise Refused("UpdateConditionNotSatisfied: the entity is another version")
+
+
+def _key(entity: Entity) -> tuple[str, str]:
+    return entity.partition_key, entity.row_key
+
+
+def _key_of(marker: str) -> tuple[str, str]:
+    partition_key, _, row_key = marker.partition("\n")
+    return partition_key, row_key

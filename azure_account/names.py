@@ -1,0 +1,180 @@
+"""What Azure accepts as a name, a key, a tag and a metadata item. Checked before a request, alike for every account.
+
+Sources: "Naming and Referencing Containers, Blobs, and Metadata", "Set Blob Tags" and "Understanding the Table service
+data model" of the Azure Storage REST reference.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from azure_account.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from azure_account.account import BlobAttributes, Bytes, Entity
+
+MAX_COMMITTED_BLOCKS = 50_000
+MAX_STAGED_BLOCKS = 100_000
+MAX_BLOCK_BYTES = 4000 * 1024 * 1024
+MAX_PUT_BYTES = 5000 * 1024 * 1024
+MAX_NAME = 1024
+MAX_TAGS = 10
+MAX_TAG_KEY = 128
+MAX_TAG_VALUE = 256
+MAX_KEY = 512
+MAX_PROPERTY_NAME = 255
+MAX_METADATA_BYTES = 8 * 1024
+TIERS = ("Hot", "Cool", "Cold", "Archive")
+LEASE_SECONDS = range(15, 61)
+_SHOWN = 80  # characters of a refused name in a message
+
+_CONTAINER = re.compile(r"\$root|\$web|\$logs|(?=.{3,63}\Z)[a-z0-9]+(?:-[a-z0-9]+)*\Z")
+_TABLE = re.compile(r"[A-Za-z][A-Za-z0-9]{2,62}\Z")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_KEY = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_TAG = re.compile(r"[A-Za-z0-9 +\-./:=_]*\Z")
+_METADATA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_METADATA_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?\Z")
+_BLOCK_ID = re.compile(r"[\x21-\x7e]{1,64}\Z")
+_LEASE_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
+
+
+def check_container(name: str) -> None:
+    """`ConfigurationError` unless `name` can be a container's."""
+    if not _CONTAINER.match(name):
+        raise ConfigurationError(
+            f"Container name {name!r} is not valid: use 3 to 63 lower-case letters, digits and single hyphens, "
+            "with a letter or digit at both ends."
+        )
+
+
+def check_blob(name: str) -> None:
+    """`ConfigurationError` unless `name` can be a blob's and every part of the way leaves it as it is.
+
+    A segment `.` or `..` is removed from URLs by HTTP libraries and would name another blob.
+    """
+    if not 1 <= len(name) <= MAX_NAME:
+        raise ConfigurationError(
+            f"Blob name {_cut(name)!r} is not valid: it has {len(name)} characters, not 1 to {MAX_NAME}."
+        )
+    if _CONTROL.search(name):
+        raise ConfigurationError(f"Blob name {_cut(name)!r} is not valid: remove the control characters.")
+    if "." in name and any(segment in {".", ".."} for segment in name.split("/")):
+        raise ConfigurationError(f"Blob name {_cut(name)!r} is not valid: `.` and `..` cannot be segments of the name.")
+
+
+def check_block(block_id: str, data: Bytes) -> None:
+    """`ConfigurationError` unless the id is 1 to 64 visible ASCII characters, and the data not empty nor too much."""
+    size = data.nbytes if isinstance(data, memoryview) else len(data)
+    if not 0 < size <= MAX_BLOCK_BYTES:
+        raise ConfigurationError(f"Block {_cut(block_id)} has {size:,} bytes: a block has 1 byte to 4,000 MiB.")
+    if not _BLOCK_ID.match(block_id):
+        raise ConfigurationError(f"Block id {_cut(block_id)!r} is not valid: use 1 to 64 visible ASCII characters.")
+
+
+def check_block_list(block_ids: Sequence[str]) -> None:
+    """`ConfigurationError` if there are more blocks than a blob can have."""
+    if len(block_ids) > MAX_COMMITTED_BLOCKS:
+        raise ConfigurationError(
+            f"A blob can have {MAX_COMMITTED_BLOCKS:,} blocks, not {len(block_ids):,}: "
+            "use larger blocks or smaller blobs."
+        )
+
+
+def check_lease(lease_id: str, seconds: int | None = None) -> None:
+    """`ConfigurationError` unless the id is a UUID and the duration, if given, 15 to 60 seconds."""
+    if not _LEASE_ID.match(lease_id):
+        raise ConfigurationError(f"Lease id {_cut(lease_id)!r} is not valid: use a UUID.")
+    if seconds is not None and seconds not in LEASE_SECONDS:
+        raise ConfigurationError(f"A lease lasts 15 to 60 seconds, not {seconds}.")
+
+
+def check_attributes(attributes: BlobAttributes) -> None:
+    """`ConfigurationError` for metadata, tags or a tier that Azure would refuse."""
+    if attributes.metadata:
+        _check_metadata(attributes.metadata)
+    if attributes.tags:
+        check_tags(attributes.tags)
+    if attributes.tier is not None and attributes.tier not in TIERS:
+        raise ConfigurationError(f"Access tier {attributes.tier!r} is unknown: use one of {', '.join(TIERS)}.")
+
+
+def check_tags(tags: Mapping[str, str]) -> None:
+    """`ConfigurationError` for more than ten tags, or one that breaks the limits of length and characters."""
+    if len(tags) > MAX_TAGS:
+        raise ConfigurationError(f"A blob can have {MAX_TAGS} index tags, not {len(tags)}.")
+    for key, value in tags.items():
+        if not 1 <= len(key) <= MAX_TAG_KEY or len(value) > MAX_TAG_VALUE:
+            raise ConfigurationError(
+                f"Index tag {_cut(key)!r} is not valid: a key has 1 to 128 characters and a value up to 256."
+            )
+        if not _TAG.match(key) or not _TAG.match(value):
+            raise ConfigurationError(
+                f"Index tag {key!r} = {_cut(value)!r} is not valid: use letters, digits, space and + - . / : = _ only."
+            )
+
+
+def check_table(name: str) -> None:
+    """`ConfigurationError` unless `name` can be a table's."""
+    if not _TABLE.match(name) or name.lower() == "tables":
+        raise ConfigurationError(
+            f"Table name {name!r} is not valid: use 3 to 63 letters and digits, a letter first, and not `tables`."
+        )
+
+
+def check_keys(*keys: str) -> None:
+    r"""`ConfigurationError` for a key with `/ \ # ?` or control characters, or of over 512 characters."""
+    for key in keys:
+        if _KEY.search(key) or len(key) > MAX_KEY:
+            raise ConfigurationError(
+                f"Table key {_cut(key)!r} is not valid: "
+                "use up to 512 characters without / \\ # ? and control characters."
+            )
+
+
+def check_entity(entity: Entity) -> None:
+    """`ConfigurationError` for keys, property names or integers that a table cannot hold."""
+    check_keys(entity.partition_key, entity.row_key)
+    for name, value in entity.properties.items():
+        if (
+            not _METADATA_NAME.match(name)
+            or len(name) > MAX_PROPERTY_NAME
+            or name in {"PartitionKey", "RowKey", "Timestamp"}
+        ):
+            raise ConfigurationError(
+                f"Property name {_cut(name)!r} is not valid: "
+                "use letters, digits and _, and no name of the service's own."
+            )
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ConfigurationError(f"Property {name} = {value} does not fit into 64 bits.")
+
+
+def _check_metadata(metadata: Mapping[str, str]) -> None:
+    _check_distinct(metadata)
+    for name, value in metadata.items():
+        if not _METADATA_NAME.match(name):
+            raise ConfigurationError(
+                f"Metadata name {_cut(name)!r} is not valid: use letters, digits and _, and no digit first."
+            )
+        if not _METADATA_VALUE.match(value):
+            raise ConfigurationError(
+                f"Metadata {name} = {_cut(value)!r} is not valid: use ASCII characters without spaces at the ends."
+            )
+    size = sum(len(name) + len(value) for name, value in metadata.items())
+    if size > MAX_METADATA_BYTES:
+        raise ConfigurationError(f"A blob can have {MAX_METADATA_BYTES} bytes of metadata, not {size}.")
+
+
+def _check_distinct(names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in seen:
+            raise ConfigurationError(f"Metadata name {name!r} is given twice: Azure does not regard case.")
+        seen.add(name.lower())
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

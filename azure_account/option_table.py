@@ -1,0 +1,282 @@
+"""Options as a table: one list of `Option` gives parsing, error messages and the page of the manual.
+
+Keys are compared without regard to case, because Spark lower-cases them on the way to a Python data source. Strings
+become types here, once, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from azure_account.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Parser(Generic[T]):
+    """Reads one value. `read` raises `ValueError` on a malformed one; `expected` completes "expected …"."""
+
+    expected: str
+    read: Callable[[str], T]
+
+    def __call__(self, value: str) -> T:
+        """The typed value, or `ValueError`."""
+        return self.read(value)
+
+
+@dataclass(frozen=True)
+class Option(Generic[T]):
+    """One option. A name that ends in `.*` collects all keys of that prefix into a dict (suffix → value).
+
+    `help` is one sentence for the manual, `group` its heading there. The value of a `secret` option is in no message.
+    `shown_default` replaces the default in the manual where the value itself reads badly.
+    """
+
+    name: str
+    parse: Parser[T]
+    default: T | None
+    help: str
+    group: str
+    secret: bool = False
+    shown_default: str | None = None
+
+    @property
+    def prefix(self) -> str | None:
+        """`metadata.` of `metadata.*`; None for a plain option."""
+        return self.name[:-1] if self.name.endswith(".*") else None
+
+    def value_of(self, key: str, raw: str) -> T:
+        """Parse `raw`, given under `key`. `ConfigurationError` says key, value (unless secret) and what is expected."""
+        try:
+            return self.parse(raw)
+        except ValueError as bad:
+            shown = "" if self.secret else f" {raw!r}"
+            detail = f" ({bad})" if str(bad) and not self.secret else ""
+            raise ConfigurationError(
+                f"Option {key}: the value{shown} is not valid{detail}; expected {self.parse.expected}."
+            ) from None
+
+
+class ParsedOptions(Mapping[str, Any]):
+    """Typed values by option name: all options of the table, with defaults. `given` names those that were set."""
+
+    def __init__(self, values: Mapping[str, Any], given: Iterable[str], secrets: Iterable[str] = ()) -> None:
+        self._values = dict(values)
+        self.given = frozenset(given)
+        self._secrets = frozenset(secrets)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        shown = {name: "***" if name in self._secrets else self._values[name] for name in sorted(self.given)}
+        return f"ParsedOptions({shown})"
+
+
+@dataclass(frozen=True)
+class OptionTable:
+    """Options in the order of the manual. Tables are joined with `+`."""
+
+    options: Sequence[Option[Any]]
+
+    def __post_init__(self) -> None:
+        names = [option.name.lower() for option in self.options]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"options defined twice: {', '.join(twice)}")
+
+    def __add__(self, other: OptionTable) -> OptionTable:
+        return OptionTable((*self.options, *other.options))
+
+    def parse(self, raw: Mapping[str, str]) -> ParsedOptions:
+        """Type all of `raw`. `ConfigurationError` for an unknown key (names the nearest) or a malformed value."""
+        plain = {option.name.lower(): option for option in self.options if option.prefix is None}
+        values: dict[str, Any] = {
+            option.name: option.default if option.prefix is None else dict(option.default or {})
+            for option in self.options
+        }
+        given = set()
+        for key, value in raw.items():
+            option = plain.get(key.lower()) or self._of_prefix(key)
+            if option is None:
+                raise ConfigurationError(self._unknown(key))
+            given.add(option.name)
+            typed = option.value_of(option.name if option.prefix is None else key, value.strip())
+            if option.prefix is None:
+                values[option.name] = typed
+            else:
+                values[option.name][key[len(option.prefix) :]] = typed
+        return ParsedOptions(values, given, (option.name for option in self.options if option.secret))
+
+    def secrets(self) -> frozenset[str]:
+        """Lower-case names of the options whose values are in no message."""
+        return frozenset(option.name.lower() for option in self.options if option.secret)
+
+    def markdown(self) -> str:
+        """The manual's tables, one under each group's heading."""
+        lines: list[str] = []
+        for group in dict.fromkeys(option.group for option in self.options):
+            lines += [f"### {group}", "", "| option | value | default | meaning |", "|---|---|---|---|"]
+            lines += [_row(option) for option in self.options if option.group == group]
+            lines.append("")
+        return "\n".join(lines)
+
+    def _of_prefix(self, key: str) -> Option[Any] | None:
+        for option in self.options:
+            if option.prefix and key.lower().startswith(option.prefix.lower()) and len(key) > len(option.prefix):
+                return option
+        return None
+
+    def _unknown(self, key: str) -> str:
+        names = {option.name.lower(): option.name for option in self.options}
+        near = difflib.get_close_matches(key.lower(), names, n=1, cutoff=0.5)
+        hint = f" Did you mean {names[near[0]]}?" if near else f" The options are {', '.join(names.values())}."
+        return f"Option {key} is unknown.{hint}"
+
+
+def _row(option: Option[Any]) -> str:
+    default = option.shown_default if option.shown_default is not None else _default_text(option.default)
+    cells = (f"`{option.name}`", option.parse.expected, default, option.help)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _default_text(default: object) -> str:
+    match default:
+        case None:
+            return "none"
+        case bool():
+            return f"`{str(default).lower()}`"
+        case _:
+            return f"`{default}`"
+
+
+def text() -> Parser[str]:
+    """Any text that is not empty."""
+
+    def read(value: str) -> str:
+        if not value:
+            raise ValueError("it is empty")
+        return value
+
+    return Parser("text", read)
+
+
+def text_list() -> Parser[tuple[str, ...]]:
+    """Names separated by commas."""
+
+    def read(value: str) -> tuple[str, ...]:
+        names = tuple(name.strip() for name in value.split(","))
+        if not all(names):
+            raise ValueError("a name is empty")
+        return names
+
+    return Parser("names separated by commas", read)
+
+
+def boolean() -> Parser[bool]:
+    """`true` or `false`, in any case."""
+
+    def read(value: str) -> bool:
+        match value.lower():
+            case "true":
+                return True
+            case "false":
+                return False
+        raise ValueError
+
+    return Parser("`true` or `false`", read)
+
+
+def one_of(*choices: str) -> Parser[str]:
+    """One of the words, in any case; gives the word as it is spelled here."""
+
+    def read(value: str) -> str:
+        for choice in choices:
+            if choice.lower() == value.lower():
+                return choice
+        near = difflib.get_close_matches(value, choices, n=1)
+        raise ValueError(f"did you mean {near[0]}?" if near else "")
+
+    return Parser("one of " + ", ".join(f"`{choice}`" for choice in choices), read)
+
+
+def integer(minimum: int, maximum: int | None = None) -> Parser[int]:
+    """An integer within the limits, both included."""
+    limits = f"from {minimum} to {maximum}" if maximum is not None else f"of at least {minimum}"
+    return Parser(f"an integer {limits}", lambda value: _within(int(value), minimum, maximum))
+
+
+def positive_integer(maximum: int | None = None) -> Parser[int]:
+    """An integer from 1."""
+    return integer(1, maximum)
+
+
+def non_negative_integer(maximum: int | None = None) -> Parser[int]:
+    """An integer from 0."""
+    return integer(0, maximum)
+
+
+_BYTE_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def byte_size(minimum: int = 1, maximum: int | None = None) -> Parser[int]:
+    """Bytes: a plain integer, or with k, m, g or t (`10MiB`, `64k`), which are powers of 1024, as in Spark."""
+
+    def read(value: str) -> int:
+        match = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:i?b)?", value.lower())
+        if match is None:
+            raise ValueError
+        return _within(int(match[1]) * _BYTE_UNITS[match[2]], minimum, maximum)
+
+    limits = f"{minimum} to {maximum}" if maximum is not None else f"at least {minimum}"
+    return Parser(f"a number of bytes such as `10485760`, `10MiB` or `64k` ({limits})", read)
+
+
+_MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def milliseconds(minimum: int = 1, maximum: int | None = None) -> Parser[int]:
+    """Milliseconds: a plain integer, or with a unit: `500ms`, `30s`, `5m`, `1h`."""
+    limits = f"{minimum} to {maximum}" if maximum is not None else f"at least {minimum}"
+    expected = f"milliseconds such as `500` or `30s` ({limits})"
+    return Parser(expected, lambda value: _within(_duration(value, "ms"), minimum, maximum))
+
+
+def seconds(minimum: float = 0, maximum: float | None = None) -> Parser[float]:
+    """Seconds as a float: a plain integer, or with a unit: `500ms`, `30s`, `5m`, `1h`."""
+    limits = f"{minimum} to {maximum}" if maximum is not None else f"at least {minimum}"
+
+    def read(value: str) -> float:
+        found = _duration(value, "s") / 1000
+        if found < minimum or (maximum is not None and found > maximum):
+            raise ValueError("it is out of range")
+        return found
+
+    return Parser(f"seconds such as `30` or `5m` ({limits})", read)
+
+
+def _duration(value: str, default_unit: str) -> int:
+    match = re.fullmatch(r"(\d+)\s*(ms|s|min|m|h|d|)", value.lower())
+    if match is None:
+        raise ValueError
+    return int(match[1]) * _MILLISECONDS[match[2] or default_unit]
+
+
+def _within(value: int, minimum: int, maximum: int | None) -> int:
+    if value < minimum or (maximum is not None and value > maximum):
+        raise ValueError("it is out of range")
+    return value

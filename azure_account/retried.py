@@ -1,0 +1,326 @@
+"""The port of `account.py` over the inner port of `wire.py`: checks names, pages, and leaves failures to `Tries`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from azure_account import names
+from azure_account.account import ALWAYS, NO_ATTRIBUTES, BlobContent, Done, Outcome
+from azure_account.tries import Call, Tries
+from azure_account.wire import Absent, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from azure_account.account import BlobAttributes, BlobProperties, Bytes, Condition, Entity
+    from azure_account.wire import BlobService, TableService
+
+# One range request reads at most this much, so that a lost connection costs little and a try stays within its time.
+READ_CHUNK_BYTES = 32 * 1024 * 1024
+
+
+class RetriedAccount:
+    """A `StorageAccount`. `table_service` is called when the first table is asked for."""
+
+    def __init__(self, blobs: BlobService, table_service: Callable[[], TableService], tries: Tries) -> None:
+        self._blobs = blobs
+        self._table_service = table_service
+        self._tries = tries
+
+    @property
+    def name(self) -> str:
+        """The account's name."""
+        return self._blobs.account
+
+    def container(self, name: str) -> RetriedContainer:
+        """A handle; no request is made."""
+        names.check_container(name)
+        return RetriedContainer(name, self._blobs, self._tries)
+
+    def table(self, name: str) -> RetriedTable:
+        """A handle; no request is made."""
+        names.check_table(name)
+        return RetriedTable(name, self._table_service(), self._tries)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._blobs.blob_endpoint})"
+
+
+class RetriedContainer:
+    """A `BlobContainer`."""
+
+    def __init__(self, name: str, service: BlobService, tries: Tries) -> None:
+        self._name = name
+        self._service = service
+        self._tries = tries
+
+    @property
+    def name(self) -> str:
+        """The container's name."""
+        return self._name
+
+    @property
+    def url(self) -> str:
+        """Its URL without credentials."""
+        return f"{self._service.blob_endpoint}/{self._name}"
+
+    def __repr__(self) -> str:
+        return f"RetriedContainer({self.url})"
+
+    def create(self) -> bool:
+        """Create the container if it is absent."""
+        return self._tries.repeat(Call("create_container", self._name), lambda: _created(self._create))
+
+    def exists(self) -> bool:
+        """Whether the container exists."""
+        return self._tries.repeat(
+            Call("container_exists", self._name), lambda: self._service.container_exists(self._name)
+        )
+
+    def stage_block(self, blob: str, block_id: str, data: Bytes) -> None:
+        """Upload one block."""
+        names.check_block(block_id, data)
+        call = self._call("stage_block", blob)
+        self._tries.repeat(call, lambda: self._service.stage_block(self._name, blob, block_id, data))
+
+    def commit_block_list(
+        self,
+        blob: str,
+        block_ids: Sequence[str],
+        attributes: BlobAttributes = NO_ATTRIBUTES,
+        *,
+        condition: Condition = ALWAYS,
+    ) -> Outcome:
+        """Make a blob of the named blocks."""
+        names.check_block_list(block_ids)
+        names.check_attributes(attributes)
+        return self._tries.settle(
+            self._call("commit_block_list", blob),
+            lambda: self._service.commit_block_list(self._name, blob, block_ids, attributes, condition),
+            conditional=condition != ALWAYS,
+        )
+
+    def put(
+        self,
+        blob: str,
+        data: Bytes,
+        attributes: BlobAttributes = NO_ATTRIBUTES,
+        *,
+        condition: Condition = ALWAYS,
+        lease_id: str | None = None,
+    ) -> Outcome:
+        """Write a whole blob in one request."""
+        names.check_attributes(attributes)
+        return self._tries.settle(
+            self._call("put", blob),
+            lambda: self._service.put(self._name, blob, data, attributes, condition, lease_id),
+            conditional=condition != ALWAYS or lease_id is not None,
+        )
+
+    def get(self, blob: str, start: int = 0, length: int | None = None, *, if_match: str | None = None) -> BlobContent:
+        """Read a blob or a range of it, in requests of `READ_CHUNK_BYTES` that all see one version."""
+        wanted = READ_CHUNK_BYTES if length is None else min(length, READ_CHUNK_BYTES)
+        first = self._range(blob, start, wanted, if_match)
+        end = first.properties.size if length is None else min(start + length, first.properties.size)
+        at = start + len(first.data)
+        if at >= end:
+            return first
+        parts = [first.data]
+        while at < end:
+            part = self._range(blob, at, min(READ_CHUNK_BYTES, end - at), first.properties.etag)
+            parts.append(part.data)
+            at += len(part.data)
+        return BlobContent(b"".join(parts), first.properties)
+
+    def properties(self, blob: str) -> BlobProperties | None:
+        """Properties of a committed blob, or None."""
+
+        def look() -> BlobProperties | None:
+            try:
+                return self._service.properties(self._name, blob)
+            except Absent:
+                return None
+
+        return self._tries.repeat(self._call("properties", blob), look)
+
+    def list(
+        self, prefix: str = "", *, start_from: str | None = None, uncommitted: bool = False
+    ) -> Iterator[BlobProperties]:
+        """Blobs whose name begins with `prefix`, in name order, at or after the name `start_from`."""
+        call, marker = Call("list", self._name, prefix), None
+        while True:
+            page = self._tries.repeat(
+                call,
+                lambda marker=marker: self._service.list_page(  # type: ignore[misc]
+                    self._name, prefix, start_from, marker, uncommitted=uncommitted
+                ),
+            )
+            for item in page.items:
+                if start_from is None or item.name >= start_from:
+                    yield self._judged(item) if uncommitted else item
+            marker = page.marker
+            if marker is None:
+                return
+
+    def delete(self, blob: str, *, condition: Condition = ALWAYS, lease_id: str | None = None) -> Outcome:
+        """Delete a blob."""
+        return self._tries.settle(
+            self._call("delete", blob),
+            _without_etag(lambda: self._service.delete(self._name, blob, condition, lease_id)),
+            conditional=condition != ALWAYS or lease_id is not None,
+            absent_is=Done(),
+        )
+
+    def tags(self, blob: str) -> Mapping[str, str]:
+        """The blob's index tags."""
+        return self._tries.repeat(self._call("tags", blob), lambda: self._service.tags(self._name, blob))
+
+    def set_tags(self, blob: str, tags: Mapping[str, str]) -> Outcome:
+        """Replace the blob's index tags."""
+        names.check_tags(tags)
+        return self._tries.settle(
+            self._call("set_tags", blob),
+            _without_etag(lambda: self._service.set_tags(self._name, blob, tags)),
+            conditional=False,
+        )
+
+    def acquire_lease(self, blob: str, lease_id: str, seconds: int) -> Outcome:
+        """Take the lease. Not retried."""
+        names.check_lease(lease_id, seconds)
+        return self._tries.once(
+            self._call("acquire_lease", blob),
+            lambda: self._service.acquire_lease(self._name, blob, lease_id, seconds),
+        )
+
+    def renew_lease(self, blob: str, lease_id: str) -> Outcome:
+        """Renew. Not retried."""
+        names.check_lease(lease_id)
+        call = self._call("renew_lease", blob)
+        return self._tries.once(call, lambda: self._service.renew_lease(self._name, blob, lease_id))
+
+    def release_lease(self, blob: str, lease_id: str) -> Outcome:
+        """Give the lease back. Not retried."""
+        names.check_lease(lease_id)
+        call = self._call("release_lease", blob)
+        return self._tries.once(call, lambda: self._service.release_lease(self._name, blob, lease_id))
+
+    def break_lease(self, blob: str) -> Outcome:
+        """Break whatever lease there is. Not retried."""
+        call = self._call("break_lease", blob)
+        return self._tries.once(call, _without_etag(lambda: self._service.break_lease(self._name, blob)))
+
+    def _judged(self, item: BlobProperties) -> BlobProperties:
+        """Say whether an empty blob is committed: a listing does not tell, only a look at the blob does."""
+        if item.size or not item.committed or self.properties(item.name) is not None:
+            return item
+        return replace(item, etag="", committed=False)
+
+    def _call(self, operation: str, blob: str) -> Call:
+        names.check_blob(blob)
+        return Call(operation, self._name, blob)
+
+    def _create(self) -> None:
+        self._service.create_container(self._name)
+
+    def _range(self, blob: str, start: int, length: int, if_match: str | None) -> BlobContent:
+        call = self._call("get", blob)
+        return self._tries.repeat(call, lambda: self._service.get(self._name, blob, start, length, if_match))
+
+
+class RetriedTable:
+    """A `Table`."""
+
+    def __init__(self, name: str, service: TableService, tries: Tries) -> None:
+        self._name = name
+        self._service = service
+        self._tries = tries
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"RetriedTable({self._name})"
+
+    def create(self) -> bool:
+        """Create the table if it is absent."""
+        return self._tries.repeat(Call("create_table", self._name), lambda: _created(self._create))
+
+    def insert(self, entity: Entity) -> Outcome:
+        """Insert. `Conflict` if the keys exist."""
+        names.check_entity(entity)
+        return self._tries.settle(
+            self._call("insert_entity", entity.partition_key, entity.row_key),
+            lambda: self._service.insert_entity(self._name, entity),
+            conditional=True,
+        )
+
+    def replace(self, entity: Entity, *, condition: Condition = ALWAYS) -> Outcome:
+        """Insert or replace, or replace only one version."""
+        if condition.if_absent:
+            return self.insert(entity)
+        names.check_entity(entity)
+        return self._tries.settle(
+            self._call("replace_entity", entity.partition_key, entity.row_key),
+            lambda: self._service.replace_entity(self._name, entity, condition.if_match),
+            conditional=condition != ALWAYS,
+        )
+
+    def get(self, partition_key: str, row_key: str) -> Entity | None:
+        """One entity, or None."""
+        names.check_keys(partition_key, row_key)
+
+        def look() -> Entity | None:
+            try:
+                return self._service.get_entity(self._name, partition_key, row_key)
+            except Absent:
+                return None
+
+        return self._tries.repeat(self._call("get_entity", partition_key, row_key), look)
+
+    def query(self, partition_key: str | None = None) -> Iterator[Entity]:
+        """All entities of a partition, or of the table, in key order."""
+        call, marker = Call("query_entities", self._name, partition_key or ""), None
+        while True:
+            page = self._tries.repeat(
+                call,
+                lambda marker=marker: self._service.query_page(self._name, partition_key, marker),  # type: ignore[misc]
+            )
+            yield from page.items
+            marker = page.marker
+            if marker is None:
+                return
+
+    def delete(self, partition_key: str, row_key: str, *, condition: Condition = ALWAYS) -> Outcome:
+        """Delete."""
+        names.check_keys(partition_key, row_key)
+        return self._tries.settle(
+            self._call("delete_entity", partition_key, row_key),
+            _without_etag(lambda: self._service.delete_entity(self._name, partition_key, row_key, condition.if_match)),
+            conditional=condition != ALWAYS,
+            absent_is=Done(),
+        )
+
+    def _call(self, operation: str, partition_key: str, row_key: str) -> Call:
+        return Call(operation, self._name, f"{partition_key}/{row_key}")
+
+    def _create(self) -> None:
+        self._service.create_table(self._name)
+
+
+def _created(create: Callable[[], None]) -> bool:
+    try:
+        create()
+    except Refused:
+        return False
+    return True
+
+
+def _without_etag(request: Callable[[], None]) -> Callable[[], str]:
+    def attempt() -> str:
+        request()
+        return ""
+
+    return attempt

@@ -1,0 +1,154 @@
+"""The inner port: one method is one request and one try.
+
+`azure_sdk.py`, `azure_tables.py` and `memory.py` implement it. None of them retries or judges: a try returns its
+answer or raises one of the failures below (or an error of `errors.py`, which is final). `tries.py` alone decides what
+a failure means for the caller, so the in-memory account and Azure cannot differ in it.
+
+    Failure
+    ├── Throttled      refused before it was looked at: surely no effect, may be repeated
+    ├── Unreached      no connection: surely no effect, may be repeated
+    ├── Ambiguous      the answer was lost, or says nothing about the effect
+    ├── Refused        a condition or a lease forbids it: no effect
+    └── Absent         what it acts on does not exist: no effect
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from azure_account.account import BlobAttributes, BlobContent, BlobProperties, Bytes, Condition, Entity
+
+T = TypeVar("T")
+
+
+class Failure(Exception):  # noqa: N818 - not an error yet: `tries.py` makes it one, or an outcome
+    """How one try ended if it did not succeed. `cause` is one clause for a message; `next_step` a full sentence."""
+
+    def __init__(self, cause: str, *, retry_after: float | None = None, next_step: str = "") -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.retry_after = retry_after
+        self.next_step = next_step
+
+
+class Throttled(Failure):
+    """The service refused before it looked at the request."""
+
+
+class Unreached(Failure):
+    """No connection was made."""
+
+
+class Ambiguous(Failure):
+    """The request may or may not have taken effect."""
+
+
+class Refused(Failure):
+    """A condition did not hold, or a lease forbids it."""
+
+
+class Absent(Failure):
+    """The blob, entity or block to act on does not exist."""
+
+
+@dataclass(frozen=True)
+class Page(Generic[T]):
+    """One answer of a listing; `marker` asks for the next one and is None on the last."""
+
+    items: Sequence[T]
+    marker: str | None = None
+
+
+class BlobService(Protocol):
+    """Requests on containers and blobs. A missing container is a `NotFoundError`."""
+
+    @property
+    def account(self) -> str:
+        """The account's name."""
+
+    @property
+    def blob_endpoint(self) -> str:
+        """URL without credentials and trailing slash."""
+
+    def create_container(self, container: str) -> None:
+        """`Refused` if it exists."""
+
+    def container_exists(self, container: str) -> bool:
+        """Whether it exists."""
+
+    def stage_block(self, container: str, blob: str, block_id: str, data: Bytes) -> None:
+        """Put Block."""
+
+    def commit_block_list(
+        self, container: str, blob: str, block_ids: Sequence[str], attributes: BlobAttributes, condition: Condition
+    ) -> str:
+        """Put Block List; the new ETag. `Absent` if a block is unknown."""
+
+    def put(
+        self,
+        container: str,
+        blob: str,
+        data: Bytes,
+        attributes: BlobAttributes,
+        condition: Condition,
+        lease_id: str | None,
+    ) -> str:
+        """Put Blob; the new ETag."""
+
+    def get(self, container: str, blob: str, start: int, length: int, if_match: str | None) -> BlobContent:
+        """Get Blob, one range; empty if `start` is at or past the end."""
+
+    def properties(self, container: str, blob: str) -> BlobProperties:
+        """Get Blob Properties."""
+
+    def list_page(
+        self, container: str, prefix: str, start_from: str | None, marker: str | None, *, uncommitted: bool
+    ) -> Page[BlobProperties]:
+        """List Blobs, one page. `start_from` is a hint: the page may begin before it."""
+
+    def delete(self, container: str, blob: str, condition: Condition, lease_id: str | None) -> None:
+        """Delete Blob."""
+
+    def tags(self, container: str, blob: str) -> Mapping[str, str]:
+        """Get Blob Tags."""
+
+    def set_tags(self, container: str, blob: str, tags: Mapping[str, str]) -> None:
+        """Set Blob Tags."""
+
+    def acquire_lease(self, container: str, blob: str, lease_id: str, seconds: int) -> str:
+        """Lease Blob, acquire; the blob's ETag."""
+
+    def renew_lease(self, container: str, blob: str, lease_id: str) -> str:
+        """Lease Blob, renew; the blob's ETag."""
+
+    def release_lease(self, container: str, blob: str, lease_id: str) -> str:
+        """Lease Blob, release; the blob's ETag."""
+
+    def break_lease(self, container: str, blob: str) -> None:
+        """Lease Blob, break with period 0."""
+
+
+class TableService(Protocol):
+    """Requests on tables. A missing table is a `NotFoundError`."""
+
+    def create_table(self, table: str) -> None:
+        """`Refused` if it exists."""
+
+    def insert_entity(self, table: str, entity: Entity) -> str:
+        """Insert Entity; the new ETag. `Refused` if the keys exist."""
+
+    def replace_entity(self, table: str, entity: Entity, if_match: str | None) -> str:
+        """Insert Or Replace Entity, or Update Entity if `if_match` is given; the new ETag."""
+
+    def get_entity(self, table: str, partition_key: str, row_key: str) -> Entity:
+        """Query Entities, one."""
+
+    def query_page(self, table: str, partition_key: str | None, marker: str | None) -> Page[Entity]:
+        """Query Entities, one page in key order."""
+
+    def delete_entity(self, table: str, partition_key: str, row_key: str, if_match: str | None) -> None:
+        """Delete Entity."""

@@ -1,0 +1,205 @@
+"""The Avro schema of the rows: inferred from Arrow, parsed from the option `avroSchema`, and turned back into Arrow."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+from fastavro.schema import SchemaParseException, UnknownType
+from pyarrow import types as arrow_is
+
+from azure_account.errors import ConfigurationError
+from azureblob_source.avro_fit import UnfitTypeError, check_fit, is_bytes, is_list, is_text, match_fields, plain
+from azureblob_source.avro_types import (
+    CATALYST_TYPE,
+    DAY_TIME_INTERVAL,
+    SPARK_NAME,
+    SPARK_TYPE,
+    AvroType,
+    arrow_field,
+    read_type,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AvroSchema:
+    """One writer schema. `json` is the compact text that stands in file headers, `root` the same parsed."""
+
+    json: str
+    root: dict[str, Any] = field(compare=False, repr=False)
+    type: AvroType = field(compare=False, repr=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex characters: the first 8 bytes of the SHA-256 of `json`."""
+        return hashlib.sha256(self.json.encode()).hexdigest()[:16]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel between Spark processes as the text alone."""
+        return parse, (self.json,)
+
+
+def parse(text: str) -> AvroSchema:
+    """The schema in an `avroSchema` option or a file header. Raises ConfigurationError if it is malformed."""
+    try:
+        raw = json.loads(text)
+        fastavro.parse_schema(raw)
+        root = raw if isinstance(raw, dict) else {"type": raw}
+        return AvroSchema(json.dumps(raw, separators=(",", ":")), root, read_type(raw))
+    except (ValueError, SchemaParseException, UnknownType, TypeError, LookupError, AttributeError) as cause:
+        detail = f"unknown type {cause}" if isinstance(cause, UnknownType) else str(cause)
+        raise ConfigurationError(
+            f"option avroSchema is not a valid Avro schema: {detail.rstrip('.')}. Correct the schema text."
+        ) from cause
+
+
+def infer(schema: pa.Schema, *, name: str, namespace: str | None) -> AvroSchema:
+    """The schema that rows of `schema` get when the user gives none.
+
+    Raises ConfigurationError for an Arrow type that Avro cannot hold and for a record name that Avro does not allow.
+    """
+    try:
+        fields = _Inference().fields(list(schema), name, ())
+    except UnfitTypeError as cause:
+        raise ConfigurationError(f"{cause}. Cast the column to another type or drop it before writing.") from cause
+    root: dict[str, Any] = {"type": "record", "name": name}
+    if namespace:
+        root["namespace"] = namespace
+    for option, value in (("recordName", name), ("recordNamespace", namespace or "a")):
+        if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", value, re.ASCII):
+            raise ConfigurationError(f"option {option}={value!r} is not an Avro name. Use letters, digits and '_'.")
+    return parse(json.dumps(root | {"fields": fields}))
+
+
+def arrow_schema(avro: AvroSchema) -> pa.Schema:
+    """The Arrow schema that records of `avro` are read as. Raises ConfigurationError where no column can hold them."""
+    if avro.type.kind != "record":
+        raise ConfigurationError(f"the Avro schema is a {avro.type}, not a record, so its datums are not rows.")
+    try:
+        return pa.schema([arrow_field(member) for member in avro.type.fields])
+    except TypeError as cause:
+        raise ConfigurationError(f"the Avro schema cannot be read as columns: {cause}.") from cause
+
+
+def check_writable(arrow: pa.Schema, avro: AvroSchema) -> None:
+    """Raise ConfigurationError, naming column and both types, unless rows of `arrow` can be written as `avro`."""
+    if avro.type.kind != "record":
+        raise ConfigurationError(f"option avroSchema is a {avro.type}, but rows need a record at its root.")
+    columns = list(arrow)
+    try:
+        for member, index in match_fields(columns, avro.type):
+            if index is not None:
+                check_fit(columns[index].type, member.type, (member.column,))
+    except UnfitTypeError as cause:
+        raise ConfigurationError(f"{cause}. Change option avroSchema or the rows so that they agree.") from cause
+
+
+class _Inference:
+    """Arrow to Avro, remembering the names given out, for a named type is defined once in a schema."""
+
+    def __init__(self) -> None:
+        self._types: set[str] = set()
+
+    def fields(self, members: list[pa.Field], parent: str, path: tuple[str, ...]) -> list[dict[str, Any]]:
+        self._types.add(parent)
+        names: set[str] = set()
+        return [self._field(member, parent, names, path) for member in members]
+
+    def _field(self, member: pa.Field, parent: str, names: set[str], path: tuple[str, ...]) -> dict[str, Any]:
+        name = _unique(_sanitised(member.name), names)
+        avro = self._nullable(member, f"{parent}_{name}", (*path, member.name))
+        found: dict[str, Any] = {"name": name, "type": avro}
+        if isinstance(avro, list):
+            found["default"] = None
+        if name != member.name:
+            found[SPARK_NAME] = member.name
+        return found
+
+    def _nullable(self, member: pa.Field, name: str, path: tuple[str, ...]) -> Any:
+        avro = self._type(plain(member.type), name, path)
+        return ["null", avro] if member.nullable and avro != "null" else avro
+
+    def _type(self, arrow: pa.DataType, name: str, path: tuple[str, ...]) -> Any:
+        if arrow_is.is_decimal128(arrow):
+            return self._decimal(arrow, name, path)
+        if is_list(arrow):
+            return {"type": "array", "items": self._nullable(arrow.value_field, f"{name}_element", path)}
+        if arrow_is.is_map(arrow) and is_text(plain(arrow.key_type)):
+            return {"type": "map", "values": self._nullable(arrow.item_field, f"{name}_value", path)}
+        if arrow_is.is_map(arrow):
+            entry = [arrow.key_field.with_name("key"), arrow.item_field.with_name("value")]
+            return {"type": "array", "logicalType": "map", "items": self._record(entry, f"{name}_entry", path)}
+        if arrow_is.is_struct(arrow):
+            tag = {SPARK_TYPE: "variant"} if _is_variant(arrow) else {}
+            return self._record(list(arrow), name, path) | tag
+        return _leaf(arrow, path)
+
+    def _record(self, members: list[pa.Field], name: str, path: tuple[str, ...]) -> dict[str, Any]:
+        name = _unique(name, self._types)
+        return {"type": "record", "name": name, "fields": self.fields(members, name, path)}
+
+    def _decimal(self, arrow: pa.DataType, name: str, path: tuple[str, ...]) -> dict[str, Any]:
+        if not 0 <= arrow.scale <= arrow.precision:
+            raise UnfitTypeError(path, f"Arrow type {arrow} has a scale that Avro does not know")
+        size = ((10**arrow.precision - 1).bit_length() + 8) // 8
+        given = {"type": "fixed", "name": _unique(name, self._types), "size": size, "logicalType": "decimal"}
+        return given | {"precision": arrow.precision, "scale": arrow.scale}
+
+
+def _leaf(arrow: pa.DataType, path: tuple[str, ...]) -> Any:  # noqa: PLR0911 - one return for each group of types
+    if arrow in _LEAVES:
+        return _LEAVES[arrow]
+    if is_text(arrow):
+        return "string"
+    if is_bytes(arrow):
+        return "bytes"
+    if arrow_is.is_date(arrow):
+        return {"type": "int", "logicalType": "date"}
+    if arrow_is.is_time(arrow):
+        return {"type": "long", "logicalType": "time-micros"}
+    if arrow_is.is_timestamp(arrow):
+        return {"type": "long", "logicalType": "timestamp-micros" if arrow.tz else "local-timestamp-micros"}
+    if arrow_is.is_duration(arrow):
+        return {"type": "long", CATALYST_TYPE: DAY_TIME_INTERVAL}
+    raise UnfitTypeError(path, f"Arrow type {arrow} has no Avro type")
+
+
+_LEAVES: dict[pa.DataType, Any] = {
+    pa.null(): "null",
+    pa.bool_(): "boolean",
+    pa.int8(): {"type": "int", SPARK_TYPE: "byte"},
+    pa.int16(): {"type": "int", SPARK_TYPE: "short"},
+    pa.int32(): "int",
+    pa.int64(): "long",
+    pa.uint8(): "int",
+    pa.uint16(): "int",
+    pa.uint32(): "long",
+    pa.uint64(): "long",
+    pa.float16(): "float",
+    pa.float32(): "float",
+    pa.float64(): "double",
+}
+
+
+def _is_variant(arrow: pa.DataType) -> bool:
+    tags = [(member.metadata or {}).get(b"variant") for member in arrow if member.name == "metadata"]
+    return tags == [b"true"] and [member.name for member in arrow] == ["value", "metadata"]
+
+
+def _sanitised(name: str) -> str:
+    name = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return name if re.match(r"[A-Za-z_]", name) else f"_{name}"
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    free, count = name, 1
+    while free in taken:
+        count += 1
+        free = f"{name}_{count}"
+    taken.add(free)
+    return free

@@ -1,0 +1,166 @@
+"""Check that bytes are datums of a schema, all rows at once: a cursor for each row, moved over one field after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from azure_account.errors import ConfigurationError
+from azureblob_source.avro_pieces import I64, Bytes, EncodedRows
+from azureblob_source.avro_schema import AvroSchema
+from azureblob_source.avro_types import AvroType
+
+_MAX_VARINT = 10
+
+
+def check_datums(rows: EncodedRows, avro: AvroSchema) -> None:
+    """Raise ConfigurationError, naming the first row, unless each row is exactly one datum of `avro`."""
+    walk = _Walk(rows, avro.type)
+    walk.skip(avro.type, np.arange(len(rows)))
+    bad = np.flatnonzero(walk.bad | (walk.cursor != walk.end))
+    if len(bad):
+        row = int(bad[0])
+        size = int(rows.offsets[row + 1] - rows.offsets[row])
+        raise ConfigurationError(
+            f"row {row} of its batch: the {size} bytes in the valueColumn are not one datum of option avroSchema. "
+            "Write them with this schema and without any header."
+        )
+
+
+class _Walk:
+    """The cursors. A row whose bytes break the schema is `bad` and takes no further part."""
+
+    def __init__(self, rows: EncodedRows, root: AvroType) -> None:
+        self.data: Bytes = rows.data
+        self.cursor: I64 = rows.offsets[:-1].copy()
+        self.end: I64 = rows.offsets[1:]
+        self.bad: npt.NDArray[np.bool_] = np.zeros(len(rows), np.bool_)
+        self.records: dict[str, AvroType] = {}
+        self._collect(root)
+
+    def skip(self, avro: AvroType, rows: I64) -> None:
+        """Move the cursors of `rows` over one value."""
+        if len(rows) == 0:
+            return
+        match avro.kind:
+            case "null":
+                return
+            case "boolean":
+                self._check_bytes(rows, self._take(rows, np.ones(len(rows), np.int64)), 2)
+            case "int":
+                self._varint(rows, 2**31)
+            case "long":
+                self._varint(rows, 2**63)
+            case "enum":
+                self._number_below(rows, len(avro.symbols))
+            case "float" | "double" | "fixed":
+                size = avro.size if avro.kind == "fixed" else 4 if avro.kind == "float" else 8
+                self._take(rows, np.full(len(rows), size, np.int64))
+            case "bytes" | "string":
+                self._sized(rows, text=avro.kind == "string")
+            case "record" | "reference":
+                for field in (self.records[avro.name] if avro.kind == "reference" else avro).fields:
+                    rows = self._good(rows)
+                    self.skip(field.type, rows)
+            case "union":
+                rows, index = self._number_below(rows, len(avro.branches))
+                for number, branch in enumerate(avro.branches):
+                    self.skip(branch, rows[index == number])
+            case _:
+                self._blocks(avro, rows)
+
+    def _blocks(self, avro: AvroType, rows: I64) -> None:
+        while len(rows):
+            rows, count = self._varint(rows, 2**63)
+            sized = rows[count < 0]
+            self._varint(sized, 2**63)
+            ended = self.bad[rows] | (count == 0)
+            rows, left = rows[~ended], np.abs(count[~ended])
+            # No item is shorter than nothing, so a count beyond the bytes left can only stand before empty items.
+            self._fail(rows[(left > self.end[rows] - self.cursor[rows]) & _never_empty(avro)])
+            items, left = self._kept(rows, left)
+            while len(items):
+                if avro.kind == "map":
+                    self._sized(items, text=True)
+                self.skip(avro.element, self._good(items))
+                left = left - 1
+                going = (left > 0) & ~self.bad[items]
+                items, left = items[going], left[going]
+            rows = self._good(rows)
+
+    def _number_below(self, rows: I64, count: int) -> tuple[I64, I64]:
+        rows, number = self._varint(rows, 2**31)
+        self._fail(rows[(number < 0) | (number >= count)])
+        return self._kept(rows, number)
+
+    def _sized(self, rows: I64, *, text: bool) -> None:
+        rows, size = self._varint(rows, 2**63)
+        start = self.cursor[rows]
+        self._fail(rows[size < 0])
+        rows, size, start = rows[size >= 0], size[size >= 0], start[size >= 0]
+        whole = self._take(rows, size)
+        if text:
+            self._check_text(rows[whole], start[whole], size[whole])
+
+    def _take(self, rows: I64, size: I64) -> npt.NDArray[np.bool_]:
+        fit = size <= self.end[rows] - self.cursor[rows]
+        self._fail(rows[~fit])
+        self.cursor[rows[fit]] += size[fit]
+        return fit
+
+    def _check_bytes(self, rows: I64, taken: npt.NDArray[np.bool_], below: int) -> None:
+        rows = rows[taken]
+        self._fail(rows[self.data[self.cursor[rows] - 1] >= below])
+
+    def _check_text(self, rows: I64, start: I64, size: I64) -> None:
+        high = np.flatnonzero(size > 0)
+        if len(high) == 0 or not bool((self.data >= 0x80).any()):
+            return
+        for row, begin, length in zip(rows[high], start[high], size[high], strict=True):
+            try:
+                self.data[begin : begin + length].tobytes().decode()
+            except UnicodeDecodeError:
+                self.bad[row] = True
+
+    def _varint(self, rows: I64, limit: int) -> tuple[I64, I64]:
+        number = np.zeros(len(rows), np.uint64)
+        going = np.arange(len(rows))
+        for position in range(_MAX_VARINT):
+            there = self.cursor[rows[going]] < self.end[rows[going]]
+            self._fail(rows[going[~there]])
+            going = going[there]
+            byte = self.data[self.cursor[rows[going]]]
+            self.cursor[rows[going]] += 1
+            number[going] |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * position)
+            if position == _MAX_VARINT - 1:
+                self._fail(rows[going[byte > 1]])
+            going = going[byte > 0x7F]
+            if len(going) == 0:
+                break
+        value = (number >> np.uint64(1)).view(np.int64) ^ -(number & np.uint64(1)).view(np.int64)
+        self._fail(rows[(value < -limit) | (value > limit - 1)])
+        return self._kept(rows, value)
+
+    def _fail(self, rows: I64) -> None:
+        self.bad[rows] = True
+
+    def _good(self, rows: I64) -> I64:
+        return rows[~self.bad[rows]]
+
+    def _kept(self, rows: I64, values: I64) -> tuple[I64, I64]:
+        good = ~self.bad[rows]
+        return rows[good], values[good]
+
+    def _collect(self, avro: AvroType) -> None:
+        if avro.kind == "record":
+            self.records[avro.name] = avro
+        inner: list[Any] = [*(field.type for field in avro.fields), *avro.branches, avro.items]
+        for one in inner:
+            if one is not None:
+                self._collect(one)
+
+
+def _never_empty(avro: AvroType) -> bool:
+    return avro.kind == "map" or avro.element.kind not in ("null", "record", "reference", "fixed")

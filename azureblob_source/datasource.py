@@ -1,0 +1,51 @@
+"""The door to Spark: the format `azureblob`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from azure_account.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.types import StructType
+
+
+class AzureBlobDataSource(DataSource):
+    """Avro block blobs in Azure Blob Storage, by stream and partition. Options: `docs/OPTIONS.md`.
+
+    Spark builds one of these per query and process. All options are checked here, on the driver, before a task runs.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format(…)`."""
+        return "azureblob"
+
+    def schema(self) -> StructType:
+        """The schema of the rows that a read gives."""
+        from azureblob_source.source import read_plan, spark_schema  # noqa: PLC0415 - costs only those who read
+
+        return spark_schema(read_plan(self.options, os.environ))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Read a snapshot of a stream, or a view of it."""
+        from azureblob_source.source import SnapshotReader, read_plan  # noqa: PLC0415
+
+        return SnapshotReader(read_plan(self.options, os.environ), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
+        """Write a DataFrame: append to streams, or replace them."""
+        from azureblob_source.sink import BatchWriter  # noqa: PLC0415
+
+        return BatchWriter(self._write_plan(schema), overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
+        """Write the micro-batches of a streaming query."""
+        from azureblob_source.sink import StreamWriter  # noqa: PLC0415
+
+        return StreamWriter(self._write_plan(schema), overwrite=overwrite)

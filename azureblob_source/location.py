@@ -1,0 +1,90 @@
+"""Where a stream lives: container and stream, out of a path or URL. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from azure_account.errors import ConfigurationError
+from azureblob_source.naming import MAX_NAME, check_stream
+
+_CONTAINER = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{1,61})[a-z0-9]")
+_HADOOP_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
+
+
+@dataclass(frozen=True)
+class Location:
+    """A container and, if one is named, a stream in it. `endpoint` is the blob endpoint that a URL spelled out."""
+
+    container: str
+    stream: str | None = None
+    endpoint: str | None = None
+
+    def __str__(self) -> str:
+        """`container/stream`."""
+        return f"{self.container}/{self.stream}" if self.stream else self.container
+
+
+def parse_location(path: str | None, container: str | None, stream: str | None) -> Location:
+    """The location named by `path`, or by the options `container` and `stream`, or by both if they agree."""
+    named = _from_path(path) if path else Location("")
+    merged = Location(
+        container=_agree("container", named.container or None, container) or "",
+        stream=_agree("stream", named.stream, stream.strip("/") if stream else None),
+        endpoint=named.endpoint,
+    )
+    if not merged.container:
+        message = "no container is named. Give `container/stream` as the path, or the option `container`."
+        raise ConfigurationError(message)
+    if not _CONTAINER.fullmatch(merged.container) and merged.container not in ("$root", "$web"):
+        message = (
+            f"container name {merged.container!r} is invalid: Azure allows 3 to 63 lower-case letters, digits and "
+            "single hyphens, with a letter or digit at both ends. Change the path or the option `container`."
+        )
+        raise ConfigurationError(message)
+    if merged.stream is not None:
+        check_stream(merged.stream, option="path` or `stream")
+    return merged
+
+
+def _agree(option: str, from_path: str | None, from_option: str | None) -> str | None:
+    if from_path and from_option and from_path != from_option:
+        message = f"the path names {option} {from_path!r} but the option `{option}` says {from_option!r}. Give one."
+        raise ConfigurationError(message)
+    return from_path or from_option
+
+
+def _from_path(path: str) -> Location:
+    if "://" not in path:
+        return _split(path.strip("/"), None)
+    url = urlsplit(path)
+    if url.query or url.fragment or url.password:
+        message = "the path carries a query or credentials. A path is shown in plans: give a SAS as option `sasToken`."
+        raise ConfigurationError(message)
+    names = unquote(url.path).strip("/")
+    if url.scheme in _HADOOP_SCHEMES:
+        if not url.username or not url.hostname:
+            message = f"path {path!r} is incomplete: it must read {url.scheme}://<container>@<account host>/<stream>."
+            raise ConfigurationError(message)
+        scheme = "https" if url.scheme.endswith("s") else "http"
+        host = url.hostname.replace(".dfs.", ".blob.", 1)
+        return Location(url.username, names or None, f"{scheme}://{host}")
+    if url.scheme in ("http", "https") and url.hostname:
+        endpoint = f"{url.scheme}://{url.netloc}"
+        if _path_style(url.hostname):
+            account, _, names = names.partition("/")
+            endpoint = f"{endpoint}/{account}"
+        return _split(names, endpoint)
+    message = f"path {path[:MAX_NAME]!r} is not understood. Use `container/stream` or an https, abfss or wasbs URL."
+    raise ConfigurationError(message)
+
+
+def _path_style(host: str) -> bool:
+    """Emulators are reached by address or as localhost, and have the account as the first part of the path."""
+    return host == "localhost" or re.fullmatch(r"[0-9.]+|\[?[0-9a-f:]+\]?", host) is not None
+
+
+def _split(names: str, endpoint: str | None) -> Location:
+    container, _, stream = names.partition("/")
+    return Location(container, stream.strip("/") or None, endpoint)

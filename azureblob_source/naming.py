@@ -1,0 +1,131 @@
+"""Names of blobs and block ids: format and check. Pure.
+
+    <stream>[/<partition>]/yyyy/MM/dd/HH/mm-ss[-xxxxxxxx].avro[.gz]     data
+    <stream>/_log/<20-digit version>.json                               commit log
+    <stream>/_schemas/<fingerprint>.avsc                                writer schemas
+    _batches/<transaction id>/_log/<20-digit version>.json              decisions on batches of many streams
+
+Every name that is not data has a level that begins with `_`, which Spark, Hive, Trino and Synapse skip.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING
+
+from azure_account.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+MAX_NAME = 1024
+"""Characters in a blob name (Azure's limit)."""
+
+_VERSION_DIGITS = 20
+_LOG_NAME = re.compile(r".*/_log/(\d{20})\.json")
+# What a path, a URL, Hive-style partition discovery or Azure would read as something other than plain text.
+_ESCAPED = frozenset("/\\%?#*:\"<>|=`{}[]^")
+_UNPRINTABLE = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+_EMPTY_LEVEL = "%00"
+
+
+def blob_name(stream: str, partition: str | None, started: datetime, suffix: str | None, extension: str) -> str:
+    """Name of a data blob. `started` is the UTC time of its first row; `partition` is an already encoded level."""
+    levels = [stream] if partition is None else [stream, partition]
+    time = started.strftime("%Y/%m/%d/%H/%M-%S")
+    name = "/".join([*levels, time]) + (f"-{suffix}" if suffix else "") + extension
+    if len(name) > MAX_NAME:
+        message = (
+            f"the blob name would have {len(name)} characters, Azure allows {MAX_NAME}: stream {stream[:80]!r}, "
+            f"partition {(partition or '')[:80]!r}…. Shorten the partition value, for instance by hashing the column."
+        )
+        raise ConfigurationError(message)
+    return name
+
+
+def partition_level(value: str) -> str:
+    """A partition value as one level of a blob name.
+
+    Percent-encoded: what would split or hide the level (`/`, `\\`, a leading `_` or `.`), what Azure strips (trailing
+    dots and spaces), what partition discovery reads (`=`), control and unassigned characters, and `%` itself. The
+    empty string becomes `%00`.
+    """
+    if not value:
+        return _EMPTY_LEVEL
+    last = len(value.rstrip(". ")) - 1
+    return "".join(
+        _percent(character) if _must_escape(character, place, last) else character
+        for place, character in enumerate(value)
+    )
+
+
+def _must_escape(character: str, place: int, last: int) -> bool:
+    return (
+        character in _ESCAPED
+        or unicodedata.category(character) in _UNPRINTABLE
+        or (place == 0 and character in "_. ")
+        or place > last
+    )
+
+
+def _percent(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))
+
+
+def check_stream(stream: str, *, option: str) -> str:
+    """`stream` if it can be a blob-name prefix; else a `ConfigurationError` that names `option`."""
+    problem = _stream_problem(stream)
+    if problem is not None:
+        shown = stream if len(stream) <= 80 else stream[:80] + "…"  # noqa: PLR2004 - a readable line
+        message = f"stream name {shown!r} is invalid: {problem}. Change the option `{option}`."
+        raise ConfigurationError(message)
+    return stream
+
+
+def _stream_problem(stream: str) -> str | None:
+    if any(unicodedata.category(character) in _UNPRINTABLE for character in stream):
+        return "it contains a control or unassigned character"
+    if "\\" in stream:
+        return "it contains a backslash, which Azure reads as /"
+    if len(stream) > MAX_NAME - 64:
+        return f"it leaves no room for the time below it within Azure's {MAX_NAME} characters"
+    for level in stream.split("/"):
+        if level in ("", ".", ".."):
+            return "it has an empty, `.` or `..` level"
+        if level.startswith(("_", ".")):
+            return f"level {level!r} begins with `{level[0]}`, which readers of data skip"
+        if level.endswith((".", " ")):
+            return f"level {level!r} ends with a dot or space, which Azure strips"
+    return None
+
+
+def block_id(attempt: str, ordinal: int) -> str:
+    """Id of a blob's block `ordinal`: of one length, in order, and never the same for two attempts."""
+    return f"{attempt}-{ordinal:05d}"
+
+
+def log_prefix(stream: str) -> str:
+    """Prefix of a stream's commit log."""
+    return f"{stream}/_log/"
+
+
+def log_name(stream: str, version: int) -> str:
+    """Name of one entry of a stream's commit log."""
+    return f"{log_prefix(stream)}{version:0{_VERSION_DIGITS}d}.json"
+
+
+def log_version(name: str) -> int | None:
+    """The version that a log entry's name carries, or None for any other name."""
+    match = _LOG_NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def schema_name(stream: str, fingerprint: str) -> str:
+    """Name of a writer schema of a stream."""
+    return f"{stream}/_schemas/{fingerprint}.avsc"
+
+
+def batches_stream(transaction_id: str) -> str:
+    """The pseudo-stream whose log decides the batches of one transaction id over many streams."""
+    return f"_batches/{partition_level(transaction_id)}"

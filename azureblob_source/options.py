@@ -1,0 +1,247 @@
+"""The options of the format `azureblob`: one table, and the typed values that come of it. Pure.
+
+Strings become types here, on the driver, before the first task runs. `docs/OPTIONS.md` is printed from the table.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from azure_account.account import BlobAttributes
+from azure_account.errors import ConfigurationError
+from azure_account.option_table import (
+    Option,
+    OptionTable,
+    ParsedOptions,
+    boolean,
+    byte_size,
+    integer,
+    milliseconds,
+    one_of,
+    positive_integer,
+    text,
+    text_list,
+)
+from azure_account.settings import ACCOUNT_OPTIONS, AccountSettings, account_settings
+from azureblob_source import avro_schema
+from azureblob_source.location import Location, parse_location
+from azureblob_source.log_entry import Transaction
+from azureblob_source.open_blobs import Limits
+from azureblob_source.routing import Router
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from azureblob_source.avro_schema import AvroSchema
+
+CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
+EXACTLY_ONCE = "exactly-once"
+AT_LEAST_ONCE = "at-least-once"
+VIEWS = ("data", "commits")
+_MAX_AZURE_BLOCK = 4000 << 20
+
+WHERE = OptionTable(
+    (
+        Option("path", text(), None, "Container and stream, as `container/stream` or a URL.", "Where"),
+        Option("container", text(), None, "The container, if not in the path. Created if absent.", "Where"),
+        Option("stream", text(), None, "The stream, if not in the path.", "Where"),
+    )
+)
+
+SINK = OptionTable(
+    (
+        Option("streamColumn", text(), None, "Column that names the stream of each row.", "Routing"),
+        Option("partitionColumn", text(), None, "Column that names the partition of each row.", "Routing"),
+        Option("dropRoutingColumns", boolean(), default=False, help="Do not store these columns.", group="Routing"),
+        Option("codec", one_of(*CODECS), "null", "Avro codec of the blocks inside a blob.", "Encoding"),
+        Option("compression.type", one_of("none", "gzip"), "none", "Gzip around every Azure block, as Samza.", "Encoding"),
+        Option("avroSchema", text(), None, "Avro schema (JSON) to write with, or to read as.", "Encoding"),
+        Option("recordName", text(), "row", "Name of the record in an inferred schema.", "Encoding"),
+        Option("recordNamespace", text(), None, "Its namespace.", "Encoding"),
+        Option("valueColumn", text(), None, "Binary column of encoded Avro datums, written as they are.", "Encoding"),
+        Option("validateDatums", boolean(), default=True, help="Check each such datum.", group="Encoding"),
+        Option("maxFlushThresholdSize", byte_size(1, _MAX_AZURE_BLOCK), 10 << 20, "Uncompressed bytes of a block.", "Blobs"),
+        Option("maxBlobSize", byte_size(), None, "Uncompressed bytes of a blob.", "Blobs", shown_default="no limit"),
+        Option("maxMessagesPerBlob", positive_integer(), None, "Rows of a blob.", "Blobs", shown_default="no limit"),
+        Option("maxBlobAgeMs", milliseconds(), None, "Age at which a blob is rolled.", "Blobs", shown_default="no limit"),
+        Option("suffixRandomStringToBlobName", boolean(), default=True, help="Make every name unique.", group="Blobs"),
+        Option("metadata.*", text(), None, "Metadata of every blob.", "Blobs"),
+        Option("tags.*", text(), None, "Index tags of every blob, at most 10. Needs the tag permission.", "Blobs"),
+        Option("accessTier", one_of("Hot", "Cool", "Cold", "Archive"), None, "Access tier of every blob.", "Blobs"),
+        Option("memoryBudget", byte_size(1 << 20), 128 << 20, "Bytes that all open blobs of a task share.", "Uploading"),
+        Option("threadPoolCount", positive_integer(64), 2, "Upload threads of a task.", "Uploading"),
+        Option("blockingQueueSize", integer(0), None, "Blocks waiting for them.", "Uploading", shown_default="2 × threads"),
+        Option("flushTimeoutMs", milliseconds(), 180_000, "Time to finish a task's uploads.", "Uploading"),
+        Option("closeTimeoutMs", milliseconds(), 300_000, "Time to publish a batch's blobs.", "Uploading"),
+        Option("deliveryGuarantee", one_of(EXACTLY_ONCE, AT_LEAST_ONCE), EXACTLY_ONCE, "Who publishes.", "Guarantee"),
+        Option("eventTimeColumn", text(), None, "Timestamp column whose range is kept for each blob.", "Guarantee"),
+        Option("epoch", integer(0), None, "Fencing token: writers of a lower epoch are refused.", "Guarantee"),
+        Option("txnAppId", text(), None, "With txnVersion: makes a batch write idempotent.", "Guarantee"),
+        Option("txnVersion", integer(0), None, "Rising number of the write within txnAppId.", "Guarantee"),
+    )
+)
+
+SOURCE = OptionTable(
+    (
+        Option("view", one_of(*VIEWS), "data", "What to read: the rows, or the stream's history.", "Reading"),
+        Option("versionAsOf", integer(0), None, "Read the stream as of this version.", "Reading", shown_default="head"),
+        Option("columns", text_list(), None, "Columns to read.", "Reading", shown_default="all"),
+    )
+)
+
+TABLE = WHERE + ACCOUNT_OPTIONS + SINK + SOURCE
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """Everything a write needs. Timeouts are seconds. Pickled to the executors; its `repr` shows no secret."""
+
+    account: AccountSettings
+    location: Location
+    router: Router
+    limits: Limits
+    codec: str
+    gzipped: bool
+    avro_schema: AvroSchema | None
+    record_name: str
+    record_namespace: str | None
+    value_column: str | None
+    validate_datums: bool
+    random_suffix: bool
+    attributes: BlobAttributes
+    threads: int
+    queue: int
+    flush_timeout: float
+    close_timeout: float
+    at_least_once: bool
+    event_time_column: str | None
+    epoch: int | None
+    transaction: Transaction | None
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Everything a read needs."""
+
+    account: AccountSettings
+    location: Location
+    stream: str
+    view: str
+    version: int | None
+    columns: tuple[str, ...] | None
+    avro_schema: AvroSchema | None
+
+
+def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
+    """The options of a write. `ConfigurationError` names the first option that is wrong, and the next step."""
+    given = TABLE.parse(raw)
+    location = _location(given)
+    threads = given["threadPoolCount"]
+    queue = given["blockingQueueSize"]
+    age = given["maxBlobAgeMs"]
+    return SinkOptions(
+        account=account_settings(given, location.endpoint, env),
+        location=location,
+        router=Router(location.stream, given["streamColumn"], given["partitionColumn"], given["dropRoutingColumns"]),
+        limits=Limits(
+            block_bytes=given["maxFlushThresholdSize"],
+            blob_bytes=given["maxBlobSize"],
+            blob_rows=given["maxMessagesPerBlob"],
+            blob_age=None if age is None else age / 1000,
+            memory=given["memoryBudget"],
+        ),
+        codec=_codec(given),
+        gzipped=given["compression.type"] == "gzip",
+        avro_schema=_schema(given),
+        record_name=given["recordName"],
+        record_namespace=given["recordNamespace"],
+        value_column=_value_column(given),
+        validate_datums=given["validateDatums"],
+        random_suffix=given["suffixRandomStringToBlobName"],
+        attributes=_attributes(given),
+        threads=threads,
+        queue=2 * threads if queue is None else queue,
+        flush_timeout=given["flushTimeoutMs"] / 1000,
+        close_timeout=given["closeTimeoutMs"] / 1000,
+        at_least_once=given["deliveryGuarantee"] == AT_LEAST_ONCE,
+        event_time_column=given["eventTimeColumn"],
+        epoch=given["epoch"],
+        transaction=_transaction(given),
+    )
+
+
+def source_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SourceOptions:
+    """The options of a read."""
+    given = TABLE.parse(raw)
+    location = _location(given)
+    if location.stream is None:
+        message = f"no stream is named to read from container {location.container!r}. Load `container/stream`."
+        raise ConfigurationError(message)
+    return SourceOptions(
+        account=account_settings(given, location.endpoint, env),
+        location=location,
+        stream=location.stream,
+        view=given["view"],
+        version=given["versionAsOf"],
+        columns=given["columns"],
+        avro_schema=_schema(given),
+    )
+
+
+def _location(given: ParsedOptions) -> Location:
+    return parse_location(given["path"], given["container"], given["stream"])
+
+
+def _codec(given: ParsedOptions) -> str:
+    codec: str = given["codec"]
+    if codec != "null" and given["compression.type"] == "gzip":
+        message = (
+            f"option `codec` is {codec} and `compression.type` is gzip: the bytes would be compressed twice. Leave one."
+        )
+        raise ConfigurationError(message)
+    return codec
+
+
+def _schema(given: ParsedOptions) -> AvroSchema | None:
+    written: str | None = given["avroSchema"]
+    return None if written is None else avro_schema.parse(written)
+
+
+def _value_column(given: ParsedOptions) -> str | None:
+    column: str | None = given["valueColumn"]
+    if column is not None and given["avroSchema"] is None:
+        message = f"option `valueColumn` ({column}) holds encoded datums: give their schema as option `avroSchema`."
+        raise ConfigurationError(message)
+    return column
+
+
+def _transaction(given: ParsedOptions) -> Transaction | None:
+    app, version = given["txnAppId"], given["txnVersion"]
+    if (app is None) != (version is None):
+        message = "options `txnAppId` and `txnVersion` belong together: give both or none."
+        raise ConfigurationError(message)
+    return None if app is None else Transaction(app, version)
+
+
+_METADATA_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TAG_TEXT = re.compile(r"[A-Za-z0-9 +\-./:=_]*")
+_MAX_TAGS, _MAX_TAG_KEY, _MAX_TAG_VALUE = 10, 128, 256
+
+
+def _attributes(given: ParsedOptions) -> BlobAttributes:
+    metadata: dict[str, str] = given["metadata.*"]
+    tags: dict[str, str] = given["tags.*"]
+    for key, value in metadata.items():
+        if not _METADATA_KEY.fullmatch(key) or not value.isascii() or not value.isprintable():
+            message = f"option `metadata.{key}`: Azure takes a C# identifier as key and printable ASCII as value."
+            raise ConfigurationError(message)
+    if len(tags) > _MAX_TAGS:
+        message = f"options `tags.*`: {len(tags)} tags are given, Azure allows {_MAX_TAGS}."
+        raise ConfigurationError(message)
+    for key, value in tags.items():
+        if len(key) > _MAX_TAG_KEY or len(value) > _MAX_TAG_VALUE or not _TAG_TEXT.fullmatch(key + value):
+            message = f"option `tags.{key}`: Azure allows letters, digits, space and + - . / : = _ in a tag."
+            raise ConfigurationError(message)
+    return BlobAttributes(metadata, tags, given["accessTier"])

@@ -1,0 +1,191 @@
+"""Spark's writers: `write` on the executors, `commit` and `abort` on the driver.
+
+    executor: write(Arrow batches) ─ staging.stage ─► TaskCommit (pickled)
+    driver:   commit([TaskCommit], batchId) ─ batch.BatchCommitter ─► one log entry per stream, blobs published
+
+What Spark promises and what it does not (pyspark 4.0–4.3): a writer object is built anew for every task and every
+commit, in other processes; `write` is not told the batch, but finds it in the task's local properties; after `commit`
+has raised, `abort` is called with all messages and the batch is run again; on `query.stop()` a task lives on for
+seconds. Hence nothing is published by tasks, the messages carry everything, and `abort` deletes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import uuid
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+
+from azure_account import connect
+from azure_account.errors import ConflictError
+from azureblob_source import metrics
+from azureblob_source.batch import BatchCommitter
+from azureblob_source.commit import Publisher
+from azureblob_source.commit_log import CommitLog
+from azureblob_source.log_entry import BlobEntry, Transaction
+from azureblob_source.staging import RandomNames, StagedTask, WritePlan, stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from azure_account.account import BlobContainer
+    from azureblob_source.log_entry import LogEntry
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class TaskCommit(WriterCommitMessage):
+    """One task's message to the driver: a `StagedTask` as JSON."""
+
+    staged: str
+
+
+class _Sink:
+    """What the batch and the streaming writer share."""
+
+    def __init__(self, plan: WritePlan, *, overwrite: bool) -> None:
+        self.plan = plan
+        self.overwrite = overwrite
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
+        """Stage one task's rows. Called on an executor; may run twice for one task, or for a task that has lost."""
+        container = open_container(self.plan)
+        who = _task()
+        source = f"{who.get('query', 'batch')}/{who['task']}"
+        try:
+            staged = stage(
+                iterator,
+                self.plan,
+                container,
+                names=RandomNames(os.urandom, suffixed=self.plan.options.random_suffix),
+                utc=_utc,
+                clock=time.monotonic,
+                publish=self._publish_at_once(container),
+            )
+        except Exception:
+            metrics.count({"messageErrors": 1}, system=container.name, source=source)
+            raise
+        metrics.count(staged.metrics, system=container.name, source=source)
+        return TaskCommit(replace(staged, writer={**who, **staged.writer}).to_json())
+
+    def _publish_at_once(self, container: BlobContainer) -> Any:  # noqa: ANN401 - a callback or None
+        options = self.plan.options
+        if not options.at_least_once:
+            return None
+        publisher = Publisher(container)
+
+        def publish(blob: BlobEntry) -> None:
+            publisher.publish_blob(blob, options.attributes)
+
+        return publish
+
+    def commit_batch(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> list[LogEntry]:
+        """Decide and publish what the tasks have staged."""
+        staged = [StagedTask.from_json(message.staged) for message in messages if isinstance(message, TaskCommit)]
+        if len(staged) < len(messages):
+            text = f"{len(messages) - len(staged)} of {len(messages)} tasks left no message; nothing was committed."
+            raise ConflictError(text)
+        container = open_container(self.plan)
+        committer = BatchCommitter(self.plan, container, _log_of(container), lambda: uuid.uuid4().hex, _utc)
+        transaction = self._transaction(staged, batch)
+        entries = committer.commit(staged, transaction, overwrite=self.overwrite)
+        for entry in entries:
+            commits = {"blobCommits": entry.metrics.get("blobCommits", 0)}
+            metrics.count(commits, system=container.name, source=transaction.id if transaction else "batch")
+        return entries
+
+    def _transaction(self, staged: Sequence[StagedTask], batch: int | None) -> Transaction | None:
+        given = self.plan.options.transaction
+        if given is not None or batch is None:
+            return given
+        queries = {task.writer["query"] for task in staged if "query" in task.writer}
+        if len(queries) != 1:
+            text = f"the tasks of batch {batch} name {len(queries)} queries instead of one; nothing was committed."
+            raise ConflictError(text)
+        return Transaction(queries.pop(), batch)
+
+    def abort_batch(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Log only. Staged blocks expire by themselves, and what is decided must not be touched."""
+        blobs = [StagedTask.from_json(message.staged).blobs for message in messages if isinstance(message, TaskCommit)]
+        logger.warning(
+            "write to %s aborted; %d staged blobs of it are left to expire unless the batch was decided",
+            self.plan.options.location, sum(map(len, blobs)),
+        )  # fmt: skip
+
+
+class BatchWriter(_Sink, DataSourceArrowWriter):
+    """`df.write.format("azureblob")`."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Publish the write. Called once, when all tasks have succeeded."""
+        self.commit_batch(messages, None)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Called when a task or the commit has failed."""
+        self.abort_batch(messages)
+
+
+class StreamWriter(_Sink, DataSourceStreamWriter, DataSourceArrowWriter):
+    """`df.writeStream.format("azureblob")`.
+
+    Of both kinds, because pyspark 4.0 hands Arrow batches only to a `DataSourceArrowWriter`, and later ones ask for
+    either; so one class takes Arrow batches on all of them.
+    """
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803
+        """Publish a micro-batch. Called again for the same batch after a failure or restart."""
+        self.commit_batch(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803, ARG002
+        """Called when a task or the commit has failed, or the query was stopped in the midst of a batch."""
+        self.abort_batch(messages)
+
+
+def open_container(plan: WritePlan) -> BlobContainer:
+    """The container of a write, created if it is absent. Connections live as long as the process."""
+    account = connect(plan.options.account)
+    container = account.container(plan.options.location.container)
+    _create_once(container)
+    return container
+
+
+_created: set[str] = set()
+
+
+def _create_once(container: BlobContainer) -> None:
+    if container.url not in _created:
+        container.create()
+        _created.add(container.url)
+
+
+@lru_cache(maxsize=16)
+def _log_of(container: BlobContainer) -> Any:  # noqa: ANN401 - a cached function of the stream
+    return lru_cache(maxsize=10_000)(lambda stream: CommitLog(container, stream))
+
+
+def _utc() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def _task() -> dict[str, Any]:
+    """Which task of which batch of which query this is, as far as Spark says."""
+    context = TaskContext.get()
+    if context is None:
+        return {"task": 0}
+    who: dict[str, Any] = {"task": context.partitionId(), "attempt": context.attemptNumber()}
+    query, batch = context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("streaming.sql.batchId")
+    if query is not None:
+        who["query"] = query
+    if batch is not None:
+        who["batch"] = int(batch)
+    return who

@@ -1,0 +1,80 @@
+"""Avro's zig-zag varints for whole arrays: each as little-endian bytes in 64-bit words, with its length.
+
+A varint of up to eight bytes fits one word. The two last bytes of the longest ones stand in a second word.
+Bytes of a word beyond the length are zero.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+U64 = npt.NDArray[np.uint64]
+WORD = 8
+TABLED = 1 << 15  # signed numbers from -TABLED up to TABLED stand in the tables
+
+_u = np.uint64
+# Continuation bits of the first eight bytes of a varint of so many bytes.
+_CONTINUE = np.array([0, 0] + [0x8080808080808080 & ((1 << 8 * n) - 1) for n in range(1, 8)] + [0x8080808080808080] * 2, _u)
+_SPREAD = (
+    (_u(0x000000000FFFFFFF), _u(0x00FFFFFFF0000000), _u(4)),
+    (_u(0x00003FFF00003FFF), _u(0x0FFFC0000FFFC000), _u(2)),
+    (_u(0x007F007F007F007F), _u(0x3F803F803F803F80), _u(1)),
+)
+
+
+def zigzag(values: npt.NDArray[Any]) -> U64:
+    """Signed integers of any width as Avro's unsigned ones: 0, -1, 1, -2 become 0, 1, 2, 3."""
+    wide = values.astype(np.int64)
+    return ((wide << 1) ^ (wide >> 63)).view(_u)
+
+
+def size(value: int) -> int:
+    """Bytes of the varint of one unsigned (zig-zagged) number."""
+    return max(1, -(-value.bit_length() // 7))
+
+
+def encode(value: int) -> bytes:
+    """The varint of one signed number."""
+    rest = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def lengths(zigzagged: U64, low: int, high: int) -> U64:
+    """Bytes of each varint, all known to lie between `low` and `high`."""
+    count = np.full(len(zigzagged), low, np.uint8)
+    for bytes_less in range(low, high):
+        count += zigzagged >= _u(1 << 7 * bytes_less)
+    return count.astype(_u)
+
+
+@cache
+def tables() -> tuple[U64, U64]:
+    """Words and lengths of the numbers from -TABLED up to TABLED."""
+    number = zigzag(np.arange(-TABLED, TABLED))
+    size_of = lengths(number, 1, 3)
+    return words(number, size_of), size_of
+
+
+def words(zigzagged: U64, length: U64 | int) -> U64:
+    """The first eight bytes of each varint."""
+    word = zigzagged
+    for keep, move, distance in _SPREAD:
+        word = (word & keep) | ((word & move) << distance)
+    word |= _CONTINUE[length] if isinstance(length, int) else np.take(_CONTINUE, length.view(np.int64))
+    return word
+
+
+def tails(zigzagged: U64) -> U64:
+    """The ninth and tenth byte of each varint, zero where it has fewer."""
+    top = zigzagged >> _u(56)
+    more = (top > _u(0x7F)).astype(_u)
+    return (top & _u(0x7F)) | (more << _u(7)) | (more << _u(8))

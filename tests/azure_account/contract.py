@@ -1,0 +1,459 @@
+"""What every `StorageAccount` must do. `test_memory.py` and `test_azurite.py` run it on their accounts.
+
+A subclass is given its account by a fixture named `account`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime, timezone
+
+import pytest
+
+from azure_account.account import (
+    IF_ABSENT,
+    BlobAttributes,
+    BlobContainer,
+    Condition,
+    Conflict,
+    Done,
+    Entity,
+    Missing,
+    Outcome,
+    StorageAccount,
+    Table,
+)
+from azure_account.errors import ConfigurationError, ConflictError, NotFoundError
+
+STALE = Condition(if_match='"0x1"')
+
+
+def etag_of(outcome: Outcome) -> str:
+    assert isinstance(outcome, Done)
+    assert outcome.etag
+    return outcome.etag
+
+
+def names_of(container: BlobContainer, prefix: str = "", **options: object) -> list[str]:
+    return [blob.name for blob in container.list(prefix, **options)]  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def container(account: StorageAccount) -> BlobContainer:
+    created = account.container(f"c{uuid.uuid4().hex}")
+    assert created.create()
+    return created
+
+
+@pytest.fixture
+def table(account: StorageAccount) -> Table:
+    created = account.table(f"t{uuid.uuid4().hex}")
+    assert created.create()
+    return created
+
+
+class ContainerContract:
+    def test_a_container_is_created_once(self, account: StorageAccount) -> None:
+        container = account.container(f"c{uuid.uuid4().hex}")
+        assert container.exists() is False
+        assert container.create() is True
+        assert container.create() is False
+        assert container.exists() is True
+
+    def test_a_missing_container_is_named_in_the_error(self, account: StorageAccount) -> None:
+        container = account.container("nobody-made-this")
+        with pytest.raises(NotFoundError, match="nobody-made-this"):
+            container.stage_block("a", "1", b"x")
+        with pytest.raises(NotFoundError, match="nobody-made-this"):
+            container.put("a", b"x")
+        with pytest.raises(NotFoundError, match="nobody-made-this"):
+            container.properties("a")
+        with pytest.raises(NotFoundError, match="nobody-made-this"):
+            names_of(container)
+
+    @pytest.mark.parametrize("name", ["ab", "Upper", "two--hyphens", "-begin", "end-", "under_score", "x" * 64, ""])
+    def test_an_invalid_container_name_is_refused(self, account: StorageAccount, name: str) -> None:
+        with pytest.raises(ConfigurationError, match="Container name"):
+            account.container(name)
+
+    @pytest.mark.parametrize("name", ["", "x" * 1025, "a/../b", "./a", "a\nb"])
+    def test_an_invalid_blob_name_is_refused(self, container: BlobContainer, name: str) -> None:
+        with pytest.raises(ConfigurationError, match="Blob name"):
+            container.put(name, b"")
+
+
+class BlockContract:
+    def test_staged_blocks_are_seen_only_by_those_who_ask_for_them(self, container: BlobContainer) -> None:
+        container.stage_block("blob", "01", b"data")
+        assert container.properties("blob") is None
+        assert names_of(container) == []
+        [listed] = container.list(uncommitted=True)
+        assert ("blob", 0, "", False) == (listed.name, listed.size, listed.etag, listed.committed)
+
+    def test_an_empty_committed_blob_is_not_taken_for_an_uncommitted_one(self, container: BlobContainer) -> None:
+        etag = etag_of(container.put("empty", b""))
+        [listed] = container.list(uncommitted=True)
+        assert (etag, True) == (listed.etag, listed.committed)
+
+    def test_a_commit_makes_the_blob_in_the_order_of_its_list(self, container: BlobContainer) -> None:
+        for block_id, data in (("01", b"a"), ("02", b"b"), ("03", b"c")):
+            container.stage_block("blob", block_id, data)
+        etag = etag_of(container.commit_block_list("blob", ["03", "01"]))
+        content = container.get("blob")
+        assert (b"ca", 2, etag) == (content.data, content.properties.size, content.properties.etag)
+
+    def test_any_buffer_can_be_staged(self, container: BlobContainer) -> None:
+        container.stage_block("blob", "01", bytearray(b"ab"))
+        container.stage_block("blob", "02", memoryview(b"xcdx")[1:3])
+        container.commit_block_list("blob", ["01", "02"])
+        assert container.get("blob").data == b"abcd"
+
+    def test_a_block_can_be_staged_again(self, container: BlobContainer) -> None:
+        container.stage_block("blob", "01", b"old")
+        container.stage_block("blob", "01", b"new")
+        container.commit_block_list("blob", ["01"])
+        assert container.get("blob").data == b"new"
+
+    def test_the_same_list_can_be_committed_again(self, container: BlobContainer) -> None:
+        container.stage_block("blob", "01", b"data")
+        first = etag_of(container.commit_block_list("blob", ["01"]))
+        second = etag_of(container.commit_block_list("blob", ["01"]))
+        assert container.get("blob").data == b"data"
+        assert first != second
+
+    def test_a_commit_drops_the_staged_blocks_that_it_does_not_name(self, container: BlobContainer) -> None:
+        container.stage_block("blob", "01", b"mine")
+        container.stage_block("blob", "02", b"theirs")
+        container.commit_block_list("blob", ["01"])
+        assert isinstance(container.commit_block_list("blob", ["02"]), Missing)
+        assert container.get("blob").data == b"mine"
+
+    def test_a_commit_with_an_unknown_block_changes_nothing(self, container: BlobContainer) -> None:
+        container.stage_block("blob", "01", b"data")
+        assert isinstance(container.commit_block_list("blob", ["01", "99"]), Missing)
+        assert container.properties("blob") is None
+        assert isinstance(container.commit_block_list("blob", ["01"]), Done)
+
+    def test_a_commit_if_absent_is_done_once(self, container: BlobContainer) -> None:
+        container.stage_block("blob", "01", b"data")
+        assert isinstance(container.commit_block_list("blob", ["01"], condition=IF_ABSENT), Done)
+        assert isinstance(container.commit_block_list("blob", ["01"], condition=IF_ABSENT), Conflict)
+
+    def test_block_ids_of_a_blob_have_one_length(self, container: BlobContainer) -> None:
+        container.stage_block("blob", "01", b"data")
+        with pytest.raises(ConfigurationError, match="one length"):
+            container.stage_block("blob", "001", b"data")
+
+    @pytest.mark.parametrize("block_id", ["", "x" * 65, "with space", "\u00e9"])
+    def test_an_invalid_block_id_is_refused(self, container: BlobContainer, block_id: str) -> None:
+        with pytest.raises(ConfigurationError, match="Block id"):
+            container.stage_block("blob", block_id, b"data")
+
+    def test_an_empty_block_is_refused(self, container: BlobContainer) -> None:
+        with pytest.raises(ConfigurationError, match="0 bytes"):
+            container.stage_block("blob", "01", b"")
+
+    def test_more_than_fifty_thousand_blocks_are_refused(self, container: BlobContainer) -> None:
+        with pytest.raises(ConfigurationError, match="50,000"):
+            container.commit_block_list("blob", ["01"] * 50_001)
+
+
+class BlobContract:
+    def test_what_is_put_is_read(self, container: BlobContainer) -> None:
+        etag = etag_of(container.put("a/b c/\u00fc%20+?#.avro", b"data"))
+        content = container.get("a/b c/\u00fc%20+?#.avro")
+        assert (b"data", 4, etag) == (content.data, content.properties.size, content.properties.etag)
+        assert names_of(container) == ["a/b c/\u00fc%20+?#.avro"]
+
+    def test_attributes_are_kept(self, container: BlobContainer) -> None:
+        attributes = BlobAttributes({"writer_id": "w 1"}, {"state": "new"}, "Cool", "application/avro")
+        container.stage_block("committed", "01", b"data")
+        container.commit_block_list("committed", ["01"], attributes)
+        container.put("put", b"data", attributes)
+        for name in ("committed", "put"):
+            found = container.properties(name)
+            assert found is not None
+            assert ({"writer_id": "w 1"}, "Cool", "application/avro") == (
+                found.metadata,
+                found.tier,
+                found.content_type,
+            )
+            assert container.tags(name) == {"state": "new"}
+        assert [blob.metadata for blob in container.list()] == [{"writer_id": "w 1"}] * 2
+
+    def test_a_write_replaces_the_attributes(self, container: BlobContainer) -> None:
+        container.put("blob", b"1", BlobAttributes({"a": "1"}, {"t": "1"}))
+        container.put("blob", b"2")
+        found = container.properties("blob")
+        assert found is not None
+        assert (found.metadata, container.tags("blob")) == ({}, {})
+
+    def test_last_modified_has_a_zone(self, container: BlobContainer) -> None:
+        container.put("blob", b"1")
+        found = container.properties("blob")
+        assert found is not None
+        assert found.last_modified.utcoffset() is not None
+        assert found.last_modified > datetime(2020, 1, 1, tzinfo=timezone.utc)
+
+    @pytest.mark.parametrize(
+        ("start", "length", "expected"),
+        [(0, None, b"0123456789"), (3, 4, b"3456"), (7, None, b"789"), (7, 100, b"789"), (10, 5, b""), (0, 0, b"")],
+    )
+    def test_a_range_is_cut_at_the_end(
+        self, container: BlobContainer, start: int, length: int | None, expected: bytes
+    ) -> None:
+        container.put("blob", b"0123456789")
+        content = container.get("blob", start, length)
+        assert (expected, 10) == (content.data, content.properties.size)
+
+    def test_an_empty_blob_is_read(self, container: BlobContainer) -> None:
+        container.put("blob", b"")
+        assert container.get("blob").data == b""
+
+    def test_a_blob_larger_than_one_request_is_read_whole(
+        self, container: BlobContainer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("azure_account.retried.READ_CHUNK_BYTES", 4)
+        container.put("blob", b"0123456789")
+        assert container.get("blob").data == b"0123456789"
+        assert container.get("blob", 1, 8).data == b"12345678"
+
+    def test_reading_an_absent_blob_says_so(self, container: BlobContainer) -> None:
+        with pytest.raises(NotFoundError, match="absent"):
+            container.get("absent")
+        with pytest.raises(NotFoundError, match="absent"):
+            container.tags("absent")
+        assert container.properties("absent") is None
+
+    def test_reading_another_version_is_a_conflict(self, container: BlobContainer) -> None:
+        etag = etag_of(container.put("blob", b"1"))
+        assert container.get("blob", if_match=etag).data == b"1"
+        container.put("blob", b"2")
+        with pytest.raises(ConflictError):
+            container.get("blob", if_match=etag)
+
+    def test_a_put_if_absent_is_done_once(self, container: BlobContainer) -> None:
+        assert isinstance(container.put("blob", b"1", condition=IF_ABSENT), Done)
+        assert isinstance(container.put("blob", b"2", condition=IF_ABSENT), Conflict)
+        assert container.get("blob").data == b"1"
+
+    def test_a_put_if_match_replaces_only_that_version(self, container: BlobContainer) -> None:
+        etag = etag_of(container.put("blob", b"1"))
+        assert isinstance(container.put("blob", b"x", condition=STALE), Conflict)
+        assert isinstance(container.put("blob", b"2", condition=Condition(if_match=etag)), Done)
+        assert isinstance(container.put("blob", b"3", condition=Condition(if_match=etag)), Conflict)
+        assert container.get("blob").data == b"2"
+
+    def test_a_put_if_match_of_an_absent_blob_is_a_conflict(self, container: BlobContainer) -> None:
+        assert isinstance(container.put("blob", b"x", condition=STALE), Conflict)
+
+    def test_the_etag_of_a_listing_can_be_presented(self, container: BlobContainer) -> None:
+        etag = etag_of(container.put("blob", b"1"))
+        [listed] = container.list()
+        assert listed.etag == etag
+        assert isinstance(container.delete("blob", condition=Condition(if_match=listed.etag)), Done)
+
+    def test_a_delete_if_match_spares_another_version(self, container: BlobContainer) -> None:
+        container.put("blob", b"1")
+        assert isinstance(container.delete("blob", condition=STALE), Conflict)
+        assert container.get("blob").data == b"1"
+
+    def test_deleting_twice_finds_nothing(self, container: BlobContainer) -> None:
+        container.put("blob", b"1")
+        assert container.delete("blob") == Done()
+        assert isinstance(container.delete("blob"), Missing)
+
+    def test_deleting_an_uncommitted_blob_drops_its_blocks(self, container: BlobContainer) -> None:
+        container.stage_block("blob", "01", b"data")
+        assert container.delete("blob") == Done()
+        assert list(container.list(uncommitted=True)) == []
+
+    def test_tags_are_replaced_whole(self, container: BlobContainer) -> None:
+        container.put("blob", b"1", BlobAttributes(tags={"a": "1"}))
+        assert isinstance(container.set_tags("blob", {"b": "x/y=z"}), Done)
+        assert container.tags("blob") == {"b": "x/y=z"}
+        assert isinstance(container.set_tags("absent", {}), Missing)
+
+    @pytest.mark.parametrize(
+        "tags",
+        [{f"k{n}": "" for n in range(11)}, {"k": "\u00e9"}, {"k,": ""}, {"": "v"}, {"k" * 129: ""}, {"k": "v" * 257}],
+    )
+    def test_tags_beyond_the_limits_are_refused(self, container: BlobContainer, tags: dict[str, str]) -> None:
+        with pytest.raises(ConfigurationError, match="tag"):
+            container.put("blob", b"1", BlobAttributes(tags=tags))
+
+    @pytest.mark.parametrize(
+        "metadata", [{"with-hyphen": ""}, {"1a": ""}, {"a": "\u00e9"}, {"a": " x"}, {"a": "1", "A": "2"}]
+    )
+    def test_metadata_beyond_the_limits_is_refused(self, container: BlobContainer, metadata: dict[str, str]) -> None:
+        with pytest.raises(ConfigurationError, match="Metadata"):
+            container.put("blob", b"1", BlobAttributes(metadata))
+
+    def test_an_unknown_tier_is_refused(self, container: BlobContainer) -> None:
+        with pytest.raises(ConfigurationError, match="Lukewarm"):
+            container.put("blob", b"1", BlobAttributes(tier="Lukewarm"))
+
+
+class ListContract:
+    def test_a_listing_is_in_name_order_and_by_prefix(self, container: BlobContainer) -> None:
+        for name in ("b/2", "a/1", "b/1", "b/10", "c"):
+            container.put(name, b"x")
+        assert names_of(container) == ["a/1", "b/1", "b/10", "b/2", "c"]
+        assert names_of(container, "b/") == ["b/1", "b/10", "b/2"]
+        assert names_of(container, "z") == []
+
+    def test_a_listing_starts_at_a_name_and_includes_it(self, container: BlobContainer) -> None:
+        for name in ("log/1", "log/2", "log/3", "other"):
+            container.put(name, b"x")
+        assert names_of(container, "log/", start_from="log/2") == ["log/2", "log/3"]
+        assert names_of(container, "log/", start_from="log/25") == ["log/3"]
+
+    def test_a_listing_has_many_pages(self, container: BlobContainer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("azure_account.memory.PAGE_BLOBS", 2)
+        monkeypatch.setattr("azure_account.azure_sdk.PAGE_BLOBS", 2)
+        for n in range(5):
+            container.put(f"b{n}", b"x")
+        assert names_of(container) == [f"b{n}" for n in range(5)]
+        assert names_of(container, start_from="b3") == ["b3", "b4"]
+
+
+class LeaseContract:
+    mine, theirs = str(uuid.uuid4()), str(uuid.uuid4())
+
+    def test_one_holder_at_a_time(self, container: BlobContainer) -> None:
+        container.put("blob", b"1")
+        assert isinstance(container.acquire_lease("blob", self.mine, 15), Done)
+        assert isinstance(container.acquire_lease("blob", self.theirs, 15), Conflict)
+        assert isinstance(container.acquire_lease("blob", self.mine, 15), Done)
+        assert isinstance(container.renew_lease("blob", self.mine), Done)
+        assert isinstance(container.renew_lease("blob", self.theirs), Conflict)
+
+    def test_a_released_lease_is_free(self, container: BlobContainer) -> None:
+        container.put("blob", b"1")
+        container.acquire_lease("blob", self.mine, 15)
+        assert isinstance(container.release_lease("blob", self.theirs), Conflict)
+        assert isinstance(container.release_lease("blob", self.mine), Done)
+        assert isinstance(container.acquire_lease("blob", self.theirs, 15), Done)
+
+    def test_a_broken_lease_cannot_be_renewed(self, container: BlobContainer) -> None:
+        container.put("blob", b"1")
+        container.acquire_lease("blob", self.mine, 60)
+        assert isinstance(container.break_lease("blob"), Done)
+        assert isinstance(container.renew_lease("blob", self.mine), Conflict)
+        assert isinstance(container.put("blob", b"2"), Done)
+        assert isinstance(container.acquire_lease("blob", self.theirs, 15), Done)
+
+    def test_only_the_holder_writes(self, container: BlobContainer) -> None:
+        container.put("blob", b"1")
+        container.acquire_lease("blob", self.mine, 15)
+        assert isinstance(container.put("blob", b"x"), Conflict)
+        assert isinstance(container.put("blob", b"x", lease_id=self.theirs), Conflict)
+        assert isinstance(container.put("blob", b"2", lease_id=self.mine), Done)
+        assert isinstance(container.delete("blob"), Conflict)
+        assert isinstance(container.set_tags("blob", {"a": "b"}), Conflict)
+        with pytest.raises(ConflictError, match="LeaseIdMissing"):
+            container.stage_block("blob", "01", b"x")
+        assert container.get("blob").data == b"2"
+        assert isinstance(container.delete("blob", lease_id=self.mine), Done)
+
+    def test_a_lease_that_is_not_held_does_not_write(self, container: BlobContainer) -> None:
+        container.put("blob", b"1")
+        assert isinstance(container.put("blob", b"2", lease_id=self.mine), Conflict)
+
+    def test_an_absent_blob_has_no_lease(self, container: BlobContainer) -> None:
+        assert isinstance(container.acquire_lease("absent", self.mine, 15), Missing)
+        container.put("blob", b"1")
+        assert isinstance(container.renew_lease("blob", self.mine), Conflict)
+        assert isinstance(container.break_lease("blob"), Conflict)
+
+    def test_ids_and_durations_are_checked(self, container: BlobContainer) -> None:
+        with pytest.raises(ConfigurationError, match="UUID"):
+            container.acquire_lease("blob", "me", 15)
+        with pytest.raises(ConfigurationError, match="15 to 60"):
+            container.acquire_lease("blob", self.mine, 10)
+
+
+class TableContract:
+    row = Entity("p", "r", {"int": 1, "long": 2**40, "text": "x'y", "float": 1.5, "flag": True, "\u0061_1": "\u00fc"})
+
+    def test_a_table_is_created_once(self, account: StorageAccount) -> None:
+        table = account.table(f"t{uuid.uuid4().hex}")
+        assert table.create() is True
+        assert table.create() is False
+
+    def test_a_missing_table_is_named_in_the_error(self, account: StorageAccount) -> None:
+        table = account.table("nobodyMadeThis")
+        with pytest.raises(NotFoundError, match="nobodyMadeThis"):
+            table.insert(self.row)
+        with pytest.raises(NotFoundError, match="nobodyMadeThis"):
+            table.get("p", "r")
+        with pytest.raises(NotFoundError, match="nobodyMadeThis"):
+            table.delete("p", "r")
+
+    def test_what_is_inserted_is_read(self, table: Table) -> None:
+        etag = etag_of(table.insert(self.row))
+        found = table.get("p", "r")
+        assert found is not None
+        assert (self.row.properties, etag) == (found.properties, found.etag)
+        assert table.get("p", "other") is None
+
+    def test_keys_are_inserted_once(self, table: Table) -> None:
+        assert isinstance(table.insert(self.row), Done)
+        assert isinstance(table.insert(self.row), Conflict)
+        assert isinstance(table.replace(self.row, condition=IF_ABSENT), Conflict)
+
+    def test_a_replace_drops_the_properties_that_it_does_not_have(self, table: Table) -> None:
+        table.insert(Entity("p", "r", {"a": 1, "b": 2}))
+        assert isinstance(table.replace(Entity("p", "r", {"b": 3})), Done)
+        found = table.get("p", "r")
+        assert found is not None
+        assert found.properties == {"b": 3}
+
+    def test_a_replace_if_match_writes_only_over_that_version(self, table: Table) -> None:
+        first = Condition(if_match=etag_of(table.insert(self.row)))
+        assert isinstance(table.replace(self.row, condition=first), Done)
+        assert isinstance(table.replace(self.row, condition=first), Conflict)
+        assert isinstance(table.replace(Entity("p", "gone", {}), condition=first), Missing)
+
+    def test_a_delete_if_match_spares_another_version(self, table: Table) -> None:
+        first = Condition(if_match=etag_of(table.insert(self.row)))
+        table.replace(self.row)
+        assert isinstance(table.delete("p", "r", condition=first), Conflict)
+        assert isinstance(table.delete("p", "r"), Done)
+        assert isinstance(table.delete("p", "r"), Missing)
+
+    def test_a_query_is_by_partition_and_in_key_order(self, table: Table) -> None:
+        for partition_key, row_key in (("2", "b"), ("1", "z"), ("2", "a"), ("o'k", "")):
+            table.insert(Entity(partition_key, row_key, {}))
+        assert [(row.partition_key, row.row_key) for row in table.query()] == [
+            ("1", "z"),
+            ("2", "a"),
+            ("2", "b"),
+            ("o'k", ""),
+        ]
+        assert [row.row_key for row in table.query("2")] == ["a", "b"]
+        assert [row.row_key for row in table.query("o'k")] == [""]
+        assert list(table.query("none")) == []
+
+    def test_a_query_has_many_pages(self, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("azure_account.memory_tables.PAGE_ENTITIES", 2)
+        monkeypatch.setattr("azure_account.azure_tables.PAGE_ENTITIES", 2)
+        for n in range(5):
+            table.insert(Entity("p", str(n), {}))
+        assert [row.row_key for row in table.query("p")] == ["0", "1", "2", "3", "4"]
+
+    @pytest.mark.parametrize("name", ["ab", "1abc", "with-hyphen", "tables", "x" * 64])
+    def test_an_invalid_table_name_is_refused(self, account: StorageAccount, name: str) -> None:
+        with pytest.raises(ConfigurationError, match="Table name"):
+            account.table(name)
+
+    @pytest.mark.parametrize("key", ["a/b", "a\\b", "a#b", "a?b", "a\tb", "x" * 513])
+    def test_an_invalid_key_is_refused(self, table: Table, key: str) -> None:
+        with pytest.raises(ConfigurationError, match="Table key"):
+            table.insert(Entity(key, "r", {}))
+        with pytest.raises(ConfigurationError, match="Table key"):
+            table.get("p", key)
+
+    def test_an_integer_of_over_64_bits_is_refused(self, table: Table) -> None:
+        with pytest.raises(ConfigurationError, match="64 bits"):
+            table.insert(Entity("p", "r", {"n": 2**63}))

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import ssl
+import types
+from typing import Any
+
+import pytest
+from azure.core import exceptions as sdk
+from azure.storage.blob import StorageErrorCode
+from urllib3.connection import HTTPConnection
+from urllib3.exceptions import NameResolutionError, NewConnectionError, ProtocolError
+
+from azure_account.azure_failures import Where, failure_of
+from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError
+from azure_account.secret import Secret
+from azure_account.settings import AccountSettings, Anonymous, Auth, DefaultIdentity, SasToken, SharedKey
+from azure_account.wire import Absent, Ambiguous, Failure, Refused, Throttled, Unreached
+
+URL = "https://acc.blob.core.windows.net"
+TOKEN = "sv=1&sig=S3CR3T"  # noqa: S105 - a test's
+
+
+def where(operation: str = "put blob", target: str = "c/b", auth: Auth | None = None) -> Where:
+    key = SharedKey("acc", Secret("a2V5"))
+    return Where(operation, target, AccountSettings("acc", URL, None, auth or key))
+
+
+def answer(status: int, code: str = "", **headers: str) -> sdk.HttpResponseError:
+    response: Any = types.SimpleNamespace(
+        status_code=status,
+        reason="reason",
+        headers={"x-ms-error-code": code, "x-ms-request-id": "id-1", **headers} if code else headers,
+        request=types.SimpleNamespace(url=f"{URL}/c/b?{TOKEN}"),
+    )
+    return sdk.HttpResponseError(message=f"first line of {URL}/c/b?{TOKEN}\nRequestId:1", response=response)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        (503, "ServerBusy", Throttled),
+        (429, "", Throttled),
+        (409, "ContainerBeingDeleted", Throttled),
+        (503, "", Ambiguous),
+        (500, "OperationTimedOut", Ambiguous),
+        (500, "InternalError", Ambiguous),
+        (502, "", Ambiguous),
+        (504, "", Ambiguous),
+        (408, "", Ambiguous),
+        (404, "BlobNotFound", Absent),
+        (404, "", Absent),
+        (400, "InvalidBlockList", Absent),
+        (404, "ContainerNotFound", NotFoundError),
+        (404, "TableNotFound", NotFoundError),
+        (409, "BlobAlreadyExists", Refused),
+        (412, "ConditionNotMet", Refused),
+        (412, "LeaseIdMissing", Refused),
+        (409, "LeaseAlreadyPresent", Refused),
+        (409, "EntityAlreadyExists", Refused),
+        (412, "", Refused),
+        (403, "AuthenticationFailed", ConfigurationError),
+        (403, "AuthorizationPermissionMismatch", ConfigurationError),
+        (401, "", ConfigurationError),
+        (409, "BlobArchived", ConfigurationError),
+        (409, "BlockCountExceedsLimit", ConfigurationError),
+        (400, "InvalidBlobOrBlock", ConfigurationError),
+        (400, "InvalidHeaderValue", ConfigurationError),
+        (413, "RequestBodyTooLarge", ConfigurationError),
+        (418, "Teapot", ConfigurationError),
+    ],
+)
+def test_an_answer_becomes_what_the_caller_does_next(status: int, code: str, expected: type[Exception]) -> None:
+    assert type(failure_of(answer(status, code), where())) is expected
+
+
+def test_a_block_that_is_not_there_is_absent_only_for_a_commit() -> None:
+    assert isinstance(failure_of(answer(400, "InvalidBlobOrBlock"), where("commit block list")), Absent)
+
+
+def test_every_code_that_the_sdk_knows_has_an_end() -> None:
+    for code in StorageErrorCode:
+        for status in (400, 403, 404, 409, 412, 500, 503):
+            assert isinstance(failure_of(answer(status, code.value), where()), (Failure, AzureBlobError))
+
+
+def test_every_lease_code_that_the_sdk_knows_is_a_refusal() -> None:
+    leases = [code.value for code in StorageErrorCode if "lease" in code.value.lower() and "Duration" not in code.value]
+    assert len(leases) > 10
+    assert [type(failure_of(answer(409, code), where())) for code in leases] == [Refused] * len(leases)
+
+
+SDK_ERRORS = [item for item in vars(sdk).values() if isinstance(item, type) and issubclass(item, sdk.AzureError)]
+
+
+@pytest.mark.parametrize("error_type", SDK_ERRORS)
+def test_every_error_of_the_sdk_has_an_end(error_type: type[sdk.AzureError]) -> None:
+    try:
+        error = error_type(f"cannot reach {URL}/c/b?{TOKEN}")
+    except (TypeError, AttributeError):
+        pytest.skip("it is made of an answer only")
+    found = failure_of(error, where(auth=SasToken(Secret(TOKEN))))
+    assert isinstance(found, (Failure, AzureBlobError))
+    assert "S3CR3T" not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("auth", "code", "hint"),
+    [
+        (SharedKey("acc", Secret("a2V5")), "AuthenticationFailed", "Check accountKey .* clock"),
+        (SasToken(Secret(TOKEN)), "AuthenticationFailed", "Check sasToken"),
+        (SasToken(Secret(TOKEN)), "AuthorizationPermissionMismatch", "sasToken lacks the permission"),
+        (DefaultIdentity(), "AuthorizationPermissionMismatch", "the role Storage Blob Data Contributor"),
+        (DefaultIdentity(), "InvalidAuthenticationInfo", "Set auth"),
+        (Anonymous(), "NoAuthenticationInformation", "Give a credential"),
+        (Anonymous(), "", "The container is not public"),
+    ],
+)
+def test_a_refused_credential_names_its_option(auth: Auth, code: str, hint: str) -> None:
+    found = failure_of(answer(403, code), where(auth=auth))
+    assert isinstance(found, ConfigurationError)
+    with pytest.raises(ConfigurationError, match=hint):
+        raise found
+
+
+def test_a_message_has_operation_object_code_and_request_id_and_no_signature() -> None:
+    found = failure_of(answer(400, "OutOfRangeInput"), where(auth=SasToken(Secret(TOKEN))))
+    assert str(found) == (
+        f"Put blob c/b failed: 400 OutOfRangeInput (request id id-1): first line of {URL}/c/b. "
+        "Check the option or the name that the service does not accept."
+    )
+
+
+def test_retry_after_of_an_answer_is_kept() -> None:
+    found = failure_of(answer(503, "ServerBusy", **{"Retry-After": "7"}), where())
+    assert isinstance(found, Throttled)
+    assert found.retry_after == 7.0
+
+
+def connection(cause: BaseException, error_type: type[sdk.AzureError] = sdk.ServiceRequestError) -> sdk.AzureError:
+    return error_type(cause, error=cause)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "text"),
+    [
+        (
+            connection(NewConnectionError(HTTPConnection("h"), "refused")),
+            Unreached,
+            "cannot be reached",
+        ),
+        (
+            connection(NameResolutionError("h", HTTPConnection("h"), OSError("unknown"))),  # type: ignore[arg-type]
+            Unreached,
+            "is unknown",
+        ),
+        (connection(ssl.SSLCertVerificationError("self-signed")), ConfigurationError, "REQUESTS_CA_BUNDLE"),
+        (connection(TimeoutError("t"), sdk.ServiceRequestTimeoutError), Unreached, "cannot be reached"),
+        (connection(TimeoutError("t"), sdk.ServiceResponseTimeoutError), Ambiguous, "within the time limit"),
+        (
+            connection(ProtocolError("Connection aborted.", ConnectionResetError(104)), sdk.ServiceResponseError),
+            Ambiguous,
+            "ConnectionResetError",
+        ),
+        (connection(ssl.SSLError("eof")), Ambiguous, "could not be sent whole"),
+        (sdk.IncompleteReadError("cut"), Ambiguous, "was cut off"),
+        (sdk.ClientAuthenticationError("no token"), ConfigurationError, "no token from SharedKey"),
+    ],
+)
+def test_a_failed_connection_says_whether_it_can_have_had_an_effect(
+    error: sdk.AzureError, expected: type[Exception], text: str
+) -> None:
+    found = failure_of(error, where())
+    assert type(found) is expected
+    assert text in str(found)

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+
+from azure_account.account import Done
+from azure_account.faults import Crash, Faults, ProcessDied, Throttle, at, on
+from azure_account.memory import MemoryAccount
+
+
+def write(account: MemoryAccount) -> None:
+    container = account.container("data")
+    container.create()
+    container.stage_block("blob", "01", b"a")
+    container.stage_block("blob", "02", b"b")
+    container.commit_block_list("blob", ["01", "02"])
+
+
+def test_calls_are_counted_and_logged() -> None:
+    faults = Faults()
+    write(MemoryAccount(intercept=faults))
+    assert [(call.number, call.operation, call.target) for call in faults.calls] == [
+        (1, "create_container", "data"),
+        (2, "stage_block", "data/blob"),
+        (3, "stage_block", "data/blob"),
+        (4, "commit_block_list", "data/blob"),
+    ]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+@pytest.mark.parametrize("after_effect", [False, True])
+def test_a_process_dies_at_its_nth_call_and_stays_dead(*, number: int, after_effect: bool) -> None:
+    faults = Faults(at(number, Crash(after_effect)))
+    account = MemoryAccount(intercept=faults)
+    with pytest.raises(ProcessDied):
+        write(account)
+    assert (True, number) == (faults.died, faults.count)
+    with pytest.raises(ProcessDied):
+        account.container("data").exists()
+    committed = number == 4 and after_effect
+    assert account.service.contents("data") == ({"blob": b"ab"} if committed else {})
+    write(account.restarted())
+    assert account.service.contents("data") == {"blob": b"ab"}
+
+
+def test_a_dead_process_is_not_caught_as_an_exception() -> None:
+    assert not issubclass(ProcessDied, Exception)
+
+
+def test_faults_are_chosen_by_operation_blob_and_turn() -> None:
+    faults = Faults(on("put", Throttle(), name=lambda name: name.startswith("log/"), times=1, skip=1))
+    account = MemoryAccount(intercept=faults)
+    container = account.container("data")
+    container.create()
+    for name in ("data/1", "log/1", "log/2", "log/3"):
+        assert isinstance(container.put(name, b"1"), Done)
+    assert [call.name for call in faults.calls if call.operation == "put"] == [
+        "data/1",
+        "log/1",
+        "log/2",
+        "log/2",
+        "log/3",
+    ]

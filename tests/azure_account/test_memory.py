@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import threading
+import uuid
+
+import pytest
+
+from azure_account.account import IF_ABSENT, BlobAttributes, Conflict, Done, Missing, Outcome, StorageAccount
+from azure_account.clock import ManualClock
+from azure_account.errors import ConfigurationError
+from azure_account.memory import MemoryAccount
+from tests.azure_account.contract import (
+    BlobContract,
+    BlockContract,
+    ContainerContract,
+    LeaseContract,
+    ListContract,
+    TableContract,
+    container,
+    table,
+)
+
+__all__ = ["container", "table"]
+
+WEEK = 7 * 24 * 3600
+
+
+@pytest.fixture
+def account() -> StorageAccount:
+    return MemoryAccount()
+
+
+class TestContainer(ContainerContract):
+    pass
+
+
+class TestBlocks(BlockContract):
+    pass
+
+
+class TestBlobs(BlobContract):
+    pass
+
+
+class TestListing(ListContract):
+    pass
+
+
+class TestLeases(LeaseContract):
+    pass
+
+
+class TestTables(TableContract):
+    pass
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def memory(clock: ManualClock) -> MemoryAccount:
+    account = MemoryAccount(clock=clock)
+    account.container("data").create()
+    return account
+
+
+def test_staged_blocks_are_dropped_a_week_after_the_last_one(memory: MemoryAccount, clock: ManualClock) -> None:
+    container = memory.container("data")
+    container.stage_block("blob", "01", b"a")
+    clock.advance(WEEK - 1)
+    container.stage_block("blob", "02", b"b")
+    clock.advance(WEEK - 1)
+    assert isinstance(container.commit_block_list("blob", ["01", "02"]), Done)
+    container.stage_block("late", "01", b"a")
+    clock.advance(WEEK)
+    assert isinstance(container.commit_block_list("late", ["01"]), Missing)
+    assert [blob.name for blob in container.list(uncommitted=True)] == ["blob"]
+
+
+def test_a_put_drops_the_staged_blocks(memory: MemoryAccount) -> None:
+    container = memory.container("data")
+    container.stage_block("blob", "01", b"staged")
+    container.put("blob", b"put")
+    assert isinstance(container.commit_block_list("blob", ["01"]), Missing)
+    assert container.get("blob").data == b"put"
+
+
+def test_committed_blocks_are_not_dropped(memory: MemoryAccount, clock: ManualClock) -> None:
+    container = memory.container("data")
+    container.stage_block("blob", "01", b"a")
+    container.commit_block_list("blob", ["01"])
+    clock.advance(10 * WEEK)
+    assert isinstance(container.commit_block_list("blob", ["01"]), Done)
+
+
+def test_a_hundred_thousand_blocks_can_be_staged_and_not_one_more(memory: MemoryAccount) -> None:
+    container = memory.container("data")
+    for n in range(100_000):
+        container.stage_block("blob", f"{n:05d}", b"x")
+    container.stage_block("blob", "00000", b"again")
+    with pytest.raises(ConfigurationError, match="100,000"):
+        container.stage_block("blob", "one_m", b"x")
+    assert isinstance(container.commit_block_list("blob", [f"{n:05d}" for n in range(50_000)]), Done)
+
+
+def test_an_expired_lease_protects_nothing_and_can_be_taken(memory: MemoryAccount, clock: ManualClock) -> None:
+    mine, theirs = str(uuid.uuid4()), str(uuid.uuid4())
+    container = memory.container("data")
+    container.put("blob", b"1")
+    container.acquire_lease("blob", mine, 15)
+    clock.advance(15)
+    assert isinstance(container.put("blob", b"x", lease_id=mine), Conflict)
+    assert isinstance(container.acquire_lease("blob", theirs, 15), Done)
+    assert isinstance(container.renew_lease("blob", mine), Conflict)
+
+
+def test_an_expired_lease_can_be_renewed_unless_the_blob_was_written(memory: MemoryAccount, clock: ManualClock) -> None:
+    mine = str(uuid.uuid4())
+    container = memory.container("data")
+    container.put("blob", b"1")
+    container.acquire_lease("blob", mine, 15)
+    clock.advance(20)
+    assert isinstance(container.renew_lease("blob", mine), Done)
+    clock.advance(20)
+    container.put("blob", b"2")
+    assert isinstance(container.renew_lease("blob", mine), Conflict)
+
+
+def test_a_restarted_account_sees_the_same_storage(memory: MemoryAccount) -> None:
+    memory.container("data").put("blob", b"1")
+    assert memory.restarted().container("data").get("blob").data == b"1"
+    assert memory.service.contents("data") == {"blob": b"1"}
+
+
+def test_staged_blocks_are_shown_to_tests(memory: MemoryAccount) -> None:
+    memory.container("data").stage_block("blob", "01", b"1")
+    assert memory.service.staged("data") == {"blob": ("01",)}
+
+
+def test_only_one_of_many_threads_creates_a_blob(memory: MemoryAccount) -> None:
+    container = memory.container("data")
+    outcomes: list[Outcome] = []
+    start = threading.Barrier(8)
+
+    def create() -> None:
+        start.wait()
+        outcomes.append(container.put("blob", b"1", condition=IF_ABSENT))
+
+    threads = [threading.Thread(target=create) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Conflict"] * 7 + ["Done"]
+
+
+def test_a_reader_of_an_archived_blob_is_told_to_rehydrate_it(memory: MemoryAccount) -> None:
+    memory.container("data").put("blob", b"1", BlobAttributes(tier="Archive"))
+    with pytest.raises(ConfigurationError, match="Rehydrate"):
+        memory.container("data").get("blob")

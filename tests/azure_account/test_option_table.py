@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azure_account.errors import ConfigurationError
+from azure_account.option_table import (
+    Option,
+    OptionTable,
+    Parser,
+    boolean,
+    byte_size,
+    integer,
+    milliseconds,
+    one_of,
+    positive_integer,
+    seconds,
+    text,
+    text_list,
+)
+
+TABLE = OptionTable(
+    (
+        Option("maxBlobSize", byte_size(), 10485760, "Size at which a blob rolls.", "Rolling"),
+        Option("codec", one_of("null", "deflate", "zstandard"), "null", "Avro codec.", "Encoding"),
+        Option("accountKey", integer(1), None, "Key.", "Account", secret=True),
+        Option("metadata.*", text(), None, "Blob metadata.", "Blobs"),
+    )
+)
+
+
+def test_keys_are_compared_without_case_and_values_are_typed() -> None:
+    parsed = TABLE.parse({"MAXBLOBSIZE": "64k", "codec": "ZStandard"})
+    assert (65536, "zstandard", None) == (parsed["maxBlobSize"], parsed["codec"], parsed["accountKey"])
+    assert parsed.given == {"maxBlobSize", "codec"}
+
+
+def test_options_of_a_prefix_are_collected() -> None:
+    parsed = TABLE.parse({"metadata.owner": "a", "Metadata.team": "b"})
+    assert parsed["metadata.*"] == {"owner": "a", "team": "b"}
+    assert TABLE.parse({})["metadata.*"] == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"), [("maxblobsiz", "maxBlobSize"), ("kodec", "codec"), ("metadata.", "metadata")]
+)
+def test_an_unknown_option_names_the_nearest_one(key: str, nearest: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"Option {key} is unknown. Did you mean {nearest}"):
+        TABLE.parse({key: "1"})
+
+
+def test_an_option_like_no_other_lists_them_all() -> None:
+    with pytest.raises(ConfigurationError, match="The options are maxBlobSize, codec, "):
+        TABLE.parse({"qqqqqqqqqq": "1"})
+
+
+def test_a_malformed_value_names_option_value_and_what_is_expected() -> None:
+    with pytest.raises(ConfigurationError, match=r"maxBlobSize: the value '10 pounds' .* expected a number of bytes"):
+        TABLE.parse({"maxblobsize": "10 pounds"})
+
+
+def test_a_malformed_secret_is_not_shown() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        TABLE.parse({"accountkey": "S3CR3T"})
+    assert str(caught.value) == "Option accountKey: the value is not valid; expected an integer of at least 1."
+    assert caught.value.__cause__ is None
+
+
+def test_the_repr_of_parsed_options_shows_no_secret() -> None:
+    assert repr(TABLE.parse({"accountkey": "42", "codec": "null"})) == (
+        "ParsedOptions({'accountKey': '***', 'codec': 'null'})"
+    )
+
+
+def test_tables_are_joined_and_a_name_stands_once() -> None:
+    joined = TABLE + OptionTable((Option("view", text(), "data", "What to read.", "Reading"),))
+    assert joined.parse({})["view"] == "data"
+    with pytest.raises(ValueError, match="codec"):
+        _ = joined + OptionTable((Option("CODEC", text(), None, "", ""),))
+
+
+def test_the_manual_has_a_table_for_each_group() -> None:
+    page = TABLE.markdown()
+    assert [line for line in page.splitlines() if line.startswith("###")] == [
+        "### Rolling",
+        "### Encoding",
+        "### Account",
+        "### Blobs",
+    ]
+    assert "| `codec` | one of `null`, `deflate`, `zstandard` | `null` | Avro codec. |" in page
+
+
+@pytest.mark.parametrize(
+    ("parser", "raw", "expected"),
+    [
+        (boolean(), "TRUE", True),
+        (boolean(), "false", False),
+        (byte_size(), "10485760", 10485760),
+        (byte_size(), "10MiB", 10 << 20),
+        (byte_size(), "2 GB", 2 << 30),
+        (byte_size(), "7b", 7),
+        (milliseconds(), "180000", 180000),
+        (milliseconds(), "3m", 180000),
+        (milliseconds(), "500ms", 500),
+        (seconds(), "30", 30.0),
+        (seconds(), "1500ms", 1.5),
+        (text_list(), "a, b", ("a", "b")),
+    ],
+)
+def test_values_are_read(parser: Parser[object], raw: str, expected: object) -> None:
+    assert parser(raw) == expected
+
+
+@pytest.mark.parametrize(
+    ("parser", "raw"),
+    [
+        (boolean(), "yes"),
+        (byte_size(), "-1"),
+        (byte_size(), "1.5k"),
+        (byte_size(maximum=10), "11"),
+        (positive_integer(), "0"),
+        (integer(1, 5), "6"),
+        (integer(1), "x"),
+        (milliseconds(), "0"),
+        (milliseconds(), "5 years"),
+        (seconds(maximum=10), "1m"),
+        (one_of("a", "b"), "c"),
+        (text(), ""),
+        (text_list(), "a,,b"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(parser: Parser[object], raw: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the message is the option's
+        parser(raw)
+
+
+@given(st.integers(1, 2**50), st.sampled_from(["", "k", "M", "g", "KiB", "mb"]))
+def test_a_size_is_its_number_times_its_unit(number: int, unit: str) -> None:
+    factor = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}[unit[:1].lower()]
+    assert byte_size()(f"{number}{unit}") == number * factor

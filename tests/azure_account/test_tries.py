@@ -1,0 +1,221 @@
+"""What every failure of a try becomes, on the in-memory account with scripted faults."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azure_account.account import (
+    IF_ABSENT,
+    BlobContainer,
+    Condition,
+    Conflict,
+    Done,
+    Entity,
+    Missing,
+    Outcome,
+    Unknown,
+)
+from azure_account.clock import ManualClock
+from azure_account.errors import ConflictError, NotFoundError, TransientError
+from azure_account.faults import (
+    Fault,
+    Faults,
+    LateEffect,
+    LostAnswer,
+    NumberedCall,
+    Reset,
+    Throttle,
+    TimeOut,
+    Unreachable,
+    always,
+    on,
+)
+from azure_account.memory import MemoryAccount
+from azure_account.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LEASE = str(uuid.uuid4())
+LOST: list[Fault] = [TimeOut(), Reset(), LostAnswer()]
+SURE: list[Fault] = [Throttle(), Unreachable()]
+
+
+def prepared(*scripts: Callable[[NumberedCall], Fault | None]) -> tuple[MemoryAccount, BlobContainer, Faults]:
+    """An account with the container `data`, the blob `old`, the staged block `b/01` and the table `rows`."""
+    account = MemoryAccount()
+    container = account.container("data")
+    container.create()
+    container.put("old", b"old")
+    container.stage_block("b", "01", b"data")
+    account.table("rows").create()
+    faults = Faults(*scripts)
+    failing = account.restarted(faults)
+    return account, failing.container("data"), faults
+
+
+@pytest.mark.parametrize("fault", LOST + SURE)
+def test_an_unconditional_write_is_repeated_until_it_is_done(fault: Fault) -> None:
+    account, container, faults = prepared(on("put", fault, times=2), on("commit_block_list", fault, times=2))
+    assert isinstance(container.put("new", b"1"), Done)
+    assert isinstance(container.commit_block_list("b", ["01"]), Done)
+    assert account.service.contents("data") == {"b": b"data", "new": b"1", "old": b"old"}
+    assert faults.count == 6
+
+
+@pytest.mark.parametrize("fault", LOST + SURE)
+def test_staging_and_reading_are_repeated(fault: Fault) -> None:
+    _, container, _ = prepared(*(on(operation, fault) for operation in ("stage_block", "get", "list", "properties")))
+    container.stage_block("b", "02", b"more")
+    assert container.get("old").data == b"old"
+    assert [blob.name for blob in container.list()] == ["old"]
+    assert container.properties("nothing") is None
+
+
+@pytest.mark.parametrize("fault", LOST)
+def test_a_conditional_write_whose_answer_is_lost_is_unknown_and_not_repeated(fault: Fault) -> None:
+    account, container, faults = prepared(always(fault))
+    row = Entity("p", "r", {})
+    table = account.restarted(faults).table("rows")
+    outcomes = [
+        container.put("new", b"1", condition=IF_ABSENT),
+        container.put("old", b"1", condition=Condition(if_match='"0x1"')),
+        container.put("old", b"1", lease_id=LEASE),
+        container.commit_block_list("b", ["01"], condition=IF_ABSENT),
+        container.delete("old", condition=Condition(if_match='"0x1"')),
+        table.insert(row),
+        table.replace(row, condition=Condition(if_match="x")),
+    ]
+    assert [Unknown] * 7 == [type(outcome) for outcome in outcomes]
+    assert faults.count == 7
+    assert ("new" in account.service.contents("data")) == (fault == LostAnswer())
+
+
+@pytest.mark.parametrize("fault", SURE)
+def test_a_conditional_write_that_surely_had_no_effect_is_repeated(fault: Fault) -> None:
+    _, container, faults = prepared(on("put", fault, times=3))
+    assert isinstance(container.put("new", b"1", condition=IF_ABSENT), Done)
+    assert isinstance(container.put("new", b"2", condition=IF_ABSENT), Conflict)
+    assert faults.count == 5
+
+
+def test_a_throttled_write_that_then_loses_its_answer_is_unknown() -> None:
+    _, container, faults = prepared(on("put", Throttle()), on("put", LostAnswer(), times=1))
+    assert isinstance(container.put("new", b"1", condition=IF_ABSENT), Unknown)
+    assert faults.count == 2
+
+
+def test_a_conditional_write_throttled_for_too_long_is_transient_and_had_no_effect() -> None:
+    account, container, _ = prepared(always(Throttle()))
+    with pytest.raises(TransientError, match="Put blob data/new failed after 8 attempts"):
+        container.put("new", b"1", condition=IF_ABSENT)
+    assert "new" not in account.service.contents("data")
+
+
+@pytest.mark.parametrize("fault", [*LOST, *SURE])
+def test_leases_are_never_repeated(fault: Fault) -> None:
+    _, container, faults = prepared(always(fault))
+    outcomes = [
+        container.acquire_lease("old", LEASE, 15),
+        container.renew_lease("old", LEASE),
+        container.release_lease("old", LEASE),
+        container.break_lease("old"),
+    ]
+    assert [Unknown] * 4 == [type(outcome) for outcome in outcomes]
+    assert faults.count == 4
+
+
+def test_a_repeated_delete_that_finds_nothing_is_done() -> None:
+    _, container, _ = prepared(on("delete", LostAnswer()))
+    assert container.delete("old") == Done()
+    assert isinstance(container.delete("old"), Missing)
+
+
+def test_a_refusal_after_a_lost_answer_is_unknown() -> None:
+    account, container, _ = prepared()
+
+    def lease_it(call: NumberedCall) -> Fault | None:
+        if call.number == 1:
+            return LostAnswer()
+        account.container("data").acquire_lease("old", LEASE, 15)
+        return None
+
+    container = account.restarted(Faults(lease_it)).container("data")
+    assert isinstance(container.put("old", b"1"), Unknown)
+
+
+def test_missing_blocks_are_missing_after_a_lost_answer_too() -> None:
+    _, container, _ = prepared(on("commit_block_list", TimeOut()), on("set_tags", TimeOut()))
+    assert isinstance(container.commit_block_list("b", ["99"]), Missing)
+    assert isinstance(container.set_tags("absent", {}), Missing)
+
+
+def test_definite_answers_are_not_repeated() -> None:
+    _, container, faults = prepared()
+    with pytest.raises(NotFoundError):
+        container.get("absent")
+    with pytest.raises(ConflictError):
+        container.get("old", if_match='"0x1"')
+    assert faults.count == 2
+
+
+def test_waiting_follows_retry_after_and_the_policy() -> None:
+    clock = ManualClock()
+    faults = Faults(on("put", Throttle(retry_after=20)), on("put", Throttle(), times=1))
+    account = MemoryAccount(clock=clock, intercept=faults, policy=RetryPolicy(jitter=0))
+    container = account.container("data")
+    container.create()
+    started = clock.now()
+    container.put("blob", b"1")
+    assert clock.now() - started == 20 + 1.0
+
+
+def test_patience_ends_with_attempts_time_cause_and_next_step() -> None:
+    account = MemoryAccount(intercept=Faults(always(TimeOut())), policy=RetryPolicy(max_attempts=3, jitter=0))
+    with pytest.raises(TransientError) as caught:
+        account.container("data").create()
+    assert str(caught.value) == (
+        "Create container data failed after 3 attempts, 1.5 s: no answer within the time limit. "
+        "Check the network and the state of the storage service, then repeat it."
+    )
+
+
+def test_an_effect_can_come_late() -> None:
+    account, container, faults = prepared(on("put", LateEffect(calls=2)))
+    assert isinstance(container.put("new", b"1", condition=IF_ABSENT), Unknown)
+    assert container.properties("new") is None
+    assert container.properties("new") is not None
+    faults.settle_late()
+    assert account.service.contents("data")["new"] == b"1"
+
+
+ANY_FAULT = st.sampled_from([None, *LOST, *SURE, LateEffect(1), LateEffect(2)])
+
+
+@given(st.lists(ANY_FAULT, max_size=12), st.lists(st.booleans(), min_size=1, max_size=6))
+def test_an_outcome_never_says_what_the_storage_does_not_hold(
+    script: list[Fault | None], conditional: list[bool]
+) -> None:
+    account, _, _ = prepared()
+    faults = Faults(lambda call: script[call.number - 1] if call.number <= len(script) else None)
+    container = account.restarted(faults).container("data")
+    for number, only_if_absent in enumerate(conditional):
+        name = f"n{number}"
+        outcome: Outcome
+        try:
+            outcome = container.put(name, b"1", condition=IF_ABSENT) if only_if_absent else container.put(name, b"1")
+        except TransientError:
+            continue
+        there = name in account.service.contents("data")
+        match outcome:
+            case Done():
+                assert there
+            case Conflict() | Missing():
+                pytest.fail("nobody else writes")
+            case Unknown():
+                assert only_if_absent

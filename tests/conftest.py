@@ -1,0 +1,60 @@
+"""Fixtures that more than one package's tests use: an emulator, a fresh container's name, a Spark session."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tools.azurite import running_azurite
+from tools.spark_session import local_spark, spark_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from tools.azurite import Azurite
+
+pytest.register_assert_rewrite("tests.azure_account.contract", "tests.azureblob_source.protocol")
+
+# A deadline measures the machine, not the code: tests share their cores with Spark and Azurite.
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("default"), max_examples=200, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_configure() -> None:
+    """Let tests that start Spark in a process of their own find Java and this Python."""
+    os.environ.update(spark_environment())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test by the services that its fixtures start, so that `-m "not azurite and not spark"` is true."""
+    for item in items:
+        for service in {"azurite", "spark"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(service)
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[Azurite]:
+    """One emulator for all tests of this process: take a fresh `container_name`, never assume that it is empty."""
+    with running_azurite() as running:
+        yield running
+
+
+@pytest.fixture
+def container_name() -> str:
+    """A container name that no other test has. The container is not created."""
+    return f"test-{uuid.uuid4().hex}"
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One local Spark for all tests of this process, which therefore leave its settings as they found them."""
+    session = local_spark("tests")
+    yield session
+    session.stop()

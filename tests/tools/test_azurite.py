@@ -1,0 +1,62 @@
+"""The emulator runs, says truly where, and never outlives the process that started it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from azure.data.tables import TableServiceClient
+from azure.storage.blob import BlobServiceClient
+
+from tools.azurite import ACCOUNT_KEY, AzuriteMissingError, azurite_of, local_azurite, running_azurite
+
+if TYPE_CHECKING:
+    from tools.azurite import Azurite
+
+
+def test_blobs_and_tables_answer_at_the_connection_string(azurite: Azurite, container_name: str) -> None:
+    with BlobServiceClient.from_connection_string(azurite.connection_string) as blobs:
+        blobs.create_container(container_name).upload_blob("hello", b"world")
+        assert blobs.get_blob_client(container_name, "hello").download_blob().readall() == b"world"
+    with TableServiceClient.from_connection_string(azurite.connection_string) as tables:
+        table = tables.create_table("t" + container_name.replace("-", "")[:60])
+        table.create_entity({"PartitionKey": "a", "RowKey": "b"})
+        assert [entity["RowKey"] for entity in table.list_entities()] == ["b"]
+
+
+def test_a_connection_string_survives_the_way_there_and_back() -> None:
+    azurite = local_azurite(40001, 40002)
+    assert azurite_of(azurite.connection_string) == azurite
+    assert azurite.blob_port == 40001
+
+
+def test_use_development_storage_means_the_usual_ports() -> None:
+    assert azurite_of("UseDevelopmentStorage=true") == local_azurite(10000, 10002)
+
+
+def test_a_connection_string_without_tables_is_refused_by_name() -> None:
+    with pytest.raises(AzuriteMissingError, match="has no TableEndpoint"):
+        azurite_of(f"AccountName=a;AccountKey={ACCOUNT_KEY};BlobEndpoint=http://127.0.0.1:1/a")
+
+
+def test_one_that_runs_already_is_used_and_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURITE_CONNECTION_STRING", local_azurite(1, 2).connection_string)
+    with running_azurite() as azurite:
+        assert azurite == local_azurite(1, 2)
+
+
+@pytest.mark.azurite
+def test_it_dies_with_its_parent_even_when_that_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AZURITE_CONNECTION_STRING", raising=False)
+    with subprocess.Popen([sys.executable, "-m", "tools.azurite"], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert "BlobEndpoint=http://127.0.0.1:" in parent.stdout.readline()
+        children = psutil.Process(parent.pid).children(recursive=True)
+        parent.send_signal(signal.SIGKILL)
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert len(children) == 1
+    assert alive == []

@@ -1,0 +1,208 @@
+"""One Azurite, the storage emulator, for as long as a block runs; `python -m tools.azurite` keeps one until Ctrl-C.
+
+Where it comes from, in this order: `AZURITE_CONNECTION_STRING` (one that runs already), npm (`make setup` puts it into
+`tools/azurite/node_modules`), Docker. It keeps everything in memory and serves plain HTTP on 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections import deque
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from tools.node import find_node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FOLDER = Path(__file__).resolve().with_suffix("")
+IMAGE = "mcr.microsoft.com/azure-storage/azurite:3.35.0"
+ACCOUNT_NAME = "devstoreaccount1"
+ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""The emulator's account and key are the same everywhere and are published: they are no secret."""
+
+START_SECONDS = 60.0
+STOP_SECONDS = 5.0
+OPTIONS = ("--inMemoryPersistence", "--skipApiVersionCheck", "--loose", "--disableTelemetry", "--silent")
+_LISTENING = re.compile(r"Azurite (Blob|Table) service is successfully listening at \S+:(\d+)")
+
+
+class AzuriteMissingError(Exception):
+    """There is no Azurite to run. The message says what to do."""
+
+
+@dataclass(frozen=True)
+class Azurite:
+    """Where an emulator listens. `endpoint` and `table_endpoint` end with the account's name."""
+
+    endpoint: str
+    table_endpoint: str
+    account_name: str = ACCOUNT_NAME
+    account_key: str = field(default=ACCOUNT_KEY, repr=False)
+
+    @property
+    def blob_port(self) -> int:
+        """The TCP port of the blob service."""
+        return urlsplit(self.endpoint).port or 80
+
+    @property
+    def connection_string(self) -> str:
+        """The connection string of its blobs and tables."""
+        return (
+            f"DefaultEndpointsProtocol={urlsplit(self.endpoint).scheme};"
+            f"AccountName={self.account_name};AccountKey={self.account_key};"
+            f"BlobEndpoint={self.endpoint};TableEndpoint={self.table_endpoint};"
+        )
+
+
+def local_azurite(blob_port: int, table_port: int) -> Azurite:
+    """The emulator of this machine that listens on these ports."""
+    return Azurite(
+        endpoint=f"http://127.0.0.1:{blob_port}/{ACCOUNT_NAME}",
+        table_endpoint=f"http://127.0.0.1:{table_port}/{ACCOUNT_NAME}",
+    )
+
+
+def azurite_of(connection_string: str) -> Azurite:
+    """The emulator that a connection string names; `UseDevelopmentStorage=true` is the one on the usual ports."""
+    parts = dict(part.split("=", 1) for part in connection_string.split(";") if "=" in part)
+    if parts.get("UseDevelopmentStorage", "").lower() == "true":
+        return local_azurite(10000, 10002)
+    missing = [key for key in ("BlobEndpoint", "TableEndpoint", "AccountName", "AccountKey") if key not in parts]
+    if missing:
+        raise AzuriteMissingError(f"AZURITE_CONNECTION_STRING has no {' and no '.join(missing)}: add it.")
+    return Azurite(
+        endpoint=parts["BlobEndpoint"].rstrip("/"),
+        table_endpoint=parts["TableEndpoint"].rstrip("/"),
+        account_name=parts["AccountName"],
+        account_key=parts["AccountKey"],
+    )
+
+
+@contextmanager
+def running_azurite(*, extent_memory_limit: int | None = None) -> Iterator[Azurite]:
+    """An Azurite that is empty unless it ran before, and that ends with the block or with this process.
+
+    `extent_memory_limit` bounds what it keeps, in MiB (half of the machine's memory by default); beyond it, it
+    answers 409. It is not applied to an Azurite that runs already. Raises `AzuriteMissingError`.
+    """
+    node = find_node()
+    if "AZURITE_CONNECTION_STRING" in os.environ:
+        yield azurite_of(os.environ["AZURITE_CONNECTION_STRING"])
+    elif node is not None and (FOLDER / "node_modules" / "azurite").is_dir():
+        with _of_npm(node.program, _limit(extent_memory_limit)) as azurite:
+            yield azurite
+    elif _docker_runs():
+        with _of_docker(_limit(extent_memory_limit)) as azurite:
+            yield azurite
+    else:
+        raise AzuriteMissingError(
+            "No Azurite can be started: run `make setup`, or start Docker, or set AZURITE_CONNECTION_STRING."
+        )
+
+
+def _limit(mebibytes: int | None) -> tuple[str, ...]:
+    return () if mebibytes is None else ("--extentMemoryLimit", str(mebibytes))
+
+
+@contextmanager
+def _of_npm(node: Path, limit: tuple[str, ...]) -> Iterator[Azurite]:
+    """Run `serve.js`, which ends as soon as our end of its standard input is closed, by us or by our death."""
+    ports = ("--blobPort", "0", "--queuePort", "0", "--tablePort", "0")
+    process = subprocess.Popen(
+        [node, FOLDER / "serve.js", *OPTIONS, *ports, *limit],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        listening = _ports(process)
+        yield local_azurite(listening["Blob"], listening["Table"])
+    finally:
+        _end(process)
+
+
+def _ports(process: subprocess.Popen[str]) -> dict[str, int]:
+    """The ports that the process says it listens on. Its later output is read too, so that it never blocks."""
+    lines: SimpleQueue[str | None] = SimpleQueue()
+    threading.Thread(target=_read, args=(process, lines), name="azurite-output", daemon=True).start()
+    ports: dict[str, int] = {}
+    said: deque[str] = deque(maxlen=20)
+    while len(ports) < 2:  # noqa: PLR2004 - the services of _LISTENING
+        try:
+            line = lines.get(timeout=START_SECONDS)
+        except Empty:
+            line = None
+        if line is None:
+            raise AzuriteMissingError(f"Azurite did not start: {''.join(said).strip() or 'it said nothing'}")
+        said.append(line)
+        if (found := _LISTENING.search(line)) is not None:
+            ports[found.group(1)] = int(found.group(2))
+    return ports
+
+
+def _read(process: subprocess.Popen[str], lines: SimpleQueue[str | None]) -> None:
+    for line in process.stdout or ():
+        lines.put(line)
+    lines.put(None)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _docker_runs() -> bool:
+    if shutil.which("docker") is None:
+        return False
+    return subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0  # noqa: S607
+
+
+@contextmanager
+def _of_docker(limit: tuple[str, ...]) -> Iterator[Azurite]:
+    from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - imported where Docker is the way
+    from testcontainers.core.waiting_utils import wait_for_logs  # noqa: PLC0415
+
+    hosts = ("--blobHost", "0.0.0.0", "--queueHost", "0.0.0.0", "--tableHost", "0.0.0.0")  # noqa: S104 - in a container
+    container = DockerContainer(IMAGE).with_command(" ".join(["azurite", *OPTIONS, *hosts, *limit]))
+    with container.with_exposed_ports(10000, 10002) as running:
+        wait_for_logs(running, "Table service is successfully listening", timeout=START_SECONDS)
+        yield local_azurite(int(running.get_exposed_port(10000)), int(running.get_exposed_port(10002)))
+
+
+def main() -> int:
+    """Keep one running until Ctrl-C; its connection string is the only line on standard output."""
+    try:
+        with running_azurite() as azurite:
+            print(azurite.connection_string, flush=True)
+            print("Ctrl-C ends it and drops its data.", file=sys.stderr)
+            threading.Event().wait()
+    except AzuriteMissingError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

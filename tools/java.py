@@ -1,0 +1,89 @@
+"""Finds a Java that Spark 4 runs on, or installs one by the system's package manager. Standard library only."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OLDEST = 17
+"""Spark 4 is compiled for Java 17."""
+
+PREFERRED = range(17, 22)
+"""Versions that Spark 4.0 names as supported. A newer one is taken only where none of these is found."""
+
+INSTALLERS = (
+    ("apt-get", ("apt-get update -q", "apt-get install -q -y --no-install-recommends openjdk-17-jre-headless")),
+    ("dnf", ("dnf install -q -y java-17-openjdk-headless",)),
+    ("apk", ("apk add --quiet openjdk17-jre-headless",)),
+)
+
+
+class JavaMissingError(Exception):
+    """There is no Java that will do, and this process may not install one. The message says what to do."""
+
+
+def java_home() -> Path | None:
+    """The home of a Java of version 17 or later: `JAVA_HOME`, then `PATH`, then the system's usual folders."""
+    versions = {home: java_version(home) for home in _candidates()}
+    usable = [home for home, version in versions.items() if version is not None and version >= OLDEST]
+    return next((home for home in usable if versions[home] in PREFERRED), usable[0] if usable else None)
+
+
+def java_version(home: Path) -> int | None:
+    """The major version of the Java in a folder, or None if there is none."""
+    if not (home / "bin" / "java").is_file():
+        return None
+    release = home / "release"
+    if release.is_file():
+        text = release.read_text(encoding="utf-8", errors="replace")
+    else:
+        text = subprocess.run(
+            [home / "bin" / "java", "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stderr
+    found = re.search(r'(?:JAVA_VERSION="|java\.version = )(?:1\.)?(\d+)', text)
+    return int(found.group(1)) if found else None
+
+
+def require_java() -> Path:
+    """The home of a Java that will do, installed if need be. Raises `JavaMissingError`."""
+    home = java_home()
+    if home is None and (installer := _installer()) is not None:
+        for command in installer:
+            print(f"  {command}", flush=True)
+            subprocess.run(command.split(), check=False, stdout=subprocess.DEVNULL)
+        home = java_home()
+    if home is None:
+        raise JavaMissingError(
+            f"Spark needs Java {OLDEST} or later and none was found: install it "
+            "(Debian and Ubuntu: `apt-get install openjdk-17-jre-headless`; macOS: `brew install openjdk@17`) "
+            "or set JAVA_HOME to one."
+        )
+    return home
+
+
+def _candidates() -> Iterator[Path]:
+    if "JAVA_HOME" in os.environ:
+        yield Path(os.environ["JAVA_HOME"])
+    if (on_path := shutil.which("java")) is not None:
+        yield Path(on_path).resolve().parents[1]
+    folders = ("/usr/lib/jvm", "/opt/java", "/opt/homebrew/opt", "/usr/local/opt", "/Library/Java/JavaVirtualMachines")
+    for folder in folders:
+        for home in sorted(Path(folder).glob("*")):
+            yield home / "Contents" / "Home" if (home / "Contents" / "Home").is_dir() else home
+
+
+def _installer() -> tuple[str, ...] | None:
+    if not sys.platform.startswith("linux") or os.geteuid() != 0:
+        return None
+    return next((commands for program, commands in INSTALLERS if shutil.which(program)), None)

@@ -1,0 +1,146 @@
+"""Makes this checkout runnable: `python3 -m tools.setup`. Needs Python 3.10 with venv and pip, nothing else.
+
+Four steps, each done once and again only when a file that it depends on has changed:
+
+    .venv                         the packages of requirements/dev.lock, and this checkout on the import path
+    .venv-pyspark40               the same for the oldest supported Spark, requirements/pyspark40.lock
+    tools/azurite/node_modules    Azurite from npm, by its package-lock.json; Node from PyPI if the machine has none
+    Java                          the machine's, or the system's package manager's
+
+Every download is checked against the hashes of its lock file. Standard library only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tools.java import JavaMissingError, require_java
+from tools.node import find_node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+OLDEST_PYTHON = (3, 10)
+ROOT = Path(__file__).resolve().parents[1]
+REQUIREMENTS = ROOT / "requirements"
+AZURITE = ROOT / "tools" / "azurite"
+DEVELOPMENT = ROOT / ".venv"
+PYSPARK40 = ROOT / ".venv-pyspark40"
+
+
+class SetupError(Exception):
+    """A step failed. The message says which, and what to do."""
+
+
+def main() -> int:
+    """Do what is not done yet. The process's exit code: 0, or 1 after one sentence that says what is missing."""
+    if sys.version_info < OLDEST_PYTHON:
+        return _complain(f"Python 3.10 or later is needed, this is {sys.version.split()[0]}: make PYTHON=python3.12")
+    try:
+        java = require_java()
+        _once(".venv", DEVELOPMENT / ".setup", _lock_files("setup", "dev"), _make_development)
+        _once(".venv-pyspark40", PYSPARK40 / ".setup", _lock_files("setup", "pyspark40"), _make_pyspark40)
+        _once("Azurite", AZURITE / "node_modules" / ".setup", [AZURITE / "package-lock.json"], _make_azurite)
+    except (JavaMissingError, SetupError) as error:
+        return _complain(str(error))
+    if "--quiet" not in sys.argv:
+        print(f"Ready: .venv, .venv-pyspark40, Azurite, Java in {java}")
+    return 0
+
+
+def _complain(sentence: str) -> int:
+    print(f"set-up: {sentence}", file=sys.stderr)
+    return 1
+
+
+def _lock_files(*names: str) -> list[Path]:
+    return [REQUIREMENTS / f"{name}.lock" for name in names]
+
+
+def _once(name: str, stamp: Path, inputs: Sequence[Path], action: Callable[[], None]) -> None:
+    """Run a step unless its stamp says that it ran with the same inputs, by the same Python, at the same place."""
+    facts = [sys.version.encode(), str(ROOT).encode(), *(path.read_bytes() for path in inputs)]
+    digest = hashlib.sha256(b"\0".join(facts)).hexdigest()
+    if stamp.is_file() and stamp.read_text(encoding="ascii") == digest:
+        return
+    print(f"Setting up {name} ...", flush=True)
+    started = time.monotonic()
+    action()
+    stamp.write_text(digest, encoding="ascii")
+    print(f"  done in {time.monotonic() - started:.0f} s", flush=True)
+
+
+def _make_development() -> None:
+    _make_environment(DEVELOPMENT)
+    _pip(DEVELOPMENT, REQUIREMENTS / "setup.lock")
+    _install(DEVELOPMENT, REQUIREMENTS / "dev.lock")
+
+
+def _make_pyspark40() -> None:
+    _make_environment(PYSPARK40)
+    _install(PYSPARK40, REQUIREMENTS / "pyspark40.lock")
+
+
+def _make_azurite() -> None:
+    if find_node() is None:
+        _install(DEVELOPMENT, REQUIREMENTS / "node.lock")
+    node = find_node()
+    if node is None:
+        raise SetupError("Azurite needs Node 18 or later, and PyPI has none for this system: install Node and npm.")
+    path = os.pathsep.join([str(node.program.parent), os.environ.get("PATH", "")])
+    _run([*node.npm, "ci", "--loglevel=error"], cwd=AZURITE, environment={**os.environ, "PATH": path})
+
+
+def _make_environment(folder: Path) -> None:
+    """Create a virtual environment that has this checkout on its import path, for Spark's workers too.
+
+    One of another Python version is emptied first: its packages would not load.
+    """
+    config = folder / "pyvenv.cfg"
+    version = ".".join(str(number) for number in sys.version_info[:3])
+    stale = config.is_file() and f"version = {version}" not in config.read_text(encoding="utf-8")
+    base: str = getattr(sys, "_base_executable", sys.executable)
+    clear = ["--clear"] if stale else []
+    _run([base, "-m", "venv", *clear, str(folder)], "install Python's venv module (python3-venv)")
+    question = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    answer = subprocess.run([_python(folder), "-c", question], capture_output=True, text=True, check=True)
+    (Path(answer.stdout.strip()) / "_checkout.pth").write_text(f"{ROOT}\n", encoding="utf-8")
+
+
+def _install(folder: Path, lock: Path) -> None:
+    """Install a lock file by uv; by pip where uv cannot (no wheel for the system, an index that only pip knows)."""
+    uv = DEVELOPMENT / "bin" / "uv"
+    command = [uv, "pip", "install", "--quiet", "--require-hashes", "--python", _python(folder), "-r", lock]
+    if not uv.is_file() or subprocess.run(command, check=False).returncode != 0:
+        _pip(folder, lock)
+
+
+def _pip(folder: Path, lock: Path) -> None:
+    options = ["--quiet", "--disable-pip-version-check", "--require-hashes"]
+    _run([_python(folder), "-m", "pip", "install", *options, "-r", lock], "check the network and pip's index")
+
+
+def _python(folder: Path) -> Path:
+    return folder / "bin" / "python"
+
+
+def _run(
+    command: Sequence[str | Path],
+    advice: str = "read the lines above",
+    *,
+    cwd: Path = ROOT,
+    environment: dict[str, str] | None = None,
+) -> None:
+    code = subprocess.run(command, cwd=cwd, env=environment, check=False).returncode
+    if code != 0:
+        raise SetupError(f"`{' '.join(str(word) for word in command)}` ended with code {code}: {advice}.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

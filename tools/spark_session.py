@@ -1,0 +1,69 @@
+"""A local Spark for tests, demo and benchmarks: small, quiet, on 127.0.0.1 only, with this Python for its workers."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tools.java import java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
+
+UNBOUNDED_BYTES_PER_BATCH = 2**31 - 1
+"""For `max_bytes_per_batch`: Spark then does not recompute the size of a batch with every row, which takes about half
+of the time of narrow rows. A batch is bounded by rows alone (`spark.sql.execution.arrow.maxRecordsPerBatch`)."""
+
+
+def local_spark(
+    app: str, *, cores: int = 2, ui: bool = False, max_bytes_per_batch: int | None = None, **conf: str
+) -> SparkSession:
+    """The session of this process, started if there is none.
+
+    Settings with dots in their names are passed as `**{"spark.sql.shuffle.partitions": "8"}` and win over those here.
+    Static ones, `cores` and `ui` among them, have an effect only in the call that starts the session.
+    `max_bytes_per_batch` None leaves Spark's default (64 MiB).
+    """
+    os.environ.update(spark_environment())
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - reads the environment, and takes a second that others save
+
+    settings = {**_settings(ui=ui, max_bytes_per_batch=max_bytes_per_batch), **conf}
+    builder = SparkSession.builder.master(f"local[{cores}]").appName(app)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def spark_environment() -> dict[str, str]:
+    """The environment variables that a process needs to start Spark with this Python and a Java that will do."""
+    java = java_home()
+    return {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        **({} if java is None else {"JAVA_HOME": str(java)}),
+    }
+
+
+def _settings(*, ui: bool, max_bytes_per_batch: int | None) -> dict[str, str]:
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
+        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": (Path(tempfile.gettempdir()) / "spark-warehouse").as_uri(),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+    if max_bytes_per_batch is not None:
+        settings["spark.sql.execution.arrow.maxBytesPerBatch"] = str(max_bytes_per_batch)
+    return settings
