@@ -132,8 +132,8 @@ class BlobContainer(Protocol):
     ) -> Outcome:
         """Make a blob of the named blocks, staged or committed, in this order.
 
-        Without a condition it is idempotent, is retried, and never ends `Unknown`. `Missing` if a block is not
-        there (expired, or dropped by another commit).
+        Without a condition it is idempotent and retried. `Missing` if a block is not there (expired, or dropped by
+        another commit).
         """
 
     def put(
@@ -145,7 +145,10 @@ class BlobContainer(Protocol):
         condition: Condition = ALWAYS,
         lease_id: str | None = None,
     ) -> Outcome:
-        """Write a whole blob in one request. Unconditional puts are retried and never end `Unknown`."""
+        """Write a whole blob in one request.
+
+        Unconditional puts are retried; they end `Unknown` only if the repeat of a lost answer is refused.
+        """
 
     def get(
         self, blob: str, start: int = 0, length: int | None = None, *, if_match: str | None = None
@@ -167,7 +170,10 @@ class BlobContainer(Protocol):
         """
 
     def delete(self, blob: str, *, condition: Condition = ALWAYS, lease_id: str | None = None) -> Outcome:
-        """Delete a blob, or the staged blocks of an uncommitted one. `Missing` if there is none."""
+        """Delete a blob, or the staged blocks of an uncommitted one. `Missing` if there is none.
+
+        `Done` if the repeat after a lost answer finds nothing.
+        """
 
     def tags(self, blob: str) -> Mapping[str, str]:
         """The blob's index tags. `NotFoundError` if the blob is absent."""
@@ -176,10 +182,10 @@ class BlobContainer(Protocol):
         """Replace the blob's index tags."""
 
     def acquire_lease(self, blob: str, lease_id: str, seconds: int) -> Outcome:
-        """Take the lease for 15–60 s under a lease id (a UUID) of the caller's choice. Not retried."""
+        """Take the lease for 15–60 s under a lease id (a UUID) of the caller's choice. No lease call is retried."""
 
     def renew_lease(self, blob: str, lease_id: str) -> Outcome:
-        """Renew. `Conflict` if the lease is another's or was broken. Not retried."""
+        """Renew. `Conflict` if the lease is another's or was broken."""
 
     def release_lease(self, blob: str, lease_id: str) -> Outcome:
         """Give the lease back."""
@@ -199,7 +205,7 @@ class Entity:
 
 
 class Table(Protocol):
-    """One table of Azure Table storage. Keys may not contain `/ \\ # ?` or control characters."""
+    """One table of Azure Table storage. Keys may not contain slashes, backslashes, `#`, `?` or control characters."""
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ service's text. It never passes an SDK message on: those hold URLs, and a URL ma
 
 from __future__ import annotations
 
+import socket
 import ssl
 import time
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from azure.core.exceptions import (
     ServiceResponseError,
     ServiceResponseTimeoutError,
 )
-from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError, ProxyError
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyError
 
 from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError, describe
 from azure_account.retry import RETRIED_STATUS, retry_after_seconds
@@ -122,7 +123,7 @@ def _of_answer(error: HttpResponseError, response: Any, where: Where) -> Failure
         sure = code in _THROTTLED or status == HTTPStatus.TOO_MANY_REQUESTS
         return (Throttled if sure else Ambiguous)(cause, retry_after=retry_after_seconds(headers, time.time()))
     if code in _NO_PLACE or (status == HTTPStatus.NOT_FOUND and "/" not in where.target):
-        return _no_place(cause, where)
+        return no_place(cause, where)
     if (
         code in _ABSENT
         or status == HTTPStatus.NOT_FOUND
@@ -146,7 +147,8 @@ def _final(cause: str, code: str, status: int, error: HttpResponseError, where: 
     return ConfigurationError(_text(where, cause, step))
 
 
-def _no_place(cause: str, where: Where) -> NotFoundError:
+def no_place(cause: str, where: Where) -> NotFoundError:
+    """Say that the container or table of a request does not exist."""
     place = where.target.split("/")[0]
     what = "table" if where.tables else "container"
     return NotFoundError(
@@ -192,7 +194,7 @@ def _of_handshake(chain: list[BaseException], where: Where) -> ConfigurationErro
 
 def _unreached(error: AzureError, chain: list[BaseException], where: Where) -> Unreached | None:
     option = _endpoint_option(where)
-    if any(isinstance(item, NameResolutionError) for item in chain):
+    if any(isinstance(item, socket.gaierror) for item in chain):
         step = f"Check accountName, the option {option} and the network."
         return Unreached(f"the host of {where.endpoint} is unknown", next_step=step)
     if any(isinstance(item, ProxyError) for item in chain):

@@ -7,11 +7,11 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from azure.core import MatchConditions
-from azure.core.exceptions import AzureError, ResourceNotFoundError
+from azure.core.exceptions import AzureError
 from azure.data.tables import EdmType, EntityProperty, TableServiceClient, UpdateMode
 
 from azure_account.account import Entity
-from azure_account.azure_failures import Where, failure_of
+from azure_account.azure_failures import Where, failure_of, no_place
 from azure_account.azure_transport import quiet_logs, transport
 from azure_account.credentials import sdk_credential
 from azure_account.errors import ConfigurationError
@@ -107,7 +107,7 @@ class AzureTables:
             )
             if answers and answers[-1].status_code == HTTPStatus.NOT_FOUND:
                 if "TableNotFound" in answers[-1].text():
-                    raise ResourceNotFoundError(response=answers[-1])
+                    raise no_place("404 TableNotFound", Where("delete entity", table, self._settings, tables=True))
                 raise Absent("404 ResourceNotFound")
 
     def _table(self, table: str) -> TableClient:

@@ -247,7 +247,7 @@ class MemoryService:
     def _check_write(self, found: _Blob, condition: Condition, lease_id: str | None) -> None:
         if condition.if_absent and found.etag:
             raise Refused("BlobAlreadyExists: the blob exists")
-        if condition.if_match is not None and condition.if_match != found.etag:
+        if condition.if_match is not None and condition.if_match not in {found.etag, "*" if found.etag else None}:
             raise Refused("ConditionNotMet: the blob is another version, or is gone")
         if found.lease is not None or lease_id is not None:
             memory_leases.check_write(found.lease, lease_id, self.clock.now())

@@ -87,7 +87,7 @@ class MemoryTables:
 def _check(found: Entity | None, if_match: str | None) -> None:
     if found is None:
         raise Absent("ResourceNotFound: there is no such entity")
-    if if_match not in {None, found.etag}:
+    if if_match not in {None, "*", found.etag}:
         raise Refused("UpdateConditionNotSatisfied: the entity is another version")
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from azureblob_source.avro_resolve import (
+from azureblob_source.avro_plan import (
     Branches,
     Constant,
     Decimal,
@@ -60,7 +60,7 @@ def columns(plan: Record, rows: Values) -> list[pa.Array]:
 
 
 def build(plan: Plan, values: Values) -> pa.Array:
-    """The array of `values`, of type `plan.arrow`; raises as `columns` does. A `Constant` looks at their number alone."""
+    """The array of `values`, of type `plan.arrow`; raises as `columns` does. Of a `Constant`, their number counts."""
     match plan:
         case Leaf():
             return _leaf(plan, values)
@@ -77,9 +77,7 @@ def build(plan: Plan, values: Values) -> pa.Array:
         case Constant():
             return _constants(plan, len(values))
         case Present():
-            if None in values:
-                raise UnresolvedError(plan.path, "there is a null where the reader's schema allows none")
-            return build(plan.plan, values)
+            return _present(plan, values)
         case Never():
             raise plan.error
 
@@ -176,6 +174,12 @@ def _constants(plan: Constant, rows: int) -> pa.Array:
     if plan.value is None:
         return pa.nulls(rows, plan.arrow)
     return build(plan.plan, [plan.value]).take(pa.array(np.zeros(rows, np.int64)))
+
+
+def _present(plan: Present, values: Values) -> pa.Array:
+    if None in values:
+        raise UnresolvedError(plan.path, "there is a null where the reader's schema allows none")
+    return build(plan.plan, values)
 
 
 def _offsets(values: Sequence[Any]) -> pa.Array:

@@ -1,197 +1,266 @@
 """Pieces of columns brought together into rows.
 
-Runs of words are shifted together in registers' width, a few thousand rows at a time, into blocks of some words for
-each row. What is left for a row, blocks and long strings, is laid out as Arrow binary views, row after row, and one
-Arrow cast copies them together; its offsets are the boundaries of the rows.
+Runs of words are shifted together into blocks, some words for each row. Then the parts of each row, blocks and long
+strings, are laid out as Arrow binary views, row after row, and one Arrow cast copies them together; its offsets are the
+boundaries of the rows. All but the cast is done for a few thousand rows at a time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from azureblob_source.avro_pieces import I64, Bytes, EncodedRows, Piece, Spans, Words, gather, merge
+from azureblob_source.avro_pieces import KEEP, Bytes, Codes, EncodedRows, Piece, Spans, Words, gather, looked_up, merge
 from azureblob_source.varint import U64, WORD
 
-CHUNK = 8192  # rows whose intermediate arrays, 64 KiB each, stay in the second-level cache
+CHUNK = 16384  # rows whose intermediate arrays, 128 KiB each, stay in the second-level cache
 INLINE = 12  # bytes that an Arrow binary view holds in itself
 BLOCK = 64  # bytes of a row that are shifted together at most
 SPREAD = 16  # and by how many bytes their length may vary
 INT32_MAX = 2**31 - 1
 _u = np.uint64
 
-
-class Rows(Protocol):
-    """A column that gives the pieces of any range of its rows, always of the same kinds and bounds."""
-
-    def pieces(self, low: int, high: int) -> list[Piece]:
-        """The pieces of the rows `low` up to `high`."""
-        ...
+Run = list[Words | Codes]
+Prefixed = tuple[Words | Codes, Spans]
 
 
-def assemble(column: Rows, count: int) -> EncodedRows:
-    """All rows of a column as datums of their own."""
-    layout: _Layout | None = None
-    for low in range(0, count, CHUNK):
-        high = min(low + CHUNK, count)
-        parts = _grouped(merge(column.pieces(low, high)))
-        if layout is None:
-            layout = _Layout.of(parts, count)
-        layout.fill(parts, low, high)
-    if layout is None or layout.columns == 0:
+def assemble(pieces: Iterable[Piece], count: int) -> EncodedRows:
+    """The `count` rows of which `pieces` are the columns, from left to right."""
+    parts = _grouped(merge(pieces)) if count else []
+    if not parts:
         return EncodedRows(np.empty(0, np.uint8), np.zeros(count + 1, np.int64))
-    return layout.rows()
+    views = np.empty((count, len(parts), 2), _u)
+    sources: list[Bytes] = []
+    layouts = [_layout(part, count, sources) for part in parts]
+    for begin in range(0, count, CHUNK):
+        end = min(begin + CHUNK, count)
+        for column, layout in enumerate(layouts):
+            layout.fill(views[begin:end, column], begin, end)
+    total = sum(layout.total for layout in layouts)
+    return _copied(views, sources, total)
 
 
-Run = list[Words]
-Part = Run | Spans
+def _copied(views: U64, sources: Sequence[Bytes], total: int) -> EncodedRows:
+    count, columns, _ = views.shape
+    buffers = [None, pa.py_buffer(views), *(pa.py_buffer(source) for source in sources)]
+    array = pa.Array.from_buffers(pa.binary_view(), count * columns, buffers, null_count=0)
+    small = total <= INT32_MAX
+    _, offsets, data = array.cast(pa.binary() if small else pa.large_binary()).buffers()
+    ends = np.frombuffer(offsets, np.int32 if small else np.int64)[: count * columns + 1 : columns].astype(np.int64)
+    return EncodedRows(np.frombuffer(data, np.uint8), ends)
 
 
-def _grouped(pieces: list[Words | Spans]) -> list[Part]:
-    """Words that will be shifted together, as lists; depends on the bounds alone."""
-    parts: list[Part] = []
-    low = high = 0
+def _grouped(pieces: list[Piece]) -> list[Run | Prefixed | Spans]:
+    """Words that will be shifted together, as lists; a short span takes the word before it along."""
+    parts: list[Run | Prefixed | Spans] = []
     for piece in pieces:
+        last = parts[-1] if parts else None
         if isinstance(piece, Spans):
-            parts.append(piece)
-            low = high = 0
-            continue
-        low, high = low + piece.low, high + piece.high
-        if high > piece.high and high <= BLOCK and high - low <= SPREAD:
-            parts[-1].append(piece)  # type: ignore[union-attr]
+            if isinstance(last, list) and last[-1].high + piece.high <= BLOCK:
+                parts[-1:] = [last[:-1], (last[-1], piece)] if len(last) > 1 else [(last[-1], piece)]
+            else:
+                parts.append(piece)
+        elif isinstance(last, list) and _may_join(last, piece):
+            last.append(piece)
         else:
             parts.append([piece])
-            low, high = piece.low, piece.high
     return parts
 
 
-@dataclass(slots=True)
-class _Layout:
-    """The views of all rows, and the buffers they point into."""
+def _may_join(run: Run, piece: Words | Codes) -> bool:
+    low, high = _bounds([*run, piece])
+    return high <= BLOCK and high - low <= SPREAD
 
-    views: U64
-    sources: list[Bytes]
-    blocks: dict[int, U64]
-    total: int = 0
 
-    @classmethod
-    def of(cls, parts: list[Part], count: int) -> _Layout:
-        blocks = {
-            column: np.empty((count, -(-sum(word.high for word in part) // WORD)), _u)
-            for column, part in enumerate(parts)
-            if isinstance(part, list) and len(part) > 1
-        }
-        return cls(np.empty((count, len(parts), 2), _u), [block.view(np.uint8).ravel() for block in blocks.values()], blocks)
+def _bounds(run: Run) -> tuple[int, int]:
+    return sum(word.low for word in run), sum(word.high for word in run)
+
+
+def _layout(part: Run | Prefixed | Spans, count: int, sources: list[Bytes]) -> _Layout:
+    if isinstance(part, Spans):
+        return _SpanLayout(part, sources)
+    low, high = _bounds(list(part))  # type: ignore[arg-type]
+    if len(part) == 1:
+        first = part[0]
+        return _CodeLayout.of(first, high * count) if isinstance(first, Codes) else _WordLayout(first, high * count)
+    block = np.empty((count, -(-high // WORD)), _u)
+    if block.nbytes > INT32_MAX:
+        raise OverflowError("a batch has too many rows")
+    sources.append(block.view(np.uint8).ravel())
+    source, total, inline = len(sources) - 1, high * count, low <= INLINE
+    if isinstance(part, tuple):
+        prefix, span = part
+        words = looked_up(prefix) if isinstance(prefix, Codes) else prefix
+        return _PrefixedLayout(block, source, total, inline, words, span)
+    return _RunLayout(block, source, total, inline, [looked_up(p) if isinstance(p, Codes) else p for p in part])
+
+
+class _Layout(Protocol):
+    """One part of each row, as views."""
 
     @property
-    def columns(self) -> int:
-        return self.views.shape[1]
+    def total(self) -> int:
+        """Bytes of all rows at most, once all are laid out."""
+        ...
 
-    def fill(self, parts: list[Part], low: int, high: int) -> None:
-        """Lay out the rows `low` up to `high`."""
-        for column, part in enumerate(parts):
-            views = self.views[low:high, column]
-            if isinstance(part, Spans):
-                self._spans(views, part)
-            elif len(part) == 1:
-                self._word(views, part[0])
-            else:
-                self._block(views, part, column, low)
+    def fill(self, views: U64, begin: int, end: int) -> None:
+        """Write the views of the rows `begin` up to `end`."""
+        ...
 
-    def rows(self) -> EncodedRows:
-        """Copy everything together."""
-        count = len(self.views) * self.columns
-        buffers = [None, pa.py_buffer(self.views), *(pa.py_buffer(source) for source in self.sources)]
-        array = pa.Array.from_buffers(pa.binary_view(), count, buffers, null_count=0)
-        small = self.total <= INT32_MAX
-        _, offsets, data = array.cast(pa.binary() if small else pa.large_binary()).buffers()
-        ends = np.frombuffer(offsets, np.int32 if small else np.int64)[: count + 1 : self.columns].astype(np.int64)
-        return EncodedRows(np.frombuffer(data, np.uint8), ends)
 
-    def _word(self, views: U64, part: Words) -> None:
-        views[:, 0] = (part.word << _u(32)) | (_u(part.length) if isinstance(part.length, int) else part.length)
-        views[:, 1] = part.word >> _u(32)
-        self.total += part.high * len(views)
+@dataclass(frozen=True, slots=True)
+class _WordLayout:
+    """One word for each row, inside its view."""
 
-    def _block(self, views: U64, part: Run, column: int, low: int) -> None:
-        block = self.blocks[column]
-        length = shift_together(part, block[low : low + len(views)])
-        width = block.shape[1] * WORD
-        if len(block) * width > INT32_MAX:
-            raise OverflowError("a batch has too many rows")
-        source = list(self.blocks).index(column)
-        place = np.arange(low * width, (low + len(views)) * width, width, dtype=np.int64)
-        place = (place << 32 | source).view(_u)
-        if sum(word.low for word in part) <= INLINE:
-            first, second = block[low : low + len(views), 0], block[low : low + len(views), 1]
-            views[:, 0] = length | first << _u(32)
+    word: Words
+    total: int
+
+    def fill(self, views: U64, begin: int, end: int) -> None:
+        word, bits = self.word.read(begin, end)
+        views[:, 0] = (word << _u(32)) | (_u(bits // 8) if isinstance(bits, int) else bits >> _u(3))
+        views[:, 1] = word >> _u(32)
+
+
+@dataclass(frozen=True, slots=True)
+class _CodeLayout:
+    """One word for each row, inside its view, from tables that are halves of views already."""
+
+    codes: Codes
+    head: U64
+    tail: U64 | None
+    total: int
+
+    @classmethod
+    def of(cls, codes: Codes, total: int) -> _CodeLayout:
+        tail = codes.table >> _u(32) if codes.high > 4 else None
+        return cls(codes, codes.table << _u(32) | codes.bits >> _u(3), tail, total)
+
+    def fill(self, views: U64, begin: int, end: int) -> None:
+        code = self.codes.read(begin, end)
+        views[:, 0] = np.take(self.head, code, mode="clip")
+        views[:, 1] = 0 if self.tail is None else np.take(self.tail, code, mode="clip")
+
+
+@dataclass(frozen=True, slots=True)
+class _BlockLayout:
+    """Some words for each row, gathered in a block, which the views point into."""
+
+    block: U64
+    source: int
+    total: int
+    inline: bool
+
+    def point(self, views: U64, length: Any, begin: int, end: int) -> None:
+        """Write the views of rows of the given lengths."""
+        views[:, 0] = length
+        width = self.block.shape[1] * WORD
+        place: Any = np.arange(begin * width << 32, end * width << 32, width << 32, dtype=np.int64).view(_u)
+        place |= _u(self.source)
+        if self.inline:
+            first = self.block[begin:end, 0]
+            second = self.block[begin:end, min(1, self.block.shape[1] - 1)]
+            views[:, 0] |= first << _u(32)
             place = np.where(length <= _u(INLINE), first >> _u(32) | second << _u(32), place)
-        else:
-            views[:, 0] = length
         views[:, 1] = place
-        self.total += sum(word.high for word in part) * len(views)
 
-    def _spans(self, views: U64, part: Spans) -> None:
-        base = int(part.start.min())
-        end = int((part.start + part.length.view(np.int64)).max())
-        if end - base > INT32_MAX:
+
+@dataclass(frozen=True, slots=True)
+class _RunLayout(_BlockLayout):
+    """Words shifted together."""
+
+    words: list[Words]
+
+    def fill(self, views: U64, begin: int, end: int) -> None:
+        self.point(views, shift_together(self.words, begin, end, self.block[begin:end]), begin, end)
+
+
+@dataclass(frozen=True, slots=True)
+class _PrefixedLayout(_BlockLayout):
+    """A word, and after it a short span, which is gathered with as many bytes before it as the word will cover."""
+
+    word: Words
+    span: Spans
+
+    def fill(self, views: U64, begin: int, end: int) -> None:
+        word, bits = self.word.read(begin, end)
+        before: Any = bits // 8 if isinstance(bits, int) else (bits >> _u(3)).view(np.int64)
+        block = self.block[begin:end]
+        block[:] = gather(self.span.data, self.span.start[begin:end] - before, block.shape[1] * WORD)
+        block[:, 0] &= ~KEEP[before] if isinstance(before, int) else ~np.take(KEEP, before, mode="clip")
+        block[:, 0] |= word
+        self.point(views, self.span.length[begin:end] + _u(before) if isinstance(before, int) else self.span.length[begin:end] + before.view(_u), begin, end)
+
+
+@dataclass(slots=True)
+class _SpanLayout:
+    """Bytes where they stand; Arrow wants what fits into a view inside it."""
+
+    span: Spans
+    sources: list[Bytes]
+    total: int = 0
+
+    def fill(self, views: U64, begin: int, end: int) -> None:
+        start, length = self.span.start[begin:end], self.span.length[begin:end]
+        base = int(start[0])  # starts never go down
+        last = int(start[-1]) + int(length[-1])
+        if last - base > INT32_MAX:
             raise OverflowError("a few thousand rows hold more than 2 GiB in one column")
-        views[:, 0] = part.length
-        views[:, 1] = ((part.start - base) << 32 | len(self.sources)).view(_u)
-        self.sources.append(part.data[base:end])
-        self.total += int(part.length.sum())
-        if part.low <= INLINE:
-            _inline(views, part)
+        place = start - base
+        place <<= 32
+        place |= len(self.sources)
+        self.sources.append(self.span.data[base:last])
+        self.total += int(length.sum())
+        views[:, 0] = length
+        views[:, 1] = place
+        if self.span.low <= INLINE:
+            self._inline(views, begin, end)
+
+    def _inline(self, views: U64, begin: int, end: int) -> None:
+        start, length = self.span.start[begin:end], self.span.length[begin:end]
+        rows = np.flatnonzero((length <= _u(INLINE)) & (length > 0))
+        if len(rows) == 0:
+            return
+        content = gather(self.span.data, start[rows], 2 * WORD)
+        heads, tails = views[:, 0], views[:, 1]
+        heads[rows] |= content[:, 0] << _u(32)
+        tails[rows] = (content[:, 0] >> _u(32)) | (content[:, 1] << _u(32))
 
 
-def shift_together(words: Run, block: U64) -> Any:
-    """Write the words of each row one after the other into its row of `block`; returns their total lengths."""
+def shift_together(words: list[Words], begin: int, end: int, block: U64) -> Any:
+    """Write the words of each row one after the other into its row of `block`; returns their total lengths in bytes."""
     slots: list[Any] = [None] * block.shape[1]
     low = high = 0
-    bits: Any = 0
-    for word in words:
-        for slot in range(low // WORD, -(-(high + word.high) // WORD)):
-            for moved in _moved(word, bits, slot, low, high):
-                slots[slot] = moved if slots[slot] is None else slots[slot] | moved
-        bits = bits + (8 * word.length if isinstance(word.length, int) else word.length << _u(3))
-        low, high = low + word.low, high + word.high
+    filled: Any = 0
+    for piece in words:
+        word, bits = piece.read(begin, end)
+        for slot in range(low // WORD, -(-(high + piece.high) // WORD)):
+            for moved in _moved(word, filled, slot, low, high, piece.high):
+                if isinstance(slots[slot], np.ndarray):
+                    slots[slot] |= moved
+                else:
+                    slots[slot] = moved if slots[slot] is None else moved | slots[slot]
+        filled = _u(filled) + bits if isinstance(filled, int) and not isinstance(bits, int) else filled + bits
+        low, high = low + piece.low, high + piece.high
     for slot, content in enumerate(slots):
         block[:, slot] = 0 if content is None else content
-    return bits // 8 if isinstance(bits, int) else bits >> _u(3)
+    return filled // 8 if isinstance(filled, int) else filled >> _u(3)
 
 
-def _moved(word: Words, bits: Any, slot: int, low: int, high: int) -> list[Any]:
-    """What a word that begins after `bits` bits, between the bytes `low` and `high`, contributes to a slot."""
-    begin = 8 * WORD * slot
-    if isinstance(bits, int):
-        return [word.word << _u(bits - begin) if bits >= begin else word.word >> _u(begin - bits)]
+def _moved(word: Any, filled: Any, slot: int, low: int, high: int, size: int) -> list[Any]:  # noqa: PLR0913, PLR0917
+    """What a word of up to `size` bytes that begins after `filled` bits, `low` to `high` bytes, puts into a slot."""
+    start = 8 * WORD * slot
+    if isinstance(filled, int):
+        if filled == start:
+            return [word]
+        return [word << _u(filled - start) if filled > start else word >> _u(start - filled)]
     # numpy gives 0 for a shift by 64 or more, and so for the negative distances, which wrap around.
     moved = []
-    if 8 * low < begin + 8 * WORD and 8 * high >= begin:
-        moved.append(word.word << (bits - _u(begin)))
-    if 8 * low < begin < 8 * (high + word.high):
-        moved.append(word.word >> (_u(begin) - bits))
+    if 8 * low < start + 8 * WORD and 8 * high >= start:
+        moved.append(word << (filled - _u(start) if start else filled))
+    if 8 * low < start < 8 * (high + size):
+        moved.append(word >> (_u(start) - filled))
     return moved
-
-
-def _inline(views: U64, part: Spans) -> None:
-    """Arrow wants what fits into a view inside it."""
-    rows: Any = np.flatnonzero(part.length <= _u(INLINE))
-    if 4 * len(rows) > len(views):
-        head, tail = gather(part.data, part.start), gather(part.data, part.start + WORD)
-        views[:, 0] |= head << _u(32)
-        views[:, 1] = np.where(part.length <= _u(INLINE), (head >> _u(32)) | (tail << _u(32)), views[:, 1])
-    elif len(rows):
-        start = part.start[rows]
-        head, tail = gather(part.data, start), gather(part.data, start + WORD)
-        views[rows, 0] |= head << _u(32)
-        views[rows, 1] = (head >> _u(32)) | (tail << _u(32))
-
-
-def spans_of(rows: EncodedRows, index: I64, low: int, high: int) -> list[Piece]:
-    """Spans of consecutive encoded rows: span i holds the rows from index[i] up to index[i + 1]."""
-    offsets = rows.offsets[index]
-    return [Spans(rows.data, offsets[:-1], np.diff(offsets).view(_u), low, high)]

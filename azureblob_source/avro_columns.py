@@ -1,8 +1,8 @@
 """Leaf columns: Arrow arrays of plain values as pieces of Avro bytes.
 
 A codec is made once for an (Arrow type, Avro type) pair. `prepare` takes one array, checks its values and returns a
-column, whose `pieces(low, high)` are the bytes of the rows from `low` up to `high`. A null contributes no bytes: the
-branch byte that stands for it belongs to the union around (`avro_nested`).
+column, whose `pieces` are the bytes of its rows. A null contributes no bytes: the branch byte that stands for it belongs
+to the union around (`avro_nested`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Flags = npt.NDArray[np.bool_]
 _u = np.uint64
 _LIMITS = {"int": 2**31, "long": 2**63}
 _WIDEST = 16384  # entries of a table: beyond, looking up misses the caches and arithmetic is faster
-_BOOLEANS = np.array([0, 1], _u), np.array([1, 1], _u)
+_BOOLEANS = np.array([0, 1], _u), np.array([8, 8], _u)
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -47,8 +47,8 @@ class UnfitValueError(ValueError):
 class Column(Protocol):
     """One array, checked and ready."""
 
-    def pieces(self, low: int, high: int) -> list[Piece]:
-        """The bytes of the rows `low` up to `high`: at least one row; kinds and bounds are the same for any range."""
+    def pieces(self) -> list[Piece]:
+        """The bytes of all rows."""
         ...
 
 
@@ -100,14 +100,15 @@ class Constant:
     """A column of the same bytes in every row: null, or the default of a field that the rows lack."""
 
     content: bytes
+    count: int = 0
 
-    def prepare(self, array: pa.Array) -> Column:  # noqa: ARG002 - it has no values to look at
+    def prepare(self, array: pa.Array) -> Column:
         """Nothing to check."""
-        return self
+        return Constant(self.content, len(array))
 
-    def pieces(self, low: int, high: int) -> list[Piece]:
+    def pieces(self) -> list[Piece]:
         """The constant."""
-        return constant(self.content, high - low)
+        return constant(self.content, self.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +143,22 @@ class FixedWords:
     sizes: list[int]
     valid: Flags | None
 
-    def pieces(self, low: int, high: int) -> list[Piece]:
+    def pieces(self) -> list[Piece]:
         """One piece for each word."""
-        if self.valid is None:
-            pairs = zip(self.words, self.sizes, strict=True)
-            return [Words(word[low:high].astype(_u), size, size, size) for word, size in pairs]
-        valid = self.valid[low:high].astype(_u)
         return [
-            Words(word[low:high] * valid, valid * _u(size), 0, size)
-            for word, size in zip(self.words, self.sizes, strict=True)
+            _fixed_word(word, size, self.valid) for word, size in zip(self.words, self.sizes, strict=True)
         ]
+
+
+def _fixed_word(word: npt.NDArray[Any], size: int, valid: Flags | None) -> Words:
+    if valid is None:
+        return Words(lambda begin, end: (word[begin:end].astype(_u), 8 * size), size, size)
+
+    def read(begin: int, end: int) -> tuple[U64, U64]:
+        present = valid[begin:end].astype(_u)
+        return word[begin:end] * present, present * _u(8 * size)
+
+    return Words(read, 0, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,16 +172,19 @@ class IntegerCodec:
         """Convert, then check the range."""
         valid = validity(array)
         values = self.integers(array)
-        present = values if valid is None else values[valid]
-        if len(present) == 0:
-            return IntegerColumn(np.zeros(len(array), np.int8), valid, 0, 0)
-        smallest, largest = int(present.min()), int(present.max())
+        smallest, largest = _range(values)
         limit = _LIMITS[self.kind]
+        if valid is not None and not -varint.TABLED <= smallest <= largest < varint.TABLED:
+            smallest, largest = _range(values[valid])  # what lies under a null may be anything
         if not -limit <= smallest <= largest < limit:
             wrong = (values < -limit) | (values > limit - 1)
             row = int(np.flatnonzero(wrong if valid is None else wrong & valid)[0])
             raise UnfitValueError(row, f"{values[row]} is outside the range of Avro {self.kind}")
         return IntegerColumn(values, valid, smallest, largest)
+
+
+def _range(values: npt.NDArray[Any]) -> tuple[int, int]:
+    return (int(values.min()), int(values.max())) if len(values) else (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,53 +197,59 @@ class IntegerColumn:
     largest: int
     boolean: bool = False
 
-    def pieces(self, low: int, high: int) -> list[Piece]:
+    def pieces(self) -> list[Piece]:
         """Codes if the numbers lie close together, else one or two words."""
-        values = self.values[low:high]
-        valid = None if self.valid is None else self.valid[low:high]
         if -varint.TABLED <= self.smallest and self.largest < varint.TABLED and self.largest - self.smallest < _WIDEST:
-            return [integer_codes(values, valid, self.smallest, self.largest, boolean=self.boolean)]
-        return self._words(values if valid is None else np.where(valid, values, 0), valid)
-
-    def _words(self, values: npt.NDArray[Any], valid: Flags | None) -> list[Piece]:
-        number = varint.zigzag(values)
-        least = varint.size(max(0, 2 * self.smallest, -2 * self.largest - 1))
+            return [self._codes()]
+        least = varint.size(max(0, 2 * self.smallest, -2 * self.largest - 1)) if self.valid is None else 0
         most = varint.size(max(2 * self.largest, -2 * self.smallest - 1))
-        least = 1 if valid is not None else least
-        length: Any = most if least == most else varint.lengths(number, least, most)
-        word = varint.words(number, length)
-        if valid is not None:
-            length, least = length * valid, 0
-            word *= valid
         if most <= WORD:
-            return [Words(word, length, least, most)]
-        if least == most:
-            return [Words(word, WORD, WORD, WORD), Words(varint.tails(number), most - WORD, most - WORD, most - WORD)]
-        head = np.minimum(length, _u(WORD))
+            return [Words(lambda begin, end: self._heads(begin, end, least, most), least, most)]
         return [
-            Words(word, head, min(least, WORD), WORD),
-            Words(varint.tails(number), length - head, max(least - WORD, 0), most - WORD),
+            Words(lambda begin, end: self._heads(begin, end, least, most), min(least, WORD), WORD),
+            Words(lambda begin, end: self._tails(begin, end, least, most), max(least - WORD, 0), most - WORD),
         ]
 
+    def _codes(self) -> Codes:
+        table, bits = _BOOLEANS if self.boolean else varint.tables(self.smallest, self.largest)
+        # Small types would have no room for products of codes.
+        dtype: Any = np.int32 if self.values.itemsize <= 4 else np.int64
+        values, valid, smallest = self.values, self.valid, dtype(self.smallest)
+        if valid is None:
+            if values.dtype == dtype:
+                return Codes.of(lambda begin, end: values[begin:end] - smallest, table, bits)
+            return Codes.of(lambda begin, end: values[begin:end].astype(dtype) - smallest, table, bits)
+        null = dtype(len(table))
 
-def integer_codes(
-    values: npt.NDArray[Any], valid: Flags | None, smallest: int, largest: int, *, boolean: bool = False
-) -> Codes:
-    """Varints (or bytes, if `boolean`) looked up in a table of all numbers from `smallest` to `largest`."""
-    table, sizes = varint.tables()
-    if boolean:
-        table, sizes = _BOOLEANS
-    else:
-        table = table[smallest + varint.TABLED : largest + varint.TABLED + 1]
-        sizes = sizes[smallest + varint.TABLED : largest + varint.TABLED + 1]
-    least, most = int(sizes.min()), int(sizes.max())
-    code = values.astype(np.int32 if values.itemsize <= 4 else np.int64, copy=False)  # room for products of codes
-    if smallest:
-        code = code - smallest
-    if valid is None:
-        return Codes(code, table, sizes, least, most)
-    code = np.where(valid, code, code.dtype.type(largest - smallest + 1))
-    return Codes(code, np.append(table, _u(0)), np.append(sizes, _u(0)), 0, most, null=True)
+        def read(begin: int, end: int) -> npt.NDArray[Any]:
+            return np.where(valid[begin:end], values[begin:end].astype(dtype, copy=False) - smallest, null)
+
+        return Codes.of(read, np.append(table, _u(0)), np.append(bits, _u(0)), null=True)
+
+    def _numbers(self, begin: int, end: int, least: int, most: int) -> tuple[U64, U64 | int]:
+        values = self.values[begin:end]
+        if self.valid is None:
+            number = varint.zigzag(values)
+            return number, most if least == most else varint.lengths(number, least, most)
+        valid = self.valid[begin:end]
+        number = varint.zigzag(np.where(valid, values, 0))
+        length = varint.lengths(number, 1, most)
+        length *= valid
+        return number, length
+
+    def _heads(self, begin: int, end: int, least: int, most: int) -> tuple[U64, U64 | int]:
+        number, length = self._numbers(begin, end, least, most)
+        word = varint.words(number, length)
+        if most <= WORD:
+            return word, 8 * length if isinstance(length, int) else length << _u(3)
+        return word, 8 * WORD if isinstance(length, int) else np.minimum(length, _u(WORD)) << _u(3)
+
+    def _tails(self, begin: int, end: int, least: int, most: int) -> tuple[U64, U64 | int]:
+        number, length = self._numbers(begin, end, least, most)
+        tail = varint.tails(number)
+        if isinstance(length, int):
+            return tail, 8 * (length - WORD)
+        return tail, (length - np.minimum(length, _u(WORD))) << _u(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,17 +297,15 @@ class SpanColumn:
         least, most = (int(length.min()), int(length.max())) if len(length) else (0, 0)
         return cls(data, start, length, valid, least, most, prefixed)
 
-    def pieces(self, low: int, high: int) -> list[Piece]:
+    def pieces(self) -> list[Piece]:
         """The length as a word and the bytes as a span."""
-        length = self.length[low:high]
-        span = Spans(self.data, self.start[low:high], length, self.least, self.most)
-        valid = None if self.valid is None else self.valid[low:high]
-        return [*length_pieces(length, self.least, self.most, valid), span] if self.prefixed else [span]
+        span = Spans(self.data, self.start, self.length, self.least, self.most)
+        return [*length_pieces(self.length, self.least, self.most, self.valid), span] if self.prefixed else [span]
 
 
 def length_pieces(length: U64, least: int, most: int, valid: Flags | None) -> list[Piece]:
     """The varints of lengths or counts; no bytes for rows that are not `valid`."""
-    return IntegerColumn(length.view(np.int64), valid, least, most).pieces(0, len(length))
+    return IntegerColumn(length.view(np.int64), valid, least, most).pieces()
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,22 +362,33 @@ class VariableDecimal:
     high_half: U64
     valid: Flags | None
 
-    def pieces(self, low: int, high: int) -> list[Piece]:
+    def pieces(self) -> list[Piece]:
         """The length and up to two words."""
-        lower, upper = self.low_half[low:high], self.high_half[low:high]
-        size = _decimal_size(lower, upper)
+        least = 0 if self.valid is not None else 1
+        return [Words(self._prefix, least, 1), Words(self._first, 0, WORD), Words(self._second, least, WORD)]
+
+    def _prefix(self, begin: int, end: int) -> tuple[U64, U64]:
+        head, tail, valid = self._sizes(begin, end)
+        return (head + tail) << _u(1), valid << _u(3)
+
+    def _first(self, begin: int, end: int) -> tuple[U64, U64]:
+        size, _, _ = self._sizes(begin, end)
+        return _big_endian(self.high_half[begin:end], size), size << _u(3)
+
+    def _second(self, begin: int, end: int) -> tuple[U64, U64]:
+        _, size, _ = self._sizes(begin, end)
+        return _big_endian(self.low_half[begin:end], size), size << _u(3)
+
+    def _sizes(self, begin: int, end: int) -> tuple[U64, U64, U64]:
+        size = _decimal_size(self.low_half[begin:end], self.high_half[begin:end])
+        valid = np.ones(end - begin, _u) if self.valid is None else self.valid[begin:end].astype(_u)
+        size *= valid
         tail = np.minimum(size, _u(WORD))
-        head = size - tail
-        valid = _u(1) if self.valid is None else self.valid[low:high].astype(_u)
-        first = (upper << ((_u(WORD) - head) << _u(3))).byteswap() * valid
-        second = (lower << ((_u(WORD) - tail) << _u(3))).byteswap() * valid
-        prefix = (size << _u(1)) * valid
-        one: Any = 1 if self.valid is None else valid
-        return [
-            Words(prefix, one, 0 if self.valid is not None else 1, 1),
-            Words(first, head * valid, 0, WORD),
-            Words(second, tail * valid, 0, WORD),
-        ]
+        return size - tail, tail, valid
+
+
+def _big_endian(half: U64, size: U64) -> U64:
+    return (half << ((_u(WORD) - size) << _u(3))).byteswap()
 
 
 def _decimal_size(lower: U64, upper: U64) -> U64:

@@ -20,7 +20,8 @@ import pyarrow as pa
 from azure_account.errors import ConfigurationError, CorruptError, describe
 from azureblob_source import codecs
 from azureblob_source.avro_arrays import columns as build_columns
-from azureblob_source.avro_resolve import Record, UnresolvedError, read_aliases, resolve
+from azureblob_source.avro_plan import Record, UnresolvedError
+from azureblob_source.avro_resolve import read_aliases, resolve
 from azureblob_source.avro_schema import AvroSchema, arrow_schema, parse
 from azureblob_source.avro_superset import superset
 from azureblob_source.avro_wire import wire_schema

@@ -16,6 +16,7 @@ from azureblob_source.avro_columns import (
     Column,
     Constant,
     Flags,
+    IntegerColumn,
     UnfitValueError,
     chosen,
     leaf_codec,
@@ -25,8 +26,8 @@ from azureblob_source.avro_columns import (
     validity,
 )
 from azureblob_source.avro_fit import is_list, match_fields, member_branches, pick_branch, plain
-from azureblob_source.avro_assembly import assemble, spans_of
-from azureblob_source.avro_pieces import I64, Codes, EncodedRows, Piece, Words, constant_word
+from azureblob_source.avro_assembly import assemble
+from azureblob_source.avro_pieces import I64, Codes, EncodedRows, Piece, Spans, constant_word
 from azureblob_source.avro_types import AvroType
 from azureblob_source.varint import U64, WORD
 
@@ -125,28 +126,28 @@ class UnionColumn:
     branch: int
     null: int
 
-    def pieces(self, low: int, high: int) -> list[Piece]:
+    def pieces(self) -> list[Piece]:
         """The branch as a word, then the value's own pieces."""
         value, null = varint.encode(self.branch), varint.encode(self.null)
-        inner = self.inner.pieces(low, high)
+        inner = self.inner.pieces()
         if self.valid is None:
             return [constant_word(value), *inner]
         first = inner[0] if inner else None
         if isinstance(first, Codes) and first.null and first.high + len(value) <= WORD:
             return [_with_branch(first, value, null), *inner[1:]]
-        return [_with_branch(_present(self.valid[low:high]), value, null), *inner]
+        return [_with_branch(_present(self.valid), value, null), *inner]
 
 
 def _present(valid: Flags) -> Codes:
-    return Codes((~valid).astype(np.int32), np.zeros(2, _u), np.zeros(2, _u), 0, 0, null=True)
+    return Codes.of(lambda begin, end: (~valid[begin:end]).astype(np.int32), np.zeros(2, _u), np.zeros(2, _u), null=True)
 
 
 def _with_branch(codes: Codes, value: bytes, null: bytes) -> Codes:
     """The branch number before the value that `codes` stand for: another table, and no work for the rows."""
     table = codes.table << _u(8 * len(value)) | _u(int.from_bytes(value, "little"))
-    sizes = codes.sizes + _u(len(value))
-    table[-1], sizes[-1] = int.from_bytes(null, "little"), len(null)
-    return Codes(codes.code, table, sizes, int(sizes.min()), int(sizes.max()))
+    bits = codes.bits + _u(8 * len(value))
+    table[-1], bits[-1] = int.from_bytes(null, "little"), 8 * len(null)
+    return Codes.of(codes.read, table, bits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +188,9 @@ class Joined:
 
     columns: list[Column]
 
-    def pieces(self, low: int, high: int) -> list[Piece]:
+    def pieces(self) -> list[Piece]:
         """The pieces of each column in turn."""
-        return [piece for column in self.columns for piece in column.pieces(low, high)]
+        return [piece for column in self.columns for piece in column.pieces()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,22 +200,24 @@ class Placed:
     rows: EncodedRows
     valid: Flags
     index: I64
-    bounds: tuple[int, int]
 
     @classmethod
     def of(cls, rows: EncodedRows, valid: Flags) -> Placed:
         """Find the place of each row."""
-        index = np.concatenate([np.zeros(1, np.int64), np.cumsum(valid)])
-        return cls(rows, valid, index, _bounds(rows, index))
+        return cls(rows, valid, np.concatenate([np.zeros(1, np.int64), np.cumsum(valid)]))
 
-    def pieces(self, low: int, high: int) -> list[Piece]:
+    def pieces(self) -> list[Piece]:
         """One span for each row."""
-        return spans_of(self.rows, self.index[low : high + 1], *self.bounds)
+        return spans_of(self.rows, self.index)
 
 
-def _bounds(rows: EncodedRows, index: I64) -> tuple[int, int]:
-    length = np.diff(rows.offsets[index])
-    return (int(length.min()), int(length.max())) if len(length) else (0, 0)
+def spans_of(rows: EncodedRows, index: I64) -> list[Piece]:
+    """Spans of consecutive encoded rows: span i holds the rows from index[i] up to index[i + 1]."""
+    offsets = rows.offsets[index]
+    length = np.diff(offsets)
+    if len(length) == 0:
+        return []
+    return [Spans(rows.data, offsets[:-1], length.view(_u), int(length.min()), int(length.max()))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +235,7 @@ class ListCodec:
         except UnfitValueError as cause:
             row = int(np.searchsorted(index, cause.row, "right")) - 1
             raise UnfitValueError(row, cause.reason, cause.path if arrow_is.is_map(array.type) else ("element", *cause.path)) from cause
-        return ListColumn.of(rows, index, valid)
+        return ListColumn(rows, index, valid)
 
 
 def list_items(array: pa.Array, valid: Flags | None) -> tuple[I64, pa.Array]:
@@ -257,28 +260,18 @@ class ListColumn:
     items: EncodedRows
     index: I64
     valid: Flags | None
-    counts: tuple[int, int]
-    bounds: tuple[int, int]
 
-    @classmethod
-    def of(cls, items: EncodedRows, index: I64, valid: Flags | None) -> ListColumn:
-        """Find the bounds of counts and bytes."""
-        count = np.diff(index)
-        counts = (int(count.min()), int(count.max())) if len(count) else (0, 0)
-        return cls(items, index, valid, counts, _bounds(items, index))
-
-    def pieces(self, low: int, high: int) -> list[Piece]:
+    def pieces(self) -> list[Piece]:
         """Count, items, end."""
-        index = self.index[low : high + 1]
-        count: U64 = np.diff(index).view(_u)
-        least, most = self.counts
-        end: Words = Words(_u(0), 1, 1, 1)
-        if self.valid is not None:
-            end = Words(_u(0), self.valid[low:high].astype(_u), 0, 1)
-        some = None if least > 0 else count > 0
+        count: U64 = np.diff(self.index).view(_u)
+        if len(count) == 0:
+            return []
+        least, most = int(count.min()), int(count.max())
+        end = constant_word(b"\0") if self.valid is None else _with_branch(_present(self.valid), b"\0", b"")
         # The empty lists that lack a count are not the null lists, so the union around must not take them for these.
-        before = [replace(p, null=False) if isinstance(p, Codes) else p for p in length_pieces(count, least, most, some)]
-        return [*before, *spans_of(self.items, index, *self.bounds), end]
+        before = length_pieces(count, least, most, None if least > 0 else count > 0)
+        counts = [replace(piece, null=False) if isinstance(piece, Codes) else piece for piece in before]
+        return [*counts, *spans_of(self.items, self.index), end]
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,20 +306,18 @@ class MembersColumn:
     members: list[tuple[int, Placed]]
     null: int
 
-    def pieces(self, low: int, high: int) -> list[Piece]:
+    def pieces(self) -> list[Piece]:
         """The branch, then a span for each member."""
-        branch = np.full(high - low, self.null, np.int64)
+        branch = np.full(len(self.members[0][1].valid), self.null, np.int64)
         for index, placed in self.members:
-            branch[placed.valid[low:high]] = index
-        number = varint.zigzag(branch)
-        size = varint.lengths(number, 1, 3)
-        prefix = Words(varint.words(number, size), size, 1, 3)
-        return [prefix, *(piece for _, placed in self.members for piece in placed.pieces(low, high))]
+            branch[placed.valid] = index
+        numbers = IntegerColumn(branch, None, 0, max(self.null, *(index for index, _ in self.members)))
+        return [*numbers.pieces(), *(piece for _, placed in self.members for piece in placed.pieces())]
 
 
 def encode_rows(column: Column, count: int) -> EncodedRows:
     """All rows of a column as datums of their own."""
-    return assemble(column, count)
+    return assemble(column.pieces(), count)
 
 
 def default_bytes(value: Any, avro: AvroType) -> bytes:

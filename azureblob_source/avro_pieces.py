@@ -1,13 +1,14 @@
 """The bytes that columns contribute to their rows, before they are brought together.
 
-A column of n rows gives pieces: `Words`, at most eight bytes of each row held in a 64-bit word; `Codes`, the same as
-positions in a small table; and `Spans`, a run of bytes of each row that already stands in a buffer. Neighbouring words
-and codes are joined while they fit into one word, so that whole groups of columns cost one table look-up or one shift.
+A column gives pieces: `Words`, at most eight bytes of each row held in a 64-bit word; `Codes`, the same as positions in
+a small table; and `Spans`, a run of bytes of each row that already stands in a buffer. Words and codes are read for a
+few thousand rows at a time, so that everything done to them stays in the processor's caches. `merge` joins neighbours
+while they fit into one word: whole groups of columns then cost one table look-up or one shift for each row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,39 +21,45 @@ I64 = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 TABLE = 4096  # entries of a joined table: 32 KiB of words stay in the first-level cache
+_SIZED = 7  # bytes of a word that leave room for its own length
 _u = np.uint64
-_KEEP = np.array([(1 << 8 * n) - 1 for n in range(9)], _u)
+_BITS = _u(3)
+KEEP = np.array([(1 << 8 * n) - 1 for n in range(9)], _u)
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """`length` bytes of each row, at the low end of `word`; the bytes above are zero. A scalar stands for every row.
+    """At most eight bytes of each row, between `low` and `high`.
 
-    `low` and `high` bound the length.
+    `read(begin, end)` gives those rows as new arrays, which the reader may overwrite: words with the bytes at the low
+    end and zeros above, and the numbers of bits. A scalar of either stands for all rows; a piece whose word and bits
+    are always the same scalars has that word as its `constant`.
     """
 
-    word: U64 | np.uint64
-    length: U64 | int
+    read: Callable[[int, int], tuple[U64 | np.uint64, U64 | int]]
     low: int
     high: int
+    constant: np.uint64 | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """Row i has the bytes `table[code[i]]`, `sizes[code[i]]` of them. If `null` is set, the last entry stands for null."""
+    """The bytes of row i are `table[code[i]]`, `bits[code[i]]` of them; `read(begin, end)` gives the codes of those rows.
 
-    code: npt.NDArray[Any]
+    `low` and `high` bound the bytes. If `null` is set, the last entry stands for null.
+    """
+
+    read: Callable[[int, int], npt.NDArray[Any]]
     table: U64
-    sizes: U64
+    bits: U64
     low: int
     high: int
     null: bool = False
 
-    def words(self) -> Words:
-        """The same looked up."""
-        word = np.take(self.table, self.code, mode="clip")
-        length: Any = self.low if self.low == self.high else np.take(self.sizes, self.code, mode="clip")
-        return Words(word, length, self.low, self.high)
+    @classmethod
+    def of(cls, read: Callable[[int, int], npt.NDArray[Any]], table: U64, bits: U64, *, null: bool = False) -> Codes:
+        """Find the bounds."""
+        return cls(read, table, bits, int(bits.min()) // 8, int(bits.max()) // 8, null)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,70 +99,119 @@ def constant(content: bytes, count: int) -> list[Piece]:
 
 def constant_word(content: bytes) -> Words:
     """The same few bytes in every row."""
-    return Words(_u(int.from_bytes(content, "little")), len(content), len(content), len(content))
+    word, bits = _u(int.from_bytes(content, "little")), 8 * len(content)
+    return Words(lambda _begin, _end: (word, bits), len(content), len(content), word)
 
 
-def merge(pieces: Iterable[Piece]) -> list[Words | Spans]:
-    """The same bytes in fewer pieces. Which pieces come out depends on kinds, bounds and tables, not on the rows."""
+def merge(pieces: Iterable[Piece]) -> list[Piece]:
+    """The same bytes in fewer pieces."""
     merged: list[Piece] = []
     for piece in pieces:
         if piece.high == 0:
             continue
-        given = short_span(piece) if isinstance(piece, Spans) and piece.high <= WORD else piece
+        given = _short(piece) if isinstance(piece, Spans) and piece.high <= WORD else piece
         last = merged[-1] if merged else None
         if last is None or isinstance(given, Spans) or isinstance(last, Spans) or last.high + given.high > WORD:
             merged.append(given)
         else:
             merged[-1] = _joined(last, given)
-    return [piece.words() if isinstance(piece, Codes) else piece for piece in merged]
+    return merged
 
 
-def short_span(span: Spans) -> Words:
+def gather(data: Bytes, start: I64, width: int = WORD) -> U64:
+    """`width` bytes from each start, as rows of words. Before and beyond the data there are zeros."""
+    if len(start) == 0:
+        return np.empty((0, width // WORD), _u)
+    base, last = int(start.min()), int(start.max())
+    source = _padded(data, base, last + width)
+    chunks = np.ndarray(last - base + 1, f"V{width}", source, strides=(1,))[start - base]
+    return chunks.view(_u).reshape(-1, width // WORD)
+
+
+def _padded(data: Bytes, begin: int, end: int) -> Bytes:
+    if 0 <= begin and end <= len(data):
+        return data[begin:end]
+    before = np.zeros(max(0, -begin), np.uint8)
+    return np.concatenate([before, data[max(0, begin) : end], np.zeros(max(0, end - len(data)), np.uint8)])
+
+
+def _short(span: Spans) -> Words:
     """A span of at most eight bytes as words."""
-    word = gather(span.data, span.start, span.high if span.low == span.high else 0)
-    if span.low < span.high:
-        word &= np.take(_KEEP, span.length, mode="clip")
-        return Words(word, span.length, span.low, span.high)
-    word &= _KEEP[span.high]
-    return Words(word, span.high, span.low, span.high)
+    stride = span.high if span.low == span.high else 0
+
+    def read(begin: int, end: int) -> tuple[U64, U64 | int]:
+        start = span.start[begin:end]
+        if stride:  # spans of one length follow each other
+            source = _padded(span.data, int(start[0]), int(start[-1]) + WORD)
+            word: U64 = np.ndarray(len(start), _u, source, strides=(stride,)) & KEEP[stride]
+            return word, 8 * stride
+        length = span.length[begin:end]
+        word = gather(span.data, start).ravel()
+        word &= np.take(KEEP, length, mode="clip")
+        return word, length << _BITS
+
+    return Words(read, span.low, span.high)
 
 
-def gather(data: Bytes, start: I64, stride: int = 0) -> U64:
-    """Eight bytes from each start, zeros beyond the end. `stride`: the starts are known to be so far apart."""
-    count = len(start)
-    if count == 0:
-        return np.empty(0, _u)
-    base, last = (int(start[0]), int(start[-1])) if stride else (int(start.min()), int(start.max()))
-    source = data[base : last + WORD]
-    if len(source) < last + WORD - base:
-        source = np.concatenate([source, np.zeros(last + WORD - base - len(source), np.uint8)])
-    if stride:
-        return np.ndarray(count, _u, source, strides=(stride,)).copy()
-    words: U64 = np.ndarray(last - base + 1, _u, source, strides=(1,))[start - base]
-    return words
+def looked_up(codes: Codes) -> Words:
+    """Codes as words."""
+    table, bits, low, high = codes.table, codes.bits, codes.low, codes.high
+    if low == high:
+        return Words(lambda begin, end: (np.take(table, codes.read(begin, end), mode="clip"), 8 * low), low, high)
+    if high > _SIZED:
+
+        def read(begin: int, end: int) -> tuple[U64, U64]:
+            code = codes.read(begin, end)
+            return np.take(table, code, mode="clip"), np.take(bits, code, mode="clip")
+
+        return Words(read, low, high)
+    sized = table | bits << _u(8 * _SIZED)
+
+    def read_sized(begin: int, end: int) -> tuple[U64, U64]:
+        word = np.take(sized, codes.read(begin, end), mode="clip")
+        size = word >> _u(8 * _SIZED)
+        word &= KEEP[_SIZED]
+        return word, size
+
+    return Words(read_sized, low, high)
 
 
 def _joined(left: Words | Codes, right: Words | Codes) -> Words | Codes:
     if isinstance(left, Codes) and isinstance(right, Codes) and len(left.table) * len(right.table) <= TABLE:
         return _product(left, right)
-    if isinstance(left, Codes) and _is_constant(right):
-        word = left.table | (right.word << (left.sizes << _u(3)))  # type: ignore[union-attr]
-        return Codes(left.code, word, left.sizes + _u(right.high), left.low + right.high, left.high + right.high)
-    if isinstance(right, Codes) and _is_constant(left):
-        word = left.word | (right.table << _u(8 * left.high))  # type: ignore[union-attr]
-        return Codes(right.code, word, right.sizes + _u(left.high), left.high + right.low, left.high + right.high)
-    one = left.words() if isinstance(left, Codes) else left
-    two = right.words() if isinstance(right, Codes) else right
-    distance: Any = _u(8 * one.length) if isinstance(one.length, int) else one.length << _u(3)
-    return Words(one.word | (two.word << distance), one.length + two.length, one.low + two.low, one.high + two.high)
+    if isinstance(left, Codes) and isinstance(right, Words) and right.constant is not None:
+        size = right.high
+        table = left.table | right.constant << left.bits
+        return Codes(left.read, table, left.bits + _u(8 * size), left.low + size, left.high + size)
+    if isinstance(left, Words) and isinstance(right, Codes) and left.constant is not None:
+        size = left.high
+        table = left.constant | right.table << _u(8 * size)
+        return Codes(right.read, table, right.bits + _u(8 * size), right.low + size, right.high + size)
+    one = looked_up(left) if isinstance(left, Codes) else left
+    two = looked_up(right) if isinstance(right, Codes) else right
+    if one.constant is not None and two.constant is not None:
+        word = one.constant | two.constant << _u(8 * one.high)
+        return constant_word(int(word).to_bytes(WORD, "little")[: one.high + two.high])
 
+    def read(begin: int, end: int) -> tuple[U64 | np.uint64, U64 | int]:
+        (word, bits), (after, more) = one.read(begin, end), two.read(begin, end)
+        if isinstance(after, np.ndarray):
+            after <<= _u(bits) if isinstance(bits, int) else bits
+            after |= word
+            return after, bits + more
+        return word | after << (_u(bits) if isinstance(bits, int) else bits), bits + more
 
-def _is_constant(piece: Words | Codes) -> bool:
-    return isinstance(piece, Words) and isinstance(piece.word, np.uint64) and isinstance(piece.length, int)
+    return Words(read, one.low + two.low, one.high + two.high)
 
 
 def _product(left: Codes, right: Codes) -> Codes:
-    code = left.code * len(right.table) + right.code
-    table = left.table[:, None] | (right.table << (left.sizes << _u(3))[:, None])
-    sizes = left.sizes[:, None] + right.sizes
-    return Codes(code, table.ravel(), sizes.ravel(), left.low + right.low, left.high + right.high)
+    count = len(right.table)
+    table = left.table[:, None] | (right.table << left.bits[:, None])
+    bits = left.bits[:, None] + right.bits
+
+    def read(begin: int, end: int) -> npt.NDArray[Any]:
+        code = left.read(begin, end) * count
+        code += right.read(begin, end)
+        return code
+
+    return Codes(read, table.ravel(), bits.ravel(), left.low + right.low, left.high + right.high)

@@ -16,7 +16,7 @@ from azureblob_source.avro_wire import may_be_null, value_branches
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from azureblob_source.avro_resolve import Path
+    from azureblob_source.avro_plan import Path
 
 # The wider of two numbers; an int goes to a double, for a float would round it.
 _WIDER = {

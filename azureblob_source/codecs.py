@@ -9,7 +9,7 @@ import bz2
 import zlib
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -52,8 +52,10 @@ class Codec:
                 crc = zlib.crc32(body).to_bytes(_CRC_SIZE, "big")
                 return b"".join((pa.Codec("snappy").compress(pa.py_buffer(body), asbytes=True), crc))
             case "zstandard":
-                zstd = pa.Codec("zstd", compression_level=self.level)
-                return cast("bytes", zstd.compress(pa.py_buffer(body), asbytes=True))
+                stored: bytes = pa.Codec("zstd", compression_level=self.level).compress(
+                    pa.py_buffer(body), asbytes=True
+                )
+                return stored
             case "bzip2":
                 return bz2.compress(body, self.level or 9)
             case "xz":
@@ -80,7 +82,8 @@ class Codec:
                 return _unsnap(memoryview(data))
             case "zstandard":
                 with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-                    return cast("bytes", stream.read())
+                    body: bytes = stream.read()
+                return body
             case "bzip2":
                 return bz2.decompress(memoryview(data))
             case "xz":
@@ -128,7 +131,7 @@ def _unsnap(data: memoryview) -> bytes:
     size = _plain_size(packed)
     if size > _SNAPPY_EXPANSION * len(packed):
         raise ValueError(f"{len(packed)} bytes cannot hold {size}")
-    body = cast("bytes", pa.Codec("snappy").decompress(pa.py_buffer(packed), size, asbytes=True))
+    body: bytes = pa.Codec("snappy").decompress(pa.py_buffer(packed), size, asbytes=True)
     if zlib.crc32(body) != int.from_bytes(crc, "big"):
         raise ValueError("the checksum differs")
     return body

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from azure_account.errors import ConfigurationError
-
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
@@ -40,12 +37,12 @@ class AzureBlobDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
         """Write a DataFrame: append to streams, or replace them."""
-        from azureblob_source.sink import BatchWriter  # noqa: PLC0415
+        from azureblob_source.sink import BatchWriter, write_plan  # noqa: PLC0415
 
-        return BatchWriter(self._write_plan(schema), overwrite=overwrite)
+        return BatchWriter(write_plan(self.options, schema, os.environ), overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
         """Write the micro-batches of a streaming query."""
-        from azureblob_source.sink import StreamWriter  # noqa: PLC0415
+        from azureblob_source.sink import StreamWriter, write_plan  # noqa: PLC0415
 
-        return StreamWriter(self._write_plan(schema), overwrite=overwrite)
+        return StreamWriter(write_plan(self.options, schema, os.environ), overwrite=overwrite)

@@ -6,14 +6,15 @@ of Avro that Samza, Event Hubs Capture or anyone else wrote) the listing does.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from azure_account.errors import NotFoundError, TransientError, describe
+from azure_account.errors import CorruptError, NotFoundError, TransientError, describe
 from azureblob_source import avro_schema
-from azureblob_source.avro_decode import superset
+from azureblob_source.avro_superset import superset
 from azureblob_source.commit_log import CommitLog
-from azureblob_source.container_file import read_header, ungzip
+from azureblob_source.container_file import is_gzip, read_header, ungzip
 from azureblob_source.naming import schema_name
 from azureblob_source.snapshot import live_blobs
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer
     from azureblob_source.avro_schema import AvroSchema
     from azureblob_source.log_entry import LogEntry
+
+logger = logging.getLogger(__name__)
 
 _HEADER_BYTES = 1 << 16
 _PUBLISH_WAIT = 60.0
@@ -130,10 +133,11 @@ def _hidden(name: str) -> bool:
 
 def _header_schema(container: BlobContainer, blob: StreamBlob) -> str:
     """The writer schema in the blob's header, from its first bytes unless these do not suffice."""
-    if blob.name.endswith(".gz") or blob.size <= _HEADER_BYTES:
-        return read_header(_plain(blob.name, container.get(blob.name).data), blob=blob.name).schema_json
-    return read_header(container.get(blob.name, 0, _HEADER_BYTES).data, blob=blob.name).schema_json
-
-
-def _plain(name: str, data: bytes) -> bytes:
-    return ungzip(data, blob=name) if name.endswith(".gz") else data
+    if blob.size > _HEADER_BYTES and not blob.name.endswith(".gz"):
+        start = container.get(blob.name, 0, _HEADER_BYTES).data
+        try:
+            return read_header(start, blob=blob.name).schema_json
+        except CorruptError:
+            logger.debug("the header of %s is longer than %d bytes, or damaged", blob.name, _HEADER_BYTES)
+    data = container.get(blob.name).data
+    return read_header(ungzip(data, blob=blob.name) if is_gzip(data) else data, blob=blob.name).schema_json

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from datetime import datetime
 
-    from azureblob_source.avro_encode import EncodedRows
+    from azureblob_source.avro_pieces import EncodedRows
     from azureblob_source.codecs import Codec
     from azureblob_source.routing import Route
 

@@ -24,7 +24,8 @@ from azure_account.option_table import (
     text,
     text_list,
 )
-from azure_account.settings import ACCOUNT_OPTIONS, AccountSettings, account_settings
+from azure_account.account_options import ACCOUNT_OPTIONS
+from azure_account.settings import AccountSettings, account_settings
 from azureblob_source import avro_schema
 from azureblob_source.location import Location, parse_location
 from azureblob_source.log_entry import Transaction
@@ -47,6 +48,7 @@ WHERE = OptionTable(
         Option("path", text(), None, "Container and stream, as `container/stream` or a URL.", "Where"),
         Option("container", text(), None, "The container, if not in the path. Created if absent.", "Where"),
         Option("stream", text(), None, "The stream, if not in the path.", "Where"),
+        Option("checkpointLocation", text(), None, "Spark's own option of a streaming query; not used here.", "Where"),
     )
 )
 
@@ -142,7 +144,7 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
     queue = given["blockingQueueSize"]
     age = given["maxBlobAgeMs"]
     return SinkOptions(
-        account=account_settings(given, location.endpoint, env),
+        account=account_settings(given, None, env, url_endpoint=location.endpoint),
         location=location,
         router=Router(location.stream, given["streamColumn"], given["partitionColumn"], given["dropRoutingColumns"]),
         limits=Limits(
@@ -180,7 +182,7 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SourceOpti
         message = f"no stream is named to read from container {location.container!r}. Load `container/stream`."
         raise ConfigurationError(message)
     return SourceOptions(
-        account=account_settings(given, location.endpoint, env),
+        account=account_settings(given, None, env, url_endpoint=location.endpoint),
         location=location,
         stream=location.stream,
         view=given["view"],

@@ -17,7 +17,6 @@ import time
 import uuid
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -30,12 +29,15 @@ from azureblob_source.batch import BatchCommitter
 from azureblob_source.commit import Publisher
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.log_entry import BlobEntry, Transaction
-from azureblob_source.staging import RandomNames, StagedTask, WritePlan, stage
+from azureblob_source.options import sink_options
+from azureblob_source.spark_types import arrow_of
+from azureblob_source.staging import RandomNames, StagedTask, WritePlan, plan_write, stage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
     from azure_account.account import BlobContainer
     from azureblob_source.log_entry import LogEntry
@@ -78,7 +80,7 @@ class _Sink:
         metrics.count(staged.metrics, system=container.name, source=source)
         return TaskCommit(replace(staged, writer={**who, **staged.writer}).to_json())
 
-    def _publish_at_once(self, container: BlobContainer) -> Any:  # noqa: ANN401 - a callback or None
+    def _publish_at_once(self, container: BlobContainer) -> Callable[[BlobEntry], None] | None:
         options = self.plan.options
         if not options.at_least_once:
             return None
@@ -151,6 +153,13 @@ class StreamWriter(_Sink, DataSourceStreamWriter, DataSourceArrowWriter):
         self.abort_batch(messages)
 
 
+def write_plan(raw: Mapping[str, str], schema: StructType, env: Mapping[str, str]) -> WritePlan:
+    """Everything about a write that can be checked before the first task, the container among it."""
+    plan = plan_write(sink_options(raw, env), arrow_of(schema))
+    open_container(plan)
+    return plan
+
+
 def open_container(plan: WritePlan) -> BlobContainer:
     """The container of a write, created if it is absent. Connections live as long as the process."""
     account = connect(plan.options.account)
@@ -168,9 +177,16 @@ def _create_once(container: BlobContainer) -> None:
         _created.add(container.url)
 
 
-@lru_cache(maxsize=16)
-def _log_of(container: BlobContainer) -> Any:  # noqa: ANN401 - a cached function of the stream
-    return lru_cache(maxsize=10_000)(lambda stream: CommitLog(container, stream))
+_logs: dict[tuple[str, str], CommitLog] = {}
+
+
+def _log_of(container: BlobContainer) -> Callable[[str], CommitLog]:
+    """The process's logs: they remember their heads, so that a commit need not look for them."""
+
+    def log(stream: str) -> CommitLog:
+        return _logs.setdefault((container.url, stream), CommitLog(container, stream))
+
+    return log
 
 
 def _utc() -> datetime:

@@ -1,7 +1,7 @@
 """Spark's reader: the rows of a snapshot, or a view of the stream's history.
 
-    driver:   listing.take_snapshot ─► schema, partitions of blobs
-    executor: read(partition) ─ get ─ avro_decode ─► Arrow batches in Spark's own Arrow schema
+driver:   listing.take_snapshot ─► schema, partitions of blobs
+executor: read(partition) ─ get ─ avro_decode ─► Arrow batches in Spark's own Arrow schema
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StructType
 
 from azure_account import connect
 from azure_account.errors import ConfigurationError
@@ -24,9 +22,12 @@ from azureblob_source.avro_schema import arrow_schema
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.listing import Snapshot, StreamBlob, take_snapshot
 from azureblob_source.options import SourceOptions, source_options
+from azureblob_source.spark_types import arrow_of, spark_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql.types import StructType
 
     from azure_account.account import BlobContainer
     from azureblob_source.avro_schema import AvroSchema
@@ -35,7 +36,7 @@ _PARTITION_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
-class BlobsPartition(InputPartition):  # type: ignore[misc]
+class BlobsPartition(InputPartition):
     """The blobs that one task reads, in this order."""
 
     blobs: tuple[StreamBlob, ...]
@@ -84,8 +85,7 @@ def read_plan(raw: Mapping[str, str], env: Mapping[str, str]) -> ReadPlan:
 
 def spark_schema(plan: ReadPlan) -> StructType:
     """The plan's schema in Spark's types."""
-    schema: StructType = from_arrow_schema(plan.arrow_schema())
-    return schema
+    return spark_of(plan.arrow_schema())
 
 
 class SnapshotReader(DataSourceReader):
@@ -109,7 +109,7 @@ class SnapshotReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Rows of one partition, as Arrow batches of exactly the schema that Spark expects."""
-        expected = to_arrow_schema(self.schema, timezone="UTC")
+        expected = arrow_of(self.schema)
         container = connect(self.options.account).container(self.options.location.container)
         if self.options.view == "commits":
             history = CommitLog(container, self.options.stream).history(self.options.version)
@@ -117,8 +117,10 @@ class SnapshotReader(DataSourceReader):
         elif isinstance(partition, BlobsPartition):
             for blob in partition.blobs:
                 data = container.get(blob.name).data
-                for batch in decode_blob(data, blob=blob.name, reader=self._reader_schema):
-                    yield batch.select(self.schema.names).cast(expected)
+                for batch in decode_blob(
+                    data, blob=blob.name, reader=self._reader_schema, columns=self.schema.names
+                ):
+                    yield batch.cast(expected)
 
 
 def _packed(blobs: Iterable[StreamBlob]) -> Iterator[list[StreamBlob]]:

@@ -17,7 +17,9 @@ import pyarrow as pa
 
 from azure_account.errors import ConfigurationError
 from azureblob_source import avro_schema
-from azureblob_source.avro_encode import EncodedRows, RowEncoder, check_datums, raw_rows
+from azureblob_source.avro_encode import RowEncoder, raw_rows
+from azureblob_source.avro_pieces import EncodedRows
+from azureblob_source.avro_skip import check_datums
 from azureblob_source.codecs import codec
 from azureblob_source.log_entry import BlobEntry
 from azureblob_source.open_blobs import BlobFormat, Block, OpenBlobs

@@ -28,8 +28,11 @@ _SPREAD = (
 
 def zigzag(values: npt.NDArray[Any]) -> U64:
     """Signed integers of any width as Avro's unsigned ones: 0, -1, 1, -2 become 0, 1, 2, 3."""
-    wide = values.astype(np.int64)
-    return ((wide << 1) ^ (wide >> 63)).view(_u)
+    doubled = values.astype(np.int64)
+    sign = doubled >> 63
+    doubled <<= 1
+    doubled ^= sign
+    return doubled.view(_u)
 
 
 def size(value: int) -> int:
@@ -56,20 +59,28 @@ def lengths(zigzagged: U64, low: int, high: int) -> U64:
     return count.astype(_u)
 
 
+def tables(smallest: int, largest: int) -> tuple[U64, U64]:
+    """Words and numbers of bits for each signed number in the range, which lies within -TABLED and TABLED - 1."""
+    words_of, bits_of = _tables()
+    return words_of[smallest + TABLED : largest + TABLED + 1], bits_of[smallest + TABLED : largest + TABLED + 1]
+
+
 @cache
-def tables() -> tuple[U64, U64]:
-    """Words and lengths of the numbers from -TABLED up to TABLED."""
+def _tables() -> tuple[U64, U64]:
     number = zigzag(np.arange(-TABLED, TABLED))
-    size_of = lengths(number, 1, 3)
-    return words(number, size_of), size_of
+    length = lengths(number, 1, 3)
+    return words(number, length), length << _u(3)
 
 
 def words(zigzagged: U64, length: U64 | int) -> U64:
     """The first eight bytes of each varint."""
     word = zigzagged
     for keep, move, distance in _SPREAD:
-        word = (word & keep) | ((word & move) << distance)
-    word |= _CONTINUE[length] if isinstance(length, int) else np.take(_CONTINUE, length.view(np.int64))
+        moved = word & move
+        moved <<= distance
+        word = word & keep
+        word |= moved
+    word |= _CONTINUE[length] if isinstance(length, int) else np.take(_CONTINUE, length, mode="clip")
     return word
 
 

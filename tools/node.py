@@ -1,10 +1,14 @@
-"""Finds a Node that Azurite runs on: the machine's, or the one that `tools.setup` took from PyPI. Stdlib only."""
+"""Finds a Node that Azurite runs on: the machine's, or the one that `tools.setup` took from PyPI.
+
+`python -m tools.node install ...` calls its npm.
+"""
 
 from __future__ import annotations
 
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,3 +45,16 @@ def _of_virtual_environment() -> Node | None:
         if program.is_file() and npm.is_file():
             return Node(program, (str(program), str(npm)))
     return None
+
+
+def main() -> int:
+    """Run npm with this process's arguments; its exit code."""
+    node = find_node()
+    if node is None:
+        print("No Node 18 or later was found: run `make setup`.", file=sys.stderr)
+        return 1
+    return subprocess.run([*node.npm, *sys.argv[1:]], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

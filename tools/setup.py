@@ -107,17 +107,17 @@ def _make_environment(folder: Path) -> None:
     stale = config.is_file() and f"version = {version}" not in config.read_text(encoding="utf-8")
     base: str = getattr(sys, "_base_executable", sys.executable)
     clear = ["--clear"] if stale else []
-    _run([base, "-m", "venv", *clear, str(folder)], "install Python's venv module (python3-venv)")
+    _run([base, "-m", "venv", *clear, folder], "install Python's venv module (python3-venv)")
     question = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    answer = subprocess.run([_python(folder), "-c", question], capture_output=True, text=True, check=True)
+    answer = subprocess.run([str(_python(folder)), "-c", question], capture_output=True, text=True, check=True)
     (Path(answer.stdout.strip()) / "_checkout.pth").write_text(f"{ROOT}\n", encoding="utf-8")
 
 
 def _install(folder: Path, lock: Path) -> None:
     """Install a lock file by uv; by pip where uv cannot (no wheel for the system, an index that only pip knows)."""
     uv = DEVELOPMENT / "bin" / "uv"
-    command = [uv, "pip", "install", "--quiet", "--require-hashes", "--python", _python(folder), "-r", lock]
-    if not uv.is_file() or subprocess.run(command, check=False).returncode != 0:
+    options = ["--quiet", "--require-hashes", "--python", str(_python(folder)), "-r", str(lock)]
+    if not uv.is_file() or subprocess.run([str(uv), "pip", "install", *options], check=False).returncode != 0:
         _pip(folder, lock)
 
 
@@ -137,7 +137,7 @@ def _run(
     cwd: Path = ROOT,
     environment: dict[str, str] | None = None,
 ) -> None:
-    code = subprocess.run(command, cwd=cwd, env=environment, check=False).returncode
+    code = subprocess.run([str(word) for word in command], cwd=cwd, env=environment, check=False).returncode
     if code != 0:
         raise SetupError(f"`{' '.join(str(word) for word in command)}` ended with code {code}: {advice}.")
 

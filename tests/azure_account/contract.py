@@ -244,6 +244,10 @@ class BlobContract:
         assert isinstance(container.put("blob", b"3", condition=Condition(if_match=etag)), Conflict)
         assert container.get("blob").data == b"2"
 
+    def test_a_star_matches_any_version(self, container: BlobContainer) -> None:
+        container.put("blob", b"1")
+        assert isinstance(container.put("blob", b"2", condition=Condition(if_match="*")), Done)
+
     def test_a_put_if_match_of_an_absent_blob_is_a_conflict(self, container: BlobContainer) -> None:
         assert isinstance(container.put("blob", b"x", condition=STALE), Conflict)
 

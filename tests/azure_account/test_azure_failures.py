@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import socket
 import ssl
 import types
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from azure.core import exceptions as sdk
 from azure.storage.blob import StorageErrorCode
 from urllib3.connection import HTTPConnection
-from urllib3.exceptions import NameResolutionError, NewConnectionError, ProtocolError
+from urllib3.exceptions import NewConnectionError, ProtocolError
 
 from azure_account.azure_failures import Where, failure_of
 from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError
@@ -149,7 +150,7 @@ def connection(cause: BaseException, error_type: type[sdk.AzureError] = sdk.Serv
             "cannot be reached",
         ),
         (
-            connection(NameResolutionError("h", HTTPConnection("h"), OSError("unknown"))),  # type: ignore[arg-type]
+            connection(socket.gaierror("unknown")),
             Unreached,
             "is unknown",
         ),

