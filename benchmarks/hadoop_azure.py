@@ -1,0 +1,58 @@
+"""The peer: Spark's own file formats over hadoop-azure (ABFS), writing into the same emulator.
+
+Spark takes the jars from Maven Central when its session starts. Two settings are needed because the emulator has no
+dfs endpoint and no TLS: the driver of ABFS then speaks the Blob protocol by the JDK's own HTTP client.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tools.spark_session import local_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tools.azurite import Azurite
+
+PACKAGES = (
+    "org.apache.spark:spark-avro_2.13:4.1.1",  # the newest published; reads and writes on 4.3
+    "org.apache.hadoop:hadoop-azure:3.5.0",
+)
+SHIPPED_WITH_SPARK = (
+    "org.apache.hadoop:hadoop-common",
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.scala-lang:scala-library",
+)
+
+
+def session(app: str) -> SparkSession:
+    """A local Spark that has the peer's jars."""
+    jars = {"spark.jars.packages": ",".join(PACKAGES), "spark.jars.excludes": ",".join(SHIPPED_WITH_SPARK)}
+    return local_spark(app, **jars)
+
+
+def options(azurite: Azurite) -> dict[str, str]:
+    """Options of a read or write that lead `abfs://` to the emulator. A container is created when it is first used.
+
+    Hadoop keeps one connection per container: each emulator needs container names of its own.
+    """
+    return {
+        "fs.azure.account.hns.enabled": "false",
+        "fs.azure.fns.account.service.type": "BLOB",
+        "fs.azure.always.use.https": "false",
+        "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",
+        "fs.azure.abfs.endpoint": f"127.0.0.1:{azurite.blob_port}",
+        "fs.azure.createRemoteFileSystemDuringInitialization": "true",
+        f"fs.azure.account.key.{_host(azurite)}": azurite.account_key,
+    }
+
+
+def url(azurite: Azurite, container: str, folder: str) -> str:
+    """Where a folder is. The host must say `dfs`: of `blob`, the driver does not find the account's name."""
+    return f"abfs://{container}@{_host(azurite)}/{folder}"
+
+
+def _host(azurite: Azurite) -> str:
+    return f"{azurite.account_name}.dfs.core.windows.net"

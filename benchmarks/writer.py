@@ -1,0 +1,130 @@
+"""The task writer without Spark: Arrow batches in, staged blocks out, on one thread and its two upload threads.
+
+Into the emulator, and nowhere (blocks are encoded, compressed and dropped): what lies between is HTTP.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import resource
+import statistics
+import time
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, cast
+
+from azure_account import connect
+from azureblob_source.options import sink_options
+from azureblob_source.staging import RandomNames, StagedTask, WritePlan, plan_write, stage
+from benchmarks.emulator import empty
+from benchmarks.flights import flights, repeated
+from benchmarks.report import Report
+from benchmarks.rounds import alternate
+from tools.azurite import running_azurite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import pyarrow as pa
+
+    from azure_account.account import BlobContainer, Bytes
+    from tools.azurite import Azurite
+
+CONTAINER = "writer"
+SHAPES: Mapping[str, Mapping[str, str]] = {
+    "uncompressed": {},
+    "snappy": {"codec": "snappy"},
+    "zstandard": {"codec": "zstandard"},
+    "by origin": {"partitionColumn": "origin"},
+}
+
+
+def plan_of(connection_string: str, options: Mapping[str, str], rows: pa.Schema) -> WritePlan:
+    """What Spark's driver would send to its tasks for these options."""
+    return plan_write(sink_options({**options, "connectionString": connection_string}, env={}), rows)
+
+
+def stage_batches(plan: WritePlan, batches: pa.RecordBatchReader, container: BlobContainer | None = None) -> StagedTask:
+    """What one task does with its rows; they go to `container` instead of the plan's own, which must exist."""
+    return stage(
+        batches,
+        plan,
+        container or open_container(plan),
+        names=RandomNames(os.urandom, suffixed=True),
+        utc=lambda: datetime.now(timezone.utc),
+        clock=time.monotonic,
+    )
+
+
+def open_container(plan: WritePlan) -> BlobContainer:
+    """The container that the plan names."""
+    return connect(plan.options.account).container(plan.options.location.container)
+
+
+class Nowhere:
+    """A container that takes blocks and keeps nothing."""
+
+    name = CONTAINER
+    url = "nowhere"
+
+    def stage_block(self, blob: str, block_id: str, data: Bytes) -> None:
+        """Drop it."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds by the clock, and seconds of processor time of this process (user and system, all threads)."""
+
+    wall: float
+    processor: float
+
+
+def run(rounds: int, copies: int) -> list[Report]:
+    """One table: all shapes, into the emulator and nowhere."""
+    rows = flights().num_rows * copies
+    with running_azurite() as azurite:
+        plan = plan_of(azurite.connection_string, {"path": f"{CONTAINER}/any"}, flights().schema)
+        open_container(plan).create()
+        contenders: dict[str, Callable[[], Cost]] = {}
+        for name, options in SHAPES.items():
+            contenders[name] = _into_emulator(azurite, options, copies)
+            contenders[f"{name}, nowhere"] = _nowhere(azurite, options, copies)
+        costs = alternate("writer", contenders, rounds)
+    lines = [_line(name, rows, each) for name, each in costs.items()]
+    return [Report(f"Task writer without Spark, {rows:,} flights", lines, "CPU of this process alone, all its threads")]
+
+
+def _into_emulator(azurite: Azurite, options: Mapping[str, str], copies: int) -> Callable[[], Cost]:
+    turns = itertools.count()
+
+    def write() -> Cost:
+        stream = f"flights-{next(turns)}"
+        given = {**options, "path": f"{CONTAINER}/{stream}"}
+        plan = plan_of(azurite.connection_string, given, flights().schema)
+        cost = _cost(lambda: stage_batches(plan, repeated(flights(), copies)))
+        empty(azurite, CONTAINER, stream)
+        return cost
+
+    return write
+
+
+def _nowhere(azurite: Azurite, options: Mapping[str, str], copies: int) -> Callable[[], Cost]:
+    plan = plan_of(azurite.connection_string, {**options, "path": f"{CONTAINER}/nowhere"}, flights().schema)
+    container = cast("BlobContainer", Nowhere())
+    return lambda: _cost(lambda: stage_batches(plan, repeated(flights(), copies), container))
+
+
+def _cost(act: Callable[[], StagedTask]) -> Cost:
+    before, begin = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+    act()
+    wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF)
+    return Cost(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+def _line(name: str, rows: int, costs: list[Cost]) -> dict[str, str | float]:
+    return {
+        "path": name,
+        "K rows/s": rows / statistics.median(cost.wall for cost in costs) / 1e3,
+        "CPU s per M rows": statistics.median(cost.processor for cost in costs) / rows * 1e6,
+    }
