@@ -109,6 +109,10 @@ class BlobContainer(Protocol):
     def url(self) -> str:
         """Its URL without credentials, for messages."""
 
+    @property
+    def failed_tries(self) -> int:
+        """Requests to this account that were throttled or got no answer so far, in this process."""
+
     def create(self) -> bool:
         """Create the container if it is absent. True if this call created it."""
 

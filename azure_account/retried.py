@@ -65,6 +65,11 @@ class RetriedContainer:
         """Its URL without credentials."""
         return f"{self._service.blob_endpoint}/{self._name}"
 
+    @property
+    def failed_tries(self) -> int:
+        """Requests that were throttled or got no answer so far."""
+        return self._tries.failed.total
+
     def __repr__(self) -> str:
         return f"RetriedContainer({self.url})"
 

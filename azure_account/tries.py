@@ -14,6 +14,7 @@ take it for another writer's.
 from __future__ import annotations
 
 import random as random_module
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
@@ -59,6 +60,19 @@ class Intercept:
         return request()
 
 
+class FailedTries:
+    """Counts tries that were throttled, not answered or not connected. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._lock = threading.Lock()
+
+    def add(self) -> None:
+        """One more."""
+        with self._lock:
+            self.total += 1
+
+
 @dataclass(frozen=True)
 class Tries:
     """Makes tries under one policy. Thread-safe; `random` gives numbers in [0, 1)."""
@@ -67,6 +81,7 @@ class Tries:
     clock: Clock = field(default_factory=SystemClock)
     random: Callable[[], float] = random_module.random
     intercept: Intercept = field(default_factory=Intercept)
+    failed: FailedTries = field(default_factory=FailedTries)
 
     def repeat(self, call: Call, attempt: Callable[[], T]) -> T:
         """Try until it is done or definitely refused.
@@ -99,6 +114,7 @@ class Tries:
                 return Done(self.intercept.attempt(call, attempt))
             except Ambiguous as failure:
                 if conditional:
+                    self.failed.add()
                     return Unknown(failure.cause)
                 lost = failure.cause
                 self._wait(call, failure, started, count)
@@ -115,6 +131,7 @@ class Tries:
         try:
             return Done(self.intercept.attempt(call, attempt))
         except _TRANSIENT as failure:
+            self.failed.add()
             return Unknown(failure.cause)
         except Absent as failure:
             return Missing(failure.cause)
@@ -122,6 +139,7 @@ class Tries:
             return Conflict(failure.cause)
 
     def _wait(self, call: Call, failure: Failure, started: float, count: int) -> None:
+        self.failed.add()
         elapsed = self.clock.monotonic() - started
         delay = self.policy.delay(count, elapsed, failure.retry_after, self.random())
         if delay is None:

@@ -7,15 +7,19 @@ boundaries of the rows. All but the cast is done for a few thousand rows at a ti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from azureblob_source.avro_pieces import KEEP, Bytes, Codes, EncodedRows, Piece, Spans, Words, gather, looked_up, merge
+from azureblob_source.avro_pieces import KEEP, Codes, EncodedRows, Piece, Spans, Words, gather, looked_up, merge
 from azureblob_source.varint import U64, WORD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from azureblob_source.arrow_values import Bytes
 
 CHUNK = 16384  # rows whose intermediate arrays, 128 KiB each, stay in the second-level cache
 INLINE = 12  # bytes that an Arrow binary view holds in itself
@@ -136,7 +140,7 @@ class _CodeLayout:
 
     @classmethod
     def of(cls, codes: Codes, total: int) -> _CodeLayout:
-        tail = codes.table >> _u(32) if codes.high > 4 else None
+        tail = codes.table >> _u(32) if codes.high > WORD // 2 else None
         return cls(codes, codes.table << _u(32) | codes.bits >> _u(3), tail, total)
 
     def fill(self, views: U64, begin: int, end: int) -> None:
@@ -192,7 +196,8 @@ class _PrefixedLayout(_BlockLayout):
         block[:] = gather(self.span.data, self.span.start[begin:end] - before, block.shape[1] * WORD)
         block[:, 0] &= ~KEEP[before] if isinstance(before, int) else ~np.take(KEEP, before, mode="clip")
         block[:, 0] |= word
-        self.point(views, self.span.length[begin:end] + _u(before) if isinstance(before, int) else self.span.length[begin:end] + before.view(_u), begin, end)
+        length = self.span.length[begin:end].view(np.int64) + before
+        self.point(views, length.view(_u), begin, end)
 
 
 @dataclass(slots=True)
@@ -250,7 +255,7 @@ def shift_together(words: list[Words], begin: int, end: int, block: U64) -> Any:
     return filled // 8 if isinstance(filled, int) else filled >> _u(3)
 
 
-def _moved(word: Any, filled: Any, slot: int, low: int, high: int, size: int) -> list[Any]:  # noqa: PLR0913, PLR0917
+def _moved(word: Any, filled: Any, slot: int, low: int, high: int, size: int) -> list[Any]:
     """What a word of up to `size` bytes that begins after `filled` bits, `low` to `high` bytes, puts into a slot."""
     start = 8 * WORD * slot
     if isinstance(filled, int):

@@ -1,10 +1,10 @@
-"""Rows to Avro datums: whole columns at a time, or row by row through fastavro where columns cannot express a schema."""
+"""Rows to Avro datums: whole columns at a time, or row by row through fastavro where a schema demands it."""
 
 from __future__ import annotations
 
 import io
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fastavro
 import numpy as np
@@ -12,13 +12,16 @@ import pyarrow as pa
 from pyarrow import types as arrow_is
 
 from azure_account.errors import ConfigurationError
-from azureblob_source.avro_columns import UnfitValueError, list_offsets, plain_array
+from azureblob_source.arrow_values import list_offsets, plain_array
+from azureblob_source.avro_codec import UnfitValueError
 from azureblob_source.avro_fit import fits, member_branches
 from azureblob_source.avro_nested import AmbiguousUnionError, RecordCodec, encode_rows, record_codec
 from azureblob_source.avro_pieces import EncodedRows
 from azureblob_source.avro_schema import AvroSchema, check_writable
 from azureblob_source.avro_skip import check_datums
-from azureblob_source.avro_types import AvroType
+
+if TYPE_CHECKING:
+    from azureblob_source.avro_types import AvroType
 
 __all__ = ["EncodedRows", "RowEncoder", "check_datums", "raw_rows"]
 
@@ -55,6 +58,8 @@ class RowEncoder:
             return self._encode_each(batch)
         try:
             return encode_rows(self._codec.columns(batch.columns), batch.num_rows)
+        except OverflowError as cause:
+            raise ConfigurationError(f"a batch of {batch.num_rows} rows is too large: {cause}. Send fewer.") from cause
         except UnfitValueError as cause:
             raise ConfigurationError(
                 f"column {'.'.join(cause.path)!r}, row {cause.row} of its batch: {cause.reason}. "
@@ -67,7 +72,8 @@ class RowEncoder:
         record = pa.struct(list(self._arrow))
         for row, values in enumerate(batch.to_pylist()):
             try:
-                fastavro.schemaless_writer(out, self._parsed, _python_value(values, record, self._avro.type), strict_allow_default=True)
+                value = _python_value(values, record, self._avro.type)
+                fastavro.schemaless_writer(out, self._parsed, value, strict_allow_default=True)
             except (ValueError, TypeError, OverflowError, LookupError) as cause:
                 raise ConfigurationError(
                     f"row {row} of its batch does not fit option avroSchema: {cause}. Change the value or the schema."
@@ -107,10 +113,9 @@ def _python_value(value: Any, arrow: pa.DataType, avro: AvroType) -> Any:
             return {m.name: _python_value(value[m.column], kinds[m.column], m.type) for m in members}
         case "array" if avro.logical == "map" and arrow_is.is_map(arrow):
             key, item = avro.element.fields
-            return [
-                {"key": _python_value(k, arrow.key_type, key.type), "value": _python_value(v, arrow.item_type, item.type)}
-                for k, v in value
-            ]
+            keys = [_python_value(one, arrow.key_type, key.type) for one, _ in value]
+            items = [_python_value(one, arrow.item_type, item.type) for _, one in value]
+            return [{"key": one, "value": other} for one, other in zip(keys, items, strict=True)]
         case "array":
             return [_python_value(item, arrow.value_type, avro.element) for item in value]
         case "map":
@@ -123,7 +128,7 @@ def _python_value(value: Any, arrow: pa.DataType, avro: AvroType) -> Any:
 def _union_value(value: Any, arrow: pa.DataType, avro: AvroType) -> Any:
     members = member_branches(arrow, avro)
     if members is not None:
-        fields = zip(list(arrow), members, strict=True)
-        return next((_python_value(value[f.name], f.type, avro.branches[i]) for f, i in fields if value[f.name] is not None), None)
+        present = [(f, i) for f, i in zip(list(arrow), members, strict=True) if value[f.name] is not None]
+        return next((_python_value(value[f.name], f.type, avro.branches[i]) for f, i in present), None)
     branch = next(branch for branch in avro.branches if branch.kind != "null" and fits(arrow, branch))
     return _python_value(value, arrow, branch)

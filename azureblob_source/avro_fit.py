@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 from pyarrow import types as arrow_is
 
-from azureblob_source.avro_types import AvroField, AvroType
+from azureblob_source.avro_types import MAX_PRECISION, AvroField, AvroType
 
 Predicate = Callable[[pa.DataType], bool]
 
@@ -56,11 +56,11 @@ def plain(arrow: pa.DataType) -> pa.DataType:
 
 
 def _is_small_int(arrow: pa.DataType) -> bool:
-    return arrow_is.is_integer(arrow) and arrow.bit_width <= 32  # exact in a double
+    return arrow_is.is_integer(arrow) and arrow.bit_width <= 32  # noqa: PLR2004 - exact in a double
 
 
 def _is_tiny_int(arrow: pa.DataType) -> bool:
-    return arrow_is.is_integer(arrow) and arrow.bit_width <= 16  # exact in a float
+    return arrow_is.is_integer(arrow) and arrow.bit_width <= 16  # noqa: PLR2004 - exact in a float
 
 
 def _is_instant(arrow: pa.DataType) -> bool:
@@ -167,10 +167,10 @@ def fits(arrow: pa.DataType, avro: AvroType) -> bool:
 
 
 def member_branches(arrow: pa.DataType, avro: AvroType) -> list[int] | None:
-    """Branch indexes for a struct of member0, member1, ..., the way Spark shows a general union; None if it is not one."""
+    """Branch indexes for a struct of member0, member1, ..., Spark's form of a general union; None for others."""
     others = [index for index, branch in enumerate(avro.branches) if branch.kind != "null"]
     arrow = plain(arrow)
-    if len(others) < 2 or not arrow_is.is_struct(arrow):
+    if len(others) == 1 or not arrow_is.is_struct(arrow):
         return None
     if [field.name for field in arrow] != [f"member{index}" for index in range(len(others))]:
         return None
@@ -179,9 +179,7 @@ def member_branches(arrow: pa.DataType, avro: AvroType) -> list[int] | None:
 
 def pick_branch(arrow: pa.DataType, avro: AvroType) -> int | None:
     """Index of the one branch that values of `arrow` belong to; None if the values themselves must decide."""
-    able = [
-        index for index, branch in enumerate(avro.branches) if branch.kind != "null" and fits(arrow, branch)
-    ]
+    able = [index for index, branch in enumerate(avro.branches) if branch.kind != "null" and fits(arrow, branch)]
     if len(able) == 1:
         return able[0]
     natural = next((kind for predicate, kind in _NATURAL if predicate(plain(arrow))), "")
@@ -200,5 +198,5 @@ def _check_leaf(arrow: pa.DataType, avro: AvroType, path: tuple[str, ...]) -> No
     able = _LEAVES.get((avro.kind, avro.logical))
     if able is None or not able(arrow):
         raise UnfitTypeError(path, f"Arrow type {arrow} cannot be written as Avro type {avro}")
-    if avro.logical == "decimal" and arrow.scale > avro.scale:
-        raise UnfitTypeError(path, f"Arrow type {arrow} has more fraction digits than Avro type {avro}")
+    if avro.logical == "decimal" and not arrow.scale <= avro.scale <= MAX_PRECISION:
+        raise UnfitTypeError(path, f"Arrow type {arrow} has other fraction digits than Avro type {avro}")

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import types as arrow_is
 
 from azureblob_source import varint
-from azureblob_source.avro_columns import (
-    Codec,
-    Column,
-    Constant,
-    Flags,
-    IntegerColumn,
-    UnfitValueError,
-    chosen,
-    leaf_codec,
-    length_pieces,
-    list_offsets,
-    plain_array,
-    validity,
-)
-from azureblob_source.avro_fit import is_list, match_fields, member_branches, pick_branch, plain
+from azureblob_source.arrow_values import I64, Flags, chosen, list_offsets, plain_array, validity
 from azureblob_source.avro_assembly import assemble
-from azureblob_source.avro_pieces import I64, Codes, EncodedRows, Piece, Spans, constant_word
+from azureblob_source.avro_codec import Codec, Column, Constant, UnfitValueError
+from azureblob_source.avro_columns import leaf_codec
+from azureblob_source.avro_default import default_bytes
+from azureblob_source.avro_fit import match_fields, member_branches, pick_branch, plain
+from azureblob_source.avro_numbers import IntegerColumn, length_pieces
+from azureblob_source.avro_pieces import Codes, EncodedRows, Piece, Spans, constant_word
 from azureblob_source.avro_types import AvroType
 from azureblob_source.varint import U64, WORD
 
@@ -48,7 +37,8 @@ def codec(arrow: pa.DataType, avro: AvroType) -> Codec:
     if arrow_is.is_map(arrow):
         key = avro.element.fields[0].type if avro.kind == "array" else AvroType("string")
         value = avro.element.fields[1].type if avro.kind == "array" else avro.element
-        return ListCodec(RecordCodec(((0, "key", field_codec(arrow.key_type, key)), (1, "value", field_codec(arrow.item_type, value)))))
+        entry = (0, "key", field_codec(arrow.key_type, key)), (1, "value", field_codec(arrow.item_type, value))
+        return ListCodec(RecordCodec(entry))
     if avro.kind == "array":
         return ListCodec(field_codec(arrow.value_type, avro.element))
     return leaf_codec(arrow, avro)
@@ -139,7 +129,9 @@ class UnionColumn:
 
 
 def _present(valid: Flags) -> Codes:
-    return Codes.of(lambda begin, end: (~valid[begin:end]).astype(np.int32), np.zeros(2, _u), np.zeros(2, _u), null=True)
+    return Codes.of(
+        lambda begin, end: (~valid[begin:end]).astype(np.int32), np.zeros(2, _u), np.zeros(2, _u), null=True
+    )
 
 
 def _with_branch(codes: Codes, value: bytes, null: bytes) -> Codes:
@@ -234,7 +226,8 @@ class ListCodec:
             rows = encode_rows(self.item.prepare(items), len(items))
         except UnfitValueError as cause:
             row = int(np.searchsorted(index, cause.row, "right")) - 1
-            raise UnfitValueError(row, cause.reason, cause.path if arrow_is.is_map(array.type) else ("element", *cause.path)) from cause
+            path = cause.path if arrow_is.is_map(array.type) else ("element", *cause.path)
+            raise UnfitValueError(row, cause.reason, path) from cause
         return ListColumn(rows, index, valid)
 
 
@@ -318,34 +311,3 @@ class MembersColumn:
 def encode_rows(column: Column, count: int) -> EncodedRows:
     """All rows of a column as datums of their own."""
     return assemble(column.pieces(), count)
-
-
-def default_bytes(value: Any, avro: AvroType) -> bytes:
-    """The datum of a field default, which is JSON: a union takes its first branch, bytes are ISO 8859-1 text."""
-    match avro.kind:
-        case "null":
-            return b""
-        case "boolean":
-            return bytes([value])
-        case "int" | "long":
-            return varint.encode(value)
-        case "float" | "double":
-            return struct.pack("<f" if avro.kind == "float" else "<d", float(value))
-        case "enum":
-            return varint.encode(avro.symbols.index(value))
-        case "fixed":
-            return str(value).encode("latin-1")
-        case "bytes" | "string":
-            content = value.encode("latin-1" if avro.kind == "bytes" else "utf-8")
-            return varint.encode(len(content)) + bytes(content)
-        case "union":
-            return varint.encode(0) + default_bytes(value, avro.branches[0])
-        case "record":
-            members = (default_bytes(value.get(f.name, f.default), f.type) for f in avro.fields)
-            return b"".join(members)
-    entries = value.items() if avro.kind == "map" else ((None, one) for one in value)
-    keyed = [
-        (b"" if key is None else default_bytes(key, AvroType("string"))) + default_bytes(one, avro.element)
-        for key, one in entries
-    ]
-    return (varint.encode(len(keyed)) if keyed else b"") + b"".join(keyed) + b"\0"

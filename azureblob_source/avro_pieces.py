@@ -8,17 +8,18 @@ while they fit into one word: whole groups of columns then cost one table look-u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from azureblob_source.varint import U64, WORD
 
-I64 = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from azureblob_source.arrow_values import I64, Bytes
 
 TABLE = 4096  # entries of a joined table: 32 KiB of words stay in the first-level cache
 _SIZED = 7  # bytes of a word that leave room for its own length
@@ -44,7 +45,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """The bytes of row i are `table[code[i]]`, `bits[code[i]]` of them; `read(begin, end)` gives the codes of those rows.
+    """The bytes of row i are `table[code[i]]`, `bits[code[i]]` of them; `read(begin, end)` gives their codes.
 
     `low` and `high` bound the bytes. If `null` is set, the last entry stands for null.
     """
@@ -129,7 +130,7 @@ def gather(data: Bytes, start: I64, width: int = WORD) -> U64:
 
 
 def _padded(data: Bytes, begin: int, end: int) -> Bytes:
-    if 0 <= begin and end <= len(data):
+    if begin >= 0 and end <= len(data):
         return data[begin:end]
     before = np.zeros(max(0, -begin), np.uint8)
     return np.concatenate([before, data[max(0, begin) : end], np.zeros(max(0, end - len(data)), np.uint8)])
@@ -193,8 +194,9 @@ def _joined(left: Words | Codes, right: Words | Codes) -> Words | Codes:
         word = one.constant | two.constant << _u(8 * one.high)
         return constant_word(int(word).to_bytes(WORD, "little")[: one.high + two.high])
 
-    def read(begin: int, end: int) -> tuple[U64 | np.uint64, U64 | int]:
-        (word, bits), (after, more) = one.read(begin, end), two.read(begin, end)
+    def read(begin: int, end: int) -> tuple[Any, Any]:
+        word, bits = one.read(begin, end)
+        after, more = two.read(begin, end)
         if isinstance(after, np.ndarray):
             after <<= _u(bits) if isinstance(bits, int) else bits
             after |= word

@@ -151,7 +151,7 @@ class _Inference:
         return given | {"precision": arrow.precision, "scale": arrow.scale}
 
 
-def _leaf(arrow: pa.DataType, path: tuple[str, ...]) -> Any:  # noqa: PLR0911 - one return for each group of types
+def _leaf(arrow: pa.DataType, path: tuple[str, ...]) -> Any:
     if arrow in _LEAVES:
         return _LEAVES[arrow]
     if is_text(arrow):

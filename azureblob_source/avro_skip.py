@@ -1,24 +1,36 @@
-"""Check that bytes are datums of a schema, all rows at once: a cursor for each row, moved over one field after the other."""
+"""Check that bytes are datums of a schema, all rows at once: each row has a cursor, and fields are skipped in turn."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from azure_account.errors import ConfigurationError
-from azureblob_source.avro_pieces import I64, Bytes, EncodedRows
-from azureblob_source.avro_schema import AvroSchema
-from azureblob_source.avro_types import AvroType
+from azureblob_source.avro_assembly import assemble
+from azureblob_source.avro_pieces import EncodedRows, Spans
+
+if TYPE_CHECKING:
+    from azureblob_source.arrow_values import I64, Bytes
+    from azureblob_source.avro_schema import AvroSchema
+    from azureblob_source.avro_types import AvroType
 
 _MAX_VARINT = 10
+_MORE = 0x80  # set in all bytes of a varint but the last
+_WIDTHS = {"float": 4, "double": 8}
 
 
 def check_datums(rows: EncodedRows, avro: AvroSchema) -> None:
     """Raise ConfigurationError, naming the first row, unless each row is exactly one datum of `avro`."""
     walk = _Walk(rows, avro.type)
-    walk.skip(avro.type, np.arange(len(rows)))
+    try:
+        walk.skip(avro.type, np.arange(len(rows)))
+    except RecursionError as cause:
+        raise ConfigurationError(
+            "the valueColumn holds datums nested too deeply to be checked. Flatten them."
+        ) from cause
     bad = np.flatnonzero(walk.bad | (walk.cursor != walk.end))
     if len(bad):
         row = int(bad[0])
@@ -40,7 +52,7 @@ class _Walk:
         self.records: dict[str, AvroType] = {}
         self._collect(root)
 
-    def skip(self, avro: AvroType, rows: I64) -> None:
+    def skip(self, avro: AvroType, rows: I64) -> None:  # noqa: C901, PLR0912 - one case for each Avro type
         """Move the cursors of `rows` over one value."""
         if len(rows) == 0:
             return
@@ -56,8 +68,7 @@ class _Walk:
             case "enum":
                 self._number_below(rows, len(avro.symbols))
             case "float" | "double" | "fixed":
-                size = avro.size if avro.kind == "fixed" else 4 if avro.kind == "float" else 8
-                self._take(rows, np.full(len(rows), size, np.int64))
+                self._take(rows, np.full(len(rows), _WIDTHS.get(avro.kind, avro.size), np.int64))
             case "bytes" | "string":
                 self._sized(rows, text=avro.kind == "string")
             case "record" | "reference":
@@ -72,15 +83,18 @@ class _Walk:
                 self._blocks(avro, rows)
 
     def _blocks(self, avro: AvroType, rows: I64) -> None:
+        empty = avro.kind == "array" and _is_empty(avro.element)
         while len(rows):
             rows, count = self._varint(rows, 2**63)
             sized = rows[count < 0]
             self._varint(sized, 2**63)
             ended = self.bad[rows] | (count == 0)
             rows, left = rows[~ended], np.abs(count[~ended])
-            # No item is shorter than nothing, so a count beyond the bytes left can only stand before empty items.
-            self._fail(rows[(left > self.end[rows] - self.cursor[rows]) & _never_empty(avro)])
-            items, left = self._kept(rows, left)
+            # A count that the bytes left cannot hold would have us loop for ever.
+            short = left > self.end[rows] - self.cursor[rows]
+            self._fail(rows[short & (not empty)])
+            items, left = self._kept(rows, left * (not empty))
+            items, left = items[left > 0], left[left > 0]
             while len(items):
                 if avro.kind == "map":
                     self._sized(items, text=True)
@@ -115,14 +129,14 @@ class _Walk:
         self._fail(rows[self.data[self.cursor[rows] - 1] >= below])
 
     def _check_text(self, rows: I64, start: I64, size: I64) -> None:
-        high = np.flatnonzero(size > 0)
-        if len(high) == 0 or not bool((self.data >= 0x80).any()):
+        if len(rows) == 0:
             return
-        for row, begin, length in zip(rows[high], start[high], size[high], strict=True):
-            try:
-                self.data[begin : begin + length].tobytes().decode()
-            except UnicodeDecodeError:
-                self.bad[row] = True
+        span = Spans(self.data, start, size.view(np.uint64), int(size.min()), int(size.max()))
+        texts = assemble([span], len(rows))
+        buffers = [None, pa.py_buffer(texts.offsets), pa.py_buffer(texts.data)]
+        array = pa.Array.from_buffers(pa.large_binary(), len(rows), buffers, null_count=0)
+        if not _is_text(array):
+            self._fail(rows[[not _is_text(array[index : index + 1]) for index in range(len(rows))]])
 
     def _varint(self, rows: I64, limit: int) -> tuple[I64, I64]:
         number = np.zeros(len(rows), np.uint64)
@@ -133,10 +147,10 @@ class _Walk:
             going = going[there]
             byte = self.data[self.cursor[rows[going]]]
             self.cursor[rows[going]] += 1
-            number[going] |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * position)
+            number[going] |= (byte & ~np.uint8(_MORE)).astype(np.uint64) << np.uint64(7 * position)
             if position == _MAX_VARINT - 1:
                 self._fail(rows[going[byte > 1]])
-            going = going[byte > 0x7F]
+            going = going[byte >= _MORE]
             if len(going) == 0:
                 break
         value = (number >> np.uint64(1)).view(np.int64) ^ -(number & np.uint64(1)).view(np.int64)
@@ -162,5 +176,18 @@ class _Walk:
                 self._collect(one)
 
 
-def _never_empty(avro: AvroType) -> bool:
-    return avro.kind == "map" or avro.element.kind not in ("null", "record", "reference", "fixed")
+def _is_empty(avro: AvroType) -> bool:
+    """Whether values of a type have no bytes at all."""
+    return (
+        avro.kind == "null"
+        or (avro.kind == "fixed" and avro.size == 0)
+        or (avro.kind == "record" and all(_is_empty(field.type) for field in avro.fields))
+    )
+
+
+def _is_text(array: pa.Array) -> bool:
+    try:
+        array.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return False
+    return True

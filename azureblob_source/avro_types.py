@@ -92,7 +92,7 @@ class AvroType:
     def nullable(self) -> AvroType | None:
         """The other branch of a union of one type with null, else None."""
         others = [branch for branch in self.branches if branch.kind != "null"]
-        return others[0] if len(self.branches) == len(others) + 1 == 2 else None
+        return others[0] if len(others) == 1 and len(self.branches) > 1 else None
 
     @property
     def is_variant(self) -> bool:
@@ -125,7 +125,9 @@ def arrow_type(avro: AvroType) -> pa.DataType:
     """The Arrow type that values of `avro` are read as. Raises TypeError for a record that contains itself."""
     match avro.kind:
         case "record":
-            return pa.struct([_variant_field(field) if avro.is_variant else arrow_field(field) for field in avro.fields])
+            return pa.struct(
+                [_variant_field(field) if avro.is_variant else arrow_field(field) for field in avro.fields]
+            )
         case "array" if avro.logical == "map":
             key, value = avro.element.fields
             return pa.map_(arrow_type(key.type), _member("value", value.type))
@@ -161,7 +163,7 @@ def _union_type(avro: AvroType) -> pa.DataType:
     return pa.struct([pa.field(f"member{index}", arrow_type(branch)) for index, branch in enumerate(others)])
 
 
-def _leaf_type(avro: AvroType) -> pa.DataType:  # noqa: PLR0911 - one return for each Avro type
+def _leaf_type(avro: AvroType) -> pa.DataType:
     match avro.kind, avro.logical or avro.hint:
         case "int", "byte":
             return pa.int8()
@@ -169,7 +171,7 @@ def _leaf_type(avro: AvroType) -> pa.DataType:  # noqa: PLR0911 - one return for
             return pa.int16()
         case "int", "date":
             return pa.date32()
-        case ("int" | "long"), ("time-millis" | "time-micros"):
+        case (("int" | "long"), ("time-millis" | "time-micros")):
             return pa.time64("us")
         case "long", ("timestamp-millis" | "timestamp-micros" | "timestamp-nanos"):
             return pa.timestamp("us", "UTC")
@@ -177,7 +179,7 @@ def _leaf_type(avro: AvroType) -> pa.DataType:  # noqa: PLR0911 - one return for
             return pa.timestamp("us")
         case "long", hint if hint == DAY_TIME_INTERVAL:
             return pa.duration("us")
-        case ("bytes" | "fixed"), "decimal" if avro.precision <= MAX_PRECISION:
+        case (("bytes" | "fixed"), "decimal") if avro.precision <= MAX_PRECISION:
             return pa.decimal128(avro.precision, avro.scale)
     return _PRIMITIVE_TYPES[avro.kind]
 
@@ -242,8 +244,10 @@ def _logical(schema: dict[str, Any]) -> str:
     size = {"duration": 12, "uuid": 16}.get(logical)
     valid = schema["type"] != "fixed" or size is None or schema["size"] == size
     if logical == "decimal":
-        precision, scale = schema.get("precision"), schema.get("scale", 0)
-        valid = isinstance(precision, int) and isinstance(scale, int) and 0 < precision and 0 <= scale <= precision
+        precision: Any = schema.get("precision")
+        scale = schema.get("scale", 0)
+        valid = isinstance(precision, int) and isinstance(scale, int) and precision > 0 and 0 <= scale <= precision
+        valid = valid and ("size" not in schema or 10**precision <= 1 << 8 * schema["size"] - 1)
     if logical == "map":
         items = schema["items"]
         names = [field["name"] for field in items.get("fields", ())] if isinstance(items, dict) else []

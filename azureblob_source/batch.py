@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from azure_account.account import IF_ABSENT
+from azure_account.account import IF_ABSENT, Conflict, Done
+from azure_account.errors import TransientError, describe
 from azureblob_source.commit import Publisher, commit, decide
 from azureblob_source.log_entry import LogEntry, Transaction
 from azureblob_source.metrics import total
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     from azureblob_source.log_entry import BlobEntry
     from azureblob_source.staging import StagedTask, WritePlan
 
+Result = TypeVar("Result")
+
 _STREAMS_AT_ONCE = 8
+_PUT_ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ class BatchCommitter:
         options = self.plan.options
         if options.at_least_once:
             transaction = None
-        blobs = [blob for task in staged for blob in task.blobs]
+        blobs: Sequence[BlobEntry] = [blob for task in staged for blob in task.blobs]
+        self._keep_schema(sorted({blob.stream for blob in blobs}))
         if options.router.stream_column is not None and transaction is not None:
             blobs = self._decide_streams(blobs, transaction)
         by_stream: dict[str, list[BlobEntry]] = defaultdict(list)
@@ -70,18 +75,15 @@ class BatchCommitter:
             stream: self._draft("overwrite" if overwrite else "append", transaction, of_stream, writers)
             for stream, of_stream in sorted(by_stream.items())
         }
-        if len(drafts) == 1:
-            return [self._commit_stream(*item) for item in drafts.items()]
-        with ThreadPoolExecutor(_STREAMS_AT_ONCE, "azureblob-commit") as pool:
-            return list(pool.map(self._commit_stream, drafts.keys(), drafts.values()))
+        return _each(lambda stream: commit(self.logs(stream), drafts[stream], self.publisher), list(drafts))
 
-    def _commit_stream(self, stream: str, draft: LogEntry) -> LogEntry:
-        log = self.logs(stream)
+    def _keep_schema(self, streams: Sequence[str]) -> None:
+        """Keep the writer schema beside each stream's log, before anything that needs it is decided."""
         avro = self.plan.avro
-        if draft.blobs and avro.fingerprint not in log.schemas:
-            self.container.put(schema_name(stream, avro.fingerprint), avro.json.encode(), condition=IF_ABSENT)
-            log.schemas.add(avro.fingerprint)
-        return commit(log, draft, self.publisher)
+        new = [stream for stream in streams if avro.fingerprint not in self.logs(stream).schemas]
+        _each(lambda stream: _put_once(self.container, schema_name(stream, avro.fingerprint), avro.json.encode()), new)
+        for stream in new:
+            self.logs(stream).schemas.add(avro.fingerprint)
 
     def _decide_streams(self, blobs: Sequence[BlobEntry], transaction: Transaction) -> Sequence[BlobEntry]:
         log = self.logs(batches_stream(transaction.id))
@@ -106,6 +108,30 @@ class BatchCommitter:
             writers=tuple(writers),
             attributes=self.plan.options.attributes,
         )
+
+
+def _each(act: Callable[[str], Result], streams: Sequence[str]) -> list[Result]:
+    """`act` on every stream, several at a time; the first error when all have ended."""
+    if len(streams) < 2:  # noqa: PLR2004 - nothing to do side by side
+        return [act(stream) for stream in streams]
+    with ThreadPoolExecutor(_STREAMS_AT_ONCE, "azureblob-commit") as pool:
+        return list(pool.map(act, streams))
+
+
+def _put_once(container: BlobContainer, name: str, data: bytes) -> None:
+    """Put a blob whose name stands for its content, unless it is there. A lost answer is cleared up by a repeat."""
+    for _ in range(_PUT_ATTEMPTS):
+        outcome = container.put(name, data, condition=IF_ABSENT)
+        if isinstance(outcome, Done | Conflict):
+            return
+    message = describe(
+        "put",
+        f"blob {name} in {container.url}",
+        f"no answer could be had ({outcome})",
+        "Run the batch again.",
+        attempts=_PUT_ATTEMPTS,
+    )
+    raise TransientError(message)
 
 
 def batch_metrics(blobs: Sequence[BlobEntry]) -> dict[str, int]:

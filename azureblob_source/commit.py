@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from azure_account.account import IF_ABSENT, BlobAttributes, Conflict, Done, Missing, Unknown
 from azure_account.errors import ConflictError, FencedError, TransientError, describe
+from azureblob_source.log_entry import ATTEMPT
 from azureblob_source.snapshot import live_blobs
 
 if TYPE_CHECKING:
@@ -43,9 +44,6 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 logger = logging.getLogger(__name__)
-
-ATTEMPT = "azureblob_attempt"
-"""Metadata key of the task attempt that staged a blob: how a publisher knows its own blob."""
 
 _READBACKS = 5
 
@@ -69,11 +67,11 @@ class Publisher:
         attempts: dict[str, str] = {}
         for blob in blobs:
             shared = attempts.setdefault(blob.name, blob.attempt) != blob.attempt
-            if shared or self.container.properties(blob.name) is not None:
+            if shared or self._attempt_at(blob.name) not in (None, blob.attempt):
                 message = describe(
                     "commit",
                     f"blob {blob.name} in {self.container.url}",
-                    "another blob has this name; nothing of this batch was published",
+                    "another blob has this name; nothing of this batch was decided",
                     "Set `suffixRandomStringToBlobName` to true.",
                 )
                 raise ConflictError(message)
@@ -107,10 +105,9 @@ class Publisher:
         raise TransientError(message)
 
     def _is_public(self, blob: BlobEntry) -> bool:
-        there = self.container.properties(blob.name)
-        if there is None:
+        attempt = self._attempt_at(blob.name)
+        if attempt is None:
             return False
-        attempt = {key.lower(): value for key, value in there.metadata.items()}.get(ATTEMPT)
         if attempt == blob.attempt:
             return True
         message = describe(
@@ -120,6 +117,11 @@ class Publisher:
             "Set `suffixRandomStringToBlobName` to true, then run the batch again.",
         )
         raise ConflictError(message)
+
+    def _attempt_at(self, name: str) -> str | None:
+        """The attempt that wrote the blob of this name: `unknown` if it does not say, None if there is no blob."""
+        there = self.container.properties(name)
+        return None if there is None else {k.lower(): v for k, v in there.metadata.items()}.get(ATTEMPT, "unknown")
 
     def _remove(self, names: Sequence[str]) -> None:
         self._side_by_side(self.container.delete, names)

@@ -74,12 +74,13 @@ class CommitLog:
             yield from pool.map(self.read, versions)
 
     def history(self, last: int | None = None) -> list[LogEntry]:
-        """Every entry kept, up to version `last`, by default the head as of now."""
+        """Every entry kept, up to version `last`, by default the head as of now. `NotFoundError` if it is not kept."""
         head = self.refresh()
         oldest = self._oldest()
         if head is None or oldest is None:
             return []
-        return list(self.entries(oldest, head.version if last is None else last))
+        newest = head.version if last is None else last
+        return list(self.entries(min(oldest, newest), newest))
 
     def put(self, entry: LogEntry) -> LogEntry:
         """Put `entry` as its version unless that exists; returns the entry that stands there afterwards.

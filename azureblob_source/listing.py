@@ -61,9 +61,11 @@ def take_snapshot(
 
     `NotFoundError` if there is neither a log nor a blob, or no such version.
     """
-    history = CommitLog(container, stream).history(version)
-    if history:
-        return _from_log(container, stream, history, wait)
+    log = CommitLog(container, stream)
+    history = log.history(version)
+    head = log.head()
+    if history and head is not None:
+        return _from_log(container, stream, history, head.published, wait)
     if version is not None:
         message = describe("read", f"{container.url}/{stream}", "it has no commit log", "Leave out `versionAsOf`.")
         raise NotFoundError(message)
@@ -71,16 +73,15 @@ def take_snapshot(
 
 
 def _from_log(
-    container: BlobContainer, stream: str, history: Sequence[LogEntry], wait: Callable[[float], None]
+    container: BlobContainer, stream: str, history: Sequence[LogEntry], published: int, wait: Callable[[float], None]
 ) -> Snapshot:
-    head = history[-1]
     live = live_blobs(history)
-    unproven = [blob.name for entry in history if entry.version > head.published for blob in entry.blobs]
+    unproven = [blob.name for entry in history if entry.version > published for blob in entry.blobs]
     _await_published(container, [name for name in unproven if name in live], wait)
     fingerprints = dict.fromkeys(blob.schema for blob in live.values())
     schemas = fingerprints or dict.fromkeys(blob.schema for entry in history for blob in entry.blobs)
     return Snapshot(
-        head.version,
+        history[-1].version,
         tuple(StreamBlob(blob.name, blob.size) for blob in live.values()),
         tuple(_kept_schema(container, stream, fingerprint) for fingerprint in schemas),
     )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from azure_account.errors import ConfigurationError
 from azureblob_source.naming import MAX_NAME, check_stream
 
 _CONTAINER = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{1,61})[a-z0-9]")
 _HADOOP_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
+_ADDRESS = re.compile(r"[0-9.]+|[0-9a-f]*:[0-9a-f:.]*")
+_SIGNATURE = re.compile(r"[?&]sig=")
 
 
 @dataclass(frozen=True)
@@ -56,22 +58,23 @@ def _agree(option: str, from_path: str | None, from_option: str | None) -> str |
 
 
 def _from_path(path: str) -> Location:
-    if "://" not in path:
-        return _split(path.strip("/"), None)
-    url = urlsplit(path)
-    if url.query or url.fragment or url.password:
+    url = _split_url(path)
+    credentials = url.password or (url.username and url.scheme not in _HADOOP_SCHEMES)
+    if url.query or url.fragment or credentials or _SIGNATURE.search(path):
         message = "the path carries a query or credentials. A path is shown in plans: give a SAS as option `sasToken`."
         raise ConfigurationError(message)
+    if not url.scheme:
+        return _split(path.strip("/"), None)
     names = unquote(url.path).strip("/")
+    host = url.netloc.rpartition("@")[2].replace(".dfs.", ".blob.", 1)
     if url.scheme in _HADOOP_SCHEMES:
         if not url.username or not url.hostname:
             message = f"path {path!r} is incomplete: it must read {url.scheme}://<container>@<account host>/<stream>."
             raise ConfigurationError(message)
-        scheme = "https" if url.scheme.endswith("s") else "http"
-        host = url.hostname.replace(".dfs.", ".blob.", 1)
+        scheme = "http" if url.scheme == "wasb" else "https"  # Hadoop uses https for abfs too
         return Location(url.username, names or None, f"{scheme}://{host}")
     if url.scheme in ("http", "https") and url.hostname:
-        endpoint = f"{url.scheme}://{url.netloc}"
+        endpoint = f"{url.scheme}://{host}"
         if _path_style(url.hostname):
             account, _, names = names.partition("/")
             endpoint = f"{endpoint}/{account}"
@@ -80,9 +83,20 @@ def _from_path(path: str) -> Location:
     raise ConfigurationError(message)
 
 
+def _split_url(path: str) -> SplitResult:
+    """The parts of a URL; of anything else only the path, whatever stands in it."""
+    if "://" not in path:
+        return SplitResult("", "", path, "", "")
+    try:
+        return urlsplit(path)
+    except ValueError:
+        message = "the path is not a URL, though it has `://`. Use `container/stream` or an https, abfss or wasbs URL."
+        raise ConfigurationError(message) from None
+
+
 def _path_style(host: str) -> bool:
-    """Emulators are reached by address or as localhost, and have the account as the first part of the path."""
-    return host == "localhost" or re.fullmatch(r"[0-9.]+|\[?[0-9a-f:]+\]?", host) is not None
+    """Emulators are reached by address or by a bare name, and have the account as the first part of the path."""
+    return "." not in host or _ADDRESS.fullmatch(host) is not None
 
 
 def _split(names: str, endpoint: str | None) -> Location:

@@ -8,15 +8,19 @@ tags and tier.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from azure_account.account import BlobAttributes
+from azure_account.account import NO_ATTRIBUTES, BlobAttributes
 from azure_account.errors import ConfigurationError, CorruptError
 from azureblob_source.naming import block_id
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 FORMAT_VERSION = 1
+ATTEMPT = "azureblob_attempt"
+"""Metadata key of the task attempt that staged a blob: how a publisher knows its own blob."""
 RECENT_TRANSACTIONS = 1000
 """Transaction ids that an entry remembers. The one that was idle longest is forgotten first."""
 
@@ -87,7 +91,7 @@ class LogEntry:
     control: tuple[Mapping[str, Any], ...] = ()
     metrics: Mapping[str, int] = field(default_factory=dict)
     writers: tuple[Mapping[str, Any], ...] = ()
-    attributes: BlobAttributes = BlobAttributes()
+    attributes: BlobAttributes = NO_ATTRIBUTES
     transactions: Mapping[str, Applied] = field(default_factory=dict)
 
     @property
@@ -96,7 +100,7 @@ class LogEntry:
         return sum(blob.rows for blob in self.blobs)
 
     def behind(self, head: LogEntry | None, published: int) -> LogEntry:
-        """This draft as the entry that follows `head`."""
+        """The draft as the entry that follows `head`."""
         version = 0 if head is None else head.version + 1
         transactions = dict(head.transactions) if head else {}
         if self.transaction is not None:
@@ -192,6 +196,7 @@ _BLOB_FIELDS = {
     "minEventTime": "min_event_time",
     "maxEventTime": "max_event_time",
 }
+_MAY_LACK = frozenset(("partition", "minEventTime", "maxEventTime"))
 
 
 def _blob_json(blob: BlobEntry) -> dict[str, Any]:
@@ -200,4 +205,5 @@ def _blob_json(blob: BlobEntry) -> dict[str, Any]:
 
 
 def _blob(document: Mapping[str, Any]) -> BlobEntry:
-    return BlobEntry(**{attribute: document.get(key) for key, attribute in _BLOB_FIELDS.items()})
+    kept: dict[str, Any] = {key: document.get(key) if key in _MAY_LACK else document[key] for key in _BLOB_FIELDS}
+    return BlobEntry(**{_BLOB_FIELDS[key]: value for key, value in kept.items()})

@@ -25,7 +25,7 @@ MAX_NAME = 1024
 _VERSION_DIGITS = 20
 _LOG_NAME = re.compile(r".*/_log/(\d{20})\.json")
 # What a path, a URL, Hive-style partition discovery or Azure would read as something other than plain text.
-_ESCAPED = frozenset("/\\%?#*:\"<>|=`{}[]^")
+_ESCAPED = frozenset('/\\%?#*:"<>|=`{}[]^')
 _UNPRINTABLE = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 _EMPTY_LEVEL = "%00"
 
@@ -45,9 +45,9 @@ def blob_name(stream: str, partition: str | None, started: datetime, suffix: str
 
 
 def partition_level(value: str) -> str:
-    """A partition value as one level of a blob name.
+    r"""A partition value as one level of a blob name.
 
-    Percent-encoded: what would split or hide the level (`/`, `\\`, a leading `_` or `.`), what Azure strips (trailing
+    Percent-encoded: what would split or hide the level (`/`, `\`, a leading `_` or `.`), what Azure strips (trailing
     dots and spaces), what partition discovery reads (`=`), control and unassigned characters, and `%` itself. The
     empty string becomes `%00`.
     """

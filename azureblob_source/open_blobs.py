@@ -44,6 +44,12 @@ class Limits:
     blob_age: float | None = None
     blob_blocks: int = MAX_BLOCKS
     memory: int = 128 << 20
+    avro_block: int = AVRO_BLOCK
+
+    @property
+    def body_bytes(self) -> int:
+        """Bytes at which an Avro block ends: none is larger than an Azure block, but for its last row."""
+        return min(self.avro_block, self.block_bytes)
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,7 @@ class _OpenBlob:
     """One blob in the making."""
 
     __slots__ = (
-        "attempt", "bodies", "bodies_bytes", "body", "body_rows", "last_event", "first_event",
+        "attempt", "bodies", "bodies_bytes", "body", "body_rows", "first_event", "last_event",
         "name", "opened", "plain_bytes", "route", "rows", "sealed", "sync",
     )  # fmt: skip
 
@@ -230,22 +236,22 @@ class OpenBlobs:
 
     def _add(self, blob: _OpenBlob, rows: EncodedRows, first: int, last: int) -> Generator[Block, None, int]:
         """Add rows, cutting Avro blocks and Azure blocks. Returns the row reached: `last`, unless blocks ran out."""
-        offsets = rows.offsets
+        offsets, body_bytes = rows.offsets, self.limits.body_bytes
         # A view keeps all the encoded rows alive, so only their main owner may keep one; the others copy.
         keeps_views = 2 * (offsets[last] - offsets[first]) >= len(rows.data)
         while first < last and blob.sealed < self.limits.blob_blocks:
             start, end, cut = int(offsets[first]), int(offsets[last]), last
-            room = max(AVRO_BLOCK - len(blob.body), 1)
+            room = max(body_bytes - len(blob.body), 1)
             if end - start > room:
                 cut = int(np.searchsorted(offsets[first : last + 1], start + room, side="left")) + first
                 end = int(offsets[cut])
-            piece = memoryview(rows.data[start:end])
-            if keeps_views and not blob.body_rows and len(piece) >= AVRO_BLOCK:
+            piece: memoryview = rows.data[start:end].data
+            if keeps_views and not blob.body_rows and len(piece) >= body_bytes:
                 blob.add_body(cut - first, piece)
             else:
                 blob.body += piece
                 blob.body_rows += cut - first
-                if len(blob.body) >= AVRO_BLOCK:
+                if len(blob.body) >= body_bytes:
                     blob.close_body()
             blob.rows += cut - first
             blob.plain_bytes += end - start
@@ -261,7 +267,7 @@ class OpenBlobs:
 
     def _finish(self, blob: _OpenBlob, rolled_by: str) -> Iterator[Block | BlobEntry]:
         del self._open[blob.route]
-        if blob.buffered:
+        if blob.bodies or blob.body_rows:
             yield self._seal(blob)
         if blob.rows:
             yield blob.finished(self.form.schema, rolled_by)

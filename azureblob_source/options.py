@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from azure_account.account import BlobAttributes
+from azure_account.account_options import ACCOUNT_OPTIONS
 from azure_account.errors import ConfigurationError
+from azure_account.names import check_attributes
 from azure_account.option_table import (
     Option,
     OptionTable,
@@ -24,12 +26,11 @@ from azure_account.option_table import (
     text,
     text_list,
 )
-from azure_account.account_options import ACCOUNT_OPTIONS
 from azure_account.settings import AccountSettings, account_settings
 from azureblob_source import avro_schema
 from azureblob_source.location import Location, parse_location
-from azureblob_source.log_entry import Transaction
-from azureblob_source.open_blobs import Limits
+from azureblob_source.log_entry import ATTEMPT, Transaction
+from azureblob_source.open_blobs import MAX_BLOCKS, Limits
 from azureblob_source.routing import Router
 
 if TYPE_CHECKING:
@@ -58,23 +59,40 @@ SINK = OptionTable(
         Option("partitionColumn", text(), None, "Column that names the partition of each row.", "Routing"),
         Option("dropRoutingColumns", boolean(), default=False, help="Do not store these columns.", group="Routing"),
         Option("codec", one_of(*CODECS), "null", "Avro codec of the blocks inside a blob.", "Encoding"),
-        Option("compression.type", one_of("none", "gzip"), "none", "Gzip around every Azure block, as Samza.", "Encoding"),
+        Option(
+            "compression.type", one_of("none", "gzip"), "none", "Gzip around every Azure block, as Samza.", "Encoding"
+        ),
         Option("avroSchema", text(), None, "Avro schema (JSON) to write with, or to read as.", "Encoding"),
         Option("recordName", text(), "row", "Name of the record in an inferred schema.", "Encoding"),
         Option("recordNamespace", text(), None, "Its namespace.", "Encoding"),
         Option("valueColumn", text(), None, "Binary column of encoded Avro datums, written as they are.", "Encoding"),
         Option("validateDatums", boolean(), default=True, help="Check each such datum.", group="Encoding"),
-        Option("maxFlushThresholdSize", byte_size(1, _MAX_AZURE_BLOCK), 10 << 20, "Uncompressed bytes of a block.", "Blobs"),
-        Option("maxBlobSize", byte_size(), None, "Uncompressed bytes of a blob.", "Blobs", shown_default="no limit"),
+        Option(
+            "maxFlushThresholdSize", byte_size(1, _MAX_AZURE_BLOCK), 10 << 20, "Uncompressed bytes of a block.", "Blobs"
+        ),
+        Option(
+            "maxBlobSize",
+            byte_size(1, _MAX_AZURE_BLOCK * MAX_BLOCKS),
+            None,
+            "Uncompressed bytes of a blob.",
+            "Blobs",
+            shown_default="no limit",
+        ),
         Option("maxMessagesPerBlob", positive_integer(), None, "Rows of a blob.", "Blobs", shown_default="no limit"),
-        Option("maxBlobAgeMs", milliseconds(), None, "Age at which a blob is rolled.", "Blobs", shown_default="no limit"),
+        Option(
+            "maxBlobAgeMs", milliseconds(), None, "Age at which a blob is rolled.", "Blobs", shown_default="no limit"
+        ),
         Option("suffixRandomStringToBlobName", boolean(), default=True, help="Make every name unique.", group="Blobs"),
         Option("metadata.*", text(), None, "Metadata of every blob.", "Blobs"),
         Option("tags.*", text(), None, "Index tags of every blob, at most 10. Needs the tag permission.", "Blobs"),
         Option("accessTier", one_of("Hot", "Cool", "Cold", "Archive"), None, "Access tier of every blob.", "Blobs"),
-        Option("memoryBudget", byte_size(1 << 20), 128 << 20, "Bytes that all open blobs of a task share.", "Uploading"),
+        Option(
+            "memoryBudget", byte_size(1 << 20), 128 << 20, "Bytes that all open blobs of a task share.", "Uploading"
+        ),
         Option("threadPoolCount", positive_integer(64), 2, "Upload threads of a task.", "Uploading"),
-        Option("blockingQueueSize", integer(0), None, "Blocks waiting for them.", "Uploading", shown_default="2 × threads"),
+        Option(
+            "blockingQueueSize", integer(0), None, "Blocks waiting for them.", "Uploading", shown_default="2 × threads"
+        ),
         Option("flushTimeoutMs", milliseconds(), 180_000, "Time to finish a task's uploads.", "Uploading"),
         Option("closeTimeoutMs", milliseconds(), 300_000, "Time to publish a batch's blobs.", "Uploading"),
         Option("deliveryGuarantee", one_of(EXACTLY_ONCE, AT_LEAST_ONCE), EXACTLY_ONCE, "Who publishes.", "Guarantee"),
@@ -152,7 +170,8 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
             blob_bytes=given["maxBlobSize"],
             blob_rows=given["maxMessagesPerBlob"],
             blob_age=None if age is None else age / 1000,
-            memory=given["memoryBudget"],
+            # The rest is for what buffers allocate beyond their bytes, and for blocks on their way out.
+            memory=given["memoryBudget"] * 3 // 4,
         ),
         codec=_codec(given),
         gzipped=given["compression.type"] == "gzip",
@@ -236,6 +255,9 @@ def _attributes(given: ParsedOptions) -> BlobAttributes:
     metadata: dict[str, str] = given["metadata.*"]
     tags: dict[str, str] = given["tags.*"]
     for key, value in metadata.items():
+        if key.lower() == ATTEMPT:
+            message = f"option `metadata.{key}`: the sink marks its own blobs by this key. Choose another."
+            raise ConfigurationError(message)
         if not _METADATA_KEY.fullmatch(key) or not value.isascii() or not value.isprintable():
             message = f"option `metadata.{key}`: Azure takes a C# identifier as key and printable ASCII as value."
             raise ConfigurationError(message)
@@ -246,4 +268,6 @@ def _attributes(given: ParsedOptions) -> BlobAttributes:
         if len(key) > _MAX_TAG_KEY or len(value) > _MAX_TAG_VALUE or not _TAG_TEXT.fullmatch(key + value):
             message = f"option `tags.{key}`: Azure allows letters, digits, space and + - . / : = _ in a tag."
             raise ConfigurationError(message)
-    return BlobAttributes(metadata, tags, given["accessTier"])
+    attributes = BlobAttributes(metadata, tags, given["accessTier"])
+    check_attributes(attributes)
+    return attributes

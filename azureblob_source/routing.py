@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from azure_account.errors import ConfigurationError
 from azureblob_source.naming import check_stream, partition_level
@@ -63,21 +62,25 @@ class Router:
 
     def written_schema(self, schema: pa.Schema) -> pa.Schema:
         """The schema of the rows as they are stored: without the routing columns if these are dropped."""
-        if not self.drop_columns:
-            return schema
-        return pa.schema([field for field in schema if field.name not in self._columns], schema.metadata)
+        return pa.schema([field for field in schema if field.name not in self._dropped], schema.metadata)
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        return tuple(column for column in (self.stream_column, self.partition_column) if column is not None)
+        named = (self.stream_column, self.partition_column)
+        return tuple(dict.fromkeys(column for column in named if column is not None))
+
+    @property
+    def _dropped(self) -> list[str]:
+        return list(self._columns) if self.drop_columns else []
 
     def route(self, batch: pa.RecordBatch) -> RoutedBatch:
         """Group the rows of `batch` by route."""
         if not self._columns:
             return RoutedBatch(batch, [Route(self.stream or "")], np.array([0, batch.num_rows]))
+        if not batch.num_rows:
+            return RoutedBatch(batch.drop_columns(self._dropped), [], np.array([0]))
         codes, routes = self._codes(batch)
-        if self.drop_columns:
-            batch = batch.drop_columns(list(self._columns))
+        batch = batch.drop_columns(self._dropped)
         if len(routes) > 1 and np.any(codes[1:] < codes[:-1]):
             order = np.argsort(codes, kind="stable")
             batch, codes = batch.take(pa.array(order)), codes[order]
@@ -87,8 +90,8 @@ class Router:
 
     def _codes(self, batch: pa.RecordBatch) -> tuple[np.ndarray, list[Route]]:
         """For every row the index of its route, and the routes."""
-        streams, stream_codes = self._levels(batch, self.stream_column)
-        partitions, partition_codes = self._levels(batch, self.partition_column)
+        streams, stream_codes = self._levels(batch, "streamColumn", self.stream_column)
+        partitions, partition_codes = self._levels(batch, "partitionColumn", self.partition_column)
         pairs = stream_codes * len(partitions) + partition_codes
         kept, codes = np.unique(pairs, return_inverse=True)
         routes = [
@@ -97,12 +100,11 @@ class Router:
         return codes, routes
 
     @staticmethod
-    def _levels(batch: pa.RecordBatch, column: str | None) -> tuple[list[str | None], np.ndarray]:
+    def _levels(batch: pa.RecordBatch, option: str, column: str | None) -> tuple[list[str | None], np.ndarray]:
         """The distinct values of a column as text, None last, and for every row the index of its value."""
         if column is None:
             return [None], np.zeros(batch.num_rows, np.int64)
-        text = as_text(batch.column(batch.schema.get_field_index(column)))
-        encoded = text.dictionary_encode()
+        encoded = _as_text(batch, option, column).dictionary_encode()
         values = encoded.dictionary.to_pylist()
         indices = encoded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False).astype(np.int64)
         return [*values, None], indices
@@ -110,8 +112,8 @@ class Router:
     def _route(self, stream: str | None, partition: str | None) -> Route:
         if stream is None and self.stream is None:
             message = (
-                f"option `streamColumn`: column {self.stream_column!r} is null in a row and no default stream is named. "
-                "Name one in the path or fill the column."
+                f"option `streamColumn`: column {self.stream_column!r} is null in a row and no default stream is "
+                "named. Name one in the path or fill the column."
             )
             raise ConfigurationError(message)
         return _route(self.stream if stream is None else stream, partition)
@@ -123,12 +125,12 @@ def _route(stream: str, partition: str | None) -> Route:
     return Route(stream, None if partition is None else partition_level(partition))
 
 
-def as_text(column: pa.Array) -> pa.Array:
+def _as_text(batch: pa.RecordBatch, option: str, column: str) -> pa.Array:
     """A plain column as strings; bytes must be UTF-8."""
     try:
-        return column.cast(pa.string())
-    except pa.ArrowInvalid as error:
-        message = f"a routing column has bytes that are not UTF-8 text ({error}). Cast it in the query."
+        return batch.column(column).cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        message = f"option `{option}`: column {column!r} cannot be read as text ({error}). Cast it in the query."
         raise ConfigurationError(message) from error
 
 

@@ -18,7 +18,6 @@ import pyarrow as pa
 from azure_account.errors import ConfigurationError
 from azureblob_source import avro_schema
 from azureblob_source.avro_encode import RowEncoder, raw_rows
-from azureblob_source.avro_pieces import EncodedRows
 from azureblob_source.avro_skip import check_datums
 from azureblob_source.codecs import codec
 from azureblob_source.log_entry import BlobEntry
@@ -31,12 +30,13 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from azure_account.account import BlobContainer
+    from azureblob_source.avro_pieces import EncodedRows
     from azureblob_source.avro_schema import AvroSchema
     from azureblob_source.open_blobs import Names
     from azureblob_source.options import SinkOptions
     from azureblob_source.routing import RoutedBatch
 
-GATHERED_ROWS = 65_536
+GATHERED_ROWS = 32_768
 GATHERED_BYTES = 16 << 20
 """Arrow batches are encoded together up to these sizes: Spark's 10,000 rows are too few to pay for a numpy call."""
 
@@ -103,13 +103,15 @@ def plan_write(options: SinkOptions, rows: pa.Schema) -> WritePlan:
     options.router.check(rows)
     written = options.router.written_schema(rows)
     if options.event_time_column is not None:
-        _check_column("eventTimeColumn", options.event_time_column, rows, pa.types.is_timestamp, "a timestamp")
+        _check_column("eventTimeColumn", options.event_time_column, written, pa.types.is_timestamp, "a timestamp")
     if options.value_column is not None:
-        _check_column("valueColumn", options.value_column, rows, _is_bytes, "binary")
+        _check_column("valueColumn", options.value_column, written, _is_bytes, "binary")
     if options.value_column is not None and options.avro_schema is not None:
         return WritePlan(options, rows, options.avro_schema)
     if not len(written):
-        message = "no column is left to write. Keep one beside the routing columns, or set `dropRoutingColumns` to false."
+        message = (
+            "no column is left to write. Keep one beside the routing columns, or set `dropRoutingColumns` to false."
+        )
         raise ConfigurationError(message)
     avro = options.avro_schema or avro_schema.infer(
         written, name=options.record_name, namespace=options.record_namespace
@@ -126,7 +128,7 @@ def _check_column(
     option: str, column: str, schema: pa.Schema, fits: Callable[[pa.DataType], bool], expected: str
 ) -> None:
     if schema.get_field_index(column) < 0:
-        message = f"option `{option}` names column {column!r}; the rows have {', '.join(schema.names)}."
+        message = f"option `{option}` names column {column!r}; the rows to write have {', '.join(schema.names)}."
         raise ConfigurationError(message)
     kind = schema.field(column).type
     if not fits(kind):
@@ -146,13 +148,14 @@ def stage(  # noqa: PLR0913 - the task's inputs, and its time and randomness
 ) -> StagedTask:
     """Write all rows of one task as staged blocks. Nothing is visible until the driver commits, if ever.
 
-    `publish` is called with every finished blob; only `at-least-once` has it. On an error the staged blocks are left to expire, which Azure does after seven days.
+    `publish` is called with every finished blob; only `at-least-once` has it. On an error the staged blocks are left to
+    expire, which Azure does after seven days.
     """
     options = plan.options
     blobs = OpenBlobs(options.limits, plan.form, names, utc, clock)
     encode = _encoder(plan)
     finished: list[BlobEntry] = []
-    started, plain = clock(), 0
+    started, failed_before, plain = clock(), container.failed_tries, 0
     with Uploader(container, plan.form, options.threads, options.queue, options.flush_timeout) as uploader:
 
         def take(events: Iterator[Block | BlobEntry]) -> None:
@@ -165,7 +168,7 @@ def stage(  # noqa: PLR0913 - the task's inputs, and its time and randomness
                         uploader.drain()
                         publish(event)
 
-        for batch in gather(batches, plan.arrow):
+        for batch in gather(batches):
             routed = options.router.route(batch)
             rows = encode(routed.batch)
             plain += len(rows.data)
@@ -181,11 +184,12 @@ def stage(  # noqa: PLR0913 - the task's inputs, and its time and randomness
         "bytesCompressed": sum(blob.size for blob in stored),
         "blockUploads": uploader.blocks,
         "blobCommits": 0 if publish is None else len(stored),
+        "connectionErrors": container.failed_tries - failed_before,
     }
     return StagedTask(stored, metrics, {"durationMs": round((clock() - started) * 1000)})
 
 
-def gather(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in larger batches, each up to `GATHERED_ROWS` rows or `GATHERED_BYTES` bytes."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
@@ -195,14 +199,15 @@ def gather(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.
         waiting.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows >= GATHERED_ROWS or size >= GATHERED_BYTES:
-            yield _one(waiting, schema)
+            yield _one(waiting)
             waiting, rows, size = [], 0, 0
     if waiting:
-        yield _one(waiting, schema)
+        yield _one(waiting)
 
 
-def _one(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch of several. `pyarrow.concat_batches` would do it from version 19 on."""
+    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
 def _encoder(plan: WritePlan) -> Callable[[pa.RecordBatch], EncodedRows]:

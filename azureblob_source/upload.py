@@ -16,6 +16,8 @@ from azure_account.errors import TransientError, describe
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from typing_extensions import Self
+
     from azure_account.account import BlobContainer
     from azureblob_source.open_blobs import BlobFormat, Block
 
@@ -43,7 +45,7 @@ class Uploader:
         self._lock = threading.Lock()
         self._pending: set[Future[None]] = set()
 
-    def __enter__(self) -> Uploader:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -17,8 +17,9 @@ WORD = 8
 TABLED = 1 << 15  # signed numbers from -TABLED up to TABLED stand in the tables
 
 _u = np.uint64
-# Continuation bits of the first eight bytes of a varint of so many bytes.
-_CONTINUE = np.array([0, 0] + [0x8080808080808080 & ((1 << 8 * n) - 1) for n in range(1, 8)] + [0x8080808080808080] * 2, _u)
+_ALL = 0x8080808080808080
+# Continuation bits in the first eight bytes of a varint of so many bytes.
+_CONTINUE = np.array([0, 0, *(_ALL & ((1 << 8 * n) - 1) for n in range(1, 8)), _ALL, _ALL], _u)
 _SPREAD = (
     (_u(0x000000000FFFFFFF), _u(0x00FFFFFFF0000000), _u(4)),
     (_u(0x00003FFF00003FFF), _u(0x0FFFC0000FFFC000), _u(2)),
@@ -44,7 +45,7 @@ def encode(value: int) -> bytes:
     """The varint of one signed number."""
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
-    while rest > 0x7F:
+    while rest >> 7:
         out.append(rest & 0x7F | 0x80)
         rest >>= 7
     out.append(rest)

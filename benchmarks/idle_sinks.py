@@ -52,11 +52,11 @@ class Counting(DataSource):
         """The name for `format(…)`."""
         return "counting"
 
-    def writer(self, schema: StructType, overwrite: bool) -> CountingWriter:  # noqa: ARG002, FBT001
+    def writer(self, schema: StructType, overwrite: bool) -> CountingWriter:  # noqa: ARG002
         """For batch writes."""
         return CountingWriter()
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> CountingStreamWriter:  # noqa: ARG002, FBT001, N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> CountingStreamWriter:  # noqa: ARG002, N802
         """For streaming writes."""
         return CountingStreamWriter()
 

@@ -11,11 +11,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rich.console import Console
 
 RESULTS = Path(__file__).resolve().with_name("results")
 _PACKAGES = ("pyspark", "pyarrow", "numpy", "fastavro", "azure-storage-blob")

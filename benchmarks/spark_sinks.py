@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import hadoop_azure, idle_sinks
 from benchmarks.emulator import empty
-from benchmarks.flights import flights, write_parquet
+from benchmarks.flights import write_parquet
 from benchmarks.report import Report
 from benchmarks.rounds import alternate, rates, seconds
 from tools.azurite import running_azurite
@@ -61,6 +61,7 @@ def run(rounds: int, copies: int) -> list[Report]:
 def _table(spark: SparkSession, rows: DataFrame, shape: Shape, rounds: int) -> Report:
     expected = rows.count()
     with running_azurite() as azurite:
+        hadoop_azure.connect(spark, azurite)
         ours, peer = Ours(spark, rows, shape, azurite), Peer(spark, rows, shape, azurite)
         for sink in (ours, peer):
             sink.verify(expected)
@@ -153,11 +154,11 @@ class Peer(Sink):
         writer = self.rows.write.format("avro").mode("append").option("compression", codec)
         if self.shape.by_origin:
             writer = writer.partitionBy("origin")
-        writer.options(**hadoop_azure.options(self.azurite)).save(self._url(folder))
+        writer.save(self._url(folder))
 
     def read(self, folder: str) -> DataFrame:
         """Read what was written."""
-        return self.spark.read.format("avro").options(**hadoop_azure.options(self.azurite)).load(self._url(folder))
+        return self.spark.read.format("avro").load(self._url(folder))
 
     def _url(self, folder: str) -> str:
         return hadoop_azure.url(self.azurite, self.container, folder)

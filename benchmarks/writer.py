@@ -12,26 +12,28 @@ import statistics
 import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING
 
 from azure_account import connect
+from azure_account.memory import MemoryAccount, MemoryService
 from azureblob_source.options import sink_options
 from azureblob_source.staging import RandomNames, StagedTask, WritePlan, plan_write, stage
-from benchmarks.emulator import empty
+from benchmarks.emulator import drop
 from benchmarks.flights import flights, repeated
 from benchmarks.report import Report
 from benchmarks.rounds import alternate
 from tools.azurite import running_azurite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
 
-    from azure_account.account import BlobContainer, Bytes
+    from azure_account import BlobContainer
+    from azure_account.account import Bytes
     from tools.azurite import Azurite
 
-CONTAINER = "writer"
 SHAPES: Mapping[str, Mapping[str, str]] = {
     "uncompressed": {},
     "snappy": {"codec": "snappy"},
@@ -62,13 +64,10 @@ def open_container(plan: WritePlan) -> BlobContainer:
     return connect(plan.options.account).container(plan.options.location.container)
 
 
-class Nowhere:
-    """A container that takes blocks and keeps nothing."""
+class Nowhere(MemoryService):
+    """A storage account that takes blocks and keeps nothing."""
 
-    name = CONTAINER
-    url = "nowhere"
-
-    def stage_block(self, blob: str, block_id: str, data: Bytes) -> None:
+    def stage_block(self, container: str, blob: str, block_id: str, data: Bytes) -> None:
         """Drop it."""
 
 
@@ -84,35 +83,30 @@ def run(rounds: int, copies: int) -> list[Report]:
     """One table: all shapes, into the emulator and nowhere."""
     rows = flights().num_rows * copies
     with running_azurite() as azurite:
-        plan = plan_of(azurite.connection_string, {"path": f"{CONTAINER}/any"}, flights().schema)
-        open_container(plan).create()
+        containers = (f"writer-{number}" for number in itertools.count())
         contenders: dict[str, Callable[[], Cost]] = {}
         for name, options in SHAPES.items():
-            contenders[name] = _into_emulator(azurite, options, copies)
-            contenders[f"{name}, nowhere"] = _nowhere(azurite, options, copies)
+            contenders[name] = partial(_into_emulator, azurite, options, copies, containers)
+            contenders[f"{name}, nowhere"] = partial(_nowhere, azurite, options, copies)
         costs = alternate("writer", contenders, rounds)
     lines = [_line(name, rows, each) for name, each in costs.items()]
     return [Report(f"Task writer without Spark, {rows:,} flights", lines, "CPU of this process alone, all its threads")]
 
 
-def _into_emulator(azurite: Azurite, options: Mapping[str, str], copies: int) -> Callable[[], Cost]:
-    turns = itertools.count()
-
-    def write() -> Cost:
-        stream = f"flights-{next(turns)}"
-        given = {**options, "path": f"{CONTAINER}/{stream}"}
-        plan = plan_of(azurite.connection_string, given, flights().schema)
-        cost = _cost(lambda: stage_batches(plan, repeated(flights(), copies)))
-        empty(azurite, CONTAINER, stream)
-        return cost
-
-    return write
+def _into_emulator(azurite: Azurite, options: Mapping[str, str], copies: int, containers: Iterator[str]) -> Cost:
+    container = next(containers)
+    plan = plan_of(azurite.connection_string, {**options, "path": f"{container}/flights"}, flights().schema)
+    open_container(plan).create()
+    cost = _cost(lambda: stage_batches(plan, repeated(flights(), copies)))
+    drop(azurite, container)
+    return cost
 
 
-def _nowhere(azurite: Azurite, options: Mapping[str, str], copies: int) -> Callable[[], Cost]:
-    plan = plan_of(azurite.connection_string, {**options, "path": f"{CONTAINER}/nowhere"}, flights().schema)
-    container = cast("BlobContainer", Nowhere())
-    return lambda: _cost(lambda: stage_batches(plan, repeated(flights(), copies), container))
+def _nowhere(azurite: Azurite, options: Mapping[str, str], copies: int) -> Cost:
+    plan = plan_of(azurite.connection_string, {**options, "path": "nowhere/flights"}, flights().schema)
+    return _cost(
+        lambda: stage_batches(plan, repeated(flights(), copies), MemoryAccount(Nowhere()).container("nowhere"))
+    )
 
 
 def _cost(act: Callable[[], StagedTask]) -> Cost:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FOLDER = Path(__file__).resolve().with_suffix("")
-IMAGE = "mcr.microsoft.com/azure-storage/azurite:3.35.0"
+VERSION = "3.35.0"
+"""Of the Docker image; npm's is in `azurite/package.json`."""
 ACCOUNT_NAME = "devstoreaccount1"
 ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """The emulator's account and key are the same everywhere and are published: they are no secret."""
@@ -96,9 +97,10 @@ def running_azurite(*, extent_memory_limit: int | None = None) -> Iterator[Azuri
     `extent_memory_limit` bounds what it keeps, in MiB (half of the machine's memory by default); beyond it, it
     answers 409. It is not applied to an Azurite that runs already. Raises `AzuriteMissingError`.
     """
-    node = find_node()
-    if "AZURITE_CONNECTION_STRING" in os.environ:
-        yield azurite_of(os.environ["AZURITE_CONNECTION_STRING"])
+    given = os.environ.get("AZURITE_CONNECTION_STRING")
+    node = None if given else find_node()
+    if given:
+        yield azurite_of(given)
     elif node is not None and (FOLDER / "node_modules" / "azurite").is_dir():
         with _of_npm(node.program, _limit(extent_memory_limit)) as azurite:
             yield azurite
@@ -179,13 +181,12 @@ def _docker_runs() -> bool:
 
 @contextmanager
 def _of_docker(limit: tuple[str, ...]) -> Iterator[Azurite]:
-    from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - imported where Docker is the way
-    from testcontainers.core.waiting_utils import wait_for_logs  # noqa: PLC0415
+    from testcontainers.community.azurite import AzuriteContainer  # noqa: PLC0415 - only where Docker is the way
 
     hosts = ("--blobHost", "0.0.0.0", "--queueHost", "0.0.0.0", "--tableHost", "0.0.0.0")  # noqa: S104 - in a container
-    container = DockerContainer(IMAGE).with_command(" ".join(["azurite", *OPTIONS, *hosts, *limit]))
-    with container.with_exposed_ports(10000, 10002) as running:
-        wait_for_logs(running, "Table service is successfully listening", timeout=START_SECONDS)
+    container = AzuriteContainer().with_command(" ".join(["azurite", *OPTIONS, *hosts, *limit]))
+    container.image = f"{container.image.rpartition(':')[0]}:{VERSION}"
+    with container as running:
         yield local_azurite(int(running.get_exposed_port(10000)), int(running.get_exposed_port(10002)))
 
 

@@ -33,6 +33,7 @@ from azure_account.faults import (
     TimeOut,
     Unreachable,
     always,
+    at,
     on,
 )
 from azure_account.memory import MemoryAccount
@@ -219,3 +220,12 @@ def test_an_outcome_never_says_what_the_storage_does_not_hold(
                 pytest.fail("nobody else writes")
             case Unknown():
                 assert only_if_absent
+
+
+def test_every_throttled_or_unanswered_try_is_counted_once() -> None:
+    account = MemoryAccount(intercept=Faults(at(2, Throttle()), at(3, TimeOut()), at(5, LostAnswer())))
+    container = account.container("box")
+    container.create()
+    container.put("a", b"1")
+    container.put("b", b"1", condition=IF_ABSENT)
+    assert 3 == container.failed_tries

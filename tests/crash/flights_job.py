@@ -16,6 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import from_arrow_schema
+
 from tools.spark_session import local_spark
 
 if TYPE_CHECKING:

@@ -1,0 +1,60 @@
+"""`python -m benchmarks [SECTION …]`: measure, print tables, keep the figures as JSON in `benchmarks/results`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from enum import Enum
+from importlib import import_module
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from benchmarks.report import save, show
+
+
+class Section(str, Enum):
+    """What can be measured, in the order of a run of everything: Spark last, since it stays in memory."""
+
+    ENCODER = "encoder"
+    WRITER = "writer"
+    MEMORY = "memory"
+    COMMIT = "commit"
+    SINKS = "sinks"
+    LATENCY = "latency"
+
+
+MODULES = {
+    Section.WRITER: "benchmarks.writer",
+    Section.MEMORY: "benchmarks.memory",
+    Section.COMMIT: "benchmarks.commit",
+    Section.SINKS: "benchmarks.spark_sinks",
+    Section.LATENCY: "benchmarks.latency",
+}
+
+
+def main(
+    sections: Annotated[
+        list[Section] | None, typer.Argument(help="What to measure; everything if none is named.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Measured rounds; one to warm up comes before them.")] = 5,
+    copies: Annotated[int, typer.Option(min=1, help="How often the 336,776 flights are taken.")] = 6,
+) -> None:
+    """Measure what the connector costs beside its peers. Ratios are of one run; compare no figures of two."""
+    console = Console()
+    for section in sections or list(Section):
+        if section is Section.ENCODER:
+            # A process of its own: it binds itself to one core.
+            subprocess.run([sys.executable, "-m", "benchmarks.encoder"], check=True)
+            continue
+        reports = import_module(MODULES[section]).run(rounds, copies)
+        for report in reports:
+            show(report, console)
+        console.print(f"Figures: {save(section.value, reports)}\n", highlight=False)
+
+
+if __name__ == "__main__":
+    app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+    app.command()(main)
+    app()

@@ -1,0 +1,95 @@
+"""Peak memory of one task with many partitions, each measured in a process of its own that ends with its task.
+
+The process imports what a Python worker of Spark imports and reads its rows, batch by batch, from Arrow's stream
+format, as the worker does. The rows change their partition one by one, which is the worst order: every batch touches
+all partitions that it can, and all blobs grow side by side.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from benchmarks.flights import PARTITION, flights, repeated, spread, write_stream
+from benchmarks.report import Report
+from tools.azurite import Azurite, running_azurite
+
+LIMITS_MIB = {1: None, 1_000: 300, 10_000: 512}
+"""Partitions of the task, and what its process may hold at most (MiB)."""
+
+_CONNECTION = "BENCHMARK_CONNECTION_STRING"
+_MIB = 1 << 20
+
+
+def run(rounds: int, copies: int) -> list[Report]:
+    """One table: a line per number of partitions. Peaks hardly vary: `rounds` above 3 are not run."""
+    with running_azurite() as azurite:
+        lines = [_line(azurite, partitions, min(rounds, 3), copies) for partitions in LIMITS_MIB]
+    title = f"Peak memory of one task, {flights().num_rows * copies:,} flights"
+    return [Report(title, lines, "Resident memory of the process, MiB; `before` is after its imports, before its rows")]
+
+
+def _line(azurite: Azurite, partitions: int, rounds: int, copies: int) -> dict[str, str | float]:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "flights.arrows"
+        write_stream(file, repeated(spread(flights(), partitions), copies))
+        told = [_child(azurite, file, f"memory-{partitions}-{turn}") for turn in range(rounds)]
+    worst = max(told, key=lambda each: each["peak"])
+    limit = LIMITS_MIB[partitions]
+    return {
+        "partitions": partitions,
+        "before": worst["before"],
+        "peak": worst["peak"],
+        "limit": "-" if limit is None else str(limit),
+        "blocks": worst["blocks"],
+        "seconds": worst["seconds"],
+    }
+
+
+def _child(azurite: Azurite, file: Path, container: str) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.memory", str(file), container]
+    environment = {**os.environ, _CONNECTION: azurite.connection_string}
+    answer = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    told: dict[str, float] = json.loads(answer.stdout)
+    return told
+
+
+def main(file: str, container: str) -> None:
+    """The measured process: write the rows of `file`, then tell the figures as JSON."""
+    import azureblob_source.sink  # noqa: F401, PLC0415 - for its weight, which a worker has too
+    from benchmarks.writer import open_container, plan_of, stage_batches  # noqa: PLC0415
+
+    with pa.OSFile(file) as source, pa.ipc.open_stream(source) as rows:
+        options = {"path": f"{container}/flights", "partitionColumn": PARTITION}
+        plan = plan_of(os.environ[_CONNECTION], options, rows.schema)
+        open_container(plan).create()
+        before, begin = _peak(), time.perf_counter()
+        staged = stage_batches(plan, rows)
+    seconds = time.perf_counter() - begin
+    told = {"before": before, "peak": _peak(), "blocks": staged.metrics["blockUploads"], "seconds": seconds}
+    print(json.dumps(told))
+
+
+def _peak() -> float:
+    """MiB that this process has held at most.
+
+    Linux counts its parent's memory into `ru_maxrss` if that was more; `VmHWM` begins anew with the program.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        lines = dict(line.split(":", 1) for line in status.read_text(encoding="utf-8").splitlines())
+        return int(lines["VmHWM"].split()[0]) / 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / _MIB if sys.platform == "darwin" else peak / 1024
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import pytest
+
+from azure_account.errors import ConfigurationError
+from azureblob_source.location import Location, parse_location
+
+BLOB = "https://acme.blob.core.windows.net"
+
+
+@pytest.mark.parametrize(
+    ("path", "location"),
+    [
+        ("data", Location("data")),
+        ("data/", Location("data")),
+        ("/data/flights/", Location("data", "flights")),
+        ("data/flights/2013", Location("data", "flights/2013")),
+        ("$root/flights", Location("$root", "flights")),
+        (f"{BLOB}/data", Location("data", None, BLOB)),
+        (f"{BLOB}/data/flights/2013/", Location("data", "flights/2013", BLOB)),
+        (f"{BLOB}/data/S%C3%A3o%20Paulo", Location("data", "São Paulo", BLOB)),
+        ("https://acme.dfs.core.windows.net/data/flights", Location("data", "flights", BLOB)),
+        ("https://acme.blob.core.chinacloudapi.cn/data", Location("data", None, "https://acme.blob.core.chinacloudapi.cn")),
+        ("https://blobs.example.com/data/flights", Location("data", "flights", "https://blobs.example.com")),
+        ("abfss://data@acme.dfs.core.windows.net/flights", Location("data", "flights", BLOB)),
+        ("abfs://data@acme.dfs.core.windows.net/", Location("data", None, BLOB)),
+        ("wasbs://data@acme.blob.core.windows.net/a/b", Location("data", "a/b", BLOB)),
+        ("wasb://data@acme.blob.core.windows.net", Location("data", None, BLOB.replace("https", "http"))),
+        (
+            "http://127.0.0.1:10000/devstoreaccount1/data/flights",
+            Location("data", "flights", "http://127.0.0.1:10000/devstoreaccount1"),
+        ),
+        (
+            "http://localhost:10000/devstoreaccount1/data",
+            Location("data", None, "http://localhost:10000/devstoreaccount1"),
+        ),
+        ("http://azurite:10000/dev/data/flights", Location("data", "flights", "http://azurite:10000/dev")),
+        ("http://[::1]:10000/dev/data/flights", Location("data", "flights", "http://[::1]:10000/dev")),
+        ("wasb://data@acme.example.com:10000/flights", Location("data", "flights", "http://acme.example.com:10000")),
+    ],
+)
+def test_a_path_names_container_stream_and_endpoint(path: str, location: Location) -> None:
+    assert location == parse_location(path, None, None)
+
+
+@pytest.mark.parametrize(
+    ("path", "container", "stream"),
+    [
+        (None, "data", "flights"),
+        ("data", None, "flights"),
+        ("data/flights", "data", None),
+        ("data/flights", "data", "flights"),
+        ("data/flights", None, "/flights/"),
+    ],
+)
+def test_options_and_path_may_name_it_together_if_they_agree(
+    path: str | None, container: str | None, stream: str | None
+) -> None:
+    assert Location("data", "flights") == parse_location(path, container, stream)
+
+
+@pytest.mark.parametrize(
+    ("path", "container", "stream", "message"),
+    [
+        ("data/flights", "other", None, "path names container 'data' but the option `container` says 'other'"),
+        ("data/flights", None, "planes", "path names stream 'flights' but the option `stream` says 'planes'"),
+        (None, None, "flights", "no container is named"),
+        ("/", None, None, "no container is named"),
+        ("Data/flights", None, None, "container name 'Data' is invalid.*3 to 63 lower-case"),
+        ("ab", None, None, "container name 'ab' is invalid"),
+        ("a--b", None, None, "container name 'a--b' is invalid"),
+        ("-ab", None, None, "container name '-ab' is invalid"),
+        ("x" * 64, None, None, "is invalid"),
+        ("data/_log", None, None, "begins with `_`.*Change the option `path` or `stream`"),
+        ("data", None, "a/../b", "`..` level"),
+        (f"{BLOB}/data/a/%2E%2E/b", None, None, "`..` level"),
+        ("abfss://acme.dfs.core.windows.net/data", None, None, "abfss://<container>@<account host>/<stream>"),
+        ("s3://data/flights", None, None, "is not understood"),
+        ("https:///data", None, None, "is not understood"),
+        ("https://[half/data", None, None, "is not a URL"),
+    ],
+)
+def test_a_location_that_cannot_be_is_refused_with_the_next_step(
+    path: str | None, container: str | None, stream: str | None, message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        parse_location(path, container, stream)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{BLOB}/data/flights?sv=2024-11-04&sig=topsecret",
+        f"{BLOB}/data/flights#topsecret",
+        "data/flights?sv=2024-11-04&sig=topsecret",
+        "https://user:topsecret@acme.blob.core.windows.net/data",
+        "https://topsecret@acme.blob.core.windows.net/data",
+        "wasbs://data:topsecret@acme.blob.core.windows.net/flights",
+        "abfss://data@acme.dfs.core.windows.net/flights?sig=topsecret",
+        "https://[half/data?sig=topsecret",
+    ],
+)
+def test_a_credential_in_the_path_is_refused_and_not_repeated(path: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_location(path, None, None)
+    assert "topsecret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_a_location_reads_as_container_and_stream() -> None:
+    assert "data/flights" == str(Location("data", "flights", BLOB))
+    assert "data" == str(Location("data"))
