@@ -25,7 +25,7 @@ help: ## list the targets
 setup: ## make .venv, .venv-pyspark40, Azurite and Java ready (once; the other targets do it too)
 	@$(PYTHON) -m tools.setup $(if $(filter setup,$(MAKECMDGOALS)),,--quiet)
 
-demo: setup ## see it work: a year of flights into blobs, killed half way, and nothing lost or doubled
+demo: setup ## see it work: a year of flights into blobs, read back and compared row for row
 	@$(BIN)/python -m demo.flights
 
 test: setup ## all tests but the slow ones, then those for the oldest supported Spark (PYTEST="-k name" selects)

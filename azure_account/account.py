@@ -154,9 +154,7 @@ class BlobContainer(Protocol):
         Unconditional puts are retried; they end `Unknown` only if the repeat of a lost answer is refused.
         """
 
-    def get(
-        self, blob: str, start: int = 0, length: int | None = None, *, if_match: str | None = None
-    ) -> BlobContent:
+    def get(self, blob: str, start: int = 0, length: int | None = None, *, if_match: str | None = None) -> BlobContent:
         """Read a blob or a range of it; a range past the end is cut.
 
         `NotFoundError` if the blob is absent, `ConflictError` if it is no longer the one of `if_match`.

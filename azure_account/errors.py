@@ -43,7 +43,7 @@ class CorruptError(AzureBlobError):
     """Stored bytes break their format. The message names blob and offset."""
 
 
-def describe(  # noqa: PLR0913 - the six facts that a message must carry
+def describe(
     operation: str,
     target: str,
     cause: str,

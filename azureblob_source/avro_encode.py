@@ -57,7 +57,7 @@ class RowEncoder:
         if self._codec is None:
             return self._encode_each(batch)
         try:
-            return encode_rows(self._codec.columns(batch.columns), batch.num_rows)
+            return encode_rows(self._codec.columns(batch.columns, batch.num_rows), batch.num_rows)
         except OverflowError as cause:
             raise ConfigurationError(f"a batch of {batch.num_rows} rows is too large: {cause}. Send fewer.") from cause
         except UnfitValueError as cause:

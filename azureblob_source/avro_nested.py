@@ -152,7 +152,7 @@ class RecordCodec:
         """Prepare the fields; rows that are null take no part."""
         valid = validity(array)
         if valid is None:
-            return self.columns([array.field(index) for index in range(array.type.num_fields)])
+            return self.columns([array.field(index) for index in range(array.type.num_fields)], len(array))
         rows = np.flatnonzero(valid)
         dense = chosen(array, rows)
         try:
@@ -160,12 +160,12 @@ class RecordCodec:
         except UnfitValueError as cause:
             raise UnfitValueError(int(rows[cause.row]), cause.reason, cause.path) from cause
 
-    def columns(self, arrays: list[pa.Array]) -> Joined:
-        """The fields of a record without nulls."""
+    def columns(self, arrays: list[pa.Array], count: int) -> Joined:
+        """The fields of `count` records without nulls."""
         prepared: list[Column] = []
         for index, name, inner in self.members:
             if index is None:
-                prepared.append(inner.prepare(pa.nulls(0)))
+                prepared.append(inner.prepare(pa.nulls(count)))
                 continue
             try:
                 prepared.append(inner.prepare(arrays[index]))

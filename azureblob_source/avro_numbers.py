@@ -76,7 +76,7 @@ class IntegerColumn:
     def _codes(self) -> Codes:
         table, bits = _BOOLEANS if self.boolean else varint.tables(self.smallest, self.largest)
         # Small types would have no room for products of codes.
-        dtype: Any = np.promote_types(self.values.dtype, np.int32).type
+        dtype: Any = np.dtype(f"i{max(4, self.values.itemsize)}").type
         values, valid, smallest = self.values, self.valid, dtype(self.smallest)
         if valid is None:
             if values.dtype == dtype:

@@ -65,7 +65,10 @@ class Codes:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """`length` bytes of each row, from `start` in `data`."""
+    """`length` bytes of each row, from `start` in `data`.
+
+    Starts never go down; where `low` equals `high`, a span of at most eight bytes begins where the one before it ends.
+    """
 
     data: Bytes
     start: I64

@@ -22,6 +22,7 @@ from azureblob_source.avro_types import (
     SPARK_TYPE,
     AvroType,
     arrow_field,
+    is_name,
     read_type,
 )
 
@@ -71,7 +72,7 @@ def infer(schema: pa.Schema, *, name: str, namespace: str | None) -> AvroSchema:
     if namespace:
         root["namespace"] = namespace
     for option, value in (("recordName", name), ("recordNamespace", namespace or "a")):
-        if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", value, re.ASCII):
+        if not is_name(value):
             raise ConfigurationError(f"option {option}={value!r} is not an Avro name. Use letters, digits and '_'.")
     return parse(json.dumps(root | {"fields": fields}))
 

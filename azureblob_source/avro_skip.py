@@ -131,7 +131,8 @@ class _Walk:
     def _check_text(self, rows: I64, start: I64, size: I64) -> None:
         if len(rows) == 0:
             return
-        span = Spans(self.data, start, size.view(np.uint64), int(size.min()), int(size.max()))
+        # No lower bound, for spans of one length are taken to follow each other, which these do not.
+        span = Spans(self.data, start, size.view(np.uint64), 0, int(size.max()))
         texts = assemble([span], len(rows))
         buffers = [None, pa.py_buffer(texts.offsets), pa.py_buffer(texts.data)]
         array = pa.Array.from_buffers(pa.large_binary(), len(rows), buffers, null_count=0)

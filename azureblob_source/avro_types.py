@@ -6,6 +6,7 @@ logical type leaves its underlying type, as the specification demands.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,13 +102,16 @@ class AvroType:
 
 
 def read_type(schema: Any, namespace: str = "", known: dict[str, AvroType] | None = None) -> AvroType:
-    """The tree of a schema that fastavro has accepted. `namespace` and `known` are of the enclosing type."""
+    """The tree of a schema that fastavro has accepted. `namespace` and `known` are of the enclosing type.
+
+    Raises ValueError for what fastavro lets pass and Avro does not: bad names, fields or branches twice, empty unions.
+    """
     known = {} if known is None else known
     match schema:
         case str():
             return AvroType(schema) if schema in PRIMITIVES else _named(schema, namespace, known)
         case list():
-            return AvroType("union", branches=tuple(read_type(branch, namespace, known) for branch in schema))
+            return _union([read_type(branch, namespace, known) for branch in schema])
         case {"type": dict() | list()}:
             return read_type(schema["type"], namespace, known)
         case {"type": "record" | "error"}:
@@ -198,10 +202,25 @@ _PRIMITIVE_TYPES: dict[str, pa.DataType] = {
 }
 
 
+def _union(branches: list[AvroType]) -> AvroType:
+    kinds = [branch.name or branch.kind for branch in branches]
+    if not kinds or len(set(kinds)) < len(kinds) or "union" in kinds:
+        raise ValueError(f"a union of [{', '.join(kinds)}]")
+    return AvroType("union", branches=tuple(branches))
+
+
 def _full_name(schema: dict[str, Any], namespace: str) -> str:
     name: str = schema["name"]
     space = schema.get("namespace", namespace)
-    return name if "." in name or not space else f"{space}.{name}"
+    full = name if "." in name or not space else f"{space}.{name}"
+    if not is_name(full):
+        raise ValueError(f"{full!r} is not an Avro name")
+    return full
+
+
+def is_name(name: str) -> bool:
+    """Whether a name, perhaps with a namespace before it, is one that Avro allows."""
+    return re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", name, re.ASCII) is not None
 
 
 def _named(name: str, namespace: str, known: dict[str, AvroType]) -> AvroType:
@@ -214,6 +233,9 @@ def _record(schema: dict[str, Any], namespace: str, known: dict[str, AvroType]) 
     known[name] = AvroType("reference", name=name)
     inner = name.rpartition(".")[0]
     fields = tuple(_field(field, inner, known) for field in schema["fields"])
+    names = [field.name for field in fields]
+    if len(set(names)) < len(names) or not all(is_name(field) and "." not in field for field in names):
+        raise ValueError(f"record {name} has fields of one name, or of no Avro name, among {names}")
     known[name] = AvroType("record", name=name, hint=schema.get(SPARK_TYPE, ""), fields=fields)
     return known[name]
 

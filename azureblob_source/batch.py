@@ -3,11 +3,14 @@
     messages ─ by stream ─ writer schemas ─ (decision over all streams) ─ commit each stream's log
 
 A batch whose rows name their streams (`streamColumn`) is decided once, in the log of its transaction, before any
-stream's log: a repeat that would spread rows over other streams then finds the decision and follows it.
+stream's log: a repeat that would spread rows over other streams then finds the decision and follows it. When some of
+its staged blocks have expired, the decision as a whole is replaced: first all its blobs are removed from every stream,
+then each stream's log follows the new decision.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from azure_account.account import IF_ABSENT, Conflict, Done
 from azure_account.errors import TransientError, describe
-from azureblob_source.commit import Publisher, commit, decide
+from azureblob_source.commit import Publisher, commit, decide, follow, replacement, vanished
 from azureblob_source.log_entry import LogEntry, Transaction
 from azureblob_source.metrics import total
 from azureblob_source.naming import batches_stream, schema_name
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from azureblob_source.staging import StagedTask, WritePlan
 
 Result = TypeVar("Result")
+
+logger = logging.getLogger(__name__)
 
 _STREAMS_AT_ONCE = 8
 _PUT_ATTEMPTS = 5
@@ -61,16 +66,14 @@ class BatchCommitter:
         options = self.plan.options
         if options.at_least_once:
             transaction = None
-        blobs: Sequence[BlobEntry] = [blob for task in staged for blob in task.blobs]
+        blobs = [blob for task in staged for blob in task.blobs]
         self._keep_schema(sorted({blob.stream for blob in blobs}))
+        writers = [{**task.writer, "metrics": task.metrics} for task in staged if task.blobs]
         if options.router.stream_column is not None and transaction is not None:
-            blobs = self._decide_streams(blobs, transaction)
-        by_stream: dict[str, list[BlobEntry]] = defaultdict(list)
-        for blob in blobs:
-            by_stream[blob.stream].append(blob)
+            return self._commit_streams(blobs, transaction, writers)
+        by_stream = _by_stream(blobs)
         if overwrite and options.router.stream is not None:
             by_stream.setdefault(options.router.stream, [])
-        writers = [{**task.writer, "metrics": task.metrics} for task in staged if task.blobs]
         drafts = {
             stream: self._draft("overwrite" if overwrite else "append", transaction, of_stream, writers)
             for stream, of_stream in sorted(by_stream.items())
@@ -85,9 +88,38 @@ class BatchCommitter:
         for stream in new:
             self.logs(stream).schemas.add(avro.fingerprint)
 
-    def _decide_streams(self, blobs: Sequence[BlobEntry], transaction: Transaction) -> Sequence[BlobEntry]:
+    def _commit_streams(
+        self, blobs: Sequence[BlobEntry], transaction: Transaction, writers: Sequence[Mapping[str, Any]]
+    ) -> list[LogEntry]:
         log = self.logs(batches_stream(transaction.id))
-        return decide(log, self._draft("append", transaction, blobs, ()), None).blobs
+        draft = self._draft("append", transaction, blobs, ())
+        decision = decide(log, draft, None)
+        while decision.transaction == transaction:
+            followed = self._follow(log, decision, writers)
+            lost = [blob for _, of_stream in followed for blob in of_stream]
+            if not lost:
+                return [entry for entry, _ in followed]
+            if decision.write_id == draft.write_id:
+                raise vanished(log, decision, lost)
+            logger.warning("batch %s is decided anew, its staged blocks have expired", transaction)
+            decision = decide(log, replacement(decision, draft), None)
+        return []  # a later batch of the transaction was decided, so this one was finished before
+
+    def _follow(
+        self, log: CommitLog, decision: LogEntry, writers: Sequence[Mapping[str, Any]]
+    ) -> list[tuple[LogEntry, list[BlobEntry]]]:
+        """Do in every stream's log what is decided; what earlier decisions on this batch had published goes first."""
+        replaced = _replaced_by(log, decision)
+        superseded = frozenset(blob.name for blob in replaced)
+        self.publisher.remove(sorted(superseded))
+        by_stream = _by_stream(decision.blobs)
+        for blob in replaced:
+            by_stream.setdefault(blob.stream, [])
+        drafts = {
+            stream: self._draft("append", decision.transaction, of_stream, writers)
+            for stream, of_stream in sorted(by_stream.items())
+        }
+        return _each(lambda stream: follow(self.logs(stream), drafts[stream], self.publisher, superseded), list(drafts))
 
     def _draft(
         self,
@@ -108,6 +140,22 @@ class BatchCommitter:
             writers=tuple(writers),
             attributes=self.plan.options.attributes,
         )
+
+
+def _by_stream(blobs: Iterable[BlobEntry]) -> dict[str, list[BlobEntry]]:
+    by_stream: dict[str, list[BlobEntry]] = defaultdict(list)
+    for blob in blobs:
+        by_stream[blob.stream].append(blob)
+    return by_stream
+
+
+def _replaced_by(log: CommitLog, decision: LogEntry) -> list[BlobEntry]:
+    """The blobs of all decisions that this one has replaced."""
+    blobs: list[BlobEntry] = []
+    while decision.replaces is not None:
+        decision = log.read(decision.replaces)
+        blobs += decision.blobs
+    return blobs
 
 
 def _each(act: Callable[[str], Result], streams: Sequence[str]) -> list[Result]:

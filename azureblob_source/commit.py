@@ -82,11 +82,11 @@ class Publisher:
         Idempotent, and safe for several processes at once.
         """
         if entry.operation in ("replace", "void"):
-            self._remove(entry.removed)
+            self.remove(entry.removed)
         done = self._side_by_side(lambda blob: self.publish_blob(blob, entry.attributes), entry.blobs)
         lost = [blob for blob, is_public in zip(entry.blobs, done, strict=True) if not is_public]
         if not lost and entry.operation == "overwrite":
-            self._remove(entry.removed)
+            self.remove(entry.removed)
         return lost
 
     def publish_blob(self, blob: BlobEntry, attributes: BlobAttributes) -> bool:
@@ -123,7 +123,8 @@ class Publisher:
         there = self.container.properties(name)
         return None if there is None else {k.lower(): v for k, v in there.metadata.items()}.get(ATTEMPT, "unknown")
 
-    def _remove(self, names: Sequence[str]) -> None:
+    def remove(self, names: Sequence[str]) -> None:
+        """Delete blobs that an entry takes away. Idempotent: their names are never used again."""
         self._side_by_side(self.container.delete, names)
 
     def _side_by_side(self, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
@@ -157,12 +158,33 @@ def commit(log: CommitLog, draft: LogEntry, publisher: Publisher) -> LogEntry:
         if _taken_away(log, entry, lost, by=("overwrite", "replace")):
             break
         if entry.write_id == draft.write_id:
-            raise _vanished(log, entry, lost)
+            raise vanished(log, entry, lost)
         logger.warning("%s: batch %s is replaced, its staged blocks have expired", log.stream, entry.transaction)
-        entry = decide(log, _replacement(entry, draft), publisher)
+        entry = decide(log, replacement(entry, draft), publisher)
         lost = publisher.publish(entry)
     log.published = max(log.published, entry.version)
     return entry
+
+
+def follow(
+    log: CommitLog, draft: LogEntry, publisher: Publisher, superseded: frozenset[str]
+) -> tuple[LogEntry, list[BlobEntry]]:
+    """Decide and publish one stream's part of a batch that was decided for many streams, in a log of its own.
+
+    An earlier entry of the transaction stands, unless it is the part of a decision that has been replaced: then all its
+    blobs are in `superseded`. Returns the entry and the blobs that cannot be published; replacing the decision is left
+    to the caller.
+    """
+    entry = decide(log, draft, publisher)
+    names = {blob.name for blob in entry.blobs}
+    stale = bool(superseded) and names <= superseded and entry.transaction == draft.transaction
+    if stale and names != {blob.name for blob in draft.blobs}:
+        entry = decide(log, replacement(entry, draft), publisher)
+    lost = publisher.publish(entry)
+    if lost and not _taken_away(log, entry, lost, by=("overwrite", "replace")):
+        return entry, lost
+    log.published = max(log.published, entry.version)
+    return entry, []
 
 
 def decide(log: CommitLog, draft: LogEntry, publisher: Publisher | None) -> LogEntry:
@@ -267,12 +289,14 @@ def _taken_away(log: CommitLog, entry: LogEntry, lost: Sequence[BlobEntry], *, b
     return all(blob.name in later for blob in lost)
 
 
-def _replacement(entry: LogEntry, draft: LogEntry) -> LogEntry:
+def replacement(entry: LogEntry, draft: LogEntry) -> LogEntry:
+    """The draft as what takes the place of `entry`, whose blobs cannot all be published."""
     removed = tuple(blob.name for blob in entry.blobs)
     return replace(draft, operation="replace", replaces=entry.version, removed=removed)
 
 
-def _vanished(log: CommitLog, entry: LogEntry, lost: Sequence[BlobEntry]) -> ConflictError:
+def vanished(log: CommitLog, entry: LogEntry, lost: Sequence[BlobEntry]) -> ConflictError:
+    """The error for a batch that has only just been decided and cannot be published."""
     return ConflictError(
         describe(
             "publish",

@@ -35,13 +35,13 @@ class AzureBlobDataSource(DataSource):
 
         return SnapshotReader(read_plan(self.options, os.environ), schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Write a DataFrame: append to streams, or replace them."""
         from azureblob_source.sink import BatchWriter, write_plan  # noqa: PLC0415
 
         return BatchWriter(write_plan(self.options, schema, os.environ), overwrite=overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Write the micro-batches of a streaming query."""
         from azureblob_source.sink import StreamWriter, write_plan  # noqa: PLC0415
 

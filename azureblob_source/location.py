@@ -23,6 +23,14 @@ class Location:
     stream: str | None = None
     endpoint: str | None = None
 
+    @property
+    def account(self) -> str | None:
+        """The account that the endpoint names: the first part of its path, or of a host such as `x.blob.core…`."""
+        url = urlsplit(self.endpoint or "")
+        host = url.hostname or ""
+        named = url.path.strip("/") or (host.partition(".")[0] if ".blob." in host else "")
+        return named.removesuffix("-secondary") or None
+
     def __str__(self) -> str:
         """`container/stream`."""
         return f"{self.container}/{self.stream}" if self.stream else self.container

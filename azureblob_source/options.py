@@ -162,7 +162,7 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
     queue = given["blockingQueueSize"]
     age = given["maxBlobAgeMs"]
     return SinkOptions(
-        account=account_settings(given, None, env, url_endpoint=location.endpoint),
+        account=account_settings(given, location.account, env, url_endpoint=location.endpoint),
         location=location,
         router=Router(location.stream, given["streamColumn"], given["partitionColumn"], given["dropRoutingColumns"]),
         limits=Limits(
@@ -201,7 +201,7 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SourceOpti
         message = f"no stream is named to read from container {location.container!r}. Load `container/stream`."
         raise ConfigurationError(message)
     return SourceOptions(
-        account=account_settings(given, None, env, url_endpoint=location.endpoint),
+        account=account_settings(given, location.account, env, url_endpoint=location.endpoint),
         location=location,
         stream=location.stream,
         view=given["view"],

@@ -17,6 +17,7 @@ import time
 import uuid
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -28,7 +29,7 @@ from azureblob_source import metrics
 from azureblob_source.batch import BatchCommitter
 from azureblob_source.commit import Publisher
 from azureblob_source.commit_log import CommitLog
-from azureblob_source.log_entry import BlobEntry, Transaction
+from azureblob_source.log_entry import Transaction
 from azureblob_source.options import sink_options
 from azureblob_source.spark_types import arrow_of
 from azureblob_source.staging import RandomNames, StagedTask, WritePlan, plan_write, stage
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from azure_account.account import BlobContainer
-    from azureblob_source.log_entry import LogEntry
+    from azureblob_source.log_entry import BlobEntry, LogEntry
 
 logger = logging.getLogger(__name__)
 
@@ -80,16 +81,12 @@ class _Sink:
         metrics.count(staged.metrics, system=container.name, source=source)
         return TaskCommit(replace(staged, writer={**who, **staged.writer}).to_json())
 
-    def _publish_at_once(self, container: BlobContainer) -> Callable[[BlobEntry], None] | None:
+    def _publish_at_once(self, container: BlobContainer) -> Callable[[BlobEntry], object] | None:
+        """In the mode `at-least-once` a task publishes its blobs itself; the driver's commit finds what it could not."""
         options = self.plan.options
         if not options.at_least_once:
             return None
-        publisher = Publisher(container)
-
-        def publish(blob: BlobEntry) -> None:
-            publisher.publish_blob(blob, options.attributes)
-
-        return publish
+        return partial(Publisher(container).publish_blob, attributes=options.attributes)
 
     def commit_batch(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> list[LogEntry]:
         """Decide and publish what the tasks have staged."""

@@ -117,9 +117,7 @@ class SnapshotReader(DataSourceReader):
         elif isinstance(partition, BlobsPartition):
             for blob in partition.blobs:
                 data = container.get(blob.name).data
-                for batch in decode_blob(
-                    data, blob=blob.name, reader=self._reader_schema, columns=self.schema.names
-                ):
+                for batch in decode_blob(data, blob=blob.name, reader=self._reader_schema, columns=self.schema.names):
                     yield batch.cast(expected)
 
 

@@ -144,7 +144,7 @@ def stage(  # noqa: PLR0913 - the task's inputs, and its time and randomness
     names: Names,
     utc: Callable[[], datetime],
     clock: Callable[[], float],
-    publish: Callable[[BlobEntry], None] | None = None,
+    publish: Callable[[BlobEntry], object] | None = None,
 ) -> StagedTask:
     """Write all rows of one task as staged blocks. Nothing is visible until the driver commits, if ever.
 
@@ -230,7 +230,7 @@ def _event_ranges(routed: RoutedBatch, column: str | None) -> list[tuple[int, in
     if column is None:
         return [None] * len(routed.routes)
     times = routed.batch.column(column)
-    micros = times.cast(pa.timestamp("us", times.type.tz)).view(pa.int64())
+    micros = times.cast(pa.timestamp("us", times.type.tz), safe=False).view(pa.int64())
     starts = routed.starts[:-1]
     least = np.minimum.reduceat(micros.fill_null(_LATEST).to_numpy(), starts)
     greatest = np.maximum.reduceat(micros.fill_null(_EARLIEST).to_numpy(), starts)

@@ -32,8 +32,8 @@ from tools.spark_session import UNBOUNDED_BYTES_PER_BATCH, local_spark
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 STREAM = "flights"
 FILES = 12
@@ -129,12 +129,12 @@ def follow(query: StreamingQuery, rows: int) -> None:
     columns = (TextColumn("streaming"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[batches]} batches"))
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
         task = progress.add_task("rows", total=rows, batches=0)
-        while not query.awaitTermination(0.2):
+        while not query.awaitTermination(1):
             _advance(progress, task, query)
         _advance(progress, task, query)
 
 
-def _advance(progress: Progress, task: Any, query: StreamingQuery) -> None:  # noqa: ANN401 - rich's task id
+def _advance(progress: Progress, task: Any, query: StreamingQuery) -> None:
     done = [batch for batch in query.recentProgress if batch["numInputRows"]]
     progress.update(task, completed=sum(batch["numInputRows"] for batch in done), batches=len(done))
 
@@ -162,11 +162,11 @@ def show_blobs(blobs: dict[str, tuple[int, list[dict[str, Any]]]], elapsed: floa
         by_partition.setdefault(name.split("/")[1], []).append((size, len(rows)))
     for partition, parts in sorted(by_partition.items()):
         table.add_row(partition, f"{len(parts)}", f"{sum(r for _, r in parts):,}", f"{sum(s for s, _ in parts):,}")
-    size, rows = sum(size for size, _ in blobs.values()), sum(len(rows) for _, rows in blobs.values())
+    stored, total = sum(size for size, _ in blobs.values()), sum(len(rows) for _, rows in blobs.values())
     table.add_section()
-    table.add_row("all", f"{len(blobs)}", f"{rows:,}", f"{size:,}")
+    table.add_row("all", f"{len(blobs)}", f"{total:,}", f"{stored:,}")
     console.print(table)
-    console.print(f"{rows / elapsed:,.0f} rows/s over {elapsed:.1f} s, Spark's start of the query included\n")
+    console.print(f"{total / elapsed:,.0f} rows/s over {elapsed:.1f} s, the start of the query included\n")
 
 
 def show_commits(spark: SparkSession, target: str, options: dict[str, str]) -> None:

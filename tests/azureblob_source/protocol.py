@@ -75,23 +75,34 @@ class World:
         return [tuple(json.loads(line)) for line in lines]
 
 
-Design = Callable[[World, BlobContainer, str, int, list[BlobEntry], Draw, CommitLog], None]
+@dataclass
+class Run:
+    """One driver process of one query."""
+
+    world: World
+    container: BlobContainer
+    query: str
+    draw: Draw
+    log: CommitLog
+
+
+Design = Callable[[Run, int, list[BlobEntry]], None]
 
 
 def drive(world: World, container: BlobContainer, query: str, draw: Draw, design: Design) -> None:
     """One driver process of `query`: batches until the input is through, as Spark runs and repeats them."""
-    log = CommitLog(container, STREAM, readers=1)
+    run = Run(world, container, query, draw, CommitLog(container, STREAM, readers=1))
     progress = world.queries[query]
     failures = 0
     while progress.committed + 1 < BATCHES:
         batch = progress.committed + 1
         try:
-            design(world, container, query, batch, stage_batch(world, container, query, batch, draw, design), draw, log)
+            design(run, batch, stage_batch(run, batch, design))
         except AzureBlobError as error:
             world.seen[f"failed: {type(error).__name__}"] += 1
-            log = CommitLog(container, STREAM, readers=1)
+            run.log = CommitLog(container, STREAM, readers=1)
             failures += 1
-            if failures > 10:  # noqa: PLR2004 - a driver that cannot get on is a finding
+            if failures > 10:
                 raise
             continue
         if progress.committed + 1 != batch:
@@ -100,99 +111,88 @@ def drive(world: World, container: BlobContainer, query: str, draw: Draw, design
         progress.committed = batch
 
 
-def stage_batch(
-    world: World, container: BlobContainer, query: str, batch: int, draw: Draw, design: Design
-) -> list[BlobEntry]:
+def stage_batch(run: Run, batch: int, design: Design) -> list[BlobEntry]:
     """Run the tasks of a batch: rows spread at random, tasks retried or speculated at random."""
     tasks: dict[int, list[Row]] = defaultdict(list)
     for number in range(ROWS):
-        tasks[draw(TASKS)].append((query, batch, number))
+        tasks[run.draw(TASKS)].append((run.query, batch, number))
     winners = []
     for task, rows in sorted(tasks.items()):
-        attempts = [_stage_task(container, query, batch, task, rows, draw, design) for _ in range(1 + (draw(4) == 0))]
+        attempts = [_stage_task(run, f"{batch}-{task}", rows, design) for _ in range(1 + (run.draw(4) == 0))]
         if len(attempts) > 1:
-            world.seen["attempts lost"] += 1
-        winners.append(attempts[draw(len(attempts))])
+            run.world.seen["attempts lost"] += 1
+        winners.append(attempts[run.draw(len(attempts))])
     return winners
 
 
-def _stage_task(
-    container: BlobContainer, query: str, batch: int, task: int, rows: list[Row], draw: Draw, design: Design
-) -> BlobEntry:
-    attempt = f"{draw(1 << 60):016x}"
-    name = f"{STREAM}/{query}-{batch}-{task}" + ("" if design is same_names else f"-{attempt}")
-    cut = draw(len(rows))
+def _stage_task(run: Run, task: str, rows: list[Row], design: Design) -> BlobEntry:
+    attempt = f"{run.draw(1 << 60):016x}"
+    name = f"{STREAM}/{run.query}-{task}" + ("" if design is same_names else f"-{attempt}")
+    cut = run.draw(len(rows))
     blocks = [part for part in (rows[:cut], rows[cut:]) if part]
     entry = BlobEntry(
         name=name, stream=STREAM, partition=None, attempt=attempt, blocks=len(blocks), rows=len(rows),
         uncompressed=1, size=1, schema="none", rolled_by="end",
     )  # fmt: skip
     for block, part in zip(entry.block_ids, blocks, strict=True):
-        container.stage_block(name, block, "".join(json.dumps(row) + "\n" for row in part).encode())
+        run.container.stage_block(name, block, "".join(json.dumps(row) + "\n" for row in part).encode())
     if design is in_tasks:
-        container.commit_block_list(name, entry.block_ids)
+        run.container.commit_block_list(name, entry.block_ids)
     return entry
 
 
-def log_first(
-    world: World, container: BlobContainer, query: str, batch: int, blobs: list[BlobEntry], draw: Draw, log: CommitLog
-) -> None:
-    """Ours."""
-    draft = LogEntry(
+def _draft(run: Run, batch: int, blobs: list[BlobEntry]) -> LogEntry:
+    return LogEntry(
         version=-1,
-        write_id=f"{draw(1 << 60):x}",
+        write_id=f"{run.draw(1 << 60):x}",
         timestamp="2026-01-01T00:00:00+00:00",
-        transaction=Transaction(query, batch),
+        transaction=Transaction(run.query, batch),
         blobs=tuple(blobs),
         metrics=batch_metrics(blobs),
     )
-    entry = commit(log, draft, Publisher(container, threads=1))
+
+
+def log_first(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
+    """Ours."""
+    draft = _draft(run, batch, blobs)
+    entry = commit(run.log, draft, Publisher(run.container, threads=1))
     if entry.write_id != draft.write_id:
-        world.seen["rolled forward"] += 1
+        run.world.seen["rolled forward"] += 1
     if entry.operation == "replace":
-        world.seen["replaced"] += 1
+        run.world.seen["replaced"] += 1
 
 
-def in_tasks(
-    world: World, container: BlobContainer, query: str, batch: int, blobs: list[BlobEntry], draw: Draw, log: CommitLog
-) -> None:
+def in_tasks(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
     """A mistake: tasks publish when they end; the driver has nothing left to do."""
 
 
-def same_names(
-    world: World, container: BlobContainer, query: str, batch: int, blobs: list[BlobEntry], draw: Draw, log: CommitLog
-) -> None:
+def same_names(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
     """A mistake: names that a repeat finds again, created if absent, and no record of the batch as a whole."""
     for blob in blobs:
-        container.commit_block_list(blob.name, blob.block_ids, condition=IF_ABSENT)
+        run.container.commit_block_list(blob.name, blob.block_ids, condition=IF_ABSENT)
 
 
-def log_last(
-    world: World, container: BlobContainer, query: str, batch: int, blobs: list[BlobEntry], draw: Draw, log: CommitLog
-) -> None:
+def log_last(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
     """A mistake: publish first, then record."""
-    name = f"_batches/{query}-{batch}"
-    if container.properties(name) is None:
+    name = f"_batches/{run.query}-{batch}"
+    if run.container.properties(name) is None:
         for blob in blobs:
-            container.commit_block_list(blob.name, blob.block_ids)
-        container.put(name, b"done", condition=IF_ABSENT)
+            run.container.commit_block_list(blob.name, blob.block_ids)
+        run.container.put(name, b"done", condition=IF_ABSENT)
 
 
-def blind_retry(
-    world: World, container: BlobContainer, query: str, batch: int, blobs: list[BlobEntry], draw: Draw, log: CommitLog
-) -> None:
+def blind_retry(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
     """A mistake: when the answer of the deciding put is lost, the batch is decided anew without reading back."""
     outcome: object = None
     while not isinstance(outcome, Done):
-        head = log.refresh()
-        last = None if head is None else head.transactions.get(query)
+        head = run.log.refresh()
+        last = None if head is None else head.transactions.get(run.query)
         if outcome is None and last is not None and last.version >= batch:
-            entry = log.read(last.entry)
+            entry = run.log.read(last.entry)
             break
-        draft = LogEntry(-1, "", "2026-01-01T00:00:00+00:00", transaction=Transaction(query, batch), blobs=tuple(blobs))
-        entry = draft.behind(head, published=-1)
-        outcome = container.put(log_name(STREAM, entry.version), to_json(entry), condition=IF_ABSENT)
-    Publisher(container, threads=1).publish(entry)
+        entry = _draft(run, batch, blobs).behind(head, published=-1)
+        outcome = run.container.put(log_name(STREAM, entry.version), to_json(entry), condition=IF_ABSENT)
+    Publisher(run.container, threads=1).publish(entry)
 
 
 class Turns(Intercept):
@@ -205,7 +205,7 @@ class Turns(Intercept):
         self._state = "running"
         self._go = self._killed = False
 
-    def _next_fault(self, call: NumberedCall) -> Fault | None:  # noqa: ARG002 - a script's signature
+    def _next_fault(self, call: NumberedCall) -> Fault | None:
         fault, self.fault = self.fault, None
         return fault
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
 from azure_account.faults import Crash, Fault, Faults, LateEffect, LostAnswer, ProcessDied, Reset, Throttle, TimeOut, at
 from tests.azureblob_source.protocol import Draw, World, drive, log_first
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 WEEK_AND_A_DAY = 8 * 24 * 3600.0
 

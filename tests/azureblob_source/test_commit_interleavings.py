@@ -29,7 +29,9 @@ from tests.azureblob_source.protocol import (
 FAULTS = [LostAnswer(), Reset(), Throttle(0.5), LateEffect(2)]
 
 
-def machine(design: Design, queries: int, seen: Counter[str], *, expiry: bool) -> type[RuleBasedStateMachine]:
+def machine(  # noqa: C901 - a class with its rules
+    design: Design, queries: int, seen: Counter[str], *, expiry: bool
+) -> type[RuleBasedStateMachine]:
     """Two places for drivers; with one query both are of it (a zombie and its successor), with two one each."""
 
     class Machine(RuleBasedStateMachine):
@@ -131,5 +133,5 @@ def test_each_row_is_public_once_whatever_two_drivers_do(queries: int, expiry: b
 
 @pytest.mark.parametrize("mistake", [in_tasks, same_names, log_last, blind_retry])
 def test_a_wrong_protocol_is_caught(mistake: Design) -> None:
-    with pytest.raises(AssertionError, match="public twice|=="):
+    with pytest.raises(AssertionError, match=r"public twice|=="):
         explore(mistake, examples=2000)

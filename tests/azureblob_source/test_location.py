@@ -20,7 +20,10 @@ BLOB = "https://acme.blob.core.windows.net"
         (f"{BLOB}/data/flights/2013/", Location("data", "flights/2013", BLOB)),
         (f"{BLOB}/data/S%C3%A3o%20Paulo", Location("data", "São Paulo", BLOB)),
         ("https://acme.dfs.core.windows.net/data/flights", Location("data", "flights", BLOB)),
-        ("https://acme.blob.core.chinacloudapi.cn/data", Location("data", None, "https://acme.blob.core.chinacloudapi.cn")),
+        (
+            "https://acme.blob.core.chinacloudapi.cn/data",
+            Location("data", None, "https://acme.blob.core.chinacloudapi.cn"),
+        ),
         ("https://blobs.example.com/data/flights", Location("data", "flights", "https://blobs.example.com")),
         ("abfss://data@acme.dfs.core.windows.net/flights", Location("data", "flights", BLOB)),
         ("abfs://data@acme.dfs.core.windows.net/", Location("data", None, BLOB)),
@@ -105,6 +108,21 @@ def test_a_credential_in_the_path_is_refused_and_not_repeated(path: str) -> None
         parse_location(path, None, None)
     assert "topsecret" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "account"),
+    [
+        (BLOB, "acme"),
+        ("https://acme-secondary.blob.core.windows.net", "acme"),
+        ("https://acme.z1.blob.storage.azure.net", "acme"),
+        ("http://127.0.0.1:10000/devstoreaccount1", "devstoreaccount1"),
+        ("https://blobs.example.com", None),
+        (None, None),
+    ],
+)
+def test_an_endpoint_names_its_account_if_it_does(endpoint: str | None, account: str | None) -> None:
+    assert account == Location("data", None, endpoint).account
 
 
 def test_a_location_reads_as_container_and_stream() -> None:

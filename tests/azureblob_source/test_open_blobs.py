@@ -109,7 +109,8 @@ def bodies(data: bytes) -> list[tuple[int, bytes]]:
 # --- any sequence of rows, under any limits ---------------------------------------------------------------------------
 
 steps = st.lists(
-    st.tuples(st.integers(0, 2), st.lists(st.integers(0, 40) | st.just(300), max_size=12), st.integers(0, 3)), max_size=12
+    st.tuples(st.integers(0, 2), st.lists(st.integers(0, 40) | st.just(300), max_size=12), st.integers(0, 3)),
+    max_size=12,
 )
 limits = st.builds(
     Limits,

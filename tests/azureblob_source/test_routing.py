@@ -108,7 +108,9 @@ def test_routing_that_cannot_be_is_refused_before_the_first_row(router: Router, 
         router.check(ROWS)
 
 
-@pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.struct([("a", pa.string())]), pa.map_(pa.string(), pa.int8())])
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.string()), pa.struct([("a", pa.string())]), pa.map_(pa.string(), pa.int8())]
+)
 def test_a_nested_column_cannot_route(kind: pa.DataType) -> None:
     with pytest.raises(ConfigurationError, match=r"option `partitionColumn`: column 'x' is nested.*plain column"):
         Router("s", None, "x").check(pa.schema([("x", kind)]))
@@ -126,7 +128,9 @@ def test_a_stream_that_a_row_names_is_checked_like_any_other() -> None:
 
 def test_bytes_that_are_no_text_are_refused_with_option_and_column() -> None:
     batch = pa.record_batch({"raw": [b"\xff"]})
-    with pytest.raises(ConfigurationError, match=r"option `partitionColumn`: column 'raw' cannot be read as text.*Cast"):
+    with pytest.raises(
+        ConfigurationError, match=r"option `partitionColumn`: column 'raw' cannot be read as text.*Cast"
+    ):
         Router("s", None, "raw").route(batch)
 
 

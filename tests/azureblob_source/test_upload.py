@@ -129,7 +129,9 @@ def test_draining_gives_up_at_the_deadline_and_names_the_option() -> None:
     with Uploader(over(account, gate), FORM, threads=1, deadline=0.01) as uploader:
         uploader.submit(block(0))
         gate.wait_for(1)
-        with pytest.raises(TransientError, match=r"upload 1 blocks to .*container failed after 0.0 s.*`flushTimeoutMs`"):
+        with pytest.raises(
+            TransientError, match=r"upload 1 blocks to .*container failed after 0.0 s.*`flushTimeoutMs`"
+        ):
             uploader.drain()
         gate.open.set()
 

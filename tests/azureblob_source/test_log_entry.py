@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azure_account.account import BlobAttributes
+from azure_account.errors import ConfigurationError, CorruptError
+from azureblob_source.log_entry import (
+    RECENT_TRANSACTIONS,
+    Applied,
+    BlobEntry,
+    LogEntry,
+    Transaction,
+    from_json,
+    to_json,
+)
+
+GOLDEN = Path(__file__).parent.parent / "fixtures" / "log" / "entry_format_1.json"
+
+FULL = LogEntry(
+    version=7,
+    write_id="6f9619ff8b86d011",
+    timestamp="2013-01-31T12:00:05.000+00:00",
+    operation="replace",
+    transaction=Transaction("0f8fad5b-d9cb-469f-a165-70867728950e", 12),
+    epoch=3,
+    published=6,
+    blobs=(
+        BlobEntry(
+            name="flights/São Paulo/2013/01/31/12/00-05-0a1b2c3d.avro", stream="flights", partition="São Paulo",
+            attempt="0123456789abcdef", blocks=2, rows=1000, uncompressed=52000, size=21000, schema="89abcdef01234567",
+            rolled_by="size", min_event_time=1359633600000000, max_event_time=1359633605000000,
+        ),
+        BlobEntry(
+            name="flights/2013/01/31/12/00-06-1b2c3d4e.avro", stream="flights", partition=None,
+            attempt="fedcba9876543210", blocks=1, rows=1, uncompressed=52, size=540, schema="89abcdef01234567",
+            rolled_by="end",
+        ),
+    ),
+    removed=("flights/2013/01/31/11/59-00-00000000.avro",),
+    replaces=5,
+    control=({"type": "watermark", "taskName": "task 1", "timestamp": 1359633600000},),
+    metrics={"messagesSent": 1001, "bytesSent": 52052},
+    writers=({"task": 0, "query": "q", "batch": 12, "durationMs": 7, "metrics": {"messagesSent": 1001}},),
+    attributes=BlobAttributes({"owner": "ops"}, {"class": "raw"}, "Cool"),
+    transactions={"other": Applied(4, 2), "0f8fad5b-d9cb-469f-a165-70867728950e": Applied(12, 7)},
+)  # fmt: skip
+
+
+def test_the_first_format_is_read_for_ever() -> None:
+    assert FULL == from_json(GOLDEN.read_bytes(), "golden")
+
+
+def test_the_first_format_is_still_the_one_that_is_written() -> None:
+    assert json.loads(GOLDEN.read_bytes()) == json.loads(to_json(FULL))
+    assert list(json.loads(GOLDEN.read_bytes())) == list(json.loads(to_json(FULL)))
+
+
+names = st.text(st.characters(codec="utf-8"), max_size=8)
+counts = st.integers(0, 2**63 - 1)
+maps = st.dictionaries(names, names, max_size=2)
+blobs = st.builds(
+    BlobEntry,
+    name=names, stream=names, partition=st.none() | names, attempt=names, blocks=st.integers(1, 50_000), rows=counts,
+    uncompressed=counts, size=counts, schema=names, rolled_by=st.sampled_from(["end", "size", "age"]),
+    min_event_time=st.none() | st.integers(-(2**63), 2**63 - 1), max_event_time=st.none() | st.just(0),
+)  # fmt: skip
+entries = st.builds(
+    LogEntry,
+    version=counts, write_id=names, timestamp=names,
+    operation=st.sampled_from(["append", "overwrite", "replace", "void", "epoch"]),
+    transaction=st.none() | st.builds(Transaction, names, counts), epoch=st.none() | counts,
+    published=st.integers(-1, 2**63 - 1), blobs=st.lists(blobs, max_size=3).map(tuple),
+    removed=st.lists(names, max_size=2).map(tuple), replaces=st.none() | counts,
+    control=st.lists(st.dictionaries(names, names | counts), max_size=2).map(tuple),
+    metrics=st.dictionaries(names, counts, max_size=2),
+    writers=st.lists(st.dictionaries(names, names), max_size=2).map(tuple),
+    attributes=st.builds(BlobAttributes, maps, maps, st.none() | st.just("Cool")),
+    transactions=st.dictionaries(names, st.builds(Applied, counts, counts), max_size=3),
+)  # fmt: skip
+
+
+@given(entries)
+def test_an_entry_comes_back_as_it_was_written(entry: LogEntry) -> None:
+    back = from_json(to_json(entry), "x")
+    assert entry == back
+    assert list(entry.transactions) == list(back.transactions)
+
+
+def test_what_is_empty_is_not_stored() -> None:
+    entry = LogEntry(0, "w", "2013-01-31T12:00:05+00:00")
+    assert {
+        "formatVersion": 1, "version": 0, "writeId": "w", "timestamp": "2013-01-31T12:00:05+00:00",
+        "operation": "append", "published": -1,
+    } == json.loads(to_json(entry))  # fmt: skip
+
+
+def test_fields_of_the_same_format_that_are_not_known_are_ignored() -> None:
+    document = json.loads(GOLDEN.read_bytes()) | {"later": [1]}
+    document["blobs"][0]["colour"] = "blue"
+    assert FULL == from_json(json.dumps(document).encode(), "x")
+
+
+def test_a_newer_format_asks_for_an_upgrade() -> None:
+    document = json.loads(GOLDEN.read_bytes()) | {"formatVersion": 2}
+    with pytest.raises(ConfigurationError, match=r"log entry s/_log/7.json has format version 2.*up to 1\. Upgrade"):
+        from_json(json.dumps(document).encode(), "s/_log/7.json")
+
+
+def without(*path: Any) -> bytes:
+    document = json.loads(GOLDEN.read_bytes())
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    del place[path[-1]]
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"7",
+        b"\xff\xfe",
+        b"{}",
+        b'{"formatVersion": "1"}',
+        GOLDEN.read_bytes()[:-20],
+        GOLDEN.read_bytes().replace(b'"blobs": [', b'"blobs": [7, '),
+        GOLDEN.read_bytes().replace(b"[4, 2]", b"[4]"),
+        GOLDEN.read_bytes().replace(b'"version": 7', b'"version": "x"'),
+        without("version"),
+        without("writeId"),
+        without("published"),
+        without("transaction", "id"),
+        without("blobs", 0, "name"),
+        without("blobs", 1, "attempt"),
+        without("blobs", 1, "blocks"),
+    ],
+)
+def test_a_damaged_entry_is_corrupt_and_named(data: bytes) -> None:
+    assert data != GOLDEN.read_bytes()
+    with pytest.raises(CorruptError, match=r"log entry s/_log/7.json is damaged"):
+        from_json(data, "s/_log/7.json")
+
+
+# --- following an entry -----------------------------------------------------------------------------------------------
+
+
+def draft(transaction: Transaction | None = None, epoch: int | None = None) -> LogEntry:
+    return LogEntry(-1, "w", "2013-01-31T12:00:05+00:00", transaction=transaction, epoch=epoch)
+
+
+def test_a_draft_takes_the_next_version_and_carries_on_epoch_and_transactions() -> None:
+    first = draft(Transaction("a", 5), epoch=2).behind(None, published=-1)
+    second = draft(Transaction("b", 0)).behind(first, published=0)
+    assert (0, 2, -1) == (first.version, first.epoch, first.published)
+    assert (1, 2, 0) == (second.version, second.epoch, second.published)
+    assert {"a": Applied(5, 0), "b": Applied(0, 1)} == second.transactions
+    assert 3 == draft(epoch=3).behind(second, published=1).epoch
+
+
+def test_the_transaction_that_was_idle_longest_is_forgotten_first() -> None:
+    head = None
+    for number in range(RECENT_TRANSACTIONS):
+        head = draft(Transaction(f"t{number}", 0)).behind(head, published=-1)
+    head = draft(Transaction("t0", 1)).behind(head, published=-1)
+    assert RECENT_TRANSACTIONS == len(head.transactions)
+    head = draft(Transaction("new", 0)).behind(head, published=-1)
+    assert RECENT_TRANSACTIONS == len(head.transactions)
+    assert "t1" not in head.transactions
+    assert Applied(1, RECENT_TRANSACTIONS) == head.transactions["t0"]
+    assert head.transactions == draft().behind(head, published=-1).transactions
+
+
+def test_rows_are_those_of_all_blobs() -> None:
+    assert 1001 == FULL.rows
+    assert 0 == replace(FULL, blobs=()).rows
+    assert ["0123456789abcdef-00000", "0123456789abcdef-00001"] == FULL.blobs[0].block_ids

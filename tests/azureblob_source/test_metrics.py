@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry import metrics as api
+
+from azureblob_source import metrics
+
+
+class Instrument(api.NoOpCounter):
+    """A counter of a telemetry SDK, as far as these tests need one."""
+
+    def __init__(self, name: str, unit: str, description: str, sums: Counter[tuple[str, str, str]]) -> None:
+        super().__init__(name, unit, description)
+        self.name, self.unit, self.sums = name, unit, sums
+
+    def add(self, amount: float, attributes: Any = None, context: Any = None) -> None:
+        labels = dict(attributes or {})
+        self.sums[self.name, labels["group"], labels.get("name", "")] += int(amount)
+
+
+class Meter(api.NoOpMeter):
+    def __init__(self, sums: Counter[tuple[str, str, str]]) -> None:
+        super().__init__("azureblob")
+        self.sums = sums
+
+    def create_counter(self, name: str, unit: str = "", description: str = "") -> api.Counter:
+        return Instrument(name, unit, description, self.sums)
+
+
+@pytest.fixture
+def sums(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[tuple[str, str, str]]]:
+    """What an SDK has counted, by counter, group and name."""
+    counted: Counter[tuple[str, str, str]] = Counter()
+    monkeypatch.setattr(api, "get_meter", lambda *_: Meter(counted))
+    metrics._counter.cache_clear()
+    yield counted
+    metrics._counter.cache_clear()
+
+
+def test_each_count_is_added_for_all_for_the_container_and_for_the_task(sums: Counter[tuple[str, str, str]]) -> None:
+    metrics.count({"messagesSent": 3, "blockUploads": 0}, system="data", source="q/0")
+    metrics.count({"messagesSent": 2}, system="data", source="q/1")
+    assert {
+        ("azureblob.messagesSent", "aggregate", ""): 5,
+        ("azureblob.messagesSent", "system", "data"): 5,
+        ("azureblob.messagesSent", "source", "q/0"): 3,
+        ("azureblob.messagesSent", "source", "q/1"): 2,
+    } == dict(sums)
+
+
+def test_without_a_telemetry_sdk_counting_does_nothing() -> None:
+    metrics._counter.cache_clear()
+    metrics.count(dict.fromkeys(metrics.COUNTERS, 1), system="data", source="q/0")
+
+
+def test_there_are_the_seven_counters_of_the_proposal() -> None:
+    assert [
+        "messagesSent", "bytesSent", "bytesCompressed", "messageErrors", "blockUploads", "blobCommits",
+        "connectionErrors",
+    ] == list(metrics.COUNTERS)  # fmt: skip
+
+
+def test_a_counter_that_does_not_exist_is_a_mistake_in_the_code() -> None:
+    with pytest.raises(KeyError):
+        metrics.count({"rows": 1}, system="data", source="q/0")
+
+
+def test_totals_are_sums_with_all_names() -> None:
+    summed = metrics.total([{"messagesSent": 1}, {"messagesSent": 2, "bytesSent": 5}])
+    assert {**dict.fromkeys(metrics.COUNTERS, 0), "messagesSent": 3, "bytesSent": 5} == summed
+    assert dict.fromkeys(metrics.COUNTERS, 0) == metrics.total([])

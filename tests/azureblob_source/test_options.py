@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from azure_account.account import BlobAttributes
+from azure_account.errors import ConfigurationError
+from azure_account.settings import DefaultIdentity
+from azureblob_source.location import Location
+from azureblob_source.log_entry import Transaction
+from azureblob_source.open_blobs import Limits
+from azureblob_source.options import SINK, SOURCE, TABLE, WHERE, SinkOptions, sink_options, source_options
+from azureblob_source.routing import Router
+from tools.options_page import page
+
+ACCOUNT = {"accountName": "acme", "accountKey": "c2VjcmV0a2V5"}
+SCHEMA = '{"type":"record","name":"r","fields":[{"name":"n","type":"long"}]}'
+
+
+def sink(path: str = "data/flights", **given: Any) -> SinkOptions:
+    raw = {name.replace("__", "."): str(value) for name, value in given.items()}
+    return sink_options({"path": path, **ACCOUNT, **raw}, {})
+
+
+def test_the_defaults_are_those_of_the_design() -> None:
+    options = sink()
+    assert Location("data", "flights") == options.location
+    assert Router("flights") == options.router
+    assert (10 << 20, None, None, None, 50_000) == (
+        options.limits.block_bytes,
+        options.limits.blob_bytes,
+        options.limits.blob_rows,
+        options.limits.blob_age,
+        options.limits.blob_blocks,
+    )
+    assert (64 << 20) <= options.limits.memory <= (128 << 20)
+    assert ("null", False, None, "row", None) == (
+        options.codec,
+        options.gzipped,
+        options.avro_schema,
+        options.record_name,
+        options.record_namespace,
+    )
+    assert (2, 4, 180.0, 300.0) == (options.threads, options.queue, options.flush_timeout, options.close_timeout)
+    assert (True, False, True) == (options.random_suffix, options.at_least_once, options.validate_datums)
+    assert (None, None, None, None) == (
+        options.epoch,
+        options.transaction,
+        options.event_time_column,
+        options.value_column,
+    )
+    assert BlobAttributes() == options.attributes
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"streamColumn": "s"}, {"router": Router("flights", "s")}),
+        ({"partitionColumn": "p", "dropRoutingColumns": "TRUE"}, {"router": Router("flights", None, "p", True)}),
+        ({"codec": "ZSTANDARD"}, {"codec": "zstandard"}),
+        ({"compression__type": "gzip"}, {"gzipped": True}),
+        ({"recordName": "Flight", "recordNamespace": "acme"}, {"record_name": "Flight", "record_namespace": "acme"}),
+        ({"valueColumn": "v", "avroSchema": SCHEMA, "validateDatums": "false"}, {"value_column": "v"}),
+        ({"suffixRandomStringToBlobName": "false"}, {"random_suffix": False}),
+        ({"threadPoolCount": 5}, {"threads": 5, "queue": 10}),
+        ({"threadPoolCount": 5, "blockingQueueSize": 0}, {"threads": 5, "queue": 0}),
+        ({"flushTimeoutMs": 1500, "closeTimeoutMs": "2m"}, {"flush_timeout": 1.5, "close_timeout": 120.0}),
+        ({"deliveryGuarantee": "at-least-once"}, {"at_least_once": True}),
+        ({"eventTimeColumn": "t"}, {"event_time_column": "t"}),
+        ({"epoch": 0}, {"epoch": 0}),
+        ({"txnAppId": "app", "txnVersion": 7}, {"transaction": Transaction("app", 7)}),
+        (
+            {"metadata__owner": "ops", "tags__class": "raw", "accessTier": "cool"},
+            {"attributes": BlobAttributes({"owner": "ops"}, {"class": "raw"}, "Cool")},
+        ),
+    ],
+)
+def test_options_become_types(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    options = sink(**given)
+    assert expected == {name: getattr(options, name) for name in expected}
+
+
+def test_limits_are_bytes_rows_and_seconds() -> None:
+    options = sink(maxFlushThresholdSize="64k", maxBlobSize="1GiB", maxMessagesPerBlob=10, maxBlobAgeMs="1h")
+    expected = Limits(64 << 10, 1 << 30, 10, 3600.0, memory=options.limits.memory)
+    assert expected == options.limits
+    assert sink(memoryBudget="512m").limits.memory == 4 * options.limits.memory
+
+
+VALUES = {
+    "path": "data/flights", "container": "data", "stream": "flights", "avroSchema": SCHEMA, "auth": "accountKey",
+    "codec": "deflate", "compression.type": "none", "accessTier": "Hot", "deliveryGuarantee": "exactly-once",
+    "view": "commits", "metadata.*": "x", "tags.*": "x",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("option", [*WHERE.options, *SINK.options, *SOURCE.options], ids=lambda option: option.name)
+def test_every_option_is_taken_in_lower_case_as_spark_gives_it(option: Any) -> None:
+    default = "1048576" if option.default is None else str(option.default).lower()
+    value = VALUES.get(option.name, default)
+    key = option.name.replace("*", "key").lower()
+    companions = {
+        "txnAppId": {"txnversion": "1"},
+        "txnVersion": {"txnappid": "a"},
+        "valueColumn": {"avroschema": SCHEMA},
+    }
+    raw = {"path": "data/flights", **ACCOUNT, key: value, **companions.get(option.name, {})}
+    assert isinstance(sink_options(raw, {}), SinkOptions)
+    assert source_options(raw, {}).stream == "flights"
+    assert option.name in TABLE.parse(raw).given
+
+
+@pytest.mark.parametrize("option", TABLE.options, ids=lambda option: option.name)
+def test_every_option_says_what_it_is_for(option: Any) -> None:
+    assert option.help.endswith(".")
+    assert f"| `{option.name}` |" in page()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"partitionColum": "p"}, "partitionColum is unknown. Did you mean partitionColumn?"),
+        ({"maxflushtresholdsize": 1}, "Did you mean maxFlushThresholdSize?"),
+        ({"compression": "gzip"}, "Did you mean compression.type?"),
+        ({"codec": "zstd"}, "Option codec: the value 'zstd' is not valid"),
+        ({"codec": "deflat"}, "did you mean deflate?"),
+        ({"maxFlushThresholdSize": 0}, "Option maxFlushThresholdSize"),
+        ({"maxFlushThresholdSize": "4001m"}, "out of range"),
+        ({"maxBlobSize": "999999999t"}, "out of range"),
+        ({"maxMessagesPerBlob": 0}, "Option maxMessagesPerBlob"),
+        ({"memoryBudget": "1k"}, "Option memoryBudget"),
+        ({"threadPoolCount": 65}, "Option threadPoolCount"),
+        ({"epoch": -1}, "Option epoch"),
+        ({"dropRoutingColumns": "yes"}, "Option dropRoutingColumns"),
+        ({"flushTimeoutMs": "soon"}, "Option flushTimeoutMs"),
+        ({"codec": "deflate", "compression__type": "gzip"}, "compressed twice. Leave one"),
+        (
+            {"valueColumn": "v"},
+            "option `valueColumn` (v) holds encoded datums: give their schema as option `avroSchema`",
+        ),
+        ({"avroSchema": "{"}, "option avroSchema is not a valid Avro schema"),
+        ({"txnAppId": "app"}, "`txnAppId` and `txnVersion` belong together"),
+        ({"txnVersion": 1}, "`txnAppId` and `txnVersion` belong together"),
+        ({"metadata__a-b": "x"}, "option `metadata.a-b`"),
+        ({"metadata__a": "Zürich"}, "option `metadata.a`"),
+        ({"metadata__Azureblob_Attempt": "x"}, "the sink marks its own blobs by this key"),
+        ({"metadata__a": "x" * 8200}, "8192 bytes of metadata"),
+        ({f"tags__t{n}": "x" for n in range(11)}, "11 tags are given, Azure allows 10"),
+        ({"tags__a": "x" * 257}, "option `tags.a`"),
+        ({"tags__a": "ä"}, "option `tags.a`"),
+        ({"stream": "other"}, "the path names stream 'flights' but the option `stream` says 'other'"),
+    ],
+)
+def test_a_wrong_option_is_refused_by_name_with_the_next_step(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        sink(**given)
+    assert message in str(caught.value)
+
+
+def test_the_url_of_the_path_names_account_and_endpoint() -> None:
+    options = sink_options({"path": "abfss://data@acme.dfs.core.windows.net/flights"}, {})
+    assert ("acme", "https://acme.blob.core.windows.net") == (options.account.account, options.account.blob_endpoint)
+    assert DefaultIdentity() == options.account.auth
+    with pytest.raises(ConfigurationError, match="storage account is not clear: accountName says other"):
+        sink_options({"path": "https://acme.blob.core.windows.net/data/flights", "accountName": "other"}, {})
+
+
+@pytest.mark.parametrize("secret", [{"accountKey": "c2VjcmV0a2V5"}, {"sasToken": "sv=1&sig=c2VjcmV0a2V5"}])
+def test_options_travel_to_the_executors_and_show_no_secret(secret: dict[str, str]) -> None:
+    raw = {"path": "data/flights", "accountName": "acme", **secret, "avroSchema": SCHEMA}
+    for options in (sink_options(raw, {}), source_options(raw, {})):
+        assert options == pickle.loads(pickle.dumps(options))  # noqa: S301 - our own bytes
+        assert "c2VjcmV0a2V5" not in repr(options)
+    assert "c2VjcmV0a2V5" not in repr(TABLE.parse(raw))
+
+
+def test_a_read_needs_a_stream_and_knows_view_version_and_columns() -> None:
+    options = source_options({"path": "data/a/b", **ACCOUNT, "versionAsOf": "3", "columns": "x, y"}, {})
+    assert ("a/b", "data", 3, ("x", "y")) == (options.stream, options.view, options.version, options.columns)
+    with pytest.raises(ConfigurationError, match="no stream is named to read from container 'data'"):
+        source_options({"path": "data", **ACCOUNT}, {})
+
+
+def test_a_write_may_take_its_streams_from_a_column_alone() -> None:
+    options = sink("data", streamColumn="s")
+    assert replace(options.location, endpoint=None) == Location("data")
+    assert Router(None, "s") == options.router
+
+
+def test_the_manual_s_page_is_up_to_date() -> None:
+    stored = Path(__file__).parents[2] / "docs" / "OPTIONS.md"
+    assert page() == stored.read_text(encoding="utf-8"), "run: python -m tools.options_page > docs/OPTIONS.md"

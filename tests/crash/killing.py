@@ -1,0 +1,235 @@
+"""Runs `flights_job` and kills it, with everything that it has started, at chosen moments.
+
+A *life* is one process of the job, from its start to its end or its kill. What a kill hit is told afterwards by the
+evidence that is left: Spark's checkpoint, the commit log, the staged and the committed blobs.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import psutil
+
+from tools.spark_session import LOGGING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tests.crash.public_blobs import PublicBlobs
+    from tools.azurite import Azurite
+
+ROOT = Path(__file__).resolve().parents[2]
+STUCK_SECONDS = 240.0
+"""A life that shows no progress for so long is a failure of the test."""
+
+_QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_POLL_SECONDS = 0.002
+
+
+@dataclass(frozen=True)
+class FlightsJob:
+    """How the job is run: where from, where to, and in which folder it keeps its checkpoint and its output."""
+
+    azurite: Azurite
+    path: str
+    input: Path
+    folder: Path
+    arguments: Sequence[str] = ()
+    java_options: str = ""
+
+    @property
+    def checkpoint(self) -> Path:
+        """Spark's checkpoint of the query."""
+        return self.folder / "checkpoint"
+
+    @contextmanager
+    def life(self) -> Iterator[subprocess.Popen[bytes]]:
+        """One process of the job, in a session of its own; nothing of it is left behind the block."""
+        java = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {_QUICK_START} {self.java_options}"
+        command = [sys.executable, "-m", "tests.crash.flights_job", self.input, self.checkpoint, self.path]
+        settings = ["--conf", f"spark.driver.extraJavaOptions={java}", *self.arguments]
+        with (self.folder / "output.txt").open("wb") as output:
+            process = subprocess.Popen(
+                [*map(str, command), *settings],
+                cwd=ROOT,
+                env={**os.environ, "AZURE_STORAGE_CONNECTION_STRING": self.azurite.connection_string},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+            try:
+                yield process
+            finally:
+                kill_session(process)
+
+    def run(self) -> None:
+        """One life to its end, which must be a good one; and that of its JVM, which ends a little later."""
+        with self.life() as process:
+            self.check_end(process.wait(STUCK_SECONDS))
+            end = time.monotonic() + STUCK_SECONDS
+            while session_of(process) and time.monotonic() < end:
+                time.sleep(0.05)
+
+    def check_end(self, code: int) -> None:
+        """Fail with the job's last words unless it ended well."""
+        words = (self.folder / "output.txt").read_text(errors="replace")[-4000:]
+        assert code == 0, f"the job ended by itself with {code}:\n{words}"
+
+    def batches(self, of: Literal["offsets", "commits"]) -> int:
+        """Batches that the checkpoint knows as begun (`offsets`) or ended (`commits`), in all lives together."""
+        folder = self.checkpoint / of
+        numbers = [int(name) for name in os.listdir(folder) if name.isdigit()] if folder.is_dir() else []
+        return max(numbers, default=-1) + 1
+
+
+def session_of(leader: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """The living processes of a session: the driver, its JVM, and the workers, which have a group of their own."""
+    return [process for process in psutil.process_iter() if _lives_in(process, leader.pid)]
+
+
+def _lives_in(process: psutil.Process, session: int) -> bool:
+    try:
+        return os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE
+    except (ProcessLookupError, psutil.NoSuchProcess):
+        return False
+
+
+def kill_session(leader: subprocess.Popen[bytes]) -> int:
+    """SIGKILL to every process of the session, until none is left. Returns how many there were."""
+    killed: set[int] = set()
+    while processes := session_of(leader):
+        for process in processes:
+            killed.add(process.pid)
+            try:
+                process.send_signal(signal.SIGKILL)
+            except psutil.NoSuchProcess:
+                continue
+        time.sleep(0.001)
+    leader.wait()
+    return len(killed)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When to kill: `delay` seconds after a life has seen `count` batches begin, or be decided, or after its start."""
+
+    event: Literal["start", "begun", "decided"]
+    count: int
+    delay: float
+
+    @staticmethod
+    def draw(rng: random.Random) -> Moment:
+        """Any moment, most of them in the midst of a batch."""
+        match rng.choices(("start", "first batch", "begun", "decided"), (2, 2, 5, 5))[0]:
+            case "start":
+                return Moment("start", 0, rng.uniform(0, 8))
+            case "first batch":
+                return Moment("begun", 1, rng.uniform(0, 4))
+            case "begun":
+                return Moment("begun", rng.randint(2, 3), rng.uniform(0, 0.7))
+            case _:
+                return Moment("decided", rng.randint(1, 3), rng.uniform(0, 0.03))
+
+
+class Hit(Enum):
+    """What a kill hit, as far as the evidence tells."""
+
+    STARTING = "starting, nothing new was done"
+    BETWEEN = "between two batches"
+    BEGUN = "batch begun, nothing staged"
+    STAGING = "batch staged in part or whole, not decided"
+    PUBLISHING = "batch decided, published in part"
+    PUBLISHED = "batch decided and published, unknown to the checkpoint"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is left after a kill."""
+
+    begun: int
+    ended: int
+    decided: int
+    staged: frozenset[str]
+    unpublished: int
+
+    def hit(self, before: Evidence) -> Hit:
+        """What the life between the two was doing when it was killed."""
+        if self == before:
+            return Hit.STARTING
+        if self.begun == self.ended:
+            return Hit.BETWEEN
+        if self.decided == self.begun:
+            return Hit.PUBLISHING if self.unpublished else Hit.PUBLISHED
+        return Hit.STAGING if self.staged - before.staged else Hit.BEGUN
+
+
+NOTHING = Evidence(0, 0, 0, frozenset(), 0)
+
+
+@dataclass
+class Killings:
+    """Lives of one job, one after the other, until the input is through."""
+
+    job: FlightsJob
+    public: PublicBlobs
+    after_kill: Callable[[], None]
+    """Called after every kill, while nothing runs."""
+    hits: list[Hit] = field(default_factory=list)
+    evidence: Evidence = NOTHING
+
+    def run(self, moments: Sequence[Moment]) -> None:
+        """Kill one life at each moment; then let one live to its end."""
+        for moment in moments:
+            with self.job.life() as process:
+                if not self._reached(moment, process):
+                    return
+                assert kill_session(process) > 0
+            self._note(moment)
+        self.job.run()
+
+    def _reached(self, moment: Moment, process: subprocess.Popen[bytes]) -> bool:
+        """Wait for the moment. False if the job came to its good end before."""
+        begun, decided = self.job.batches("offsets"), self.evidence.decided
+        seen, moved = 0, time.monotonic()
+        due = moved + moment.delay if moment.event == "start" else None
+        while due is None or time.monotonic() < due:
+            if (code := process.poll()) is not None:
+                self.job.check_end(code)
+                return False
+            assert time.monotonic() < moved + STUCK_SECONDS, f"no progress: {(self.job.folder / 'output.txt')}"
+            if due is None:
+                last = seen
+                if moment.event == "begun":
+                    seen = self.job.batches("offsets") - begun
+                elif self.public.has_version(decided + seen):
+                    seen += 1
+                moved = time.monotonic() if seen > last else moved
+                due = time.monotonic() + moment.delay if seen >= moment.count else None
+            time.sleep(_POLL_SECONDS)
+        return True
+
+    def _note(self, moment: Moment) -> None:
+        state = self.public.state()
+        last = state.entries[-1] if state.entries else {}
+        evidence = Evidence(
+            begun=self.job.batches("offsets"),
+            ended=self.job.batches("commits"),
+            decided=len(state.entries),
+            staged=state.staged,
+            unpublished=sum(blob["name"] not in state.committed for blob in last.get("blobs", ())),
+        )
+        self.hits.append(evidence.hit(self.evidence))
+        self.evidence = evidence
+        print(f"{moment} hit: {self.hits[-1].value}; {evidence.ended} batches ended")  # noqa: T201 - shown by -s
+        self.after_kill()

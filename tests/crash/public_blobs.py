@@ -1,0 +1,111 @@
+"""What anybody sees of a stream: its blobs, listed with the official SDK and decoded with fastavro.
+
+Nothing of this project is imported here: it is the judge.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+import pyarrow as pa
+from azure.storage.blob import BlobServiceClient
+
+from tests.crash.flights import ROW_NUMBER
+
+if TYPE_CHECKING:
+    from azure.storage.blob import ContainerClient
+
+_LOG_NAME = re.compile(r"[^/]+/_log/(\d{20})\.json")
+
+
+@dataclass(frozen=True)
+class State:
+    """The names of the committed data blobs and of those that are only staged, and the log's entries in order."""
+
+    committed: frozenset[str]
+    staged: frozenset[str]
+    entries: list[dict[str, Any]]
+
+
+@dataclass
+class PublicBlobs:
+    """The blobs of the stream `stream`, whose rows have `schema`. Blobs and entries that were read are kept."""
+
+    container: ContainerClient
+    stream: str
+    schema: pa.Schema
+    _tables: dict[tuple[str, str], pa.Table] = field(default_factory=dict)
+    _entries: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(connection_string: str, container: str, stream: str, schema: pa.Schema) -> PublicBlobs:
+        """Those of a container that need not exist yet."""
+        service = BlobServiceClient.from_connection_string(connection_string)
+        return PublicBlobs(service.get_container_client(container), stream, schema)
+
+    def has_version(self, version: int) -> bool:
+        """Whether the log has this entry."""
+        return bool(self.container.get_blob_client(f"{self.stream}/_log/{version:020d}.json").exists())
+
+    def state(self) -> State:
+        """What is there. Asserts that the log's versions are 0, 1, 2, …"""
+        if not self.container.exists():
+            return State(frozenset(), frozenset(), [])
+        # The listing shows a blob that has both a committed and staged blocks as committed.
+        every = {blob.name for blob in self.container.list_blobs(f"{self.stream}/", include="uncommittedblobs")}
+        committed = {blob.name for blob in self.container.list_blobs(f"{self.stream}/")}
+        log = sorted(name for name in committed if _LOG_NAME.fullmatch(name))
+        assert [int(_LOG_NAME.fullmatch(name)[1]) for name in log] == list(range(len(log)))  # type: ignore[index]
+        return State(
+            frozenset(filter(_is_data, committed)),
+            frozenset(filter(_is_data, every - committed)),
+            [self._entry(name) for name in log],
+        )
+
+    def rows(self) -> pa.Table:
+        """All rows of all committed data blobs, by row number. Asserts that each blob is whole and in its place."""
+        blobs = [blob for blob in self.container.list_blobs(f"{self.stream}/") if _is_data(blob.name)]
+        tables = [self._table(blob.name, blob.etag) for blob in blobs]
+        return pa.concat_tables([self.schema.empty_table(), *tables]).sort_by(ROW_NUMBER)
+
+    def assert_no_row_twice(self) -> None:
+        """No reader of these blobs ever sees a row twice, whatever moment it comes at."""
+        if not self.container.exists():
+            return
+        twice = [row for row, count in Counter(self.rows()[ROW_NUMBER].to_pylist()).items() if count > 1]
+        assert [] == twice[:10]
+
+    def _entry(self, name: str) -> dict[str, Any]:
+        if name not in self._entries:
+            self._entries[name] = json.loads(self.container.download_blob(name).readall())
+        return self._entries[name]
+
+    def _table(self, name: str, etag: str) -> pa.Table:
+        if (name, etag) not in self._tables:
+            data = self.container.download_blob(name).readall()
+            table = pa.Table.from_pylist(list(fastavro.reader(io.BytesIO(data))), self.schema)
+            assert table.num_rows > 0, f"{name} is empty"
+            assert set(table["origin"].to_pylist()) == {name.split("/")[1]}
+            self._tables[name, etag] = table
+        return self._tables[name, etag]
+
+
+def assert_exactly_once(public: PublicBlobs, expected: pa.Table, batches: int) -> None:
+    """Each row of `expected` is in one committed blob; the log names those blobs alone, and each batch once."""
+    state = public.state()
+    assert list(range(batches)) == [entry["transaction"]["version"] for entry in state.entries]
+    assert 1 == len({entry["transaction"]["id"] for entry in state.entries})
+    assert state.committed == {blob["name"] for entry in state.entries for blob in entry["blobs"]}
+    rows = public.rows()
+    assert expected.num_rows == rows.num_rows
+    assert expected.equals(rows)
+
+
+def _is_data(name: str) -> bool:
+    return "/_" not in name

@@ -1,0 +1,68 @@
+"""Tasks that fail, or run twice at the same time, leave no trace in what is published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crash.flights import flights, write_files
+from tests.crash.killing import FlightsJob
+from tests.crash.public_blobs import PublicBlobs, assert_exactly_once
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tools.azurite import Azurite
+
+BATCHES = 2
+SMALL_BLOCKS = ("--option", "maxFlushThresholdSize=262144")
+"""So that blocks are staged long before a task has had its last row."""
+
+
+@pytest.mark.spark
+def test_rows_of_failed_attempts_are_published_once_by_the_attempt_that_succeeds(
+    azurite: Azurite, container_name: str, tmp_path: Path
+) -> None:
+    table = flights()
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    write_files(table, tmp_path / "input", 4)
+    arguments = ("--master", "local[2,4]", "--failures", str(traces), *SMALL_BLOCKS)
+    job = FlightsJob(azurite, f"{container_name}/flights", tmp_path / "input", tmp_path, arguments)
+
+    job.run()
+
+    public = PublicBlobs.of(azurite.connection_string, container_name, "flights", table.schema)
+    assert_exactly_once(public, table, BATCHES)
+    assert [] != list(traces.iterdir())
+    assert frozenset() != public.state().staged, "no failed attempt had staged anything: the test shows too little"
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_rows_of_a_speculative_attempt_are_published_once(
+    azurite: Azurite, container_name: str, tmp_path: Path
+) -> None:
+    table = flights()
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    write_files(table, tmp_path / "input", 4)
+    speculation = {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "50ms",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.quantile": "0.3",
+    }
+    conf = [argument for setting in speculation.items() for argument in ("--conf", "=".join(setting))]
+    # A local Spark never speculates; this one has two executors in processes of their own.
+    arguments = ("--master", "local-cluster[2,2,1024]", "--straggle", str(traces), *SMALL_BLOCKS, *conf)
+    job = FlightsJob(azurite, f"{container_name}/flights", tmp_path / "input", tmp_path, arguments)
+
+    job.run()
+
+    public = PublicBlobs.of(azurite.connection_string, container_name, "flights", table.schema)
+    assert_exactly_once(public, table, BATCHES)
+    assert [f"{batch}-0-{attempt}" for batch in range(BATCHES) for attempt in (0, 1)] == sorted(
+        trace.name for trace in traces.iterdir()
+    )
