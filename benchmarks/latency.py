@@ -42,6 +42,7 @@ PEER = "Spark avro"
 def run(rounds: int, copies: int) -> list[Report]:  # noqa: ARG001 - a batch has one row
     """One table: a line per sink."""
     spark = hadoop_azure.session("benchmark of latency")
+    spark.sparkContext.setLogLevel("OFF")  # each query is stopped amid a batch, which Spark logs with a long trace
     idle_sinks.register(spark)
     with running_azurite() as azurite, tempfile.TemporaryDirectory() as folder:
         hadoop_azure.connect(spark, azurite)

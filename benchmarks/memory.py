@@ -3,6 +3,9 @@
 The process imports what a Python worker of Spark imports and reads its rows, batch by batch, from Arrow's stream
 format, as the worker does. The rows change their partition one by one, which is the worst order: every batch touches
 all partitions that it can, and all blobs grow side by side.
+
+The blocks go over HTTP to a server that drops them: the emulator's time to stage a block rises with the number of
+blobs, to minutes for 10,000.
 """
 
 from __future__ import annotations
@@ -13,14 +16,24 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from benchmarks.flights import PARTITION, flights, repeated, spread, write_stream
 from benchmarks.report import Report
-from tools.azurite import Azurite, running_azurite
+from tools.azurite import local_azurite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tools.azurite import Azurite
 
 LIMITS_MIB = {1: None, 1_000: 300, 10_000: 512}
 """Partitions of the task, and what its process may hold at most (MiB)."""
@@ -31,10 +44,41 @@ _MIB = 1 << 20
 
 def run(rounds: int, copies: int) -> list[Report]:
     """One table: a line per number of partitions. Peaks hardly vary: `rounds` above 3 are not run."""
-    with running_azurite() as azurite:
+    with dropping_server() as azurite:
         lines = [_line(azurite, partitions, min(rounds, 3), copies) for partitions in LIMITS_MIB]
     title = f"Peak memory of one task, {flights().num_rows * copies:,} flights"
     return [Report(title, lines, "Resident memory of the process, MiB; `before` is after its imports, before its rows")]
+
+
+@contextmanager
+def dropping_server() -> Iterator[Azurite]:
+    """A storage account that accepts everything and keeps nothing."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Drop)
+    threading.Thread(target=server.serve_forever, name="dropping-server", daemon=True).start()
+    try:
+        yield local_azurite(server.server_port, server.server_port)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class _Drop(BaseHTTPRequestHandler):
+    """Answers `201 Created` to every `PUT`."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_PUT(self) -> None:  # noqa: N802 - the server's name for it
+        """Read the body and drop it."""
+        left = int(self.headers.get("Content-Length", 0))
+        while left > 0:
+            left -= len(self.rfile.read(min(left, _MIB)))
+        self.send_response(HTTPStatus.CREATED)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the server's signature
+        """Say nothing."""
 
 
 def _line(azurite: Azurite, partitions: int, rounds: int, copies: int) -> dict[str, str | float]:

@@ -1,4 +1,7 @@
-"""The manual's page of options, printed from the table in the code: `python -m tools.options_page > docs/OPTIONS.md`."""
+"""The manual's page of options, printed from the table in the code.
+
+python -m tools.options_page > docs/OPTIONS.md
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ powers of 1024.
 
 When `auth` is not given, the credential is the one among `connectionString`, `accountKey`, `sasToken`, `clientSecret`
 and `certificatePath` that is; if none is, `AZURE_STORAGE_CONNECTION_STRING`, `AZURE_STORAGE_KEY` or
-`AZURE_STORAGE_SAS_TOKEN` of the environment, in this order; else `default`: the environment, managed identity, developer
-tools, whichever answers first. Values of `accountKey`, `sasToken`, `connectionString`, `clientSecret` and
+`AZURE_STORAGE_SAS_TOKEN` of the environment, in this order; else `default`: the environment, managed identity,
+developer tools, whichever answers first. Values of `accountKey`, `sasToken`, `connectionString`, `clientSecret` and
 `certificatePassword` are in no plan, log, error or `repr` of this package.
 
 `path` is `container/stream`, or a URL: `https://<account>.blob.core.windows.net/<container>/<stream>`,

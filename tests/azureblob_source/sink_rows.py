@@ -11,7 +11,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import fastavro
-import pyarrow as pa
 
 from azure_account.memory import MemoryAccount
 from azureblob_source.batch import BatchCommitter
@@ -21,6 +20,8 @@ from azureblob_source.staging import RandomNames, StagedTask, WritePlan, plan_wr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    import pyarrow as pa
 
     from azure_account.account import BlobContainer
     from azureblob_source.log_entry import BlobEntry
@@ -48,7 +49,7 @@ def stage_rows(
     batches: Iterable[pa.RecordBatch],
     *,
     seed: int = 0,
-    publish: Callable[[BlobEntry], None] | None = None,
+    publish: Callable[[BlobEntry], object] | None = None,
     clock: Callable[[], float] = lambda: 0.0,
 ) -> StagedTask:
     """One task. Blobs that begin one after the other do so a second apart."""

@@ -452,7 +452,7 @@ def test_a_value_is_read_as_the_readers_type(writer: Json, value: Any, reader: J
 def test_what_does_not_resolve_is_refused_with_its_column(writer: Json, reader: Json) -> None:
     blob = written(record(v=["null", writer]), [])
     with pytest.raises(ConfigurationError, match=r"s/1\.avro failed: column 'v(\.z)?'"):
-        read(blob + b"\x02\x02\x00" + SYNC, record(v=["null", reader]))
+        read(blob + b"\x02\x02\x00" + SYNC, record(v=["null", *(reader if isinstance(reader, list) else [reader])]))
 
 
 @pytest.mark.parametrize(

@@ -176,13 +176,11 @@ def test_at_least_once_without_suffix_commits_the_blobs_that_its_tasks_have_publ
     account = new_account()
     plan = plan_of(ROWS, deliveryGuarantee="at-least-once", suffixRandomStringToBlobName=False)
     container = account.container("container")
-    publisher = Publisher(container)
-    staged = stage_rows(
-        container,
-        plan,
-        [rows([1, 2])],
-        publish=lambda blob: bool(publisher.publish_blob(blob, plan.options.attributes)),
-    )
+
+    def publish(blob: BlobEntry) -> None:
+        assert Publisher(container).publish_blob(blob, plan.options.attributes)
+
+    staged = stage_rows(container, plan, [rows([1, 2])], publish=publish)
     (entry,) = committer(container, plan).commit([staged], None)
     assert list(public_blobs(account)) == [blob.name for blob in entry.blobs]
     assert [1, 2] == numbers_in(account)

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from opentelemetry import metrics as api
 
 from azureblob_source import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Instrument(api.NoOpCounter):

@@ -8,7 +8,7 @@ import zlib
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fastavro
 import numpy as np
@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 from azureblob_source import container_file
 from azureblob_source.avro_pieces import EncodedRows
 from azureblob_source.codecs import codec
-from azureblob_source.log_entry import BlobEntry
 from azureblob_source.open_blobs import BlobFormat, Block, Limits, OpenBlobs
 from azureblob_source.routing import Route
 from azureblob_source.varint import encode
+
+if TYPE_CHECKING:
+    from azureblob_source.log_entry import BlobEntry
 
 SCHEMA = '{"type":"record","name":"row","fields":[{"name":"v","type":"bytes"}]}'
 START = datetime(2013, 1, 1, tzinfo=timezone.utc)

@@ -8,7 +8,6 @@ import pytest
 
 from azure_account.errors import ConfigurationError, TransientError
 from azure_account.faults import Faults, Unreachable, on
-from azure_account.memory import MemoryAccount
 from azure_account.tries import Call, Intercept
 from azureblob_source.codecs import codec
 from azureblob_source.naming import block_id
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from azure_account.account import BlobContainer
+    from azure_account.memory import MemoryAccount
 
 FORM = BlobFormat('{"type":"record","name":"row","fields":[]}', "f" * 16, codec("null"))
 WAIT = 60.0
@@ -139,11 +139,16 @@ def test_draining_gives_up_at_the_deadline_and_names_the_option() -> None:
 def test_after_an_error_no_further_block_is_sent_and_the_threads_end() -> None:
     account, gate = new_account(), Gate()
     before = set(pool_threads())
-    with pytest.raises(KeyError), Uploader(over(account, gate), FORM, threads=1, queue=10) as uploader:
-        for number in range(8):
-            uploader.submit(block(number))
-        gate.wait_for(1)
-        raise KeyError
+
+    def fail_with_blocks_waiting() -> None:
+        with Uploader(over(account, gate), FORM, threads=1, queue=10) as uploader:
+            for number in range(8):
+                uploader.submit(block(number))
+            gate.wait_for(1)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail_with_blocks_waiting()
     gate.open.set()
     for thread in set(pool_threads()) - before:
         thread.join(WAIT)
