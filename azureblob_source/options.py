@@ -170,8 +170,8 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
             blob_bytes=given["maxBlobSize"],
             blob_rows=given["maxMessagesPerBlob"],
             blob_age=None if age is None else age / 1000,
-            # The rest is for what buffers allocate beyond their bytes, and for blocks on their way out.
-            memory=given["memoryBudget"] * 3 // 4,
+            # The last third is for what buffers allocate beyond their bytes, and for blocks on their way out.
+            memory=given["memoryBudget"] * 2 // 3,
         ),
         codec=_codec(given),
         gzipped=given["compression.type"] == "gzip",

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from azure_account.errors import ConfigurationError
+from azureblob_source.arrow_values import int64_array, stored_values, validity
 from azureblob_source.naming import check_stream, partition_level
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Router:
         batch = batch.drop_columns(self._dropped)
         if len(routes) > 1 and np.any(codes[1:] < codes[:-1]):
             order = np.argsort(codes, kind="stable")
-            batch, codes = batch.take(pa.array(order)), codes[order]
+            batch, codes = batch.take(int64_array(order)), codes[order]
         starts = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
         present = [routes[code] for code in codes[starts]]
         return RoutedBatch(batch, present, np.append(starts, batch.num_rows))
@@ -106,7 +107,10 @@ class Router:
             return [None], np.zeros(batch.num_rows, np.int64)
         encoded = _as_text(batch, option, column).dictionary_encode()
         values = encoded.dictionary.to_pylist()
-        indices = encoded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False).astype(np.int64)
+        indices = stored_values(encoded.indices, np.int32).astype(np.int64)
+        valid = validity(encoded.indices)
+        if valid is not None:
+            indices[~valid] = len(values)
         return [*values, None], indices
 
     def _route(self, stream: str | None, partition: str | None) -> Route:

@@ -113,12 +113,24 @@ class SnapshotReader(DataSourceReader):
         container = connect(self.options.account).container(self.options.location.container)
         if self.options.view == "commits":
             history = CommitLog(container, self.options.stream).history(self.options.version)
-            yield views.commits(history).cast(expected)
+            yield _as(expected, views.commits(history))
         elif isinstance(partition, BlobsPartition):
             for blob in partition.blobs:
                 data = container.get(blob.name).data
                 for batch in decode_blob(data, blob=blob.name, reader=self._reader_schema, columns=self.schema.names):
-                    yield batch.cast(expected)
+                    yield _as(expected, batch)
+
+
+def _as(expected: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """`batch` in Spark's own Arrow types, which differ from ours in the unit of TIME values.
+
+    Columns of the right type are not cast: Arrow would refuse a null struct for the nulls below it where a field of
+    the struct must not be null.
+    """
+    columns = (
+        column if column.type == to.type else column.cast(to.type) for column, to in zip(batch, expected, strict=True)
+    )
+    return pa.RecordBatch.from_arrays(list(columns), schema=expected)
 
 
 def _packed(blobs: Iterable[StreamBlob]) -> Iterator[list[StreamBlob]]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from azure_account.errors import ConfigurationError
 from azureblob_source import avro_schema
+from azureblob_source.arrow_values import stored_values, validity
 from azureblob_source.avro_encode import RowEncoder, raw_rows
 from azureblob_source.avro_skip import check_datums
 from azureblob_source.codecs import codec
@@ -232,8 +233,9 @@ def _event_ranges(routed: RoutedBatch, column: str | None) -> list[tuple[int, in
     times = routed.batch.column(column)
     micros = times.cast(pa.timestamp("us", times.type.tz), safe=False).view(pa.int64())
     starts = routed.starts[:-1]
-    least = np.minimum.reduceat(micros.fill_null(_LATEST).to_numpy(), starts)
-    greatest = np.maximum.reduceat(micros.fill_null(_EARLIEST).to_numpy(), starts)
+    values, valid = stored_values(micros, np.int64), validity(micros)
+    least = np.minimum.reduceat(values if valid is None else np.where(valid, values, _LATEST), starts)
+    greatest = np.maximum.reduceat(values if valid is None else np.where(valid, values, _EARLIEST), starts)
     return [
         None if low == _LATEST else (low, high) for low, high in zip(least.tolist(), greatest.tolist(), strict=True)
     ]

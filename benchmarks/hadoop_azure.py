@@ -6,11 +6,14 @@ dfs endpoint and no TLS: the driver of ABFS then speaks the Blob protocol by the
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tools.spark_session import local_spark
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
     from tools.azurite import Azurite
@@ -27,13 +30,20 @@ SHIPPED_WITH_SPARK = (
 )
 
 
-def session(app: str) -> SparkSession:
-    """A local Spark that has the peer's jars."""
+@contextmanager
+def session(app: str) -> Iterator[SparkSession]:
+    """A local Spark that has the peer's jars, for as long as the block runs."""
     jars: dict[str, Any] = {
         "spark.jars.packages": ",".join(PACKAGES),
         "spark.jars.excludes": ",".join(SHIPPED_WITH_SPARK),
     }
-    return local_spark(app, **jars)
+    spark = local_spark(app, **jars)
+    # What fails, raises. What is logged as an error besides is stopped queries, and folders that have no date.
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def connect(spark: SparkSession, azurite: Azurite) -> None:

@@ -41,11 +41,12 @@ PEER = "Spark avro"
 
 def run(rounds: int, copies: int) -> list[Report]:  # noqa: ARG001 - a batch has one row
     """One table: a line per sink."""
-    spark = hadoop_azure.session("benchmark of latency")
-    spark.sparkContext.setLogLevel("OFF")  # each query is stopped amid a batch, which Spark logs with a long trace
-    idle_sinks.register(spark)
-    with running_azurite() as azurite, tempfile.TemporaryDirectory() as folder:
-        hadoop_azure.connect(spark, azurite)
+    with (
+        hadoop_azure.session("benchmark of latency") as spark,
+        running_azurite() as azurite,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        _prepare(spark, azurite)
         bench = Bench(spark, azurite, Path(folder), itertools.count())
         contenders = {
             "noop": lambda: bench.batches("noop", {}),
@@ -60,6 +61,12 @@ def run(rounds: int, copies: int) -> list[Report]:  # noqa: ARG001 - a batch has
     return [
         Report("addBatch of micro-batches of one row", lines, "Milliseconds; `over idle`: above the idle Python sink")
     ]
+
+
+def _prepare(spark: SparkSession, azurite: Azurite) -> None:
+    idle_sinks.register(spark)
+    hadoop_azure.connect(spark, azurite)
+    spark.conf.set("spark.sql.streaming.stopTimeout", f"{PATIENCE:.0f}s")
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class _Drop(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
-    def do_PUT(self) -> None:  # noqa: N802 - the server's name for it
+    def do_PUT(self) -> None:
         """Read the body and drop it."""
         left = int(self.headers.get("Content-Length", 0))
         while left > 0:

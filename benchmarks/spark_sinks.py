@@ -50,9 +50,8 @@ SHAPES = (
 
 def run(rounds: int, copies: int) -> list[Report]:
     """One table per shape."""
-    spark = hadoop_azure.session("benchmark of sinks")
-    idle_sinks.register(spark)
-    with tempfile.TemporaryDirectory() as folder:
+    with hadoop_azure.session("benchmark of sinks") as spark, tempfile.TemporaryDirectory() as folder:
+        idle_sinks.register(spark)
         write_parquet(Path(folder), copies)
         rows = spark.read.parquet(folder)
         return [_table(spark, rows, shape, rounds) for shape in SHAPES]

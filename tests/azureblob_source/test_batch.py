@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from azure_account.faults import (
     at,
     on,
 )
+from azureblob_source import batch as batch_module
 from azureblob_source.batch import batch_metrics
 from azureblob_source.commit import Publisher, open_epoch
 from azureblob_source.commit_log import CommitLog
@@ -453,6 +455,32 @@ def test_a_driver_that_dies_again_while_it_replaces_expired_blocks_writes_each_r
                 break
 
 
+def test_a_row_that_moves_to_another_stream_is_gone_from_the_old_one_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_module, "_STREAMS_AT_ONCE", 1)
+    account, plan = new_account(), plan_of(ROWS, "container", streamColumn="stream")
+    public: list[list[int]] = []
+
+    class Watch(Faults):
+        def attempt(self, call: Any, request: Any) -> Any:
+            answer = super().attempt(call, request)
+            public.append(numbers_in(account))
+            return answer
+
+    for streams, faults in [
+        (["y", "z"], Watch(on("commit_block_list", Crash(), skip=1))),
+        (["a", "b"], Watch()),
+    ]:
+        container = account.restarted(faults).container("container")
+        staged = stage_rows(account.container("container"), plan, [rows([1, 2], streams)], seed=len(public))
+        try:
+            committer(container, plan, len(public)).commit([staged], Transaction("q", 0))
+        except ProcessDied:
+            assert {"y": [1]} == by_stream(account)
+        account.clock.sleep(WEEK_AND_A_DAY)
+    assert {"a": [1], "b": [2]} == by_stream(account)
+    assert [[], [1], [], [1], [1, 2]] == [seen for seen, _ in groupby(public)]
+
+
 @pytest.mark.parametrize("fault", [LostAnswer(), TimeOut(), LateEffect(1), LateEffect(3)])
 def test_a_fault_at_any_call_of_a_batch_of_many_streams_changes_nothing(fault: Fault) -> None:
     for n in range(1, calls_of_a_batch() + 1):
@@ -473,7 +501,9 @@ def test_an_old_batch_of_many_streams_that_comes_late_changes_nothing() -> None:
     for run, batch in enumerate([0, 1]):
         assert run_batch(account, Faults(), run, batch)
     before = account.service.contents("container")
-    assert run_batch(account, Faults(), 7, batch=0)
+    container, plan = account.container("container"), plan_of(ROWS, "container", streamColumn="stream")
+    staged = stage_rows(container, plan, [spread(7)], seed=7)
+    assert [] == committer(container, plan, 7).commit([staged], Transaction("q", 0))
     assert before == account.service.contents("container")
 
 

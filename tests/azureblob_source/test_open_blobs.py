@@ -237,6 +237,13 @@ def test_a_row_larger_than_a_block_a_blob_and_the_memory_is_written_alone() -> N
     assert [b"small", b"x" * 5000, b"last"] == [row for b in task.finished for row in by_fastavro(task.content(b))]
 
 
+def test_blocks_smaller_than_an_avro_block_are_respected() -> None:
+    task = Task(Limits(block_bytes=100))
+    task.append(FLIGHTS, [b"." * 9] * 100)
+    task.close()
+    assert [100] * 10 == [block.plain_bytes for blocks in task.blocks.values() for block in blocks]
+
+
 def test_no_rows_make_no_blob() -> None:
     task = Task(Limits())
     task.append(FLIGHTS, [])

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,8 @@ from tests.azureblob_source.sink_rows import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from azure_account.account import BlobContainer
     from azure_account.memory import MemoryAccount
 
@@ -286,3 +290,30 @@ def test_small_batches_are_gathered_and_empty_ones_left_out() -> None:
     assert pa.Table.from_batches(parts) == pa.Table.from_batches(gathered)
     assert [] == list(gather([flights([])]))
     assert gathered[1] is parts[5]
+
+
+_WORKER = """
+import sys, time, datetime
+import pyarrow as pa
+from azure_account.memory import MemoryAccount
+from azureblob_source.options import sink_options
+from azureblob_source.staging import RandomNames, plan_write, stage
+
+rows = pa.ipc.open_stream(sys.argv[1])
+options = {"path": "box/s", "partitioncolumn": "origin", "eventtimecolumn": "at"}
+plan = plan_write(sink_options({**options, "connectionstring": "UseDevelopmentStorage=true"}, {}), rows.schema)
+container = MemoryAccount().container("box")
+container.create()
+utc = lambda: datetime.datetime(2026, 1, 1)
+staged = stage(rows, plan, container, names=RandomNames(bytes, suffixed=True), utc=utc, clock=time.monotonic)
+print(staged.metrics["messagesSent"], "pandas" in sys.modules)
+"""
+
+
+def test_a_worker_that_writes_does_not_import_pandas(tmp_path: Path) -> None:
+    with pa.ipc.new_stream(tmp_path / "rows", FLIGHTS) as stream:
+        stream.write(flights(["EWR", None, "JFK"] * 10))
+    told = subprocess.run(
+        [sys.executable, "-c", _WORKER, tmp_path / "rows"], capture_output=True, text=True, check=True
+    )
+    assert "30 False\n" == told.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from importlib.resources import as_file, files
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -36,5 +37,5 @@ def write_files(table: pa.Table, folder: Path, count: int) -> None:
     """Split `table` into `count` parquet files of nearly the same number of rows."""
     folder.mkdir()
     cuts = [table.num_rows * part // count for part in range(count + 1)]
-    for number, (start, stop) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for number, (start, stop) in enumerate(pairwise(cuts)):
         pa.parquet.write_table(table.slice(start, stop - start), folder / f"{number:04d}.parquet")

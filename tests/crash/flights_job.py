@@ -80,28 +80,28 @@ def _fail_behind_rows(traces: Path, batches: Iterator[pa.RecordBatch]) -> Iterat
     """Pass all rows on; then fail in none, the first or the first two attempts, as the task's name decides."""
     task, attempt = _task()
     yield from batches
-    if attempt < random.Random(task).randrange(3):  # noqa: S311 - not for secrets
+    if attempt < random.Random(task).randrange(3):
         (traces / f"{task}-{attempt}").touch()
         raise ChosenFailure(task)
 
 
 def _straggle_behind_rows(traces: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pass all rows on; then hold the first attempt of the first task until another attempt has ended, and a while."""
+    """Pass all rows on; then hold the first attempt of the first task until another one has got as far."""
     task, attempt = _task()
     yield from batches
     if not task.endswith("-0"):
         return
     (traces / f"{task}-{attempt}").touch()
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while attempt == 0 and time.monotonic() < end and not (traces / f"{task}-1").exists():
         time.sleep(0.02)
 
 
 def _task() -> tuple[str, int]:
-    from pyspark import TaskContext  # noqa: PLC0415 - in the worker
+    from pyspark import TaskContext
 
     context = TaskContext.get()
-    assert context is not None  # noqa: S101 - this runs in tasks only
+    assert context is not None
     return f"{context.getLocalProperty('streaming.sql.batchId')}-{context.partitionId()}", context.attemptNumber()
 
 

@@ -7,12 +7,11 @@ evidence that is left: Spark's checkpoint, the commit log, the staged and the co
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -23,7 +22,8 @@ import psutil
 from tools.spark_session import LOGGING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    import random
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tests.crash.public_blobs import PublicBlobs
     from tools.azurite import Azurite
@@ -46,6 +46,7 @@ class FlightsJob:
     folder: Path
     arguments: Sequence[str] = ()
     java_options: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def checkpoint(self) -> Path:
@@ -62,7 +63,11 @@ class FlightsJob:
             process = subprocess.Popen(
                 [*map(str, command), *settings],
                 cwd=ROOT,
-                env={**os.environ, "AZURE_STORAGE_CONNECTION_STRING": self.azurite.connection_string},
+                env={
+                    **os.environ,
+                    **self.environment,
+                    "AZURE_STORAGE_CONNECTION_STRING": self.azurite.connection_string,
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -89,7 +94,7 @@ class FlightsJob:
     def batches(self, of: Literal["offsets", "commits"]) -> int:
         """Batches that the checkpoint knows as begun (`offsets`) or ended (`commits`), in all lives together."""
         folder = self.checkpoint / of
-        numbers = [int(name) for name in os.listdir(folder) if name.isdigit()] if folder.is_dir() else []
+        numbers = [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
         return max(numbers, default=-1) + 1
 
 
@@ -105,19 +110,22 @@ def _lives_in(process: psutil.Process, session: int) -> bool:
         return False
 
 
+def signal_session(leader: subprocess.Popen[bytes], number: signal.Signals) -> int:
+    """Send a signal to every process of the session. Returns how many there were."""
+    processes = session_of(leader)
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+    return len(processes)
+
+
 def kill_session(leader: subprocess.Popen[bytes]) -> int:
-    """SIGKILL to every process of the session, until none is left. Returns how many there were."""
-    killed: set[int] = set()
-    while processes := session_of(leader):
-        for process in processes:
-            killed.add(process.pid)
-            try:
-                process.send_signal(signal.SIGKILL)
-            except psutil.NoSuchProcess:
-                continue
+    """SIGKILL to every process of the session, until none is left. Returns how many there were at first."""
+    killed = signal_session(leader, signal.SIGKILL)
+    while signal_session(leader, signal.SIGKILL):
         time.sleep(0.001)
     leader.wait()
-    return len(killed)
+    return killed
 
 
 @dataclass(frozen=True)
@@ -192,13 +200,13 @@ class Killings:
         """Kill one life at each moment; then let one live to its end."""
         for moment in moments:
             with self.job.life() as process:
-                if not self._reached(moment, process):
+                if not self.reached(moment, process):
                     return
                 assert kill_session(process) > 0
             self._note(moment)
         self.job.run()
 
-    def _reached(self, moment: Moment, process: subprocess.Popen[bytes]) -> bool:
+    def reached(self, moment: Moment, process: subprocess.Popen[bytes]) -> bool:
         """Wait for the moment. False if the job came to its good end before."""
         begun, decided = self.job.batches("offsets"), self.evidence.decided
         seen, moved = 0, time.monotonic()

@@ -54,7 +54,7 @@ class PublicBlobs:
         return bool(self.container.get_blob_client(f"{self.stream}/_log/{version:020d}.json").exists())
 
     def state(self) -> State:
-        """What is there. Asserts that the log's versions are 0, 1, 2, …"""
+        """What is there. Asserts that the log's versions are dense."""
         if not self.container.exists():
             return State(frozenset(), frozenset(), [])
         # The listing shows a blob that has both a committed and staged blocks as committed.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +13,6 @@ from tests.crash.killing import FlightsJob
 from tests.crash.public_blobs import PublicBlobs, assert_exactly_once
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tools.azurite import Azurite
 
 BATCHES = 2
@@ -50,14 +50,16 @@ def test_rows_of_a_speculative_attempt_are_published_once(
     write_files(table, tmp_path / "input", 4)
     speculation = {
         "spark.speculation": "true",
+        "spark.speculation.efficiency.enabled": "false",
         "spark.speculation.interval": "50ms",
         "spark.speculation.multiplier": "1.1",
         "spark.speculation.quantile": "0.3",
     }
     conf = [argument for setting in speculation.items() for argument in ("--conf", "=".join(setting))]
     # A local Spark never speculates; this one has two executors in processes of their own.
-    arguments = ("--master", "local-cluster[2,2,1024]", "--straggle", str(traces), *SMALL_BLOCKS, *conf)
-    job = FlightsJob(azurite, f"{container_name}/flights", tmp_path / "input", tmp_path, arguments)
+    arguments = ("--master", "local-cluster[2,1,1024]", "--straggle", str(traces), *SMALL_BLOCKS, *conf)
+    home = {"SPARK_HOME": str(spark_home(tmp_path / "spark"))}
+    job = FlightsJob(azurite, f"{container_name}/flights", tmp_path / "input", tmp_path, arguments, environment=home)
 
     job.run()
 
@@ -66,3 +68,11 @@ def test_rows_of_a_speculative_attempt_are_published_once(
     assert [f"{batch}-0-{attempt}" for batch in range(BATCHES) for attempt in (0, 1)] == sorted(
         trace.name for trace in traces.iterdir()
     )
+
+
+def spark_home(folder: Path) -> Path:
+    """Spark as it is installed, in a folder where its executors may write, which they do below their home."""
+    folder.mkdir()
+    for entry in Path(find_spec("pyspark").submodule_search_locations[0]).iterdir():  # type: ignore[union-attr, index]
+        (folder / entry.name).symlink_to(entry)
+    return folder

@@ -54,7 +54,14 @@ COLUMNS = {
     "nested": ["array(map(1S, named_struct('k', array(X'01'), 'when', TIMESTAMP'2020-01-01 00:00:00Z')))"],
     "void": ["NULL"],
     "variant": ["""parse_json('{"a": [1, 2.5, null], "b": "x"}')""", "parse_json('null')"],
-    **({"time": ["TIME'00:00:00'", "TIME'23:59:59.999999'"]} if HAS_TIME else {}),
+    **(
+        {
+            "time": ["TIME'00:00:00'", "TIME'23:59:59.999999'"],
+            "time_in_struct": ["named_struct('t', TIME'01:02:03', 's', '')"],
+        }
+        if HAS_TIME
+        else {}
+    ),
 }
 """SQL of the values of one column each; every column has a null besides."""
 
@@ -107,7 +114,10 @@ def test_odd_column_names_come_back_as_they_were(spark: SparkSession, options: d
     ("column", "named"),
     [
         ("INTERVAL '1-2' YEAR TO MONTH", "column 'wrong' has type interval year to month"),
-        ("named_struct('deep', array(INTERVAL '2' MONTH))", "column 'wrong' has type struct<deep:array<interval month>>"),
+        (
+            "named_struct('deep', array(INTERVAL '2' MONTH))",
+            "column 'wrong' has type struct<deep:array<interval month>>",
+        ),
     ],
 )
 def test_a_type_that_avro_has_no_form_for_is_refused_by_column(
@@ -134,7 +144,9 @@ def test_neither_time_zone_nor_arrow_settings_of_a_session_change_what_is_stored
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "America/New_York")
     session.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
-    moments = "TIMESTAMP'2020-06-01 12:00:00Z' AS ts, TIMESTAMP_NTZ'2020-06-01 12:00:00' AS ntz, 'text' AS s, X'00' AS b"
+    moments = (
+        "TIMESTAMP'2020-06-01 12:00:00Z' AS ts, TIMESTAMP_NTZ'2020-06-01 12:00:00' AS ntz, 'text' AS s, X'00' AS b"
+    )
     frame = session.sql(f"SELECT {moments}")
     back = _there_and_back(frame, options, target)
     assert (frame.collect(), frame.schema) == (back.collect(), back.schema)

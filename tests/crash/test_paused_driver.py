@@ -1,0 +1,44 @@
+"""A driver that was taken for dead, and comes back when another has done its work, publishes nothing more."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crash.flights import flights, write_files
+from tests.crash.killing import STUCK_SECONDS, FlightsJob, Killings, Moment, signal_session
+from tests.crash.public_blobs import PublicBlobs, assert_exactly_once
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tools.azurite import Azurite
+
+FILES, FILES_PER_BATCH, ROWS = 16, 2, 8_000
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("moment", [Moment("begun", 2, 0.15), Moment("decided", 2, 0.0)], ids=["staging", "publishing"])
+def test_each_row_is_published_once_when_a_paused_driver_goes_on_behind_its_successor(
+    azurite: Azurite, container_name: str, tmp_path: Path, moment: Moment
+) -> None:
+    table = flights(ROWS)
+    write_files(table, tmp_path / "input", FILES)
+    job = FlightsJob(azurite, f"{container_name}/flights", tmp_path / "input", tmp_path)
+    public = PublicBlobs.of(azurite.connection_string, container_name, "flights", table.schema)
+
+    with job.life() as paused:
+        assert Killings(job, public, after_kill=public.assert_no_row_twice).reached(moment, paused)
+        assert signal_session(paused, signal.SIGSTOP) > 0
+        job.run()
+        published = public.state()
+        assert signal_session(paused, signal.SIGCONT) > 0
+        paused.wait(STUCK_SECONDS)
+
+    assert published.committed == public.state().committed
+    assert published.entries == public.state().entries
+    assert_exactly_once(public, table, batches=FILES // FILES_PER_BATCH)
