@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyarrow import types as arrow_is
 
 if TYPE_CHECKING:
-    from azureblob_source.varint import U64
+    from azureblob_source.avro.varint import U64
 
 I64 = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]

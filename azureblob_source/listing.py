@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from azure_account.errors import CorruptError, NotFoundError, TransientError, describe
-from azureblob_source import avro_schema
-from azureblob_source.avro_superset import superset
+from azureblob_source.avro import schema as avro_schema
+from azureblob_source.avro.container_file import is_gzip, read_header, ungzip
+from azureblob_source.avro.superset import superset
 from azureblob_source.commit_log import CommitLog
-from azureblob_source.container_file import is_gzip, read_header, ungzip
 from azureblob_source.naming import schema_name
 from azureblob_source.snapshot import live_blobs
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from azure_account.account import BlobContainer
-    from azureblob_source.avro_schema import AvroSchema
+    from azureblob_source.avro.schema import AvroSchema
     from azureblob_source.log_entry import LogEntry
 
 logger = logging.getLogger(__name__)

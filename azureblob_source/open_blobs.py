@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from azureblob_source import container_file
+from azureblob_source.avro import container_file
 from azureblob_source.log_entry import BlobEntry
 from azureblob_source.naming import blob_name, block_id
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from datetime import datetime
 
-    from azureblob_source.avro_pieces import EncodedRows
-    from azureblob_source.codecs import Codec
+    from azureblob_source.avro.compression import Codec
+    from azureblob_source.avro.pieces import EncodedRows
     from azureblob_source.routing import Route
 
 MAX_BLOCKS = 50_000

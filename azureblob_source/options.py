@@ -27,7 +27,7 @@ from azure_account.option_table import (
     text_list,
 )
 from azure_account.settings import AccountSettings, account_settings
-from azureblob_source import avro_schema
+from azureblob_source.avro import schema as avro_schema
 from azureblob_source.location import Location, parse_location
 from azureblob_source.log_entry import ATTEMPT, Transaction
 from azureblob_source.open_blobs import MAX_BLOCKS, Limits
@@ -36,7 +36,7 @@ from azureblob_source.routing import Router
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from azureblob_source.avro_schema import AvroSchema
+    from azureblob_source.avro.schema import AvroSchema
 
 CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
 EXACTLY_ONCE = "exactly-once"

@@ -31,7 +31,7 @@ from azureblob_source.commit import Publisher
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.log_entry import Transaction
 from azureblob_source.options import sink_options
-from azureblob_source.spark_types import arrow_of
+from azureblob_source.spark_types import arrow_of, well_formed
 from azureblob_source.staging import RandomNames, StagedTask, WritePlan, plan_write, stage
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class _Sink:
         source = f"{who.get('query', 'batch')}/{who['task']}"
         try:
             staged = stage(
-                iterator,
+                map(well_formed, iterator),
                 self.plan,
                 container,
                 names=RandomNames(os.urandom, suffixed=self.plan.options.random_suffix),
@@ -82,7 +82,7 @@ class _Sink:
         return TaskCommit(replace(staged, writer={**who, **staged.writer}).to_json())
 
     def _publish_at_once(self, container: BlobContainer) -> Callable[[BlobEntry], object] | None:
-        """In the mode `at-least-once` a task publishes its blobs itself; the driver's commit finds what it could not."""
+        """With `at-least-once` a task publishes its blobs itself; the driver's commit finds what it could not."""
         options = self.plan.options
         if not options.at_least_once:
             return None

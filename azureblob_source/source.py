@@ -1,7 +1,7 @@
 """Spark's reader: the rows of a snapshot, or a view of the stream's history.
 
 driver:   listing.take_snapshot ─► schema, partitions of blobs
-executor: read(partition) ─ get ─ avro_decode ─► Arrow batches in Spark's own Arrow schema
+executor: read(partition) ─ get ─ avro.decode ─► Arrow batches in Spark's own Arrow schema
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from azure_account import connect
 from azure_account.errors import ConfigurationError
 from azureblob_source import views
-from azureblob_source.avro_decode import decode_blob
-from azureblob_source.avro_schema import arrow_schema
+from azureblob_source.avro.decode import decode_blob
+from azureblob_source.avro.schema import arrow_schema
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.listing import Snapshot, StreamBlob, take_snapshot
 from azureblob_source.options import SourceOptions, source_options
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from azure_account.account import BlobContainer
-    from azureblob_source.avro_schema import AvroSchema
+    from azureblob_source.avro.schema import AvroSchema
 
 _PARTITION_BYTES = 32 << 20
 

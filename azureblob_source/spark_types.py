@@ -36,6 +36,32 @@ def arrow_of(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, **_IN_UTC)
 
 
+def well_formed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """`batch` with offsets in all its arrays.
+
+    Spark 4.0's Arrow library leaves the offsets of an empty array out, be it a column's or within a list or map.
+    Readers of the offsets, pyarrow among them, then read past the buffer's end and crash the worker.
+    """
+    if not any(pa.types.is_nested(kind) for kind in batch.schema.types):
+        return batch
+    return pa.RecordBatch.from_arrays([_with_offsets(column) for column in batch.columns], schema=batch.schema)
+
+
+def _with_offsets(array: pa.Array) -> pa.Array:
+    if not len(array):
+        return pa.array([], array.type)
+    if not pa.types.is_nested(array.type):
+        return array
+    nulls = array.is_null() if array.null_count else None
+    if pa.types.is_struct(array.type):
+        fields = [_with_offsets(array.field(place)) for place in range(array.type.num_fields)]
+        return pa.StructArray.from_arrays(fields, fields=list(array.type), mask=nulls)
+    if pa.types.is_map(array.type):
+        keys, items = _with_offsets(array.keys), _with_offsets(array.items)
+        return pa.MapArray.from_arrays(array.offsets, keys, items, type=array.type, mask=nulls)
+    return pa.ListArray.from_arrays(array.offsets, _with_offsets(array.values), type=array.type, mask=nulls)
+
+
 def spark_of(schema: pa.Schema) -> StructType:
     """Spark's schema for rows that are read in this Arrow schema.
 

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from azure_account.errors import ConfigurationError
-from azureblob_source import avro_schema
 from azureblob_source.arrow_values import stored_values, validity
-from azureblob_source.avro_encode import RowEncoder, raw_rows
-from azureblob_source.avro_skip import check_datums
-from azureblob_source.codecs import codec
+from azureblob_source.avro import schema as avro_schema
+from azureblob_source.avro.compression import codec
+from azureblob_source.avro.encode import RowEncoder, raw_rows
+from azureblob_source.avro.skip import check_datums
 from azureblob_source.log_entry import BlobEntry
 from azureblob_source.open_blobs import BlobFormat, Block, OpenBlobs
 from azureblob_source.routing import slices
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from azure_account.account import BlobContainer
-    from azureblob_source.avro_pieces import EncodedRows
-    from azureblob_source.avro_schema import AvroSchema
+    from azureblob_source.avro.pieces import EncodedRows
+    from azureblob_source.avro.schema import AvroSchema
     from azureblob_source.open_blobs import Names
     from azureblob_source.options import SinkOptions
     from azureblob_source.routing import RoutedBatch

@@ -22,8 +22,9 @@ import pyruhvro
 from rich.console import Console
 from rich.table import Table
 
-from azureblob_source import avro_schema, varint
-from azureblob_source.avro_encode import RowEncoder
+from azureblob_source.avro import schema as avro_schema
+from azureblob_source.avro import varint
+from azureblob_source.avro.encode import RowEncoder
 
 BLOCK = 1 << 20
 SYNC = bytes(range(16))

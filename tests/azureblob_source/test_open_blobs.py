@@ -16,12 +16,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from azureblob_source import container_file
-from azureblob_source.avro_pieces import EncodedRows
-from azureblob_source.codecs import codec
+from azureblob_source.avro import container_file
+from azureblob_source.avro.compression import codec
+from azureblob_source.avro.pieces import EncodedRows
+from azureblob_source.avro.varint import encode
 from azureblob_source.open_blobs import BlobFormat, Block, Limits, OpenBlobs
 from azureblob_source.routing import Route
-from azureblob_source.varint import encode
 
 if TYPE_CHECKING:
     from azureblob_source.log_entry import BlobEntry

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from azure_account.errors import ConfigurationError, TransientError
 from azure_account.faults import Faults, Throttle, Unreachable, on
-from azureblob_source import avro_schema
-from azureblob_source.avro_decode import decode_blob
+from azureblob_source.avro import schema as avro_schema
+from azureblob_source.avro.decode import decode_blob
 from azureblob_source.commit import Publisher
 from azureblob_source.log_entry import BlobEntry, Transaction
 from azureblob_source.staging import GATHERED_ROWS, StagedTask, gather

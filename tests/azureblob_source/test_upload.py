@@ -9,7 +9,7 @@ import pytest
 from azure_account.errors import ConfigurationError, TransientError
 from azure_account.faults import Faults, Unreachable, on
 from azure_account.tries import Call, Intercept
-from azureblob_source.codecs import codec
+from azureblob_source.avro.compression import codec
 from azureblob_source.naming import block_id
 from azureblob_source.open_blobs import BlobFormat, Block
 from azureblob_source.upload import Uploader

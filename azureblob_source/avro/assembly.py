@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from azureblob_source.avro_pieces import KEEP, Codes, EncodedRows, Piece, Spans, Words, gather, looked_up, merge
-from azureblob_source.varint import U64, WORD
+from azureblob_source.avro.pieces import KEEP, Codes, EncodedRows, Piece, Spans, Words, gather, looked_up, merge
+from azureblob_source.avro.varint import U64, WORD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

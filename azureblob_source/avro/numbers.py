@@ -10,16 +10,16 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as arrow_is
 
-from azureblob_source import varint
 from azureblob_source.arrow_values import Flags, stored_values, validity
-from azureblob_source.avro_codec import Column, FixedWords, UnfitValueError
-from azureblob_source.avro_pieces import Codes, Piece, Words
-from azureblob_source.varint import U64, WORD
+from azureblob_source.avro import varint
+from azureblob_source.avro.column_codec import Column, FixedWords, UnfitValueError
+from azureblob_source.avro.pieces import Codes, Piece, Words
+from azureblob_source.avro.varint import U64, WORD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from azureblob_source.avro_types import AvroType
+    from azureblob_source.avro.types import AvroType
 
 _u = np.uint64
 _LIMITS = {"int": 2**31, "long": 2**63}

@@ -14,8 +14,8 @@ from fastavro.schema import SchemaParseException, UnknownType
 from pyarrow import types as arrow_is
 
 from azure_account.errors import ConfigurationError
-from azureblob_source.avro_fit import UnfitTypeError, check_fit, is_bytes, is_list, is_text, match_fields, plain
-from azureblob_source.avro_types import (
+from azureblob_source.avro.fit import UnfitTypeError, check_fit, is_bytes, is_list, is_text, match_fields, plain
+from azureblob_source.avro.types import (
     CATALYST_TYPE,
     DAY_TIME_INTERVAL,
     SPARK_NAME,

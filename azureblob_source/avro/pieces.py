@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from azureblob_source.varint import U64, WORD
+from azureblob_source.avro.varint import U64, WORD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

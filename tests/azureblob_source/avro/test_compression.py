@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azure_account.errors import ConfigurationError, CorruptError
-from azureblob_source.codecs import NAMES, Codec, codec
-from azureblob_source.container_file import block, blocks, header, read_header
+from azureblob_source.avro.compression import NAMES, Codec, codec
+from azureblob_source.avro.container_file import block, blocks, header, read_header
 
 if TYPE_CHECKING:
     from azure_account.account import Bytes

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azure_account.errors import ConfigurationError
-from azureblob_source.avro_decode import decode_blob, superset
-from azureblob_source.avro_schema import AvroSchema, arrow_schema, infer, parse
+from azureblob_source.avro.decode import decode_blob, superset
+from azureblob_source.avro.schema import AvroSchema, arrow_schema, infer, parse
 
 Json = Any
 BYTE = {"type": "int", "sparkType": "byte"}

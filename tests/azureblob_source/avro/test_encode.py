@@ -16,12 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azure_account.errors import ConfigurationError
-from azureblob_source import avro_schema, varint
-from azureblob_source.avro_assembly import CHUNK
-from azureblob_source.avro_encode import EncodedRows, RowEncoder, check_datums, raw_rows
+from azureblob_source.avro import schema as avro_schema
+from azureblob_source.avro import varint
+from azureblob_source.avro.assembly import CHUNK
+from azureblob_source.avro.encode import EncodedRows, RowEncoder, check_datums, raw_rows
 
 if TYPE_CHECKING:
-    from azureblob_source.avro_schema import AvroSchema
+    from azureblob_source.avro.schema import AvroSchema
 
 # --- the oracle -------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azure_account.errors import ConfigurationError, CorruptError
-from azureblob_source.container_file import (
+from azureblob_source.avro.container_file import (
     SYNC_SIZE,
     FileHeader,
     after_sync,

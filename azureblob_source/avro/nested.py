@@ -8,17 +8,17 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as arrow_is
 
-from azureblob_source import varint
 from azureblob_source.arrow_values import I64, Flags, chosen, list_offsets, plain_array, validity
-from azureblob_source.avro_assembly import assemble
-from azureblob_source.avro_codec import Codec, Column, Constant, UnfitValueError
-from azureblob_source.avro_columns import leaf_codec
-from azureblob_source.avro_default import default_bytes
-from azureblob_source.avro_fit import match_fields, member_branches, pick_branch, plain
-from azureblob_source.avro_numbers import IntegerColumn, length_pieces
-from azureblob_source.avro_pieces import Codes, EncodedRows, Piece, Spans, constant_word
-from azureblob_source.avro_types import AvroType
-from azureblob_source.varint import U64, WORD
+from azureblob_source.avro import varint
+from azureblob_source.avro.assembly import assemble
+from azureblob_source.avro.column_codec import Codec, Column, Constant, UnfitValueError
+from azureblob_source.avro.columns import leaf_codec
+from azureblob_source.avro.default import default_bytes
+from azureblob_source.avro.fit import match_fields, member_branches, pick_branch, plain
+from azureblob_source.avro.numbers import IntegerColumn, length_pieces
+from azureblob_source.avro.pieces import Codes, EncodedRows, Piece, Spans, constant_word
+from azureblob_source.avro.types import AvroType
+from azureblob_source.avro.varint import U64, WORD
 
 _u = np.uint64
 
@@ -28,7 +28,7 @@ class AmbiguousUnionError(TypeError):
 
 
 def codec(arrow: pa.DataType, avro: AvroType) -> Codec:
-    """The codec of a pair that `avro_fit.check_fit` has accepted. Raises AmbiguousUnionError."""
+    """The codec of a pair that `fit.check_fit` has accepted. Raises AmbiguousUnionError."""
     arrow = plain(arrow)
     if avro.kind == "union":
         return _union_codec(arrow, avro)

@@ -19,16 +19,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError
-from azureblob_source.avro_decode import decode_blob, decode_blocks
-from azureblob_source.avro_encode import RowEncoder
-from azureblob_source.avro_schema import arrow_schema, infer, parse
-from azureblob_source.codecs import NAMES
-from azureblob_source.container_file import after_sync, block, blocks, header, read_header
+from azureblob_source.avro.compression import NAMES
+from azureblob_source.avro.container_file import after_sync, block, blocks, header, read_header
+from azureblob_source.avro.decode import decode_blob, decode_blocks
+from azureblob_source.avro.encode import RowEncoder
+from azureblob_source.avro.schema import arrow_schema, infer, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-SAMZA = Path(__file__).parent.parent / "fixtures" / "samza"
+SAMZA = Path(__file__).parent.parent.parent / "fixtures" / "samza"
 SYNC = bytes(range(16))
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MICROSECOND = timedelta(microseconds=1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from azureblob_source import varint
-from azureblob_source.avro_types import AvroType
+from azureblob_source.avro import varint
+from azureblob_source.avro.types import AvroType
 
 
 def default_bytes(value: Any, avro: AvroType) -> bytes:

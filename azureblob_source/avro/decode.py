@@ -2,8 +2,8 @@
 
 What becomes of a blob and of the two schemas::
 
-    blob ─► framing (container_file, codecs) ─► rows of wire values (fastavro) ─► columns (avro_arrays)
-    header's schema + reader's schema ─► avro_resolve ─► plan ─────────────────────────┘
+    blob ─► framing (container_file, codecs) ─► rows of wire values (fastavro) ─► columns (arrays)
+    header's schema + reader's schema ─► resolve ─► plan ─────────────────────────┘
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import fastavro
 import pyarrow as pa
 
 from azure_account.errors import ConfigurationError, CorruptError, describe
-from azureblob_source import codecs
-from azureblob_source.avro_arrays import columns as build_columns
-from azureblob_source.avro_plan import Record, UnresolvedError
-from azureblob_source.avro_resolve import read_aliases, resolve
-from azureblob_source.avro_schema import AvroSchema, arrow_schema, parse
-from azureblob_source.avro_superset import superset
-from azureblob_source.avro_wire import wire_schema
-from azureblob_source.container_file import blocks, is_gzip, read_header, ungzip
+from azureblob_source.avro import compression as codecs
+from azureblob_source.avro.arrays import columns as build_columns
+from azureblob_source.avro.container_file import blocks, is_gzip, read_header, ungzip
+from azureblob_source.avro.plan import Record, UnresolvedError
+from azureblob_source.avro.resolve import read_aliases, resolve
+from azureblob_source.avro.schema import AvroSchema, arrow_schema, parse
+from azureblob_source.avro.superset import superset
+from azureblob_source.avro.wire import wire_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from azure_account.account import Bytes
-    from azureblob_source.container_file import Block, FileHeader
+    from azureblob_source.avro.container_file import Block, FileHeader
 
 __all__ = ["decode_blob", "decode_blocks", "superset"]
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from azure_account.errors import ConfigurationError
-from azureblob_source import avro_schema
+from azureblob_source.avro import schema as avro_schema
 
 
 def inferred(arrow: pa.DataType, **field: Any) -> Any:

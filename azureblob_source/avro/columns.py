@@ -1,6 +1,6 @@
 """Columns of plain values, and the choice of a codec for each pair of an Arrow and an Avro type.
 
-A null contributes no bytes: the branch byte that stands for it belongs to the union around (`avro_nested`).
+A null contributes no bytes: the branch byte that stands for it belongs to the union around (`nested`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from azureblob_source.arrow_values import I64, Bytes, Flags, spans, stored_values, unpacked, validity
-from azureblob_source.avro_codec import Codec, Column, Constant, FixedWords, UnfitValueError
-from azureblob_source.avro_numbers import DecimalCodec, IntegerCodec, IntegerColumn, integers, length_pieces, stored
-from azureblob_source.avro_pieces import Piece, Spans
+from azureblob_source.avro.column_codec import Codec, Column, Constant, FixedWords, UnfitValueError
+from azureblob_source.avro.numbers import DecimalCodec, IntegerCodec, IntegerColumn, integers, length_pieces, stored
+from azureblob_source.avro.pieces import Piece, Spans
 
 if TYPE_CHECKING:
-    from azureblob_source.avro_types import AvroType
-    from azureblob_source.varint import U64
+    from azureblob_source.avro.types import AvroType
+    from azureblob_source.avro.varint import U64
 
 _u = np.uint64
 
@@ -115,7 +115,7 @@ class EnumCodec:
 
 
 def leaf_codec(arrow: pa.DataType, avro: AvroType) -> Codec:
-    """The codec of a pair that `avro_fit.check_fit` has accepted."""
+    """The codec of a pair that `fit.check_fit` has accepted."""
     match avro.kind:
         case "null":
             return Constant(b"")

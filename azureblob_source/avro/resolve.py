@@ -1,7 +1,7 @@
 """Avro schema resolution, once per blob: from a writer's and a reader's type to a plan. Pure.
 
-    writer type ─► avro_wire ─► fastavro reads datums as wire values: ints, bytes, lists, dicts
-    writer type + reader type ─► resolve ─► plan ─► avro_arrays makes Arrow arrays out of those values
+    writer type ─► wire ─► fastavro reads datums as wire values: ints, bytes, lists, dicts
+    writer type + reader type ─► resolve ─► plan ─► arrays makes Arrow arrays out of those values
 
 The rules are those of the specification, with what Spark's users expect of them: names of records, enums and fixed
 types choose between the branches of a union, but do not forbid a match elsewhere (as in Avro's Java library); logical
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from azureblob_source.avro_plan import (
+from azureblob_source.avro.plan import (
     Branches,
     Constant,
     Decimal,
@@ -31,13 +31,13 @@ from azureblob_source.avro_plan import (
     Symbols,
     UnresolvedError,
 )
-from azureblob_source.avro_types import DAY_TIME_INTERVAL, AvroField, AvroType, arrow_type
-from azureblob_source.avro_wire import may_be_null, value_branches, wire_value
+from azureblob_source.avro.types import DAY_TIME_INTERVAL, AvroField, AvroType, arrow_type
+from azureblob_source.avro.wire import may_be_null, value_branches, wire_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from azureblob_source.avro_plan import Path
+    from azureblob_source.avro.plan import Path
 
 _UNITS = {
     "date": ("date", ""),

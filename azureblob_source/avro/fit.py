@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 from pyarrow import types as arrow_is
 
-from azureblob_source.avro_types import MAX_PRECISION, AvroField, AvroType
+from azureblob_source.avro.types import MAX_PRECISION, AvroField, AvroType
 
 Predicate = Callable[[pa.DataType], bool]
 

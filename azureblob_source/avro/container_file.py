@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from azure_account.errors import ConfigurationError, CorruptError, describe
-from azureblob_source.varint import encode
+from azureblob_source.avro.varint import encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Arrow arrays out of wire values, as a plan of `avro_resolve` says. Pure.
+"""Arrow arrays out of wire values, as a plan of `resolve` says. Pure.
 
 A column decoder that makes arrays out of an Avro body directly would replace this module and the use of fastavro; the
 plan is the same for both.
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from azureblob_source.avro_plan import (
+from azureblob_source.avro.plan import (
     Branches,
     Constant,
     Decimal,

@@ -1,6 +1,6 @@
-"""Plans: how values of a writer's type become an array of a reader's, as `avro_resolve` decides it. Pure values.
+"""Plans: how values of a writer's type become an array of a reader's, as `resolve` decides it. Pure values.
 
-Each kind of plan knows the Arrow type of its array; what it says of the values is in terms of `avro_wire`.
+Each kind of plan knows the Arrow type of its array; what it says of the values is in terms of `wire`.
 """
 
 from __future__ import annotations

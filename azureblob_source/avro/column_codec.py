@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from azureblob_source.avro_pieces import Piece, Words, constant
+from azureblob_source.avro.pieces import Piece, Words, constant
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from azureblob_source.arrow_values import Flags
-    from azureblob_source.varint import U64
+    from azureblob_source.avro.varint import U64
 
 _u = np.uint64
 

@@ -9,13 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from azure_account.errors import ConfigurationError
-from azureblob_source.avro_assembly import assemble
-from azureblob_source.avro_pieces import EncodedRows, Spans
+from azureblob_source.avro.assembly import assemble
+from azureblob_source.avro.pieces import EncodedRows, Spans
 
 if TYPE_CHECKING:
     from azureblob_source.arrow_values import I64, Bytes
-    from azureblob_source.avro_schema import AvroSchema
-    from azureblob_source.avro_types import AvroType
+    from azureblob_source.avro.schema import AvroSchema
+    from azureblob_source.avro.types import AvroType
 
 _MAX_VARINT = 10
 _MORE = 0x80  # set in all bytes of a varint but the last

@@ -13,15 +13,15 @@ from pyarrow import types as arrow_is
 
 from azure_account.errors import ConfigurationError
 from azureblob_source.arrow_values import list_offsets, plain_array
-from azureblob_source.avro_codec import UnfitValueError
-from azureblob_source.avro_fit import fits, member_branches
-from azureblob_source.avro_nested import AmbiguousUnionError, RecordCodec, encode_rows, record_codec
-from azureblob_source.avro_pieces import EncodedRows
-from azureblob_source.avro_schema import AvroSchema, check_writable
-from azureblob_source.avro_skip import check_datums
+from azureblob_source.avro.column_codec import UnfitValueError
+from azureblob_source.avro.fit import fits, member_branches
+from azureblob_source.avro.nested import AmbiguousUnionError, RecordCodec, encode_rows, record_codec
+from azureblob_source.avro.pieces import EncodedRows
+from azureblob_source.avro.schema import AvroSchema, check_writable
+from azureblob_source.avro.skip import check_datums
 
 if TYPE_CHECKING:
-    from azureblob_source.avro_types import AvroType
+    from azureblob_source.avro.types import AvroType
 
 __all__ = ["EncodedRows", "RowEncoder", "check_datums", "raw_rows"]
 

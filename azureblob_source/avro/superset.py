@@ -8,15 +8,15 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from azure_account.errors import ConfigurationError
-from azureblob_source.avro_resolve import time_kind
-from azureblob_source.avro_schema import AvroSchema, parse
-from azureblob_source.avro_types import CATALYST_TYPE, SPARK_NAME, SPARK_TYPE, AvroField, AvroType
-from azureblob_source.avro_wire import may_be_null, value_branches
+from azureblob_source.avro.resolve import time_kind
+from azureblob_source.avro.schema import AvroSchema, parse
+from azureblob_source.avro.types import CATALYST_TYPE, SPARK_NAME, SPARK_TYPE, AvroField, AvroType
+from azureblob_source.avro.wire import may_be_null, value_branches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from azureblob_source.avro_plan import Path
+    from azureblob_source.avro.plan import Path
 
 # The wider of two numbers; an int goes to a double, for a float would round it.
 _WIDER = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from azureblob_source.avro_types import AvroType
+    from azureblob_source.avro.types import AvroType
 
 
 def wire_schema(avro: AvroType) -> Any:
