@@ -39,10 +39,10 @@ class AzureBlobDataSource(DataSource):
         """Write a DataFrame: append to streams, or replace them."""
         from azureblob_source.sink import BatchWriter, write_plan  # noqa: PLC0415
 
-        return BatchWriter(write_plan(self.options, schema, os.environ), overwrite=overwrite)
+        return BatchWriter(write_plan(self.options, schema, os.environ, overwrite=overwrite), overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Write the micro-batches of a streaming query."""
         from azureblob_source.sink import StreamWriter, write_plan  # noqa: PLC0415
 
-        return StreamWriter(write_plan(self.options, schema, os.environ), overwrite=overwrite)
+        return StreamWriter(write_plan(self.options, schema, os.environ, overwrite=overwrite), overwrite=overwrite)

@@ -24,7 +24,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from azure_account import connect
-from azure_account.errors import ConflictError
+from azure_account.errors import ConfigurationError, ConflictError
 from azureblob_source import metrics
 from azureblob_source.batch import BatchCommitter
 from azureblob_source.commit import Publisher
@@ -150,9 +150,16 @@ class StreamWriter(_Sink, DataSourceStreamWriter, DataSourceArrowWriter):
         self.abort_batch(messages)
 
 
-def write_plan(raw: Mapping[str, str], schema: StructType, env: Mapping[str, str]) -> WritePlan:
+def write_plan(raw: Mapping[str, str], schema: StructType, env: Mapping[str, str], *, overwrite: bool) -> WritePlan:
     """Everything about a write that can be checked before the first task, the container among it."""
-    plan = plan_write(sink_options(raw, env), arrow_of(schema))
+    options = sink_options(raw, env)
+    if overwrite and options.router.stream_column is not None:
+        message = (
+            "mode `overwrite` (as the output mode `complete`) replaces one stream, but option `streamColumn` names "
+            "many. Name the stream in the path, or append."
+        )
+        raise ConfigurationError(message)
+    plan = plan_write(options, arrow_of(schema))
     open_container(plan)
     return plan
 

