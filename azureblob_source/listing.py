@@ -62,14 +62,24 @@ def take_snapshot(
     `NotFoundError` if there is neither a log nor a blob, or no such version.
     """
     log = CommitLog(container, stream)
-    history = log.history(version)
     head = log.head()
-    if history and head is not None:
-        return _from_log(container, stream, history, head.published, wait)
-    if version is not None:
-        message = describe("read", f"{container.url}/{stream}", "it has no commit log", "Leave out `versionAsOf`.")
-        raise NotFoundError(message)
-    return _from_listing(container, stream)
+    if head is None and version is None:
+        return _from_listing(container, stream)
+    history = kept_history(log, version)
+    return _from_log(container, stream, history, -1 if head is None else head.published, wait)
+
+
+def kept_history(log: CommitLog, version: int | None) -> list[LogEntry]:
+    """The log's entries up to `version`, by default its head. `NotFoundError` if there are none, or no such version."""
+    head = log.head()
+    place = f"{log.container.url}/{log.stream}"
+    if head is None:
+        step = "Check container and stream; one that this project has not written has no versions."
+        raise NotFoundError(describe("read the commit log of", place, "there is none", step))
+    if version is not None and version > head.version:
+        step = "Ask for one that exists: the view `commits` lists them."
+        raise NotFoundError(describe(f"read version {version} of", place, f"the newest is {head.version}", step))
+    return log.history(version)
 
 
 def _from_log(

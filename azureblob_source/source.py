@@ -20,7 +20,7 @@ from azureblob_source import views
 from azureblob_source.avro.decode import decode_blob
 from azureblob_source.avro.schema import arrow_schema
 from azureblob_source.commit_log import CommitLog
-from azureblob_source.listing import Snapshot, StreamBlob, take_snapshot
+from azureblob_source.listing import Snapshot, StreamBlob, kept_history, take_snapshot
 from azureblob_source.options import SourceOptions, source_options
 from azureblob_source.spark_types import arrow_of, spark_of
 
@@ -112,7 +112,7 @@ class SnapshotReader(DataSourceReader):
         expected = arrow_of(self.schema)
         container = connect(self.options.account).container(self.options.location.container)
         if self.options.view == "commits":
-            history = CommitLog(container, self.options.stream).history(self.options.version)
+            history = kept_history(CommitLog(container, self.options.stream), self.options.version)
             yield _as(expected, views.commits(history))
         elif isinstance(partition, BlobsPartition):
             for blob in partition.blobs:

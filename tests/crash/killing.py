@@ -66,6 +66,7 @@ class FlightsJob:
                 env={
                     **os.environ,
                     **self.environment,
+                    "PYTHONPATH": str(ROOT),  # for executors, whose working folder is another one
                     "AZURE_STORAGE_CONNECTION_STRING": self.azurite.connection_string,
                 },
                 stdin=subprocess.DEVNULL,

@@ -1,0 +1,21 @@
+"""What a user reads when something fails."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import PySparkException
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def said(act: Callable[[], object]) -> str:
+    """The error that `act` ends with, as the last line of ours in Spark's traceback: class and sentence."""
+    with pytest.raises(PySparkException) as failure:
+        act()
+    ours = re.findall(r"^azure_account\.errors\.(\w+: .*)$", str(failure.value), re.MULTILINE)
+    assert ours, f"no error of ours in {failure.value}"
+    return str(ours[-1])
