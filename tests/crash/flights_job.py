@@ -3,7 +3,8 @@
     python -m tests.crash.flights_job INPUT CHECKPOINT PATH        connection string: AZURE_STORAGE_CONNECTION_STRING
 
 It goes on where the checkpoint says, and ends with 0 when the input is through. With `--failures FOLDER` its tasks
-fail up to twice, behind all of their rows, and leave a file in FOLDER for every failure.
+fail up to twice, behind all of their rows, and leave a file in FOLDER for every failure; with `--lost-executors` they
+kill the executor instead, once in each batch, which needs executors that are processes of their own.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import time
+import threading
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -42,8 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     flights = _files(spark, given.input, given.files_per_batch)
     if given.failures is not None:
         flights = flights.mapInArrow(partial(_fail_behind_rows, given.failures), flights.schema)
-    if given.straggle is not None:
-        flights = flights.mapInArrow(partial(_straggle_behind_rows, given.straggle), flights.schema)
+    if given.lost_executors is not None:
+        flights = flights.mapInArrow(partial(_lose_executor_behind_rows, given.lost_executors), flights.schema)
     writer = flights.writeStream.format("azureblob").option("partitionColumn", "origin")
     for option in given.option:
         writer = writer.option(*option.split("=", 1))
@@ -64,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--files-per-batch", type=int, default=2)
     parser.add_argument("--master", default=MASTER)
     parser.add_argument("--failures", type=Path, help="folder for traces of the failures that it then makes")
-    parser.add_argument("--straggle", type=Path, help="folder for traces of the first attempts that it then holds up")
+    parser.add_argument("--lost-executors", type=Path, help="folder for traces of the executors that it then kills")
     parser.add_argument("--conf", action="append", default=[], help="Spark setting as KEY=VALUE")
     parser.add_argument("--option", action="append", default=[], help="option of the sink as KEY=VALUE")
     return parser
@@ -85,16 +87,14 @@ def _fail_behind_rows(traces: Path, batches: Iterator[pa.RecordBatch]) -> Iterat
         raise ChosenFailure(task)
 
 
-def _straggle_behind_rows(traces: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pass all rows on; then hold the first attempt of the first task until another one has got as far."""
+def _lose_executor_behind_rows(traces: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pass all rows on; then the first attempt of a batch's first task kills the executor that it runs on."""
     task, attempt = _task()
     yield from batches
-    if not task.endswith("-0"):
-        return
-    (traces / f"{task}-{attempt}").touch()
-    end = time.monotonic() + 120
-    while attempt == 0 and time.monotonic() < end and not (traces / f"{task}-1").exists():
-        time.sleep(0.02)
+    if task.endswith("-0") and attempt == 0:
+        (traces / f"{task}-{attempt}").touch()
+        next(process for process in psutil.Process().parents() if process.name() == "java").kill()
+        threading.Event().wait()
 
 
 def _task() -> tuple[str, int]:
