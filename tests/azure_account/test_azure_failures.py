@@ -18,7 +18,7 @@ from azure_account.settings import AccountSettings, Anonymous, Auth, DefaultIden
 from azure_account.wire import Absent, Ambiguous, Failure, Refused, Throttled, Unreached
 
 URL = "https://acc.blob.core.windows.net"
-TOKEN = "sv=1&sig=S3CR3T"  # noqa: S105 - a test's
+TOKEN = "sv=1&sig=S3CR3T"
 
 
 def where(operation: str = "put blob", target: str = "c/b", auth: Auth | None = None) -> Where:

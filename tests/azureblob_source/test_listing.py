@@ -94,7 +94,7 @@ def test_a_version_before_an_overwrite_is_told_without_waiting() -> None:
 def test_a_version_that_does_not_exist_is_an_error_that_names_it() -> None:
     account = new_account()
     write(account, 0)
-    with pytest.raises(NotFoundError, match="read version 1 of flights failed: the oldest entry kept is 0"):
+    with pytest.raises(NotFoundError, match=r"read version 1 of \S+flights failed: the newest is 0"):
         snapshot(account, 1)
 
 
@@ -199,5 +199,5 @@ def test_nothing_to_read_is_an_error_that_says_where_it_looked() -> None:
 def test_a_version_of_a_folder_without_log_is_an_error() -> None:
     account = new_account()
     account.container("container").put("flights/a.avro", avro_file(record(n="long"), []))
-    with pytest.raises(NotFoundError, match=r"it has no commit log. Leave out `versionAsOf`"):
+    with pytest.raises(NotFoundError, match=r"read the commit log of .* failed: there is none"):
         snapshot(account, 0)

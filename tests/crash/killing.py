@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STUCK_SECONDS = 240.0
 """A life that shows no progress for so long is a failure of the test."""
 
+# Half of the CPU time of a start, which is most of what a life costs.
 _QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _POLL_SECONDS = 0.002
 
@@ -45,7 +46,6 @@ class FlightsJob:
     input: Path
     folder: Path
     arguments: Sequence[str] = ()
-    java_options: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -56,7 +56,7 @@ class FlightsJob:
     @contextmanager
     def life(self) -> Iterator[subprocess.Popen[bytes]]:
         """One process of the job, in a session of its own; nothing of it is left behind the block."""
-        java = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {_QUICK_START} {self.java_options}"
+        java = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {_QUICK_START}"
         command = [sys.executable, "-m", "tests.crash.flights_job", self.input, self.checkpoint, self.path]
         settings = ["--conf", f"spark.driver.extraJavaOptions={java}", *self.arguments]
         with (self.folder / "output.txt").open("wb") as output:
@@ -80,12 +80,9 @@ class FlightsJob:
                 kill_session(process)
 
     def run(self) -> None:
-        """One life to its end, which must be a good one; and that of its JVM, which ends a little later."""
+        """One life to its end, which must be a good one."""
         with self.life() as process:
             self.check_end(process.wait(STUCK_SECONDS))
-            end = time.monotonic() + STUCK_SECONDS
-            while session_of(process) and time.monotonic() < end:
-                time.sleep(0.05)
 
     def check_end(self, code: int) -> None:
         """Fail with the job's last words unless it ended well."""

@@ -32,8 +32,7 @@ def test_each_flight_is_published_once_when_the_query_is_killed_at_random_moment
 ) -> None:
     table = flights()
     write_files(table, tmp_path / "input", FILES)
-    archive = class_archive(azurite, container_name, tmp_path)
-    job = FlightsJob(azurite, f"{container_name}/flights", tmp_path / "input", tmp_path, java_options=archive)
+    job = FlightsJob(azurite, f"{container_name}/flights", tmp_path / "input", tmp_path)
     public = PublicBlobs.of(azurite.connection_string, container_name, "flights", table.schema)
     killings = Killings(job, public, after_kill=public.assert_no_row_twice)
     rng = random.Random(seed)
@@ -47,15 +46,3 @@ def test_each_flight_is_published_once_when_the_query_is_killed_at_random_moment
     assert KILLS == len(killings.hits)
     assert sum(hits[hit] for hit in IN_A_BATCH) >= KILLS // 3
     assert_exactly_once(public, table, batches=FILES // FILES_PER_BATCH)
-
-
-def class_archive(azurite: Azurite, container_name: str, folder: Path) -> str:
-    """Java's option that lets later lives start in a third of the CPU time, and a short life that prepares it."""
-    short = folder / "short"
-    short.mkdir()
-    write_files(flights(100), short / "input", 2)
-    archive = folder / "classes.jsa"
-    FlightsJob(
-        azurite, f"{container_name}/short", short / "input", short, java_options=f"-XX:ArchiveClassesAtExit={archive}"
-    ).run()
-    return f"-XX:SharedArchiveFile={archive}"

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from tools.spark_session import local_spark
 
 PACKAGE = "org.apache.spark:spark-avro_2.13:4.1.1"
-TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+CONF: dict[str, Any] = {
+    "spark.jars.packages": PACKAGE,
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
 NOT_TO_BE_HAD = 3
 
 
 def main(source: Path, target: Path) -> int:
     try:
-        spark = local_spark("avro to parquet", **{"spark.jars.packages": PACKAGE, TIMESTAMPS: "TIMESTAMP_MICROS"})
+        spark = local_spark("avro to parquet", **CONF)
     except Exception as error:  # noqa: BLE001 - py4j tells all that can go wrong by one class
         print(error, file=sys.stderr)  # noqa: T201
         return NOT_TO_BE_HAD

@@ -1,4 +1,4 @@
-"""Whatever goes wrong: what the user reads names the cause and the next step, and no row is lost, doubled or half there.
+"""Whatever goes wrong: what a user reads names cause and next step, and no row is lost, doubled or half there.
 
 `said` is the last line of the traceback that Spark shows, which is all that most people read.
 """
