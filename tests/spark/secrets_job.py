@@ -2,10 +2,10 @@
 
     python -m tests.spark.secrets_job FOLDER CONTAINER WAYS        WAYS: JSON, name of a way → its options
 
-`FOLDER` gets the event log, the driver's log at INFO, the checkpoints, and `said.json` with all that was printed, raised
-or shown in the web interface. Spark takes an option for a secret by its name, and does not know `accountKey` and
-`connectionString`: the way that has them does less, until it runs as `-redacted`, with Spark told about them. The
-others need no setting.
+`FOLDER` gets the event log, the driver's log at INFO, the checkpoints, and `said.json` with all that was printed,
+raised or shown in the web interface. Spark takes an option for a secret by its name, and does not know `accountKey`
+and `connectionString`: the way that has them does less, until it runs as `-redacted`, with Spark told about them.
+The others need no setting.
 """
 
 # ruff: noqa: T201 - what is printed is kept

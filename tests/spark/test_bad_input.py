@@ -61,7 +61,6 @@ WRONG_OPTIONS = {
 }
 
 
-@pytest.mark.pyspark40
 @pytest.mark.parametrize("case", WRONG_OPTIONS)
 def test_a_wrong_option_is_named_before_anything_is_written(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored, case: str
@@ -93,6 +92,7 @@ def test_a_place_that_cannot_be_is_refused_by_name(
     assert [] == stored.names()
 
 
+@pytest.mark.pyspark40
 def test_a_streaming_query_says_the_same_and_can_be_mended(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored, tmp_path: Path
 ) -> None:

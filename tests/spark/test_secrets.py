@@ -39,7 +39,11 @@ def sas(azurite: Azurite) -> str:
 def traces(azurite: Azurite, sas: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the job has left behind, having named the account in every way."""
     folder = tmp_path_factory.mktemp("traces")
-    both = {"connectionString": azurite.connection_string, "auth": "accountKey", "accountKey": azurite.account_key}
+    both = {
+        "connectionString": azurite.connection_string,
+        "auth": "connectionString",
+        "accountKey": azurite.account_key,
+    }
     ways = {
         "unknown-to-spark": both,
         "unknown-to-spark-redacted": both,
@@ -72,6 +76,7 @@ def test_the_job_has_done_what_there_is_to_see(traces: Path) -> None:
         assert "Option cdec is unknown" in said[f"{way}: unknown option"]
         assert "messagesSent" in said[f"{way}: commits"]
     assert 'Cannot use "INTERVAL" type' in said["unknown-to-spark-redacted: bad type"]
+    assert "connectionString=*********(redacted)" in said["unknown-to-spark-redacted: bad type"]
     assert "numInputRows" in said["sas: query"]
     assert "Option cdec is unknown" in said["environment: failing query"]
     assert any("azureblob" in text for page, text in said.items() if page.startswith("/SQL/execution"))
