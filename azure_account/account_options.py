@@ -24,12 +24,23 @@ ACCOUNT_OPTIONS = OptionTable(
         Option("auth", one_of(*AUTHS), None, "Kind of credential.", _WHO, shown_default="by what is given, see above"),
         Option("accountName", text(), None, "Storage account; not needed with a URL or connection string.", _WHO),
         Option("accountKey", text(), None, "Shared key of the account.", _WHO, secret=True),
+        Option(
+            "accountAccessKey", text(), None, "`accountKey` under a name that Spark masks in plans.", _WHO, secret=True
+        ),
         Option("sasToken", text(), None, "Shared access signature, with or without `?`.", _WHO, secret=True),
         Option(
             "connectionString",
             text(),
             None,
             "Connection string of the account; `UseDevelopmentStorage=true` is the local emulator.",
+            _WHO,
+            secret=True,
+        ),
+        Option(
+            "connectionSecret",
+            text(),
+            None,
+            "`connectionString` under a name that Spark masks in plans.",
             _WHO,
             secret=True,
         ),
@@ -64,7 +75,7 @@ ACCOUNT_OPTIONS = OptionTable(
         ),
         Option("authProxy.hostname", text(), None, "Its host.", _PROXY),
         Option("authProxy.port", integer(1, 65535), None, "Its port.", _PROXY),
-        Option("maxAttempts", integer(1, 100), 8, "Tries of one request, the first included.", _RETRY),
+        Option("maxAttempts", integer(1, 100), 12, "Tries of one request, the first included.", _RETRY),
         Option("connectTimeoutMs", milliseconds(1), 10_000, "Limit for opening a connection.", _RETRY),
         Option("requestTimeoutMs", milliseconds(1), 60_000, "Limit for sending one try, and for its answer.", _RETRY),
         Option("retryDeadlineMs", milliseconds(1), 120_000, "No retry begins later than this.", _RETRY),

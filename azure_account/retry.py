@@ -27,7 +27,7 @@ class RetryPolicy:
     A `Retry-After` of the service lengthens the wait, never shortens it. No retry begins after `deadline`.
     """
 
-    max_attempts: int = 8
+    max_attempts: int = 12
     first_delay: float = 0.5
     factor: float = 2.0
     max_delay: float = 30.0

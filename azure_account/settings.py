@@ -183,12 +183,19 @@ _BY_VARIABLE = {
     "AZURE_STORAGE_KEY": "accountKey",
     "AZURE_STORAGE_SAS_TOKEN": "sasToken",
 }
+# Spark's default redaction goes by names: these match it, the plain ones do not.
+_MASKED_NAMES = {"accountAccessKey": "accountKey", "connectionSecret": "connectionString"}
 _CREDENTIAL_OPTIONS = (*_BY_OPTION, "tenantId", "clientId", "certificatePassword")
 
 
 def _credential_values(options: ParsedOptions, env: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """The kind of credential, and the values of its options, which are never shown."""
     values = {name: options[name] for name in _CREDENTIAL_OPTIONS if options[name] is not None}
+    for masked, name in _MASKED_NAMES.items():
+        if options[masked] is not None:
+            if name in values:
+                raise ConfigurationError(f"Options {name} and {masked} are the same thing: give one of them.")
+            values[name] = options[masked]
     present = [name for name in _BY_OPTION if name in values]
     if options["auth"] is not None:
         return str(options["auth"]), values

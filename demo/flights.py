@@ -72,7 +72,7 @@ def _run(connection_string: str, place: str, folder: Path) -> int:
     console.print(f"target     {container}/{STREAM}, partitioned by origin\n")
     with console.status("starting Spark"):
         spark = local_spark("azureblob demo", max_bytes_per_batch=UNBOUNDED_BYTES_PER_BATCH)
-    options = {"connectionString": connection_string}
+    options = {"connectionSecret": connection_string}
     started = time.monotonic()
     query = stream_flights(spark, folder, f"{container}/{STREAM}", options)
     follow(query, rows.num_rows)

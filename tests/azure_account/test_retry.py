@@ -59,3 +59,11 @@ NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=timezone.utc)
 )
 def test_retry_after_is_read_as_seconds_or_date(headers: dict[str, str], expected: float | None) -> None:
     assert retry_after_seconds(headers, NOW.timestamp()) == expected
+
+
+def test_a_minute_of_throttling_is_survived_with_the_worst_jitter_and_no_advice() -> None:
+    policy, elapsed, attempt = RetryPolicy(), 0.0, 1
+    while elapsed < 60:
+        delay = policy.delay(attempt, elapsed, None, 0.999)
+        assert delay is not None, f"given up after {elapsed:.0f} s"
+        elapsed, attempt = elapsed + delay, attempt + 1

@@ -234,3 +234,12 @@ def test_a_secret_hides_itself() -> None:
     assert (["***"], "***", "***", "***") == ([str(secret)], repr(secret), f"{secret}", f"{secret!s:}")
     assert secret.reveal() == "U0VDUkVU"
     assert secret == pickle.loads(pickle.dumps(secret))  # noqa: S301 - our own bytes
+
+
+def test_a_key_under_its_masked_name_is_the_same_key() -> None:
+    plain = ACCOUNT_OPTIONS.parse({"accountName": "a", "accountKey": "a2V5"})
+    masked = ACCOUNT_OPTIONS.parse({"accountname": "a", "accountaccesskey": "a2V5"})
+    assert account_settings(plain, None, {}) == account_settings(masked, None, {})
+    both = ACCOUNT_OPTIONS.parse({"accountName": "a", "accountKey": "a2V5", "accountAccessKey": "a2V5"})
+    with pytest.raises(ConfigurationError, match="accountKey and accountAccessKey are the same thing"):
+        account_settings(both, None, {})

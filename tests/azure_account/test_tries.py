@@ -113,7 +113,7 @@ def test_a_throttled_write_that_then_loses_its_answer_is_unknown() -> None:
 
 def test_a_conditional_write_throttled_for_too_long_is_transient_and_had_no_effect() -> None:
     account, container, _ = prepared(always(Throttle()))
-    with pytest.raises(TransientError, match="Put blob data/new failed after 8 attempts"):
+    with pytest.raises(TransientError, match="Put blob data/new failed after 11 attempts"):
         container.put("new", b"1", condition=IF_ABSENT)
     assert "new" not in account.service.contents("data")
 

@@ -48,6 +48,7 @@ def traces(azurite: Azurite, sas: str, tmp_path_factory: pytest.TempPathFactory)
         "unknown-to-spark": both,
         "unknown-to-spark-redacted": both,
         "sas": {"endpoint": azurite.endpoint, "sasToken": sas},
+        "masked": {"connectionSecret": azurite.connection_string},
         "environment": {},
     }
     command = [sys.executable, "-m", "tests.spark.secrets_job", str(folder), "test-secrets", json.dumps(ways)]
@@ -71,7 +72,7 @@ def needles(azurite: Azurite, sas: str) -> list[str]:
 
 def test_the_job_has_done_what_there_is_to_see(traces: Path) -> None:
     said = json.loads((traces / "said.json").read_text())
-    for way in ("unknown-to-spark", "unknown-to-spark-redacted", "sas", "environment"):
+    for way in ("unknown-to-spark", "unknown-to-spark-redacted", "sas", "masked", "environment"):
         assert "RelationV2" in said[f"{way}: explain"]
         assert "Option cdec is unknown" in said[f"{way}: unknown option"]
         assert "messagesSent" in said[f"{way}: commits"]
