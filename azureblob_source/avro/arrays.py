@@ -29,6 +29,7 @@ from azureblob_source.avro.plan import (
     Symbols,
     UnresolvedError,
 )
+from azureblob_source.avro.types import PRIMITIVE_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,16 +38,6 @@ if TYPE_CHECKING:
 
 Values: TypeAlias = "list[Any]"
 
-_WIRE_TYPES = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "bytes": pa.binary(),
-    "fixed": pa.binary(),
-    "string": pa.string(),
-}
 _DECIMAL_SIZE = 16
 
 
@@ -102,7 +93,7 @@ def _leaf(plan: Leaf, values: Values) -> pa.Array:
         return pa.nulls(len(values), plan.arrow)
     if plan.unit:
         return _microseconds(plan.unit, values).view(plan.arrow)
-    given = pa.binary() if pa.types.is_binary(plan.arrow) else _WIRE_TYPES[plan.kind]
+    given = pa.binary() if pa.types.is_binary(plan.arrow) else PRIMITIVE_TYPES[plan.kind]
     array = pa.array(values, given)
     # A float may round; what is not one must keep its value.
     return array if given == plan.arrow else array.cast(plan.arrow, safe=not pa.types.is_floating(plan.arrow))

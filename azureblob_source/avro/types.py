@@ -185,10 +185,10 @@ def _leaf_type(avro: AvroType) -> pa.DataType:
             return pa.duration("us")
         case (("bytes" | "fixed"), "decimal") if avro.precision <= MAX_PRECISION:
             return pa.decimal128(avro.precision, avro.scale)
-    return _PRIMITIVE_TYPES[avro.kind]
+    return PRIMITIVE_TYPES[avro.kind]
 
 
-_PRIMITIVE_TYPES: dict[str, pa.DataType] = {
+PRIMITIVE_TYPES: dict[str, pa.DataType] = {
     "null": pa.null(),
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -200,6 +200,7 @@ _PRIMITIVE_TYPES: dict[str, pa.DataType] = {
     "string": pa.string(),
     "enum": pa.string(),
 }
+"""Arrow's type for the values of each kind as they stand in a file, logical types left out."""
 
 
 def _union(branches: list[AvroType]) -> AvroType:
