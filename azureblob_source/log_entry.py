@@ -76,6 +76,8 @@ class LogEntry:
     published: every entry up to this version was published when this one was decided.
     removed: blobs of earlier entries that this one takes away.
     transactions: last version of each recent transaction id, this entry's included.
+    since: the version of the last overwrite, before which no blob is live; None if an older release wrote the log.
+    schemas: fingerprints of the writer schemas used since then, in order of first use; None as above.
     """
 
     version: int
@@ -93,6 +95,8 @@ class LogEntry:
     writers: tuple[Mapping[str, Any], ...] = ()
     attributes: BlobAttributes = NO_ATTRIBUTES
     transactions: Mapping[str, Applied] = field(default_factory=dict)
+    since: int | None = None
+    schemas: tuple[str, ...] | None = None
 
     @property
     def rows(self) -> int:
@@ -109,7 +113,14 @@ class LogEntry:
             for forgotten in list(transactions)[: max(0, len(transactions) - RECENT_TRANSACTIONS)]:
                 del transactions[forgotten]
         epoch = self.epoch if self.epoch is not None else (head.epoch if head else None)
-        return replace(self, version=version, transactions=transactions, published=published, epoch=epoch)
+        entry = replace(self, version=version, transactions=transactions, published=published, epoch=epoch)
+        used = dict.fromkeys(blob.schema for blob in self.blobs)
+        if head is None or (self.operation == "overwrite" and used):
+            return replace(entry, since=version, schemas=tuple(used))
+        if head.schemas is None:
+            return entry
+        since = version if self.operation == "overwrite" else head.since
+        return replace(entry, since=since, schemas=tuple(dict.fromkeys((*head.schemas, *used))))
 
 
 def to_json(entry: LogEntry) -> bytes:
@@ -122,6 +133,8 @@ def to_json(entry: LogEntry) -> bytes:
         "operation": entry.operation,
         "epoch": entry.epoch,
         "published": entry.published,
+        "since": entry.since,
+        "schemas": None if entry.schemas is None else list(entry.schemas),
         "replaces": entry.replaces,
         "transaction": _transaction_json(entry.transaction),
         "blobs": [_blob_json(blob) for blob in entry.blobs],
@@ -175,6 +188,8 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         writers=tuple(document.get("writers", ())),
         attributes=BlobAttributes(document.get("metadata", {}), document.get("tags", {}), document.get("tier")),
         transactions={id_: Applied(*last) for id_, last in document.get("transactions", {}).items()},
+        since=int(document["since"]) if "since" in document else None,
+        schemas=tuple(map(str, document.get("schemas", ()))) if "since" in document else None,
     )
 
 

@@ -21,7 +21,9 @@ from azureblob_source.log_entry import (
     to_json,
 )
 
-GOLDEN = Path(__file__).parent.parent / "fixtures" / "log" / "entry_format_1.json"
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "log"
+GOLDEN = FIXTURES / "entry_format_1.json"
+EARLIEST = FIXTURES / "entry_format_1_without_since.json"
 
 FULL = LogEntry(
     version=7,
@@ -50,11 +52,17 @@ FULL = LogEntry(
     writers=({"task": 0, "query": "q", "batch": 12, "durationMs": 7, "metrics": {"messagesSent": 1001}},),
     attributes=BlobAttributes({"owner": "ops"}, {"class": "raw"}, "Cool"),
     transactions={"other": Applied(4, 2), "0f8fad5b-d9cb-469f-a165-70867728950e": Applied(12, 7)},
+    since=3,
+    schemas=("0123456789abcdef", "89abcdef01234567"),
 )  # fmt: skip
 
 
 def test_the_first_format_is_read_for_ever() -> None:
     assert FULL == from_json(GOLDEN.read_bytes(), "golden")
+
+
+def test_an_entry_of_the_first_release_does_not_say_since_when_and_with_which_schemas() -> None:
+    assert replace(FULL, since=None, schemas=None) == from_json(EARLIEST.read_bytes(), "earliest")
 
 
 def test_the_first_format_is_still_the_one_that_is_written() -> None:
@@ -83,6 +91,7 @@ entries = st.builds(
     writers=st.lists(st.dictionaries(names, names), max_size=2).map(tuple),
     attributes=st.builds(BlobAttributes, maps, maps, st.none() | st.just("Cool")),
     transactions=st.dictionaries(names, st.builds(Applied, counts, counts), max_size=3),
+    since=counts, schemas=st.lists(names, max_size=2).map(tuple),
 )  # fmt: skip
 
 
@@ -144,6 +153,7 @@ def without(*path: Any) -> bytes:
         without("blobs", 0, "name"),
         without("blobs", 1, "attempt"),
         without("blobs", 1, "blocks"),
+        GOLDEN.read_bytes().replace(b'"since": 3', b'"since": null'),
     ],
 )
 def test_a_damaged_entry_is_corrupt_and_named(data: bytes) -> None:
@@ -179,6 +189,33 @@ def test_the_transaction_that_was_idle_longest_is_forgotten_first() -> None:
     assert "t1" not in head.transactions
     assert Applied(1, RECENT_TRANSACTIONS) == head.transactions["t0"]
     assert head.transactions == draft().behind(head, published=-1).transactions
+
+
+def written_with(*schemas: str, operation: str = "append") -> LogEntry:
+    blobs = tuple(replace(FULL.blobs[1], schema=schema) for schema in schemas)
+    return replace(draft(), operation=operation, blobs=blobs)
+
+
+def test_an_entry_knows_the_last_overwrite_and_the_schemas_since_then() -> None:
+    head = written_with("b", "a", "b").behind(None, published=-1)
+    assert (0, ("b", "a")) == (head.since, head.schemas)
+    head = written_with("c", "a").behind(head, published=0)
+    assert (0, ("b", "a", "c")) == (head.since, head.schemas)
+    head = written_with("d", operation="overwrite").behind(head, published=1)
+    assert (2, ("d",)) == (head.since, head.schemas)
+    head = written_with(operation="void").behind(head, published=2)
+    assert (2, ("d",)) == (head.since, head.schemas)
+    head = written_with(operation="overwrite").behind(head, published=3)
+    assert (4, ("d",)) == (head.since, head.schemas)
+
+
+def test_a_log_of_the_first_release_says_it_from_the_next_overwrite_on() -> None:
+    head = replace(written_with("a"), version=4)
+    head = written_with("b").behind(head, published=4)
+    assert (None, None) == (head.since, head.schemas)
+    assert b'"since"' not in to_json(head)
+    head = written_with("c", operation="overwrite").behind(head, published=5)
+    assert (6, ("c",)) == (head.since, head.schemas)
 
 
 def test_rows_are_those_of_all_blobs() -> None:
