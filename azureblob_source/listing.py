@@ -1,48 +1,47 @@
 """What a read of a stream covers: its blobs as of one version and the schema to read them with.
 
 With a commit log the log says which blobs there are, and a batch is seen whole or not at all. Without one (a folder
-of Avro that Samza, Event Hubs Capture or anyone else wrote) the listing does.
+of Avro that Samza, Event Hubs Capture or anyone else wrote) the listing and the blobs' headers do.
 """
 
 from __future__ import annotations
 
-import logging
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeVar
 
-from azure_account.errors import CorruptError, NotFoundError, TransientError, describe
+from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError, describe
 from azureblob_source.avro import schema as avro_schema
-from azureblob_source.avro.container_file import is_gzip, read_header, ungzip
+from azureblob_source.avro.container_file import read_header
 from azureblob_source.avro.superset import superset
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.naming import schema_name
-from azureblob_source.snapshot import live_blobs
+from azureblob_source.read_ahead import BlobBytes, Gets, plain
+from azureblob_source.skipped import skip
+from azureblob_source.snapshot import ALL_TIMES, StreamBlob, listed_blobs, live_blobs, stream_blob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from azure_account.account import BlobContainer
     from azureblob_source.avro.schema import AvroSchema
-    from azureblob_source.log_entry import LogEntry
+    from azureblob_source.log_entry import BlobEntry, LogEntry
+    from azureblob_source.snapshot import Between
 
-logger = logging.getLogger(__name__)
+__all__ = ["Snapshot", "StreamBlob", "kept_history", "take_snapshot", "writer_schema"]
 
-_HEADER_BYTES = 1 << 16
-_PUBLISH_WAIT = 60.0
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_AT_ONCE = 16
 _PUBLISH_POLL = 0.5
-
-
-@dataclass(frozen=True)
-class StreamBlob:
-    """A blob to read; `size` is in stored bytes."""
-
-    name: str
-    size: int
+_SETTLING = ("replace", "void")
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The blobs of a stream as of `version` (None without a log), and every writer schema among them."""
+    """The blobs of a stream as of `version` (None without a log), and the writer schemas to read them by."""
 
     version: int | None
     blobs: tuple[StreamBlob, ...]
@@ -54,78 +53,150 @@ class Snapshot:
         return superset(self.schemas)
 
 
-def take_snapshot(
-    container: BlobContainer, stream: str, version: int | None, wait: Callable[[float], None]
+def take_snapshot(  # noqa: PLR0913 - the settings of a read, by name
+    container: BlobContainer,
+    stream: str,
+    version: int | None,
+    wait: Callable[[float], None],
+    *,
+    between: Between = ALL_TIMES,
+    publish_timeout: float = 60.0,
+    ignore_corrupt: bool = False,
 ) -> Snapshot:
-    """The stream as of `version`, by default its head. `wait` (s) is called while a batch is being published.
+    """The stream as of `version`, by default its head, without blobs that cannot hold a row of the time range.
 
-    `NotFoundError` if there is neither a log nor a blob, or no such version.
+    With a log the schemas are those of all live blobs, whatever the range; without one those of the blobs in it.
+    `wait` (s) is called, for `publish_timeout` in all, while a batch is being published. `ignore_corrupt` leaves out
+    blobs without a whole header, if there is no log; it warns of each and counts it.
+
+    `NotFoundError` if there is neither a log nor a blob, or no such version; `TransientError` when the time is over.
     """
     log = CommitLog(container, stream)
-    head = log.head()
-    if head is None and version is None:
-        return _from_listing(container, stream)
-    history = kept_history(log, version)
-    return _from_log(container, stream, history, -1 if head is None else head.published, wait)
-
-
-def kept_history(log: CommitLog, version: int | None) -> list[LogEntry]:
-    """The log's entries up to `version`, by default its head. `NotFoundError` if there are none, or no such version."""
-    head = log.head()
-    place = f"{log.container.url}/{log.stream}"
-    if head is None:
-        step = "Check container and stream; one that this project has not written has no versions."
-        raise NotFoundError(describe("read the commit log of", place, "there is none", step))
-    if version is not None and version > head.version:
-        step = "Ask for one that exists: the view `commits` lists them."
-        raise NotFoundError(describe(f"read version {version} of", place, f"the newest is {head.version}", step))
-    return log.history(version)
-
-
-def _from_log(
-    container: BlobContainer, stream: str, history: Sequence[LogEntry], published: int, wait: Callable[[float], None]
-) -> Snapshot:
-    live = live_blobs(history)
-    unproven = [blob.name for entry in history if entry.version > published for blob in entry.blobs]
-    _await_published(container, [name for name in unproven if name in live], wait)
-    fingerprints = dict.fromkeys(blob.schema for blob in live.values())
-    schemas = fingerprints or dict.fromkeys(blob.schema for entry in history for blob in entry.blobs)
+    if log.head() is None and version is None:
+        return _from_listing(container, stream, between, ignore_corrupt=ignore_corrupt)
+    state = _Settled(log, version, wait, publish_timeout).state()
+    last = state.history[-1]
+    fingerprints = dict.fromkeys(blob.schema for _, blob in state.live)
+    used = fingerprints or last.schemas or dict.fromkeys(blob.schema for entry in state.history for blob in entry.blobs)
+    blobs = (stream_blob(entry, blob) for entry, blob in state.live)
     return Snapshot(
-        history[-1].version,
-        tuple(StreamBlob(blob.name, blob.size) for blob in live.values()),
-        tuple(_kept_schema(container, stream, fingerprint) for fingerprint in schemas),
+        last.version,
+        tuple(blob for blob in blobs if blob.may_hold(between)),
+        tuple(_side_by_side(lambda fingerprint: writer_schema(log, fingerprint), list(used))),
     )
 
 
-def _await_published(container: BlobContainer, names: Iterable[str], wait: Callable[[float], None]) -> None:
-    """Wait for the blobs of an entry that its writer has decided and may still be publishing."""
-    waited = 0.0
-    for name in names:
-        while container.properties(name) is None:
-            if waited >= _PUBLISH_WAIT:
-                message = describe(
-                    "read",
-                    f"blob {name} in {container.url}",
-                    "its batch is decided but its writer has not published it",
-                    "Start the writer again, which finishes the batch, or read an earlier `versionAsOf`.",
-                    elapsed=waited,
-                )
-                raise TransientError(message)
-            wait(_PUBLISH_POLL)
+def kept_history(log: CommitLog, version: int | None, *, live_only: bool = False) -> list[LogEntry]:
+    """The log's entries up to `version`, by default its head. `live_only` leaves out those before the last overwrite.
+
+    `NotFoundError` if there are none, or no such version.
+    """
+    head = log.head()
+    place = f"{log.container.url}/{log.stream}"
+    if head is not None and version is not None and version > head.version:
+        step = "Ask for one that exists: the view `commits` lists them."
+        raise NotFoundError(describe(f"read version {version} of", place, f"the newest is {head.version}", step))
+    history: list[LogEntry] = []
+    if head is not None:
+        history = (
+            _since_overwrite(log, head.version if version is None else version) if live_only else log.history(version)
+        )
+    if not history:
+        step = "Check container and stream; one that this project has not written has no versions."
+        raise NotFoundError(describe("read the commit log of", place, "there is none", step))
+    return history
+
+
+def _since_overwrite(log: CommitLog, version: int) -> list[LogEntry]:
+    last = log.read(version)
+    if last.since is None:
+        return log.history(version)
+    return log.entries(max(last.since, log.first() or 0), version)
+
+
+def writer_schema(log: CommitLog, fingerprint: str) -> AvroSchema:
+    """A schema that the stream's writers have used. Entries of the log name it by its fingerprint."""
+    return avro_schema.parse(log.container.get(schema_name(log.stream, fingerprint)).data.decode())
+
+
+@dataclass(frozen=True)
+class _State:
+    """Entries of a log, and the blobs that they leave, each with the entry that added it."""
+
+    history: list[LogEntry]
+    live: list[tuple[LogEntry, BlobEntry]]
+
+
+@dataclass
+class _Settled:
+    """Looks at a log until every batch up to `version` is published, or has been taken back.
+
+    An entry whose blocks have expired is taken back by the next one (`void` or `replace`), as nothing else is appended
+    before all earlier entries are settled. A read of the head then goes on to that entry.
+    """
+
+    log: CommitLog
+    version: int | None
+    wait: Callable[[float], None]
+    timeout: float
+
+    def state(self) -> _State:
+        """The settled state. `TransientError` when the time is over."""
+        history = kept_history(self.log, self.version, live_only=True)
+        taken_back: tuple[str, ...] = ()
+        public: set[str] = set()
+        waited = 0.0
+        while True:
+            behind = self._behind(history[-1])
+            if behind is not None and self.version is None:
+                history.append(behind)
+                continue
+            if behind is not None:
+                taken_back = behind.removed
+            live = self._live(history, taken_back)
+            missing = self._missing(live, public)
+            if not missing:
+                return _State(history, live)
+            if waited >= self.timeout:
+                raise TransientError(self._late(missing[0], waited))
+            self.wait(_PUBLISH_POLL)
             waited += _PUBLISH_POLL
+            self.log.refresh()
+
+    def _behind(self, last: LogEntry) -> LogEntry | None:
+        """The entry that takes back the last one, or what is left of it, if that is the next."""
+        head = self.log.head()
+        if head is None or head.version <= last.version:
+            return None
+        following = self.log.read(last.version + 1)
+        return following if following.operation in _SETTLING else None
+
+    def _live(self, history: Sequence[LogEntry], taken_back: Iterable[str]) -> list[tuple[LogEntry, BlobEntry]]:
+        names = live_blobs(history).keys() - set(taken_back)
+        return [(entry, blob) for entry in history for blob in entry.blobs if blob.name in names]
+
+    def _missing(self, live: Sequence[tuple[LogEntry, BlobEntry]], public: set[str]) -> list[str]:
+        """Names of live blobs that are not there; `public` gathers those that are."""
+        head = self.log.head()
+        published = -1 if head is None else head.published
+        names = [blob.name for entry, blob in live if entry.version > published and blob.name not in public]
+        there = _side_by_side(self.log.container.properties, names)
+        public.update(name for name, found in zip(names, there, strict=True) if found is not None)
+        return [name for name in names if name not in public]
+
+    def _late(self, name: str, waited: float) -> str:
+        return describe(
+            "read",
+            f"blob {name} in {self.log.container.url}",
+            "its batch is decided but its writer has not published it",
+            "Start the writer again, which finishes the batch, or run `python -m azureblob_source repair`, or read an "
+            "earlier `versionAsOf`.",
+            elapsed=waited,
+        )
 
 
-def _kept_schema(container: BlobContainer, stream: str, fingerprint: str) -> AvroSchema:
-    return avro_schema.parse(container.get(schema_name(stream, fingerprint)).data.decode())
-
-
-def _from_listing(container: BlobContainer, stream: str) -> Snapshot:
-    prefix = f"{stream}/"
-    found = [
-        StreamBlob(blob.name, blob.size)
-        for blob in container.list(prefix)
-        if blob.size and blob.name.endswith((".avro", ".avro.gz")) and not _hidden(blob.name[len(prefix) :])
-    ]
+def _from_listing(container: BlobContainer, stream: str, between: Between, *, ignore_corrupt: bool) -> Snapshot:
+    found = listed_blobs(stream, list(container.list(f"{stream}/")))
     if not found:
         message = describe(
             "read",
@@ -134,21 +205,63 @@ def _from_listing(container: BlobContainer, stream: str) -> Snapshot:
             "Check container and stream; `az storage blob list --prefix` shows what is there.",
         )
         raise NotFoundError(message)
-    texts = dict.fromkeys(_header_schema(container, blob) for blob in found)
-    return Snapshot(None, tuple(found), tuple(avro_schema.parse(text) for text in texts))
+    blobs = [blob for blob in found if blob.may_hold(between)]
+    headers = _Headers(container, ignore_corrupt=ignore_corrupt)
+    schemas = _side_by_side(headers.schema, blobs)
+    kept = [(blob, schema) for blob, schema in zip(blobs, schemas, strict=True) if schema is not None]
+    used = dict.fromkeys(schema for _, schema in kept) or [headers.newest(found, stream)]
+    return Snapshot(None, tuple(blob for blob, _ in kept), tuple(used))
 
 
-def _hidden(name: str) -> bool:
-    return any(level.startswith(("_", ".")) for level in name.split("/"))
+@dataclass
+class _Headers:
+    """Reads the writer schemas in blobs' headers, a few thousand bytes of each."""
 
+    container: BlobContainer
+    ignore_corrupt: bool
 
-def _header_schema(container: BlobContainer, blob: StreamBlob) -> str:
-    """The writer schema in the blob's header, from its first bytes unless these do not suffice."""
-    if blob.size > _HEADER_BYTES and not blob.name.endswith(".gz"):
-        start = container.get(blob.name, 0, _HEADER_BYTES).data
+    def __post_init__(self) -> None:
+        self._gets = Gets(self.container)
+
+    def schema(self, blob: StreamBlob) -> AvroSchema | None:
+        """The blob's schema; None for a damaged blob that is skipped."""
         try:
-            return read_header(start, blob=blob.name).schema_json
-        except CorruptError:
-            logger.debug("the header of %s is longer than %d bytes, or damaged", blob.name, _HEADER_BYTES)
-    data = container.get(blob.name).data
-    return read_header(ungzip(data, blob=blob.name) if is_gzip(data) else data, blob=blob.name).schema_json
+            return self._read(blob)
+        except CorruptError as damage:
+            if not self.ignore_corrupt:
+                raise
+            skip(self.container, damage)
+            return None
+
+    def newest(self, blobs: Iterable[StreamBlob], stream: str) -> AvroSchema:
+        """The schema of the newest blob whose header is whole, for a read of none of them."""
+        for blob in sorted(blobs, key=lambda each: (each.latest or 0, each.name), reverse=True):
+            found = self.schema(blob)
+            if found is not None:
+                return found
+        step = "Restore a blob; without option ignoreCorruptBlobs the first damaged one is named."
+        raise NotFoundError(describe("read", f"{self.container.url}/{stream}", "no blob has a whole header", step))
+
+    def _read(self, blob: StreamBlob) -> AvroSchema:
+        header = read_header(plain(BlobBytes(self._gets, blob)), blob=blob.name)
+        try:
+            return _parsed(header.schema_json)
+        except ConfigurationError as cause:
+            step = "Restore the blob, or skip it with option ignoreCorruptBlobs."
+            message = describe("read", f"blob {blob.name}", f"the schema in its header: {cause}", step)
+            raise CorruptError(message) from cause
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> AvroSchema:
+    return avro_schema.parse(text)
+
+
+def _side_by_side(act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    if len(items) < 2:  # noqa: PLR2004 - nothing to do side by side
+        return [act(item) for item in items]
+    pool = ThreadPoolExecutor(min(_AT_ONCE, len(items)), "azureblob-list")
+    try:
+        return list(pool.map(act, items))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)

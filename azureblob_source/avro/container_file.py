@@ -4,15 +4,14 @@
     block   rows (long), size (long), body of `size` bytes in the file's codec, sync marker
     block   …
 
-Longs are zig-zag varints. Any position can be searched for the next sync marker, so a large file is read in parts: a
-block belongs to the part in which the marker before it begins.
+Longs are zig-zag varints. The bytes may be all there, or come as they are read: see `Source`.
 """
 
 from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
 
 from azure_account.errors import ConfigurationError, CorruptError, describe
 from azureblob_source.avro.varint import encode
@@ -31,6 +30,41 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _GZIP_STEP = 1 << 20
 _MAX_VARINT = 10
+_MAX_METADATA = 64 << 20
+
+
+class Source(Protocol):
+    """The bytes of one blob, read from front to back. Places count from its first byte."""
+
+    def cut(self, end: int) -> int:
+        """`end`, or where the bytes end if that comes first."""
+
+    def read(self, start: int, end: int) -> memoryview:
+        """The bytes `[start, end)`, none of which lies behind what `cut` tells."""
+
+    def forget(self, before: int) -> None:
+        """Nothing before this place will be asked for again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A `Source` all of whose bytes are there. `read` gives views."""
+
+    data: memoryview
+
+    def cut(self, end: int) -> int:
+        """`end`, or where the bytes end."""
+        return min(end, len(self.data))
+
+    def read(self, start: int, end: int) -> memoryview:
+        """A view of the bytes `[start, end)`."""
+        return self.data[start:end]
+
+    def forget(self, before: int) -> None:
+        """Nothing is freed."""
+
+
+Readable: TypeAlias = "Bytes | Source"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +80,12 @@ class FileHeader:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block. `offset` is its first byte in the blob; `body` is a view, still in the file's codec."""
+    """One block: bytes `[offset, end)` of the blob, with its marker. `body` is a view, still in the file's codec."""
 
     offset: int
     rows: int
     body: memoryview
+    end: int
 
 
 def header(schema_json: str, codec: str, sync: bytes, metadata: Mapping[str, bytes] | None = None) -> bytes:
@@ -73,12 +108,12 @@ def block(rows: int, body: Bytes, sync: bytes) -> tuple[bytes, Bytes, bytes]:
     return encode(rows) + encode(memoryview(body).nbytes), body, sync
 
 
-def read_header(data: Bytes, *, blob: str = "") -> FileHeader:
+def read_header(data: Readable, *, blob: str = "") -> FileHeader:
     """The header at the start of `data`, which may be a prefix of the blob.
 
     Raises CorruptError if it is not one or `data` ends within it. An absent codec means null.
     """
-    cursor = _Cursor(data, blob)
+    cursor = _Cursor(_source(data), blob)
     if cursor.take(len(MAGIC), "the magic bytes") != MAGIC:
         cursor.fail("it does not begin with the magic bytes of an Avro file", at=0)
     metadata: dict[str, bytes] = {}
@@ -88,7 +123,7 @@ def read_header(data: Bytes, *, blob: str = "") -> FileHeader:
             cursor.long("the size of metadata")
         for _ in range(count):
             key = cursor.text("a metadata key")
-            metadata[key] = bytes(cursor.field("a metadata value"))
+            metadata[key] = bytes(cursor.field("a metadata value", _MAX_METADATA))
     if _SCHEMA not in metadata:
         cursor.fail("its header has no avro.schema")
     sync = bytes(cursor.take(SYNC_SIZE, "the sync marker"))
@@ -98,28 +133,41 @@ def read_header(data: Bytes, *, blob: str = "") -> FileHeader:
 
 
 def blocks(
-    data: Bytes, header: FileHeader, start: int | None = None, *, end: int | None = None, blob: str = "", base: int = 0
+    data: Readable, header: FileHeader, start: int | None = None, *, end: int | None = None, blob: str = ""
 ) -> Iterator[Block]:
     """The blocks of `data` from `start`, where a block begins (by default behind the header), to the end.
 
-    With `end`, only those whose preceding sync marker begins before it. `base` is the place of `data` in the blob.
-    Raises CorruptError, naming blob and byte, where the framing breaks or `data` stops within a block.
+    With `end`, only those whose preceding sync marker begins before it. Raises CorruptError, naming blob and byte,
+    where the framing breaks or `data` stops within a block.
     """
-    cursor = _Cursor(data, blob, base, header.size if start is None else start)
-    while not cursor.done and (end is None or cursor.at - SYNC_SIZE < end):
+    source = _source(data)
+    cursor = _Cursor(source, blob, header.size if start is None else start)
+    while (end is None or cursor.at - SYNC_SIZE < end) and not cursor.done:
         offset = cursor.at
+        source.forget(offset - SYNC_SIZE)
         rows = cursor.long("the row count of a block")
         if rows < 0:
             cursor.fail(f"a block claims {rows} rows", at=offset)
         body = cursor.field("the body of a block")
         marker = cursor.at
         if cursor.take(SYNC_SIZE, "the sync marker of a block") != header.sync:
-            cursor.fail(f"the block from byte {base + offset} does not end with the file's sync marker", at=marker)
-        yield Block(base + offset, rows, body)
+            cursor.fail(f"the block from byte {offset} does not end with the file's sync marker", at=marker)
+        yield Block(offset, rows, body, cursor.at)
+
+
+def is_block(source: Source, sync: bytes, at: int) -> bool:
+    """Whether a block begins at `at`, as far as framing tells: two lengths, and the marker where they say."""
+    cursor = _Cursor(source, "", at)
+    try:
+        rows, size = cursor.long(""), cursor.long("")
+        cursor.at += size
+        return rows >= 0 and size >= 0 and cursor.take(SYNC_SIZE, "") == sync
+    except CorruptError:
+        return False
 
 
 def after_sync(data: bytes | bytearray, sync: bytes, start: int) -> int | None:
-    """Where the first block begins whose sync marker lies at or after `start`; None if there is no marker."""
+    """The end of the first sync marker that begins at or after `start`; None if there is none."""
     place = data.find(sync, start)
     return None if place < 0 else place + SYNC_SIZE
 
@@ -131,73 +179,94 @@ def is_gzip(data: Bytes) -> bool:
 
 def ungzip(data: Bytes, *, blob: str = "") -> bytes:
     """The plain bytes of all gzip members, one behind the other. Raises CorruptError for anything else between them."""
-    view = memoryview(data)
-    parts: list[bytes] = []
-    at = 0
-    while at < len(view):
-        member, at = at, _member(view, at, parts, blob)
-        if at == member:
-            _broken(blob, member, "there is something other than gzip data")
+    members = Gunzip(blob)
+    parts = list(members.feed(memoryview(data)))
+    members.close()
     return b"".join(parts)
 
 
-def _member(view: memoryview, start: int, parts: list[bytes], blob: str) -> int:
-    """Append the plain bytes of the member at `start`; returns its end. Steps bound what zlib copies behind it."""
-    stream = zlib.decompressobj(_GZIP_WINDOW)
-    at = start
-    while not stream.eof:
-        step = view[at : at + _GZIP_STEP]
-        if not step:
-            _broken(blob, start, "the gzip member that begins there stops too early")
-        try:
-            parts.append(stream.decompress(step))
-        except zlib.error as cause:
-            _broken(blob, start, f"there is no whole gzip member ({cause})", cause)
-        at += len(step) - len(stream.unused_data)
-    return at
+class Gunzip:
+    """Gzip members, one behind the other, whose bytes come piece by piece. Raises CorruptError for anything else."""
+
+    def __init__(self, blob: str = "") -> None:
+        self._blob = blob
+        self._stream: zlib._Decompress | None = None
+        self._at = self._member = 0
+
+    def feed(self, data: memoryview) -> Iterator[bytes]:
+        """The plain bytes that the next piece adds, in pieces. Steps bound what zlib copies behind a member."""
+        at = 0
+        while at < len(data):
+            if self._stream is None:
+                self._stream, self._member = zlib.decompressobj(_GZIP_WINDOW), self._at
+            step = data[at : at + _GZIP_STEP]
+            try:
+                plain = self._stream.decompress(step)
+            except zlib.error as cause:
+                _broken(self._blob, self._member, f"there is no whole gzip member ({cause})", cause)
+            taken = len(step) - len(self._stream.unused_data)
+            at, self._at = at + taken, self._at + taken
+            if self._stream.eof:
+                self._stream = None
+            yield plain
+
+    def close(self) -> None:
+        """There is no more: what has begun must have ended."""
+        if self._stream is not None:
+            _broken(self._blob, self._member, "the gzip member that begins there stops too early")
+
+
+def _source(data: Readable) -> Source:
+    return Whole(memoryview(data)) if isinstance(data, (bytes, bytearray, memoryview)) else data
 
 
 class _Cursor:
     """A position in a blob's bytes that moves forward, and tells where it fails."""
 
-    def __init__(self, data: Bytes, blob: str, base: int = 0, at: int = 0) -> None:
-        self._data = memoryview(data)
-        self._blob, self._base, self.at = blob, base, at
+    def __init__(self, source: Source, blob: str, at: int = 0) -> None:
+        self._source = source
+        self._blob, self.at = blob, at
 
     @property
     def done(self) -> bool:
-        return self.at >= len(self._data)
+        return not self.left(1)
+
+    def left(self, most: int) -> int:
+        """How many of the next `most` bytes there are."""
+        return max(self._source.cut(self.at + most) - self.at, 0)
 
     def long(self, what: str) -> int:
         """A zig-zag varint."""
-        value, start, byte = 0, self.at, 0x80
-        while byte & 0x80:
-            if self.at - start == _MAX_VARINT:
-                self.fail(f"{what} is longer than {_MAX_VARINT} bytes", at=start)
-            shift = 7 * (self.at - start)
-            byte = self.take(1, what)[0]
-            value |= (byte & 0x7F) << shift
-        return (value >> 1) ^ -(value & 1)
+        value, start = 0, self.at
+        ahead = self._source.read(start, start + self.left(_MAX_VARINT))
+        for place, byte in enumerate(ahead):
+            value |= (byte & 0x7F) << 7 * place
+            self.at += 1
+            if not byte & 0x80:
+                return (value >> 1) ^ -(value & 1)
+        if len(ahead) == _MAX_VARINT:
+            self.fail(f"{what} is longer than {_MAX_VARINT} bytes", at=start)
+        return self._stops(1, what)
 
     def take(self, size: int, what: str) -> memoryview:
         """The next `size` bytes."""
-        end = self.at + size
-        if end > len(self._data):
-            self.fail(f"it stops within {what}: {size} bytes expected, {len(self._data) - self.at} left")
-        start, self.at = self.at, end
-        return self._data[start:end]
+        start, end = self.at, self.at + size
+        if self._source.cut(end) < end:
+            self._stops(size, what)
+        self.at = end
+        return self._source.read(start, end)
 
-    def field(self, what: str) -> memoryview:
-        """A length and as many bytes."""
+    def field(self, what: str, most: int | None = None) -> memoryview:
+        """A length, up to `most`, and as many bytes."""
         start = self.at
         size = self.long(f"the length of {what}")
-        if size < 0:
+        if size < 0 or (most is not None and size > most):
             self.fail(f"{what} claims {size} bytes", at=start)
         return self.take(size, what)
 
     def text(self, what: str) -> str:
         """A length and as many bytes of UTF-8."""
-        return self.decoded(bytes(self.field(what)), what)
+        return self.decoded(bytes(self.field(what, _MAX_METADATA)), what)
 
     def decoded(self, data: bytes, what: str) -> str:
         """`data`, already taken, as UTF-8."""
@@ -207,9 +276,14 @@ class _Cursor:
             self.fail(f"{what} is not UTF-8")
 
     def fail(self, cause: str, *, at: int | None = None) -> NoReturn:
-        _broken(self._blob, self._base + (self.at if at is None else at), cause)
+        _broken(self._blob, self.at if at is None else at, cause)
+
+    def _stops(self, size: int, what: str) -> NoReturn:
+        self.fail(f"it stops within {what}: {size} bytes expected, {self.left(size)} left")
 
 
 def _broken(blob: str, offset: int, cause: str, error: Exception | None = None) -> NoReturn:
     target = f"blob {blob} at byte {offset}" if blob else f"an Avro file at byte {offset}"
-    raise CorruptError(describe("read", target, cause, "Restore the blob or delete it.")) from error
+    raise CorruptError(
+        describe("read", target, cause, "Restore the blob, or skip it with option ignoreCorruptBlobs.")
+    ) from error

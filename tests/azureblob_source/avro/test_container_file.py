@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from itertools import islice, pairwise
+from itertools import islice
 
 import fastavro
 import pytest
@@ -16,14 +16,18 @@ from azure_account.errors import ConfigurationError, CorruptError
 from azureblob_source.avro.container_file import (
     SYNC_SIZE,
     FileHeader,
+    Gunzip,
+    Whole,
     after_sync,
     block,
     blocks,
     header,
+    is_block,
     is_gzip,
     read_header,
     ungzip,
 )
+from azureblob_source.avro.varint import encode
 
 SCHEMA = '{"type":"record","name":"row","fields":[{"name":"é","type":"long"}]}'
 LONGS = {"type": "record", "name": "row", "fields": [{"name": "n", "type": "long"}]}
@@ -98,17 +102,29 @@ def test_a_blocks_body_is_a_view_of_the_data() -> None:
     assert only.body.obj is data
 
 
-@given(bodies, st.lists(st.integers(0, 2500), max_size=4))
-def test_parts_cut_anywhere_hold_every_block_once(found: list[tuple[int, bytes]], cuts: list[int]) -> None:
+@given(bodies)
+def test_blocks_lie_one_behind_the_other(found: list[tuple[int, bytes]]) -> None:
     data = file_of(found)
     head = read_header(data)
-    bounds = [0, *sorted(cuts), len(data)]
-    read: list[tuple[int, bytes]] = []
-    for low, high in pairwise(bounds):
-        start = after_sync(data, SYNC, low)
-        if start is not None and low < high:
-            read += [(one.rows, bytes(one.body)) for one in blocks(data, head, start, end=high)]
-    assert found == read
+    framed = list(blocks(data, head))
+    assert [head.size, *(one.end for one in framed)] == [*(one.offset for one in framed), len(data)]
+    for one in framed:
+        assert is_block(Whole(memoryview(data)), SYNC, one.offset)
+        assert one.end == after_sync(data, SYNC, one.end - SYNC_SIZE)
+
+
+def test_blocks_up_to_a_place_are_those_whose_marker_before_begins_before_it() -> None:
+    data = file_of(BODIES)
+    head = read_header(data)
+    markers = [one.offset - SYNC_SIZE for one in blocks(data, head)]
+    for number, marker in enumerate(markers):
+        assert number == len(list(blocks(data, head, end=marker)))
+        assert number + 1 == len(list(blocks(data, head, end=marker + 1)))
+
+
+@pytest.mark.parametrize("data", [b"", b"\x01\x00" + SYNC, b"\x02\x01" + SYNC, b"\x02\x04ab" + SYNC[:-1], b"\x80" * 30])
+def test_what_only_begins_like_a_block_is_none(data: bytes) -> None:
+    assert not is_block(Whole(memoryview(data)), SYNC, 0)
 
 
 @given(st.integers(0, 80_000))
@@ -132,13 +148,12 @@ def test_blocks_before_the_broken_one_are_read() -> None:
         next(found)
 
 
-def test_errors_and_offsets_count_from_the_start_of_the_blob() -> None:
+def test_blocks_are_read_from_any_one_on() -> None:
     data = file_of(BODIES)
     head = read_header(data)
-    part = data[head.size :]
-    assert [one.offset for one in blocks(data, head)] == [one.offset for one in blocks(part, head, 0, base=head.size)]
-    with pytest.raises(CorruptError, match=f"at byte {head.size} "):
-        list(blocks(b"\x01" + part, head, 0, base=head.size))
+    framed = list(blocks(data, head))
+    for number, one in enumerate(framed):
+        assert framed[number:] == list(blocks(data, head, one.offset))
 
 
 @pytest.mark.parametrize(
@@ -148,6 +163,7 @@ def test_errors_and_offsets_count_from_the_start_of_the_blob() -> None:
         (b"PAR1....", "it does not begin with the magic bytes of an Avro file"),
         (b"Obj\x01\x00" + SYNC, "its header has no avro.schema"),
         (b"Obj\x01\x02\x01", "a metadata key claims -1 bytes"),
+        (b"Obj\x01\x02" + encode(1 << 40), "a metadata key claims 1099511627776 bytes"),
         (b"Obj\x01\x02\x02\xff\x00", "a metadata key is not UTF-8"),
         (b"Obj\x01" + b"\xff" * 11, "the count of metadata is longer than 10 bytes"),
         (header(SCHEMA, "null", SYNC)[:-1], "it stops within the sync marker: 16 bytes expected, 15 left"),
@@ -190,6 +206,15 @@ def test_every_gzip_member_is_read(parts: list[bytes]) -> None:
     data = b"".join(gzip.compress(part, mtime=0) for part in parts)
     assert is_gzip(data)
     assert b"".join(parts) == ungzip(data)
+
+
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=4), st.integers(1, 40))
+def test_members_may_come_in_pieces(parts: list[bytes], step: int) -> None:
+    data = memoryview(b"".join(gzip.compress(part, mtime=0) for part in parts))
+    members = Gunzip()
+    plain = b"".join(piece for at in range(0, len(data), step) for piece in members.feed(data[at : at + step]))
+    members.close()
+    assert b"".join(parts) == plain
 
 
 def test_large_members_are_read() -> None:

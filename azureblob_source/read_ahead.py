@@ -1,0 +1,347 @@
+"""Bytes of blobs, fetched ahead of whoever reads them: ranged GETs on a few threads, in order, within a budget.
+
+The reader's thread plans and takes; the pool's threads only fetch. What is held (fetched or under way, and not yet
+forgotten by the reader) stays within the budget, except for what the reader cannot go on without.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from azure_account.errors import ConflictError, CorruptError, NotFoundError, describe
+from azureblob_source.avro.container_file import Gunzip, is_gzip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from concurrent.futures import Future
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from azure_account.account import BlobContainer, BlobContent
+    from azureblob_source.avro.container_file import Source
+    from azureblob_source.parts import Part
+    from azureblob_source.snapshot import StreamBlob
+
+PIECE_BYTES = 4 << 20
+FIRST_LOOK = 1 << 14
+"""Bytes that nearly always hold a file's header."""
+
+_LEAST_CHARGE = 1 << 16  # so that the budget bounds the number of small requests too
+_SLACK = 5  # a part's share (two to the power) that is fetched behind its end, as its last block rarely ends there
+_INFLATE_STEP = 1 << 18
+_ANYWHERE = 1 << 63
+
+
+class Pieces:
+    """Pieces of a blob's bytes at their places, each with what it is charged. They may overlap and leave gaps."""
+
+    def __init__(self) -> None:
+        self._held: list[tuple[int, bytes, int]] = []
+
+    def add(self, start: int, data: bytes, charge: int = 0) -> None:
+        """Hold a piece."""
+        self._held.append((start, data, charge))
+        self._held.sort(key=lambda piece: piece[0])
+
+    def until(self, start: int) -> int:
+        """How far the bytes from `start` on are held without a gap."""
+        for first, data, _ in self._held:
+            if first <= start < first + len(data):
+                start = first + len(data)
+        return start
+
+    def is_far(self, start: int) -> bool:
+        """Whether there is a gap between what is held and `start`."""
+        return bool(self._held) and all(first + len(data) < start for first, data, _ in self._held)
+
+    def view(self, start: int, end: int) -> memoryview:
+        """Held bytes: a view of one piece, or of several pieces joined."""
+        views = []
+        for first, data, _ in self._held:
+            if first <= start < min(first + len(data), end):
+                views.append(memoryview(data)[start - first : end - first])
+                start = first + len(data)
+        return views[0] if len(views) == 1 else memoryview(b"".join(views))
+
+    def drop(self, before: int) -> int:
+        """Let go of pieces that end before this place; returns what they were charged."""
+        kept = [piece for piece in self._held if piece[0] + len(piece[1]) > before]
+        freed = sum(piece[2] for piece in self._held) - sum(piece[2] for piece in kept)
+        self._held = kept
+        return freed
+
+
+class Gets:
+    """GETs of one container that see a blob as the first of them has seen it, or as its ETag says. Thread-safe."""
+
+    def __init__(self, container: BlobContainer) -> None:
+        self._container = container
+        self._etags: dict[str, str] = {}
+
+    def __call__(self, blob: StreamBlob, start: int, length: int) -> BlobContent:
+        """A range, cut at the blob's end.
+
+        `NotFoundError` if the blob is gone, `ConflictError` if it is another one, `CorruptError` if its size is not
+        that of the log.
+        """
+        known = blob.etag or self._etags.get(blob.name)
+        try:
+            content = self._container.get(blob.name, start, length, if_match=known)
+        except NotFoundError as error:
+            raise self._gone(blob) from error
+        except ConflictError as error:
+            # A condition on a blob that is gone fails in the same way, at least in Azurite.
+            raise (self._changed(blob) if self._container.properties(blob.name) else self._gone(blob)) from error
+        if self._etags.setdefault(blob.name, content.properties.etag) != content.properties.etag:
+            raise self._changed(blob)
+        if blob.version is not None and content.properties.size != blob.size:
+            raise CorruptError(
+                describe(
+                    "read",
+                    f"blob {blob.name} in {self._container.url}",
+                    f"it ends at byte {content.properties.size}, by the log it has {blob.size} bytes",
+                    "Restore the blob, or skip it with option ignoreCorruptBlobs.",
+                )
+            )
+        return content
+
+    def _gone(self, blob: StreamBlob) -> NotFoundError:
+        return NotFoundError(
+            describe(
+                "read",
+                f"blob {blob.name} in {self._container.url}",
+                "the blob is gone; a later overwrite of the stream deletes the blobs of the versions before it",
+                "Read again without `versionAsOf`; the view `commits` shows the versions and which are overwrites.",
+            )
+        )
+
+    def _changed(self, blob: StreamBlob) -> ConflictError:
+        return ConflictError(
+            describe(
+                "read",
+                f"blob {blob.name} in {self._container.url}",
+                "the blob was replaced by another since the read began",
+                "Read again when nobody writes to it.",
+            )
+        )
+
+
+class BlobBytes:
+    """A `Source` over one blob: bytes are fetched when they are asked for, a little more than that."""
+
+    def __init__(self, gets: Gets, blob: StreamBlob) -> None:
+        self.blob = blob
+        self._gets = gets
+        self._size: int | None = None
+        self._pieces = Pieces()
+
+    def cut(self, end: int) -> int:
+        """`end`, or the blob's size."""
+        if self._size is None:
+            self._first()
+        return min(end, self._size or 0)
+
+    def read(self, start: int, end: int) -> memoryview:
+        """The bytes `[start, end)`. Those far ahead, with a gap before them, are not kept."""
+        while (at := self._pieces.until(start)) < end:
+            self._approach(at)
+            if self._pieces.until(start) > at:
+                continue
+            if at == start and self._pieces.is_far(start):
+                return memoryview(self._gets(self.blob, start, end - start).data)
+            self._fetch(at, end - at + FIRST_LOOK)
+        return self._pieces.view(start, end)
+
+    def forget(self, before: int) -> None:
+        """Let go of what lies before."""
+        self._pieces.drop(before)
+
+    def _first(self) -> None:
+        self._fetch(0, FIRST_LOOK)
+
+    def _approach(self, at: int) -> None:
+        """Take what was fetched ahead, if it holds the byte at `at`."""
+
+    def _fetch(self, at: int, length: int) -> None:
+        self._keep(at, self._gets(self.blob, at, length))
+
+    def _keep(self, start: int, content: BlobContent, charge: int = 0) -> None:
+        self._size = content.properties.size
+        self._pieces.add(start, content.data, charge)
+
+
+class PartBytes(BlobBytes):
+    """The bytes that a part needs, which `ReadAhead` fetches ahead in this order: `planned` ranges (start, end)."""
+
+    def __init__(self, ahead: ReadAhead, blob: StreamBlob, planned: Iterable[tuple[int, int]]) -> None:
+        super().__init__(ahead.gets, blob)
+        self.planned = deque(planned)
+        self.coming: deque[tuple[int, int, Future[BlobContent]]] = deque()
+        self._ahead = ahead
+
+    def forget(self, before: int) -> None:
+        """Let go of what lies before, and fetch on."""
+        while self.coming and self.coming[0][1] <= before:
+            self._skip()
+        freed = self._pieces.drop(before)
+        if freed:
+            self._ahead.release(freed)
+
+    def read_on(self) -> None:
+        """The part, which begins with the blob, goes on to its end."""
+        ends = [end for _, end, _ in self.coming] + [end for _, end in self.planned]
+        rest = list(_ranges(max(ends, default=self._pieces.until(0)), self.cut(_ANYWHERE)))
+        if rest:
+            self.planned.extend(rest)
+            self._ahead.hurry(self)
+
+    def close(self) -> None:
+        """Nothing more of it is needed."""
+        self.planned.clear()
+        while self.coming:
+            self._skip()
+        self._ahead.release(self._pieces.drop(_ANYWHERE))
+
+    def _first(self) -> None:
+        if self._next() is None:
+            super()._first()
+        else:
+            self._take()
+
+    def _approach(self, at: int) -> None:
+        following = self._next()
+        if following is not None and following[0] <= at < following[1]:
+            self._take()
+
+    def _next(self) -> tuple[int, int] | None:
+        if not self.coming and self.planned:
+            self._ahead.submit(self)
+        return self.coming[0][:2] if self.coming else None
+
+    def _take(self) -> None:
+        start, end, future = self.coming.popleft()
+        self._keep(start, future.result(), charge_of(start, end))
+
+    def _skip(self) -> None:
+        start, end, future = self.coming.popleft()
+        future.cancel()
+        self._ahead.release(charge_of(start, end))
+
+
+class ReadAhead:
+    """The bytes of parts, one after the other. Use it in a `with` block, which ends its threads."""
+
+    def __init__(self, container: BlobContainer, parts: Sequence[Part], threads: int, budget: int) -> None:
+        self.gets = Gets(container)
+        self._budget, self._held = budget, 0
+        self._pool = ThreadPoolExecutor(threads, "azureblob-read")
+        names = [None, *(part.blob.name for part in parts)]
+        self._parts = [
+            (part, PartBytes(self, part.blob, _plan(part, with_header=part.blob.name != before)))
+            for part, before in zip(parts, names[:-1], strict=True)
+        ]
+        self._waiting = deque(source for _, source in self._parts)
+
+    def __enter__(self) -> Self:
+        self._fill()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def __iter__(self) -> Iterator[tuple[Part, PartBytes]]:
+        """Each part with its bytes, which are let go of when the next is asked for."""
+        for part, source in self._parts:
+            yield part, source
+            source.close()
+
+    def submit(self, source: PartBytes) -> None:
+        """Fetch the next range of a part, whatever is held."""
+        start, end = source.planned.popleft()
+        self._held += charge_of(start, end)
+        source.coming.append((start, end, self._pool.submit(self.gets, source.blob, start, end - start)))
+
+    def release(self, charge: int) -> None:
+        """So much is held no longer."""
+        self._held -= charge
+        self._fill()
+
+    def hurry(self, source: PartBytes) -> None:
+        """A part needs more than was planned, before the next one."""
+        if not self._waiting or self._waiting[0] is not source:
+            self._waiting.appendleft(source)
+        self._fill()
+
+    def _fill(self) -> None:
+        while self._waiting:
+            planned = self._waiting[0].planned
+            if not planned:
+                self._waiting.popleft()
+            elif self._held and self._held + charge_of(*planned[0]) > self._budget:
+                return
+            else:
+                self.submit(self._waiting[0])
+
+
+def charge_of(start: int, end: int) -> int:
+    """What the request for a range counts for in the budget."""
+    return max(end - start, _LEAST_CHARGE)
+
+
+def _plan(part: Part, *, with_header: bool) -> Iterator[tuple[int, int]]:
+    """The ranges that a reader of the part will most probably ask for."""
+    if part.start and with_header:
+        yield 0, FIRST_LOOK
+    stop = part.blob.size if part.end is None else min(part.end + (part.size >> _SLACK), part.blob.size)
+    yield from _ranges(part.start, stop)
+
+
+def _ranges(start: int, stop: int) -> Iterator[tuple[int, int]]:
+    for at in range(start, stop, PIECE_BYTES):
+        yield at, min(at + PIECE_BYTES, stop)
+
+
+class Inflated:
+    """A `Source` over the plain bytes of a gzipped one. Places count in the plain bytes, in errors too."""
+
+    def __init__(self, source: Source, blob: str) -> None:
+        self._source = source
+        self._members = Gunzip(blob)
+        self._pieces = Pieces()
+        self._taken = self._plain = 0
+        self._whole = False
+
+    def cut(self, end: int) -> int:
+        """`end`, or the size of the plain bytes, which is known when they have all been inflated."""
+        while self._plain < end and not self._whole:
+            self._inflate()
+        return min(end, self._plain)
+
+    def read(self, start: int, end: int) -> memoryview:
+        """The plain bytes `[start, end)`."""
+        return self._pieces.view(start, end)
+
+    def forget(self, before: int) -> None:
+        """Let go of what lies before."""
+        self._pieces.drop(before)
+
+    def _inflate(self) -> None:
+        stop = self._source.cut(self._taken + min(max(self._taken, FIRST_LOOK), _INFLATE_STEP))
+        if stop == self._taken:
+            self._members.close()
+            self._whole = True
+            return
+        data = b"".join(self._members.feed(self._source.read(self._taken, stop)))
+        self._source.forget(stop)
+        self._pieces.add(self._plain, data)
+        self._plain, self._taken = self._plain + len(data), stop
+
+
+def plain(source: BlobBytes) -> Source:
+    """The bytes of the Avro file: the blob's, or what they are the gzip of."""
+    return Inflated(source, source.blob.name) if is_gzip(source.read(0, source.cut(2))) else source
