@@ -18,6 +18,8 @@ Why this order holds (each clause is a test):
   * Azure keeps staged blocks for seven days. A decided entry whose blocks are gone is *replaced* when its own batch
     comes again, else *voided* by the next writer; what it had published is deleted first, so no reader, with or
     without the log, sees a row twice.
+  * A put below the log's boundary (a vacuum has passed while this writer slept) decides nothing: `CommitLog.put` says
+    so, and the batch is run again. What a vacuum took away had been published, so it counts as such.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from azure_account.account import IF_ABSENT, BlobAttributes, Conflict, Done, Missing, Unknown
-from azure_account.errors import ConflictError, FencedError, TransientError, describe
-from azureblob_source.log_entry import ATTEMPT
+from azure_account.errors import ConflictError, FencedError, NotFoundError, TransientError, describe
+from azureblob_source.log_entry import ATTEMPT, LogEntry, Transaction
 from azureblob_source.snapshot import live_blobs
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer
     from azureblob_source.commit_log import CommitLog
-    from azureblob_source.log_entry import BlobEntry, LogEntry
+    from azureblob_source.log_entry import BlobEntry
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -219,6 +221,18 @@ def open_epoch(log: CommitLog, draft: LogEntry, publisher: Publisher) -> LogEntr
     return decide(log, replace(draft, operation="epoch", transaction=None, blobs=()), publisher)
 
 
+def finish(log: CommitLog, draft: LogEntry, publisher: Publisher) -> LogEntry | None:
+    """Publish what is decided and not published, and void what cannot be, without deciding a batch.
+
+    `draft` gives write id, time and epoch of the entries that void. Returns the head, None if the log is empty.
+    """
+    while True:
+        head = log.refresh()
+        _check_epoch(log, head, draft)
+        if head is None or _finish_earlier(log, head, publisher, draft):
+            return head
+
+
 def _check_epoch(log: CommitLog, head: LogEntry | None, draft: LogEntry) -> None:
     if head is None or head.epoch is None or (draft.epoch is not None and draft.epoch >= head.epoch):
         return
@@ -233,7 +247,7 @@ def _check_epoch(log: CommitLog, head: LogEntry | None, draft: LogEntry) -> None
 
 
 def _decided(log: CommitLog, head: LogEntry | None, draft: LogEntry) -> LogEntry | None:
-    """The entry that decided the draft's transaction before, if any."""
+    """The entry that decided the draft's transaction before, if any; without its blobs if a vacuum took it away."""
     if head is None or draft.transaction is None:
         return None
     last = head.transactions.get(draft.transaction.id)
@@ -241,7 +255,7 @@ def _decided(log: CommitLog, head: LogEntry | None, draft: LogEntry) -> LogEntry
         return None
     if draft.replaces is not None and last.entry == draft.replaces:
         return None
-    entry = log.read(last.entry)
+    entry = _read_or_vacuumed(log, last.entry, Transaction(draft.transaction.id, last.version), head)
     if last.version > draft.transaction.version:
         logger.warning(
             "%s: batch %s of %s was decided before batch %s; this repeat of it is ignored",
@@ -250,11 +264,27 @@ def _decided(log: CommitLog, head: LogEntry | None, draft: LogEntry) -> LogEntry
     return entry
 
 
+def _read_or_vacuumed(log: CommitLog, version: int, transaction: Transaction, head: LogEntry) -> LogEntry:
+    try:
+        return log.read(version)
+    except NotFoundError:
+        if version >= log.kept_from:
+            raise
+        return LogEntry(version, "vacuumed", head.timestamp, transaction=transaction, published=version)
+
+
 def _finish_earlier(log: CommitLog, head: LogEntry, publisher: Publisher, draft: LogEntry) -> bool:
     """Publish what earlier writers decided and may not have finished. False if that moved the head."""
     if log.published >= head.version:
         return True
-    for entry in log.entries(max(head.published, log.published) + 1, head.version):
+    try:
+        unproven = log.entries(max(head.published, log.published) + 1, head.version)
+    except NotFoundError:
+        newer = log.refresh()
+        if newer is None or newer.version == head.version:
+            raise
+        return False
+    for entry in unproven:
         lost = publisher.publish(entry)
         if lost and not _taken_away(log, entry, lost, by=("overwrite", "replace", "void")):
             logger.warning("%s: version %d is voided, its staged blocks have expired", log.stream, entry.version)
@@ -276,10 +306,12 @@ def _finish_earlier(log: CommitLog, head: LogEntry, publisher: Publisher, draft:
 
 
 def _taken_away(log: CommitLog, entry: LogEntry, lost: Sequence[BlobEntry], *, by: Sequence[str]) -> bool:
-    """Whether later entries of these operations removed every blob that could not be published.
+    """Whether later entries of these operations, or a vacuum, removed every blob that could not be published.
 
     What was *voided* is settled for other writers, but the batch's own repeat must still replace it.
     """
+    if entry.version < log.boundary().first:
+        return True
     head = log.refresh()
     if head is None or head.version <= entry.version:
         return False

@@ -2,6 +2,7 @@
 
     <stream>[/<partition>]/yyyy/MM/dd/HH/mm-ss[-xxxxxxxx].avro[.gz]     data
     <stream>/_log/<20-digit version>.json                               commit log
+    <stream>/_log/_first.json                                           its boundary: the first version that counts
     <stream>/_schemas/<fingerprint>.avsc                                writer schemas
     _batches/<transaction id>/_log/<20-digit version>.json              decisions on batches of many streams
 
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
 
 MAX_NAME = 1024
 """Characters in a blob name (Azure's limit)."""
+BATCHES = "_batches"
+"""Level above the logs that decide batches of many streams."""
 
 _VERSION_DIGITS = 20
-_LOG_NAME = re.compile(r".*/_log/(\d{20})\.json")
+_LOG_NAME = re.compile(r"(.*)/_log/(\d{20})\.json")
+_DATA_NAME = re.compile(r".+/\d{4}/\d\d/\d\d/\d\d/\d\d-\d\d(?:-[^/]+)?\.avro(?:\.gz)?")
 # What a path, a URL, Hive-style partition discovery or Azure would read as something other than plain text.
 _ESCAPED = frozenset('/\\%?#*:"<>|=`{}[]^')
 _UNPRINTABLE = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
@@ -42,6 +46,11 @@ def blob_name(stream: str, partition: str | None, started: datetime, suffix: str
         )
         raise ConfigurationError(message)
     return name
+
+
+def is_data(name: str) -> bool:
+    """Whether `name` is of the form that `blob_name` gives."""
+    return _DATA_NAME.fullmatch(name) is not None
 
 
 def partition_level(value: str) -> str:
@@ -118,7 +127,18 @@ def log_name(stream: str, version: int) -> str:
 def log_version(name: str) -> int | None:
     """The version that a log entry's name carries, or None for any other name."""
     match = _LOG_NAME.fullmatch(name)
-    return int(match[1]) if match else None
+    return int(match[2]) if match else None
+
+
+def log_stream(name: str) -> str | None:
+    """The stream whose log a log entry's name belongs to, or None for any other name."""
+    match = _LOG_NAME.fullmatch(name)
+    return match[1] if match else None
+
+
+def boundary_name(stream: str) -> str:
+    """Name of the blob that says which version of a stream's log is the first that counts."""
+    return f"{log_prefix(stream)}_first.json"
 
 
 def schema_name(stream: str, fingerprint: str) -> str:
@@ -128,4 +148,4 @@ def schema_name(stream: str, fingerprint: str) -> str:
 
 def batches_stream(transaction_id: str) -> str:
     """The pseudo-stream whose log decides the batches of one transaction id over many streams."""
-    return f"_batches/{partition_level(transaction_id)}"
+    return f"{BATCHES}/{partition_level(transaction_id)}"
