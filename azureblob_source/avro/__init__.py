@@ -1,5 +1,5 @@
 """Avro: schemas, the column-wise encoder, the decoder with resolution, container files. Pure.
 
-writing   types ─ schema ─ fit ─► column_codec (columns, numbers, nested, default) ─► pieces ─ assembly ─► encode
-reading   container_file ─ compression ─► wire ─ plan ─ resolve ─ arrays ─► decode
+writing   types ─ schema ─ fit ─► column_codec (columns, numbers, nested) ─► pieces ─ assembly ─► encode
+reading   container_file ─ splitting ─ compression ─► resolve ─ plan ─► program ─ scan ─► arrays ─► decode
 """

@@ -1,18 +1,21 @@
-"""Arrow arrays out of wire values, as a plan of `resolve` says. Pure.
+"""Arrow arrays out of what a scan read, as a plan of `resolve` says. Pure.
 
-A column decoder that makes arrays out of an Avro body directly would replace this module and the use of fastavro; the
-plan is the same for both.
+A nullable column is built of its values that are there; then they go to their places. So no other code knows of nulls.
 """
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from azure_account.errors import CorruptError
+from azureblob_source.avro.buffers import filled, indices, offsets_of, spread, struct, texts
+from azureblob_source.avro.decimals import decimals
+from azureblob_source.avro.layout import Fixed, Items, Node, Number, Optional, Raw, Row, Text
+from azureblob_source.avro.layout import Union as Tagged
 from azureblob_source.avro.plan import (
     Branches,
     Constant,
@@ -29,159 +32,221 @@ from azureblob_source.avro.plan import (
     Symbols,
     UnresolvedError,
 )
+from azureblob_source.avro.program import MAX_FREE
+from azureblob_source.avro.scan import Part, Scan, Scanner
 from azureblob_source.avro.types import PRIMITIVE_TYPES
+from azureblob_source.avro.unwanted import INT32_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
-Values: TypeAlias = "list[Any]"
+    from azureblob_source.arrow_values import I64, Bytes
+    from azureblob_source.avro.types import AvroType
 
-_DECIMAL_SIZE = 16
+    I32 = npt.NDArray[np.int32]
+
+_INT64_MAX = 2**63 - 1
+_DAY = 24 * 60 * 60 * 10**6  # microseconds
+_ASCII = 0x80  # ends below it
+_CONTINUES = 0xC0  # the two high bits of a UTF-8 byte, of which only the first is set inside a character
 
 
-def columns(plan: Record, rows: Values) -> list[pa.Array]:
-    """The columns of a batch of rows, in the order of the plan's fields.
+def columns(plan: Record, scan: Scan) -> list[pa.Array]:
+    """The columns of the rows that were scanned, in the order of the plan's fields.
 
-    Raises UnresolvedError for values that the reader's schema has no place for, ArrowException or OverflowError for
+    Raises UnresolvedError for values that the reader's schema has no place for, CorruptError or ArrowException for
     values that their own type cannot have.
     """
-    return [build(field, [row[key] for row in rows] if key else rows) for key, field in plan.fields]
+    return _Builder(scan).fields(plan, scan.program.root, scan.rows)
 
 
-def build(plan: Plan, values: Values) -> pa.Array:
-    """The array of `values`, of type `plan.arrow`; raises as `columns` does. Of a `Constant`, their number counts."""
-    match plan:
-        case Leaf():
-            return _leaf(plan, values)
-        case Decimal():
-            return _decimals(plan.arrow, values)
-        case Symbols():
-            return _symbols(plan, values)
-        case Record() | Listed() | Mapped() | Paired():
-            return _nested(plan, values)
-        case Member():
-            return _members(plan, values)
-        case Branches():
-            return _branches(plan, values)
-        case Constant():
-            return _constants(plan, len(values))
-        case Present():
-            return _present(plan, values)
-        case Never():
-            raise plan.error
+def single(avro: AvroType, plan: Plan, datum: bytes) -> pa.Array:
+    """The one value of a datum; raises as `columns` does, or CorruptError if it is none."""
+    scan = Scanner(avro, plan).scan([Part(memoryview(datum), 1)])
+    return _Builder(scan).build(plan, scan.program.root, 1)
 
 
-def _nested(plan: Record | Listed | Mapped | Paired, values: Values) -> pa.Array:
-    match plan:
-        case Record():
-            return _records(plan, values)
-        case Listed():
-            items = build(plan.item, list(chain.from_iterable(value for value in values if value)))
-            return pa.ListArray.from_arrays(_offsets(values), items, type=plan.arrow)
-        case Mapped():
-            keys = pa.array([key for value in values if value for key in value], pa.string())
-            items = build(plan.value, [item for value in values if value for item in value.values()])
-        case Paired():
-            keys, items = columns(plan.entry, [entry for value in values if value for entry in value])
-    return pa.MapArray.from_arrays(_offsets(values), keys, items, type=plan.arrow)
+class _Builder:
+    """Arrays of `count` values each, of type `plan.arrow`."""
+
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+
+    def fields(self, plan: Record, node: Node, count: int) -> list[pa.Array]:
+        nodes = node.fields if isinstance(node, Row) else {}
+        return [
+            field.value.take(indices(np.zeros(count, np.int32)))
+            if isinstance(field, Constant)
+            else self.build(field, nodes[key], count)
+            for key, field in plan.fields
+        ]
+
+    def build(self, plan: Plan, node: Node, count: int) -> pa.Array:
+        """The array of a node's values, nulls among them."""
+        match plan, node:
+            case Never(), _:
+                raise plan.error
+            case Leaf(kind="null"), _:
+                return pa.nulls(count, plan.arrow)
+            case Present(), Tagged():
+                if (self._scan.numbers(node.tags, count) == node.null).any():
+                    raise _missing(plan)
+                return self.build(plan.plan, node, count)
+            case _, Optional():
+                return self._optional(plan, node, count)
+        return self._present(plan, node, count)
+
+    def _optional(self, plan: Plan, node: Optional, count: int) -> pa.Array:
+        inner = plan.plan if isinstance(plan, Present) else plan
+        if node.dense:
+            return self.build(inner, node.inner, count)
+        there = self._scan.numbers(node.tags, count) == node.present
+        present = int(np.count_nonzero(there))
+        if present < count and isinstance(plan, Present):
+            raise _missing(plan)
+        array = self.build(inner, node.inner, present)
+        return array if present == count else spread(array, there)
+
+    def _present(self, plan: Plan, node: Node, count: int) -> pa.Array:
+        match plan, node:
+            case Leaf(), _:
+                return self._leaf(plan, node, count)
+            case Decimal(), Text() | Fixed():
+                return decimals(plan.arrow, *self._texts(node, count))
+            case Symbols(), Number():
+                return _symbols(plan, self._scan.numbers(node.slot, count))
+            case Member(), _:
+                return self._member(plan, node, count)
+            case Branches(), Tagged():
+                return self._branches(plan, node, count)
+            case Record(), _:
+                return struct(plan.arrow, self.fields(plan, node, count), count)
+            case Listed() | Mapped() | Paired(), Items():
+                return self._items(plan, node, count)
+        raise TypeError(f"{node} cannot be read by {plan}")
+
+    def _leaf(self, plan: Leaf, node: Node, count: int) -> pa.Array:
+        match node:
+            case Number():
+                return self._numbers(plan, node, count)
+            case Raw():
+                return _cast(_raw(plan.kind, self._scan.values(node.output, count)), plan.arrow)
+            case Text() | Fixed():
+                offsets, data = self._texts(node, count)
+                if pa.types.is_string(plan.arrow):
+                    _check_text(offsets, data)
+                return filled(plan.arrow, count, offsets, data)
+        raise TypeError(f"{node} cannot be read by {plan}")
+
+    def _numbers(self, plan: Leaf, node: Number, count: int) -> pa.Array:
+        numbers = self._scan.numbers(node.slot, count)
+        if node.wide:
+            raw = numbers.view(np.uint64)
+            numbers = (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64)
+        if plan.unit:
+            return _times(plan.arrow, _microseconds(plan.unit, numbers))
+        narrow = plan.kind == "int"
+        given = filled(PRIMITIVE_TYPES[plan.kind], count, numbers.astype(np.int32) if narrow else numbers)
+        return _cast(given, plan.arrow)
+
+    def _texts(self, node: Text | Fixed, count: int) -> tuple[I32, Bytes]:
+        """Where each value begins and the last ends, and the bytes of all."""
+        data = self._scan.outputs[node.data]
+        if isinstance(node, Fixed):
+            self._scan.values(node.data, count * node.size)
+            lengths: I64 = np.full(count, node.size, np.int64)
+        else:
+            lengths = self._scan.numbers(node.lengths, count)
+        if len(data) > INT32_MAX:
+            raise CorruptError(f"one column of a batch has {len(data)} bytes, which is more than Arrow can hold")
+        offsets = offsets_of(lengths)
+        self._scan.values(node.data, int(offsets[-1]))
+        return offsets, data
+
+    def _items(self, plan: Listed | Mapped | Paired, node: Items, count: int) -> pa.Array:
+        counts = self._scan.numbers(node.counts, count)
+        total = int(counts.sum())
+        if total > (MAX_FREE if node.free else INT32_MAX):
+            raise CorruptError(f"a batch claims {total} items without bytes")
+        offsets = indices(offsets_of(counts))
+        if isinstance(plan, Listed):
+            return pa.ListArray.from_arrays(offsets, self.build(plan.item, node.item, total), type=plan.arrow)
+        if isinstance(plan, Paired):
+            keys, items = self.fields(plan.entry, node.item, total)
+        else:
+            entry = node.item.fields if isinstance(node.item, Row) else {}
+            keys = self.build(Leaf(pa.string(), "string"), entry["key"], total)
+            items = self.build(plan.value, entry["value"], total)
+        return pa.MapArray.from_arrays(offsets, keys, items, type=plan.arrow)
+
+    def _member(self, plan: Member, node: Node, count: int) -> pa.Array:
+        children = [pa.nulls(count, child.type) for child in plan.arrow]
+        children[plan.index] = self.build(plan.plan, node, count)
+        return struct(plan.arrow, children, count)
+
+    def _branches(self, plan: Branches, node: Tagged, count: int) -> pa.Array:
+        """Each branch's values make an array of their own; then all go to their places."""
+        tags = self._scan.numbers(node.tags, count)
+        counts = np.bincount(tags, minlength=len(node.branches)).tolist()
+        used = [tag for tag, number in enumerate(counts) if number and tag != node.null]
+        if not used:
+            return pa.nulls(count, plan.arrow)
+        arrays = [self.build(plan.plans[f"b{tag}"], node.branches[tag], counts[tag]) for tag in used]
+        starts = dict(zip(used, accumulate([0, *map(len, arrays)]), strict=False))
+        places: I32 = np.zeros(count, np.int32)
+        for tag in used:
+            places[tags == tag] = np.arange(starts[tag], starts[tag] + counts[tag], dtype=np.int32)
+        return pa.concat_arrays(arrays).take(indices(places, tags != node.null))
 
 
-def _leaf(plan: Leaf, values: Values) -> pa.Array:
-    if plan.kind == "null":
-        return pa.nulls(len(values), plan.arrow)
-    if plan.unit:
-        return _microseconds(plan.unit, values).view(plan.arrow)
-    given = pa.binary() if pa.types.is_binary(plan.arrow) else PRIMITIVE_TYPES[plan.kind]
-    array = pa.array(values, given)
-    # A float may round; what is not one must keep its value.
-    return array if given == plan.arrow else array.cast(plan.arrow, safe=not pa.types.is_floating(plan.arrow))
+def _missing(plan: Present) -> UnresolvedError:
+    return UnresolvedError(plan.path, "there is a null where the reader's schema allows none")
 
 
-def _microseconds(unit: str, values: Values) -> pa.Array:
+def _raw(kind: str, values: npt.NDArray[Any]) -> pa.Array:
+    stored = np.packbits(values, bitorder="little") if kind == "boolean" else values
+    return filled(PRIMITIVE_TYPES[kind], len(values), stored)
+
+
+def _cast(array: pa.Array, arrow: pa.DataType) -> pa.Array:
+    """A float may round; what is not one must keep its value."""
+    return array if array.type == arrow else array.cast(arrow, safe=not pa.types.is_floating(arrow))
+
+
+def _microseconds(unit: str, numbers: I64) -> I64:
     """Counts of time in microseconds; what is finer goes to the one before, as it must before 1970, too."""
     if unit == "ns":
-        values = [None if value is None else value // 1000 for value in values]
-    array = pa.array(values, pa.int64())
-    return pc.multiply_checked(array, 1000) if unit == "ms" else array
+        return numbers // 1000
+    if unit == "ms":
+        if len(numbers) and max(-int(numbers.min()), int(numbers.max())) > _INT64_MAX // 1000:
+            raise CorruptError("a time is too far from 1970 to be counted in microseconds")
+        return numbers * 1000
+    return numbers
 
 
-def _decimals(arrow: pa.DataType, values: Values) -> pa.Array:
-    zero = bytes(_DECIMAL_SIZE)
-    data = b"".join(
-        int.from_bytes(value, "big", signed=True).to_bytes(_DECIMAL_SIZE, "little", signed=True) if value else zero
-        for value in values
-    )
-    valid = pa.array([value is not None for value in values], pa.bool_())
-    array = pa.Array.from_buffers(arrow, len(values), [valid.buffers()[1], pa.py_buffer(data)])
-    array.validate(full=True)  # the precision
-    return array
+def _times(arrow: pa.DataType, microseconds: I64) -> pa.Array:
+    outside = pa.types.is_time(arrow) and len(microseconds) and microseconds.view(np.uint64).max() >= _DAY
+    if outside:
+        raise CorruptError("a time of day is not within the day")
+    return filled(arrow, len(microseconds), microseconds)
 
 
-def _symbols(plan: Symbols, values: Values) -> pa.Array:
-    unknown = {index for index, symbol in enumerate(plan.symbols) if symbol is None}
-    if unknown and not unknown.isdisjoint(values):
+def _check_text(offsets: I32, data: Bytes) -> None:
+    """All bytes together are UTF-8, and no value begins within a character."""
+    if not len(data) or data.max() < _ASCII:
+        return
+    whole = filled(pa.binary(), 1, np.array([0, len(data)], np.int32), data)
+    begins = data[offsets[offsets < len(data)]]
+    try:
+        whole.cast(pa.string())
+    except pa.ArrowInvalid as cause:
+        raise CorruptError("a string is not utf8") from cause
+    if ((begins & _CONTINUES) == _ASCII).any():
+        raise CorruptError("a string is not utf8")
+
+
+def _symbols(plan: Symbols, numbers: I64) -> pa.Array:
+    unknown = np.array([symbol is None for symbol in plan.symbols])
+    if unknown.any() and unknown[numbers].any():
         raise UnresolvedError(plan.path, "there is a symbol that the reader's enum lacks, and that has no default")
-    return pa.array(plan.symbols, plan.arrow).take(pa.array(values, pa.int32()))
-
-
-def _records(plan: Record, values: Values) -> pa.Array:
-    present = [value for value in values if value is not None]
-    if plan.fields:
-        array = pa.StructArray.from_arrays(columns(plan, present), fields=list(plan.arrow))
-    else:
-        array = pa.array([{}] * len(present), plan.arrow)
-    return array if len(present) == len(values) else array.take(_places(values))
-
-
-def _members(plan: Member, values: Values) -> pa.Array:
-    children = [pa.nulls(len(values), child.type) for child in plan.arrow]
-    children[plan.index] = build(plan.plan, values)
-    null = pa.array([value is None for value in values], pa.bool_())
-    return pa.StructArray.from_arrays(children, fields=list(plan.arrow), mask=null)
-
-
-def _branches(plan: Branches, values: Values) -> pa.Array:
-    """Each branch's values make an array of their own; then all go to their places."""
-    taken: dict[str, Values] = {key: [] for key in plan.plans}
-    place: list[tuple[str, int] | None] = []
-    for value in values:
-        if value is None:
-            place.append(None)
-            continue
-        ((key, inner),) = value.items()
-        place.append((key, len(taken[key])))
-        taken[key].append(inner)
-    used = {key: inner for key, inner in taken.items() if inner}
-    if not used:
-        return pa.nulls(len(values), plan.arrow)
-    starts = dict(zip(used, np.cumsum([0, *map(len, used.values())]).tolist(), strict=False))
-    whole = pa.concat_arrays([build(plan.plans[key], inner) for key, inner in used.items()])
-    return whole.take(pa.array([None if at is None else starts[at[0]] + at[1] for at in place], pa.int64()))
-
-
-def _constants(plan: Constant, rows: int) -> pa.Array:
-    if plan.value is None:
-        return pa.nulls(rows, plan.arrow)
-    return build(plan.plan, [plan.value]).take(pa.array(np.zeros(rows, np.int64)))
-
-
-def _present(plan: Present, values: Values) -> pa.Array:
-    if None in values:
-        raise UnresolvedError(plan.path, "there is a null where the reader's schema allows none")
-    return build(plan.plan, values)
-
-
-def _offsets(values: Sequence[Any]) -> pa.Array:
-    """Where each list begins, null for one that is null, and the end of the last."""
-    lengths: npt.NDArray[np.int32] = np.zeros(len(values) + 1, np.int32)
-    lengths[1:] = [len(value) if value else 0 for value in values]
-    null = np.array([*(value is None for value in values), False])
-    return pa.array(np.cumsum(lengths, dtype=np.int32), mask=null)
-
-
-def _places(values: Values) -> pa.Array:
-    """Of each value its place among those that are not null."""
-    present = np.array([value is not None for value in values], np.bool_)
-    return pa.array(np.cumsum(present) - 1, mask=~present)
+    return texts(plan.arrow, [symbol or "" for symbol in plan.symbols]).take(indices(numbers.astype(np.int32)))

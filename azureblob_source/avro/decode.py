@@ -2,19 +2,20 @@
 
 What becomes of a blob and of the two schemas::
 
-    blob ─► framing (container_file, codecs) ─► rows of wire values (fastavro) ─► columns (arrays)
-    header's schema + reader's schema ─► resolve ─► plan ─────────────────────────┘
+    blob ─► framing (container_file, codecs) ─► parts of bodies ─► scan: numpy arrays ─► arrays: Arrow
+    header's schema + reader's schema ─► resolve ─► plan ─► program ─┘                      │
+                                                     └──────────────────────────────────────┘
+
+A batch is read in one run, out of as many blocks as it needs, the last of them perhaps in part.
 """
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import fastavro
 import pyarrow as pa
 
 from azure_account.errors import ConfigurationError, CorruptError, describe
@@ -23,21 +24,24 @@ from azureblob_source.avro.arrays import columns as build_columns
 from azureblob_source.avro.container_file import blocks, is_gzip, read_header, ungzip
 from azureblob_source.avro.plan import Record, UnresolvedError
 from azureblob_source.avro.resolve import read_aliases, resolve
+from azureblob_source.avro.scan import Part, Scanner
 from azureblob_source.avro.schema import AvroSchema, arrow_schema, parse
 from azureblob_source.avro.superset import superset
-from azureblob_source.avro.wire import wire_schema
+from azureblob_source.avro.wire import has_no_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from azure_account.account import Bytes
     from azureblob_source.avro.container_file import Block, FileHeader
+    from azureblob_source.avro.types import AvroType
 
 __all__ = ["decode_blob", "decode_blocks", "superset"]
 
+BATCH_ROWS = 32_768
 _BATCH_BYTES = 64 << 20
+_MAX_FREE_ROWS = 1 << 24  # of a block whose rows have no bytes
 _SKIP = "Restore the blob, or skip it with option ignoreCorruptBlobs."
-_WRONG_DATUM = (EOFError, IndexError, ValueError, OverflowError, MemoryError, struct.error)
 
 
 def decode_blob(
@@ -45,12 +49,12 @@ def decode_blob(
     *,
     blob: str,
     reader: AvroSchema | None = None,
-    batch_rows: int = 10_000,
+    batch_rows: int = BATCH_ROWS,
     columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a whole blob, gzipped or not, in batches of `arrow_schema(reader)`; without a reader, the writer's.
 
-    `columns` are the Arrow names of those wanted, by default all; the others are skipped unread. An empty blob has no
+    `columns` are the Arrow names of those wanted, by default all; the others are skipped. An empty blob has no
     rows. Raises CorruptError, naming blob and byte, and ConfigurationError if the rows do not resolve to `reader`.
     """
     plain = ungzip(data, blob=blob) if is_gzip(data) else data
@@ -66,23 +70,56 @@ def decode_blocks(
     *,
     blob: str,
     reader: AvroSchema | None = None,
-    batch_rows: int = 10_000,
+    batch_rows: int = BATCH_ROWS,
     columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some blocks of a blob; the rest as in `decode_blob`."""
     decoder = _decoder(header.schema_json, reader, None if columns is None else tuple(columns), blob)
-    for offset, rows in _rows(header, framed, decoder, blob, batch_rows):
-        yield _batch(decoder, rows, blob, offset)
+    waiting: list[_Body] = []
+    rows = size = 0
+    with decoder.scanner() as scanner:
+        for block in framed:
+            waiting.append(_body(header, block, decoder, blob))
+            rows, size = rows + waiting[-1].rows, size + len(waiting[-1].data)
+            while rows >= batch_rows or size >= _BATCH_BYTES:
+                batch, waiting = _next_batch(decoder, scanner, waiting, batch_rows, blob)
+                yield batch
+                rows, size = sum(body.rows for body in waiting), sum(len(body.data) for body in waiting)
+        while waiting:
+            batch, waiting = _next_batch(decoder, scanner, waiting, batch_rows, blob)
+            if batch.num_rows:
+                yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """What is left of a block, no longer in the file's codec. `offset` is the block's."""
+
+    offset: int
+    rows: int
+    data: memoryview
 
 
 @dataclass(frozen=True, slots=True)
 class _Decoder:
-    """How the rows of one writer schema are read. `wanted` lacks the fields of `wire` that fastavro is to skip."""
+    """How the rows of one writer schema are read, and scanners that nobody uses now."""
 
-    wire: Any
-    wanted: Any
+    avro: AvroType
     plan: Record
     arrow: pa.Schema
+    idle: list[Scanner] = field(default_factory=list)
+
+    @contextmanager
+    def scanner(self) -> Iterator[Scanner]:
+        """A scanner for the use of one reader alone; what it learns serves the next one."""
+        try:
+            scanner = self.idle.pop()
+        except IndexError:
+            scanner = Scanner(self.avro, self.plan)
+        try:
+            yield scanner
+        finally:
+            self.idle.append(scanner)
 
 
 def _decoder(writer_json: str, reader: AvroSchema | None, columns: tuple[str, ...] | None, blob: str) -> _Decoder:
@@ -110,66 +147,70 @@ def _resolved(writer: AvroSchema, reader: AvroSchema, columns: tuple[str, ...] |
             raise ConfigurationError(f"there is no column {', '.join(missing)} among {known}. Correct option columns.")
         arrow = pa.schema([arrow.field(place) for place in places])
         plan = replace(plan, arrow=pa.struct(list(arrow)), fields=tuple(plan.fields[place] for place in places))
-    wire = wire_schema(writer.type)
-    keys = {key for key, _ in plan.fields}
-    wanted = {**wire, "fields": [field for field in wire["fields"] if field["name"] in keys]}
-    skips = len(wanted["fields"]) < len(wire["fields"])
-    return _Decoder(fastavro.parse_schema(wire), fastavro.parse_schema(wanted) if skips else None, plan, arrow)
+    return _Decoder(writer.type, plan, arrow)
 
 
-def _rows(
-    header: FileHeader, framed: Iterable[Block], decoder: _Decoder, blob: str, batch_rows: int
-) -> Iterator[tuple[int, list[Any]]]:
-    """Rows for one batch after the other, each with the offset of the block in which it ends."""
-    waiting: list[Any] = []
-    offset = header.size
-    for block in framed:
-        offset = block.offset
-        body = _body(header, block, blob)
-        limit = min(batch_rows, max(1, _BATCH_BYTES * block.rows // max(len(body), 1)))
-        stream, left = BytesIO(body), block.rows
-        while left:
-            taken = min(left, max(limit - len(waiting), 1))
-            waiting += _datums(stream, taken, decoder, blob, offset)
-            left -= taken
-            if len(waiting) >= limit:
-                yield offset, waiting
-                waiting = []
-        if stream.tell() != len(body):
-            surplus = len(body) - stream.tell()
-            raise CorruptError(_corrupt(blob, offset, f"{surplus} bytes are left behind its {block.rows} rows"))
-    if waiting:
-        yield offset, waiting
-
-
-def _body(header: FileHeader, block: Block, blob: str) -> Bytes:
+def _body(header: FileHeader, block: Block, decoder: _Decoder, blob: str) -> _Body:
+    if block.rows > _MAX_FREE_ROWS and has_no_bytes(decoder.avro):
+        raise CorruptError(_corrupt(blob, block.offset, f"it claims {block.rows} rows that have no bytes"))
     try:
-        return codecs.codec(header.codec).decompress(block.body)
+        body = codecs.codec(header.codec).decompress(block.body)
     except CorruptError as cause:
         raise CorruptError(_corrupt(blob, block.offset, str(cause))) from cause
     except ConfigurationError as cause:
         message = describe("read", f"blob {blob}", str(cause), "Write the blob anew in another codec.")
         raise ConfigurationError(message) from cause
+    return _Body(block.offset, block.rows, memoryview(body))
 
 
-def _datums(stream: BytesIO, count: int, decoder: _Decoder, blob: str, offset: int) -> list[Any]:
-    read, wire, wanted = fastavro.schemaless_reader, decoder.wire, decoder.wanted
+def _next_batch(
+    decoder: _Decoder, scanner: Scanner, waiting: list[_Body], batch_rows: int, blob: str
+) -> tuple[pa.RecordBatch, list[_Body]]:
+    """A batch out of the first bodies, and what is left of all."""
+    parts = _parts(waiting, batch_rows)
+    batch, end = _read(decoder, scanner, waiting, parts, blob)
+    left = waiting[len(parts) :]
+    if not parts[-1].whole:
+        last = waiting[len(parts) - 1]
+        left.insert(0, _Body(last.offset, last.rows - parts[-1].rows, last.data[end:]))
+    return batch, left
+
+
+def _parts(waiting: list[_Body], batch_rows: int) -> list[Part]:
+    """As many rows as fit into a batch, at least one; how large they are is guessed by the average of their block."""
+    parts: list[Part] = []
+    rows, size = batch_rows, _BATCH_BYTES
+    for body in waiting:
+        fit = min(body.rows, rows, size * body.rows // max(len(body.data), 1))
+        if not parts:
+            fit = max(fit, min(body.rows, 1))
+        if fit or not body.rows:
+            parts.append(Part(body.data, fit, fit == body.rows))
+        rows, size = rows - fit, size - len(body.data)
+        if fit < body.rows or rows <= 0 or size <= 0:
+            break
+    return parts
+
+
+def _read(
+    decoder: _Decoder, scanner: Scanner, bodies: Sequence[_Body], parts: Sequence[Part], blob: str
+) -> tuple[pa.RecordBatch, int]:
+    """The rows of all parts as a batch, and where the last part ended."""
     try:
-        return [read(stream, wire, wanted) for _ in range(count)]
-    except _WRONG_DATUM as cause:
-        raise CorruptError(_corrupt(blob, offset, f"a row is unreadable ({cause!r})")) from cause
-
-
-def _batch(decoder: _Decoder, rows: list[Any], blob: str, offset: int) -> pa.RecordBatch:
-    try:
-        arrays = build_columns(decoder.plan, rows)
+        scan = scanner.scan(parts)
+        arrays = build_columns(decoder.plan, scan)
     except UnresolvedError as cause:
         raise ConfigurationError(_unresolved(blob, cause)) from cause
-    except (pa.ArrowException, OverflowError) as cause:
-        raise CorruptError(_corrupt(blob, offset, f"a value does not have its type ({cause})")) from cause
+    except (CorruptError, pa.ArrowException) as cause:
+        if len(parts) > 1:  # the first that is broken by itself is to blame
+            for body, part in zip(bodies, parts, strict=False):
+                _read(decoder, scanner, [body], [part], blob)
+        reason = str(cause) if isinstance(cause, CorruptError) else f"a value does not have its type ({cause})"
+        raise CorruptError(_corrupt(blob, bodies[0].offset, reason)) from cause
     if not arrays:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), decoder.plan.arrow))
-    return pa.RecordBatch.from_arrays(arrays, schema=decoder.arrow)
+        rows = pa.Array.from_buffers(decoder.plan.arrow, scan.rows, [None], 0)
+        return pa.RecordBatch.from_struct_array(rows), scan.end
+    return pa.RecordBatch.from_arrays(arrays, schema=decoder.arrow), scan.end
 
 
 def _corrupt(blob: str, offset: int, cause: str) -> str:

@@ -13,12 +13,12 @@ from azureblob_source.avro import varint
 from azureblob_source.avro.assembly import assemble
 from azureblob_source.avro.column_codec import Codec, Column, Constant, UnfitValueError
 from azureblob_source.avro.columns import leaf_codec
-from azureblob_source.avro.default import default_bytes
 from azureblob_source.avro.fit import match_fields, member_branches, pick_branch, plain
 from azureblob_source.avro.numbers import IntegerColumn, length_pieces
 from azureblob_source.avro.pieces import Codes, EncodedRows, Piece, Spans, constant_word
 from azureblob_source.avro.types import AvroType
 from azureblob_source.avro.varint import U64, WORD
+from azureblob_source.avro.wire import datum
 
 _u = np.uint64
 
@@ -55,7 +55,7 @@ def record_codec(fields: list[pa.Field], avro: AvroType) -> RecordCodec:
     members: list[tuple[int | None, str, Codec]] = []
     for member, index in match_fields(fields, avro):
         if index is None:
-            members.append((None, member.column, Constant(default_bytes(member.default, member.type))))
+            members.append((None, member.column, Constant(datum(member.type, member.default))))
         else:
             members.append((index, member.column, field_codec(fields[index].type, member.type)))
     return RecordCodec(tuple(members))

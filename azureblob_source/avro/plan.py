@@ -1,12 +1,13 @@
 """Plans: how values of a writer's type become an array of a reader's, as `resolve` decides it. Pure values.
 
-Each kind of plan knows the Arrow type of its array; what it says of the values is in terms of `wire`.
+Each kind of plan knows the Arrow type of its array. Fields are known by keys: `f` and the place in the writer's record;
+branches by `b` and the place in the writer's union.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,16 +77,15 @@ class Paired:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A field that was not written: everywhere the reader's default, which is a wire value."""
+    """A field that was not written: everywhere the reader's default, the one value of an array."""
 
     arrow: pa.DataType
-    plan: Plan
-    value: Any
+    value: pa.Array
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record. `fields` are the reader's: the key in the wire value (of a `Constant`: empty), and the plan."""
+    """A record. `fields` are the reader's: the key of the writer's field (of a `Constant`: empty), and the plan."""
 
     arrow: pa.DataType
     fields: tuple[tuple[str, Plan], ...]

@@ -1,7 +1,7 @@
 """Avro schema resolution, once per blob: from a writer's and a reader's type to a plan. Pure.
 
-    writer type ─► wire ─► fastavro reads datums as wire values: ints, bytes, lists, dicts
-    writer type + reader type ─► resolve ─► plan ─► arrays makes Arrow arrays out of those values
+    writer type + reader type ─► resolve ─► plan ─► program: what of the datums is read
+                                              └───► arrays: which Arrow arrays it becomes
 
 The rules are those of the specification, with what Spark's users expect of them: names of records, enums and fixed
 types choose between the branches of a union, but do not forbid a match elsewhere (as in Avro's Java library); logical
@@ -10,11 +10,14 @@ types of one kind convert between units; a decimal may gain precision; an enum m
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from azure_account.errors import CorruptError
+from azureblob_source.avro.arrays import single
 from azureblob_source.avro.plan import (
     Branches,
     Constant,
@@ -32,7 +35,7 @@ from azureblob_source.avro.plan import (
     UnresolvedError,
 )
 from azureblob_source.avro.types import DAY_TIME_INTERVAL, AvroField, AvroType, arrow_type
-from azureblob_source.avro.wire import may_be_null, value_branches, wire_value
+from azureblob_source.avro.wire import datum, may_be_null, value_branches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,6 +54,16 @@ _UNITS = {
     "local-timestamp-nanos": ("wall clock", "ns"),
     DAY_TIME_INTERVAL: ("interval", "us"),
 }
+_NO_DEFAULT = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    OverflowError,
+    struct.error,
+    CorruptError,
+    pa.ArrowException,
+)
 _PROMOTIONS = {
     "int": ("int", "long", "float", "double"),
     "long": ("long", "float", "double"),
@@ -166,12 +179,12 @@ class _Resolution:
             return f"f{place}", self.plan(writer.fields[place].type, member.type, inner)
         if not member.has_default:
             raise UnresolvedError(inner, f"{writer} has no such field and the reader's schema gives no default")
-        try:
-            value = wire_value(member.type, member.default)
-        except (ValueError, TypeError, AttributeError) as cause:
-            raise UnresolvedError(inner, f"its default {member.default!r} is no {member.type}") from cause
         plan = self.plan(member.type, member.type, inner)
-        return "", Constant(plan.arrow, plan, value)
+        try:
+            value = single(member.type, plan, datum(member.type, member.default))
+        except _NO_DEFAULT as cause:
+            raise UnresolvedError(inner, f"its default {member.default!r} is no {member.type}") from cause
+        return "", Constant(plan.arrow, value)
 
     def _pairs(self, writer: AvroType, reader: AvroType, path: Path) -> Plan:
         entry = self.plan(writer.element, reader.element, path)

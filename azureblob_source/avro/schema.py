@@ -26,6 +26,9 @@ from azureblob_source.avro.types import (
     read_type,
 )
 
+_MAX_TYPES = 20_000
+"""More than any table has columns. A few lines of nested names could stand for billions."""
+
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
@@ -51,12 +54,26 @@ def parse(text: str) -> AvroSchema:
         raw = json.loads(text)
         fastavro.parse_schema(raw)
         root = raw if isinstance(raw, dict) else {"type": raw}
-        return AvroSchema(json.dumps(raw, separators=(",", ":")), root, read_type(raw))
+        return AvroSchema(json.dumps(raw, separators=(",", ":")), root, _bounded(read_type(raw)))
     except (ValueError, SchemaParseException, UnknownType, TypeError, LookupError, AttributeError) as cause:
         detail = f"unknown type {cause}" if isinstance(cause, UnknownType) else str(cause)
         raise ConfigurationError(
             f"option avroSchema is not a valid Avro schema: {detail.rstrip('.')}. Correct the schema text."
         ) from cause
+
+
+def _bounded(avro: AvroType) -> AvroType:
+    if _size(avro, {}) > _MAX_TYPES:
+        raise ValueError(f"with its named types written out it has more than {_MAX_TYPES:,} types")
+    return avro
+
+
+def _size(avro: AvroType, known: dict[int, int]) -> int:
+    """How many types there are in a type, those of a named type counted wherever it is used."""
+    if id(avro) not in known:
+        inner = [*(member.type for member in avro.fields), *avro.branches, *([avro.items] if avro.items else [])]
+        known[id(avro)] = 1 + sum(_size(one, known) for one in inner)
+    return known[id(avro)]
 
 
 def infer(schema: pa.Schema, *, name: str, namespace: str | None) -> AvroSchema:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from azure_account.errors import ConfigurationError
 from azureblob_source.avro.assembly import assemble
 from azureblob_source.avro.pieces import EncodedRows, Spans
+from azureblob_source.avro.wire import has_no_bytes
 
 if TYPE_CHECKING:
     from azureblob_source.arrow_values import I64, Bytes
@@ -83,7 +84,7 @@ class _Walk:
                 self._blocks(avro, rows)
 
     def _blocks(self, avro: AvroType, rows: I64) -> None:
-        empty = avro.kind == "array" and _is_empty(avro.element)
+        empty = avro.kind == "array" and has_no_bytes(avro.element)
         while len(rows):
             rows, count = self._varint(rows, 2**63)
             sized = rows[count < 0]
@@ -175,15 +176,6 @@ class _Walk:
         for one in inner:
             if one is not None:
                 self._collect(one)
-
-
-def _is_empty(avro: AvroType) -> bool:
-    """Whether values of a type have no bytes at all."""
-    return (
-        avro.kind == "null"
-        or (avro.kind == "fixed" and avro.size == 0)
-        or (avro.kind == "record" and all(_is_empty(field.type) for field in avro.fields))
-    )
 
 
 def _is_text(array: pa.Array) -> bool:

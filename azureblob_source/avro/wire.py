@@ -1,25 +1,23 @@
-"""Wire values: what fastavro reads out of a datum before anything is converted. Pure.
-
-The wire schema of a type has the same bytes, but no logical types and no names: strings are bytes, an enum is its
-index, a field is `f<index>`, and a branch of a general union stands in a record with one field `b<index>`, which costs
-no byte and tells the branch. So no value is converted one by one, and names that fastavro would refuse do not matter.
-"""
+"""What stands in a file for a value: the parts of a type that have bytes, and the datum of a field's default. Pure."""
 
 from __future__ import annotations
 
-from itertools import count
+import struct
 from typing import TYPE_CHECKING, Any
 
+from azureblob_source.avro.varint import encode
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from azureblob_source.avro.types import AvroType
 
 
-def wire_schema(avro: AvroType) -> Any:
-    """The schema, as JSON values, that reads the bytes of `avro` as wire values."""
-    records = {one.name: one for one in _walk(avro) if one.kind == "record"}
-    return _wire(avro, records, {}, count())
+def walk(avro: AvroType) -> Iterator[AvroType]:
+    """The type and all types in it, but none behind a reference."""
+    yield avro
+    for inner in (*(member.type for member in avro.fields), *avro.branches, *([avro.items] if avro.items else [])):
+        yield from walk(inner)
 
 
 def may_be_null(avro: AvroType) -> bool:
@@ -27,87 +25,58 @@ def may_be_null(avro: AvroType) -> bool:
     return any(one.kind == "null" for one in (avro, *avro.branches))
 
 
-def is_general(avro: AvroType) -> bool:
-    """Whether `avro` is a union of several types, null not counted."""
-    return len(value_branches(avro)) > 1
-
-
 def value_branches(avro: AvroType) -> tuple[AvroType, ...]:
     """The types that values other than null have: the branches of a union, or the type itself."""
     return tuple(one for one in (avro.branches if avro.kind == "union" else (avro,)) if one.kind != "null")
 
 
-def wire_value(avro: AvroType, default: Any) -> Any:
-    """A default out of a schema's JSON, as fastavro would read it by the wire schema of `avro`."""
+def has_no_bytes(avro: AvroType) -> bool:
+    """Whether values of `avro` have no bytes at all."""
     match avro.kind:
-        case "bytes" | "fixed":
-            return default.encode("latin-1")
-        case "string":
-            return default.encode()
-        case "enum":
-            return avro.symbols.index(default)
-        case "float" | "double":
-            return float(default)
-        case "array":
-            return [wire_value(avro.element, item) for item in default]
-        case "map":
-            return {key: wire_value(avro.element, value) for key, value in default.items()}
-        case "record":
-            return {
-                f"f{place}": wire_value(member.type, default.get(member.name, member.default))
-                for place, member in enumerate(avro.fields)
-            }
-        case "union":
-            return _wire_branch(avro, default)
-    return default
-
-
-def _walk(avro: AvroType) -> Iterator[AvroType]:
-    yield avro
-    for inner in (*(member.type for member in avro.fields), *avro.branches, *([avro.items] if avro.items else [])):
-        yield from _walk(inner)
-
-
-def _wire(avro: AvroType, records: Mapping[str, AvroType], open_names: Mapping[str, str], ids: Iterator[int]) -> Any:
-    match avro.kind:
-        case "reference" if avro.name in open_names:
-            return open_names[avro.name]
-        case "reference":
-            return _wire(records[avro.name], records, open_names, ids)
-        case "record":
-            name = f"t{next(ids)}"
-            inner = {**open_names, avro.name: name}
-            members = [(f"f{i}", _wire(member.type, records, inner, ids)) for i, member in enumerate(avro.fields)]
-            return _wire_record(name, members)
-        case "array":
-            return {"type": "array", "items": _wire(avro.element, records, open_names, ids)}
-        case "map":
-            return {"type": "map", "values": _wire(avro.element, records, open_names, ids)}
+        case "null":
+            return True
         case "fixed":
-            return {"type": "fixed", "name": f"t{next(ids)}", "size": avro.size}
+            return avro.size == 0
+        case "record":
+            return all(has_no_bytes(member.type) for member in avro.fields)
+    return False
+
+
+def datum(avro: AvroType, default: Any) -> bytes:
+    """The bytes of a default, which is JSON; a union takes the first branch that it fits.
+
+    Raises ValueError, TypeError, AttributeError or LookupError, or struct.error, if it fits nowhere.
+    """
+    match avro.kind:
+        case "boolean":
+            return bytes([default])
+        case "int" | "long" | "enum":
+            return encode(avro.symbols.index(default) if avro.kind == "enum" else default)
+        case "float" | "double":
+            return struct.pack("<f" if avro.kind == "float" else "<d", float(default))
+        case "bytes" | "string":
+            content = bytes(default.encode("latin-1" if avro.kind == "bytes" else "utf-8"))
+            return encode(len(content)) + content
+        case "fixed":
+            return bytes(default.encode("latin-1"))
+        case "record":
+            return b"".join(datum(each.type, default.get(each.name, each.default)) for each in avro.fields)
         case "union":
-            branches = [_wire(branch, records, open_names, ids) for branch in avro.branches]
-            if not is_general(avro):
-                return branches
-            return [
-                branch if branch == "null" else _wire_record(f"t{next(ids)}", [(f"b{index}", branch)])
-                for index, branch in enumerate(branches)
-            ]
-    return {"string": "bytes", "enum": "int"}.get(avro.kind, avro.kind)
+            place = next((place for place, branch in enumerate(avro.branches) if _fits(branch, default)), 0)
+            return encode(place) + datum(avro.branches[place], default)
+        case "array":
+            return _block([datum(avro.element, item) for item in default])
+        case "map":
+            return _block([_text(key) + datum(avro.element, value) for key, value in default.items()])
+    return b""
 
 
-def _wire_record(name: str, fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {"type": "record", "name": name, "fields": [{"name": key, "type": inner} for key, inner in fields]}
+def _text(key: str) -> bytes:
+    return encode(len(key.encode())) + key.encode()
 
 
-def _wire_branch(avro: AvroType, default: Any) -> Any:
-    """A union's default belongs to the first branch that it fits."""
-    place = next((place for place, branch in enumerate(avro.branches) if _fits(branch, default)), 0)
-    branch = avro.branches[place]
-    if branch.kind == "null":
-        return None
-    value = wire_value(branch, default)
-    return {f"b{place}": value} if is_general(avro) else value
+def _block(items: list[bytes]) -> bytes:
+    return b"".join([encode(len(items)), *items, encode(0)]) if items else encode(0)
 
 
 def _fits(avro: AvroType, default: Any) -> bool:

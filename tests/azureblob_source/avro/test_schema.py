@@ -301,3 +301,12 @@ def test_two_columns_of_one_name_are_refused() -> None:
 def test_every_inferred_schema_is_writable() -> None:
     rows = pa.schema([pa.field(f"c{n}", arrow) for n, (arrow, _) in enumerate(LEAVES)])
     avro_schema.check_writable(rows, avro_schema.infer(rows, name="row", namespace=None))
+
+
+def test_a_schema_whose_names_stand_for_billions_of_types_is_refused_at_once() -> None:
+    inner: dict[str, Any] = {"type": "record", "name": "r0", "fields": [{"name": "x", "type": "long"}]}
+    for depth in range(1, 40):
+        fields = [{"name": "a", "type": inner}, {"name": "b", "type": f"r{depth - 1}"}]
+        inner = {"type": "record", "name": f"r{depth}", "fields": fields}
+    with pytest.raises(ConfigurationError, match=r"written out it has more than 20,000 types"):
+        avro_schema.parse(json.dumps(inner))
