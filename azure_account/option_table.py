@@ -10,6 +10,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from azure_account.errors import ConfigurationError
@@ -267,6 +268,17 @@ def seconds(minimum: float = 0, maximum: float | None = None) -> Parser[float]:
         return found
 
     return Parser(f"seconds such as `30` or `5m` ({limits})", read)
+
+
+def instant() -> Parser[datetime]:
+    """A moment in ISO 8601, in UTC unless it names another offset; a date alone is its midnight."""
+
+    def read(value: str) -> datetime:
+        # Python 3.10 does not know the Z.
+        found = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", value))
+        return (found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found).astimezone(timezone.utc)
+
+    return Parser("a time such as `2013-01-31`, `2013-01-31T12:00:00Z` or `2013-01-31T12:00:00+01:00`", read)
 
 
 def _duration(value: str, default_unit: str) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from azure_account.account import BlobAttributes
@@ -17,8 +18,10 @@ from azure_account.option_table import (
     Option,
     OptionTable,
     ParsedOptions,
+    Parser,
     boolean,
     byte_size,
+    instant,
     integer,
     milliseconds,
     one_of,
@@ -41,8 +44,34 @@ if TYPE_CHECKING:
 CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
 EXACTLY_ONCE = "exactly-once"
 AT_LEAST_ONCE = "at-least-once"
-VIEWS = ("data", "commits")
+VIEWS = ("data", "blobs", "commits", "control", "schemas")
+METADATA_COLUMNS = {"blob": "_blob", "version": "_version", "partition": "_partition"}
+EARLIEST = "earliest"
+LATEST = "latest"
 _MAX_AZURE_BLOCK = 4000 << 20
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def _names_of(known: Mapping[str, str]) -> Parser[tuple[str, ...]]:
+    def read(value: str) -> tuple[str, ...]:
+        names = text_list()(value)
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise ValueError(f"{unknown[0]} is none of them")
+        return tuple(dict.fromkeys(names))
+
+    return Parser("some of " + ", ".join(f"`{name}`" for name in known), read)
+
+
+def _version() -> Parser[int | str]:
+    def read(value: str) -> int | str:
+        if value.lower() in (EARLIEST, LATEST):
+            return value.lower()
+        return integer(0)(value)
+
+    return Parser(f"`{EARLIEST}`, `{LATEST}` or a version", read)
+
 
 WHERE = OptionTable(
     (
@@ -105,9 +134,58 @@ SINK = OptionTable(
 
 SOURCE = OptionTable(
     (
-        Option("view", one_of(*VIEWS), "data", "What to read: the rows, or the stream's history.", "Reading"),
-        Option("versionAsOf", integer(0), None, "Read the stream as of this version.", "Reading", shown_default="head"),
+        Option("view", one_of(*VIEWS), "data", "The rows, or a table about the stream.", "Reading"),
         Option("columns", text_list(), None, "Columns to read.", "Reading", shown_default="all"),
+        Option(
+            "metadataColumns",
+            _names_of(METADATA_COLUMNS),
+            (),
+            "Adds `_blob`, `_version`, `_partition`: where each row is from.",
+            "Reading",
+            shown_default="none",
+        ),
+        Option("startTime", instant(), None, "Leave out blobs that hold nothing at or after this time.", "Reading"),
+        Option("endTime", instant(), None, "Leave out blobs that hold nothing before this time.", "Reading"),
+        Option(
+            "ignoreCorruptBlobs", boolean(), default=False, help="Skip damaged blobs, and count them.", group="Reading"
+        ),
+        Option("maxPartitionBytes", byte_size(), 32 << 20, "Stored bytes that a task reads at most.", "Reading"),
+        Option("publishTimeoutMs", milliseconds(), 120_000, "Wait for a batch that is being published.", "Reading"),
+        Option(
+            "versionAsOf", integer(0), None, "Read the stream as of this version.", "Batch reads", shown_default="head"
+        ),
+        Option(
+            "pushFilters",
+            boolean(),
+            default=False,
+            help="Apply filters before rows go to Spark. Read `docs/decisions/0008-filters.md` first.",
+            group="Batch reads",
+        ),
+        Option(
+            "startingVersion", _version(), None, "First version to read.", "Streaming reads", shown_default="`earliest`"
+        ),
+        Option(
+            "startingTimestamp",
+            instant(),
+            None,
+            "Read from the first version committed then or later.",
+            "Streaming reads",
+        ),
+        Option(
+            "maxBlobsPerTrigger",
+            positive_integer(),
+            1000,
+            "Blobs of a micro-batch; one version at least.",
+            "Streaming reads",
+        ),
+        Option(
+            "maxBytesPerTrigger",
+            byte_size(),
+            None,
+            "Stored bytes of a micro-batch; one version at least.",
+            "Streaming reads",
+            shown_default="no limit",
+        ),
     )
 )
 
@@ -143,15 +221,25 @@ class SinkOptions:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """Everything a read needs."""
+    """Everything a read needs. Timeouts are seconds; `between` is [start, end) in microseconds since 1970 UTC."""
 
     account: AccountSettings
     location: Location
     stream: str
     view: str
-    version: int | None
     columns: tuple[str, ...] | None
+    metadata_columns: tuple[str, ...]
     avro_schema: AvroSchema | None
+    between: tuple[int | None, int | None]
+    ignore_corrupt: bool
+    part_bytes: int
+    publish_timeout: float
+    push_filters: bool
+    version: int | None
+    starting_version: int | str
+    starting_time: datetime | None
+    max_blobs: int
+    max_bytes: int | None
 
 
 def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
@@ -193,22 +281,54 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
     )
 
 
-def source_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SourceOptions:
-    """The options of a read."""
+def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
+    """The options of a read. `streaming`, if that is known, refuses the options of the other kind of read."""
     given = TABLE.parse(raw)
+    if streaming is not None:
+        _refuse("Batch reads" if streaming else "Streaming reads", given)
     location = _location(given)
     if location.stream is None:
         message = f"no stream is named to read from container {location.container!r}. Load `container/stream`."
         raise ConfigurationError(message)
+    if {"startingVersion", "startingTimestamp"} <= given.given:
+        raise ConfigurationError("options `startingVersion` and `startingTimestamp` are two answers. Give one.")
     return SourceOptions(
         account=account_settings(given, location.account, env, url_endpoint=location.endpoint),
         location=location,
         stream=location.stream,
         view=given["view"],
-        version=given["versionAsOf"],
         columns=given["columns"],
+        metadata_columns=given["metadataColumns"],
         avro_schema=_schema(given),
+        between=_time_range(given),
+        ignore_corrupt=given["ignoreCorruptBlobs"],
+        part_bytes=given["maxPartitionBytes"],
+        publish_timeout=given["publishTimeoutMs"] / 1000,
+        push_filters=given["pushFilters"],
+        version=given["versionAsOf"],
+        starting_version=EARLIEST if given["startingVersion"] is None else given["startingVersion"],
+        starting_time=given["startingTimestamp"],
+        max_blobs=given["maxBlobsPerTrigger"],
+        max_bytes=given["maxBytesPerTrigger"],
     )
+
+
+def _refuse(group: str, given: ParsedOptions) -> None:
+    for option in SOURCE.options:
+        if option.group == group and option.name in given.given:
+            right = "spark.read" if group == "Batch reads" else "spark.readStream"
+            raise ConfigurationError(f"option `{option.name}` belongs to {right}. Leave it out here.")
+
+
+def _time_range(given: ParsedOptions) -> tuple[int | None, int | None]:
+    start, end = (_microseconds(given[name]) for name in ("startTime", "endTime"))
+    if start is not None and end is not None and start >= end:
+        raise ConfigurationError("option `startTime` is not before `endTime`, so nothing can be read. Change one.")
+    return start, end
+
+
+def _microseconds(moment: datetime | None) -> int | None:
+    return None if moment is None else (moment - _EPOCH) // _MICROSECOND
 
 
 def _location(given: ParsedOptions) -> Location:

@@ -1,7 +1,7 @@
-"""Spark's reader: the rows of a snapshot, or a view of the stream's history.
+"""Spark's readers: the rows of a snapshot, the rows of one micro-batch after the other, or a view of the stream.
 
-driver:   listing.take_snapshot ─► schema, partitions of blobs
-executor: read(partition) ─ get ─ avro.decode ─► Arrow batches in Spark's own Arrow schema
+driver:   take_snapshot or Follower ─► blobs ─► parts ─► partitions, each with what its task needs
+executor: read(partition) ─► read_parts (bytes ahead of decoding) ─► Arrow batches in Spark's own Arrow schema
 """
 
 from __future__ import annotations
@@ -12,34 +12,64 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from azure_account import connect
-from azure_account.errors import ConfigurationError, NotFoundError, describe
+from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
 from azureblob_source import views
-from azureblob_source.avro.decode import decode_blob
 from azureblob_source.avro.schema import arrow_schema
+from azureblob_source.avro.superset import superset
 from azureblob_source.commit_log import CommitLog
-from azureblob_source.listing import Snapshot, StreamBlob, kept_history, take_snapshot
-from azureblob_source.options import SourceOptions, source_options
+from azureblob_source.filters import condition, selected
+from azureblob_source.following import Follower, Limits, new_blobs
+from azureblob_source.listing import Snapshot, kept_history, take_snapshot, writer_schema
+from azureblob_source.options import LATEST, METADATA_COLUMNS, SourceOptions, source_options
+from azureblob_source.part_reader import read_parts
+from azureblob_source.parts import Part, cut, packed
+from azureblob_source.snapshot import StreamBlob, stream_blob
 from azureblob_source.spark_types import arrow_of, spark_of
+
+try:  # pyspark 4.2
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+except ImportError:
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Earlier releases run Trigger.AvailableNow as one batch over `latestOffset`."""
+
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
     from azure_account.account import BlobContainer
     from azureblob_source.avro.schema import AvroSchema
+    from azureblob_source.filters import Condition
 
-_PARTITION_BYTES = 32 << 20
+_METADATA = pa.schema(
+    [
+        pa.field("_blob", pa.string(), nullable=False),
+        pa.field("_version", pa.int64()),
+        pa.field("_partition", pa.string()),
+    ]
+)
 
 
 @dataclass(frozen=True)
-class BlobsPartition(InputPartition):
-    """The blobs that one task reads, in this order."""
+class PartsPartition(InputPartition):
+    """What one task reads, in this order, resolved to this schema."""
 
-    blobs: tuple[StreamBlob, ...]
+    parts: tuple[Part, ...]
+    reader: AvroSchema
+
+
+@dataclass(frozen=True)
+class EntriesPartition(InputPartition):
+    """The log entries `first … last` that a view of a streaming read shows."""
+
+    first: int
+    last: int
 
 
 @dataclass
@@ -50,8 +80,17 @@ class ReadPlan:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The stream's blobs and schemas."""
-        return take_snapshot(self.container, self.options.stream, self.options.version, time.sleep)
+        """The stream's blobs."""
+        options = self.options
+        return take_snapshot(
+            self.container,
+            options.stream,
+            options.version,
+            time.sleep,
+            between=options.between,
+            publish_timeout=options.publish_timeout,
+            ignore_corrupt=options.ignore_corrupt,
+        )
 
     @property
     def container(self) -> BlobContainer:
@@ -59,28 +98,45 @@ class ReadPlan:
         return connect(self.options.account).container(self.options.location.container)
 
     @property
+    def log(self) -> CommitLog:
+        """The stream's log."""
+        return CommitLog(self.container, self.options.stream)
+
+    @cached_property
     def reader_schema(self) -> AvroSchema:
         """The schema to resolve rows to."""
-        return self.options.avro_schema or self.snapshot.reader_schema
+        return self.options.avro_schema or self._logged_schema() or self.snapshot.reader_schema
+
+    def _logged_schema(self) -> AvroSchema | None:
+        """The superset of the writer schemas that the log's entry names: no other entry has to be read for it."""
+        log, version = self.log, self.options.version
+        head = log.head()
+        entry = log.read(version) if version is not None and head is not None and version <= head.version else head
+        if entry is None or not entry.schemas:
+            return None
+        return superset([writer_schema(log, fingerprint) for fingerprint in entry.schemas])
 
     def arrow_schema(self) -> pa.Schema:
-        """The rows' schema: the columns that are asked for."""
-        if self.options.view == "commits":
-            return views.COMMITS
+        """The rows' schema: the columns that are asked for, and the metadata."""
+        if self.options.view != "data":
+            return views.VIEWS[self.options.view]
         whole = arrow_schema(self.reader_schema)
-        columns = self.options.columns
-        if columns is None:
-            return whole
+        columns = self.options.columns or whole.names
         unknown = [column for column in columns if column not in whole.names]
         if unknown:
             message = f"option `columns` names {', '.join(unknown)}; the stream has {', '.join(whole.names)}."
             raise ConfigurationError(message)
-        return pa.schema([whole.field(column) for column in columns])
+        metadata = [METADATA_COLUMNS[name] for name in self.options.metadata_columns]
+        taken = [name for name in metadata if name in columns]
+        if taken:
+            message = f"the stream has a column {taken[0]} of its own. Leave it out of `metadataColumns` or `columns`."
+            raise ConfigurationError(message)
+        return pa.schema([*map(whole.field, columns), *map(_METADATA.field, metadata)])
 
 
-def read_plan(raw: Mapping[str, str], env: Mapping[str, str]) -> ReadPlan:
-    """The plan of a read out of Spark's options."""
-    return ReadPlan(source_options(raw, env))
+def read_plan(raw: Mapping[str, str], env: Mapping[str, str], *, streaming: bool | None = None) -> ReadPlan:
+    """The plan of a read out of Spark's options; `streaming` if it is known which kind of read it is."""
+    return ReadPlan(source_options(raw, env, streaming=streaming))
 
 
 def spark_schema(plan: ReadPlan) -> StructType:
@@ -88,50 +144,186 @@ def spark_schema(plan: ReadPlan) -> StructType:
     return spark_of(plan.arrow_schema())
 
 
-class SnapshotReader(DataSourceReader):
-    """`spark.read.format("azureblob")`. Pickled to the executors without what it has looked up."""
+class _Reader:
+    """What both kinds of readers do. Pickled to the executors without what was looked up on the driver."""
 
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:
         self.options = plan.options
         self.schema = schema
-        self._planned = plan
-        self._reader_schema: AvroSchema | None = None
+        self.conditions: list[Condition] = []
+        self._plan = plan
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_planned": None}
+        return {**self.__dict__, "_plan": ReadPlan(self.options), "_follower": None}
 
-    def partitions(self) -> Sequence[InputPartition]:
-        """Blobs in name order, several small ones to a partition."""
-        if self.options.view != "data":
-            return [InputPartition(None)]
-        self._reader_schema = self._planned.reader_schema
-        return [BlobsPartition(tuple(blobs)) for blobs in _packed(self._planned.snapshot.blobs)]
+    @property
+    def _metadata(self) -> list[str]:
+        return [METADATA_COLUMNS[name] for name in self.options.metadata_columns]
+
+    def _partitions(self, blobs: Iterable[StreamBlob]) -> list[InputPartition]:
+        """Blobs in name order: large ones in parts, several small ones to a partition."""
+        about_blobs = [each for each in self.conditions if each.column in self._metadata]
+        if about_blobs:
+            blobs = [blob for blob in blobs if selected(_origin(blob, 1), about_blobs).num_rows]
+        size = self.options.part_bytes
+        return [PartsPartition(parts, self._plan.reader_schema) for parts in packed(cut(blobs, size), size)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Rows of one partition, as Arrow batches of exactly the schema that Spark expects."""
         expected = arrow_of(self.schema)
-        container = connect(self.options.account).container(self.options.location.container)
-        if self.options.view == "commits":
-            history = kept_history(CommitLog(container, self.options.stream), self.options.version)
-            yield _as(expected, views.commits(history))
-        elif isinstance(partition, BlobsPartition):
-            for blob in partition.blobs:
-                data = _bytes_of(container, blob.name)
-                for batch in decode_blob(data, blob=blob.name, reader=self._reader_schema, columns=self.schema.names):
-                    yield _as(expected, batch)
+        found = self._rows(partition) if isinstance(partition, PartsPartition) else self._view(partition)
+        for batch in found:
+            rows = selected(_as(expected, batch), self.conditions)
+            if rows.num_rows:
+                yield rows
 
-
-def _bytes_of(container: BlobContainer, name: str) -> bytes:
-    try:
-        return container.get(name).data
-    except NotFoundError as error:
-        message = describe(
-            "read",
-            f"blob {name} in {container.url}",
-            "the blob is gone; a later overwrite of the stream deletes the blobs of the versions before it",
-            "Read again without `versionAsOf`; the view `commits` shows the versions and which of them are overwrites.",
+    def _rows(self, partition: PartsPartition) -> Iterator[pa.RecordBatch]:
+        names: list[str] = self.schema.names
+        metadata = [name for name in names if name in self._metadata]
+        columns = [name for name in names if name not in metadata]
+        decoded = read_parts(
+            self._plan.container,
+            partition.parts,
+            reader=partition.reader,
+            columns=columns,
+            ignore_corrupt=self.options.ignore_corrupt,
         )
-        raise NotFoundError(message) from error
+        for part, batch in decoded:
+            if not metadata:
+                yield batch
+                continue
+            origin = _origin(part.blob, batch.num_rows)
+            by_name = {**dict(zip(columns, batch, strict=True)), **dict(zip(origin.schema.names, origin, strict=True))}
+            yield pa.RecordBatch.from_arrays([by_name[name] for name in names], names)
+
+    def _view(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        log = self._plan.log
+        if isinstance(partition, EntriesPartition):
+            entries = list(log.entries(partition.first, partition.last))
+        elif log.refresh() is None and self.options.view in ("blobs", "schemas"):
+            yield self._view_of_listing()
+            return
+        else:
+            entries = kept_history(log, self.options.version)
+        match self.options.view:
+            case "commits":
+                yield views.commits(entries)
+            case "blobs":
+                yield views.blobs(sorted(new_blobs(entries), key=lambda each: each[1].name))
+            case "control":
+                yield views.control(entries)
+            case "schemas":
+                added = new_blobs(entries)
+                texts = {blob.schema: writer_schema(log, blob.schema).json for _, blob in added}
+                yield views.schemas(added, texts)
+
+    def _view_of_listing(self) -> pa.RecordBatch:
+        if self.options.view == "blobs":
+            return views.listed_blobs(self._plan.snapshot.blobs)
+        return views.listed_schemas(self._plan.snapshot.schemas)
+
+
+class SnapshotReader(_Reader, DataSourceReader):
+    """`spark.read.format("azureblob")`."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """What the tasks read."""
+        if self.options.view != "data":
+            return [InputPartition(None)]
+        return self._partitions(self._plan.snapshot.blobs) or [PartsPartition((), self._plan.reader_schema)]
+
+
+class FilteringReader(SnapshotReader):
+    """The same with filters. Spark refuses this class where `spark.sql.python.filterPushdown.enabled` is off."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Take the filters that can be applied here; returns the others."""
+        schema = arrow_of(self.schema)
+        left = []
+        for each in filters:
+            found = condition(each, schema)
+            if found is None:
+                left.append(each)
+            else:
+                self.conditions.append(found)
+        return left
+
+
+class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """`spark.readStream.format("azureblob")`. An offset `{"version": n}` says that versions up to n are read."""
+
+    def __init__(self, plan: ReadPlan, schema: StructType) -> None:
+        super().__init__(plan, schema)
+        if self.options.view == "schemas":
+            message = "option `view` schemas is a summary, which has no next row. Read it by spark.read."
+            raise ConfigurationError(message)
+        self._follower = Follower(plan.log, self.options.publish_timeout, time.monotonic)
+        self._initial: int | None = None
+        self._target: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        """Where a new query starts."""
+        if self._initial is None:
+            options = self.options
+            if options.avro_schema is None and self._follower.log.head() is None:
+                place = f"{self._follower.log.container.url}/{options.stream}"
+                step = "Start the writer first, or give option `avroSchema` to wait for it. Other blobs: spark.read."
+                raise NotFoundError(describe("follow", place, "there is no commit log", step))
+            self._initial = self._follower.before(options.starting_time or options.starting_version)
+        return {"version": self._initial}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Tells a normal trigger from one that is to read all: the limits themselves are in the options."""
+        return ReadMaxFiles(self.options.max_blobs)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read what is there now, in batches, and end."""
+        self._target = self._follower.latest(None, Limits())
+
+    def latestOffset(self, start: dict[str, int] | None = None, limit: ReadLimit | None = None) -> dict[str, int]:  # noqa: N802
+        """Where the next micro-batch ends. pyspark before 4.2 gives no `start`: then there is no limit."""
+        if start is None:
+            if self.options.starting_version == LATEST:
+                self.initialOffset()  # now, for the end of the first batch must not be before its start
+            return {"version": self._follower.latest(None, Limits())}
+        limits = Limits(self.options.max_blobs, self.options.max_bytes)
+        if isinstance(limit, ReadAllAvailable):
+            limits = Limits()
+        return {"version": self._follower.latest(start["version"], limits, at_most=self._target)}
+
+    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
+        """How far the stream has come, for the query's progress."""
+        head = self._follower.log.head()
+        return None if head is None else {"version": head.version}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """What the tasks of one micro-batch read: the same whenever the range is asked for."""
+        first, last = start["version"] + 1, end["version"]
+        if first > last + 1:
+            there = f"the checkpoint is at version {first - 1}, the stream's newest is {last}"
+            step = "If the stream was deleted and written anew, start the query with a new checkpoint."
+            raise ConflictError(describe("read on", self.options.stream, there, step))
+        if first > last:
+            return [PartsPartition((), self._plan.reader_schema)]
+        if self.options.view != "data":
+            return [EntriesPartition(first, last)]
+        added = new_blobs(self._follower.entries(first - 1, last))
+        blobs = [stream_blob(entry, blob) for entry, blob in added]
+        return self._partitions(blob for blob in blobs if blob.may_hold(self.options.between))
+
+    def commit(self, end: dict[str, int]) -> None:
+        """The micro-batch up to here is done."""
+        self._follower.forget(end["version"])
+
+    def stop(self) -> None:
+        """Nothing is held."""
+
+
+def _origin(blob: StreamBlob, rows: int) -> pa.RecordBatch:
+    """The metadata columns of so many rows of a blob."""
+    values = {"_blob": blob.name, "_version": blob.version, "_partition": blob.partition}
+    arrays = [pa.repeat(pa.scalar(values[field.name], field.type), rows) for field in _METADATA]
+    return pa.RecordBatch.from_arrays(arrays, schema=_METADATA)
 
 
 def _as(expected: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -144,16 +336,3 @@ def _as(expected: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
         column if column.type == to.type else column.cast(to.type) for column, to in zip(batch, expected, strict=True)
     )
     return pa.RecordBatch.from_arrays(list(columns), schema=expected)
-
-
-def _packed(blobs: Iterable[StreamBlob]) -> Iterator[list[StreamBlob]]:
-    waiting: list[StreamBlob] = []
-    size = 0
-    for blob in sorted(blobs, key=lambda each: each.name):
-        if waiting and size + blob.size > _PARTITION_BYTES:
-            yield waiting
-            waiting, size = [], 0
-        waiting.append(blob)
-        size += blob.size
-    if waiting:
-        yield waiting

@@ -1,23 +1,32 @@
-"""Views: what a stream's log tells, as tables. Pure."""
+"""Views: what a stream's log tells, as tables. Pure.
+
+`commits` has a row for each version, `blobs` for each blob that is part of the stream, `schemas` for each writer schema
+among them, `control` for each control message that went through the stream.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import TYPE_CHECKING
+import json
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from azureblob_source.log_entry import LogEntry
+    from azureblob_source.avro.schema import AvroSchema
+    from azureblob_source.listing import StreamBlob
+    from azureblob_source.log_entry import BlobEntry, LogEntry
 
 _COUNTS = pa.map_(pa.string(), pa.int64())
+_TIME = pa.timestamp("us", tz="UTC")
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 COMMITS = pa.schema(
     [
         pa.field("version", pa.int64(), nullable=False),
-        pa.field("timestamp", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("timestamp", _TIME, nullable=False),
         pa.field("operation", pa.string(), nullable=False),
         pa.field("transactionId", pa.string()),
         pa.field("transactionVersion", pa.int64()),
@@ -51,6 +60,56 @@ COMMITS = pa.schema(
 `writers` each task of it."""
 
 
+BLOBS = pa.schema(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("version", pa.int64()),
+        pa.field("timestamp", _TIME),
+        pa.field("partition", pa.string()),
+        pa.field("rows", pa.int64()),
+        pa.field("bytes", pa.int64(), nullable=False),
+        pa.field("uncompressed", pa.int64()),
+        pa.field("blocks", pa.int64()),
+        pa.field("schema", pa.string()),
+        pa.field("rolledBy", pa.string()),
+        pa.field("minEventTime", _TIME),
+        pa.field("maxEventTime", _TIME),
+    ]
+)
+"""One row for each blob of a snapshot, in name order. A stream without a log has names, partitions and bytes only."""
+
+CONTROL = pa.schema(
+    [
+        pa.field("version", pa.int64(), nullable=False),
+        pa.field("timestamp", _TIME, nullable=False),
+        pa.field("partition", pa.string()),
+        pa.field("type", pa.string()),
+        pa.field("taskName", pa.string()),
+        pa.field("taskCount", pa.int64()),
+        pa.field("watermark", _TIME),
+        pa.field("streamId", pa.string()),
+        pa.field("message", pa.string(), nullable=False),
+    ]
+)
+"""One row for each control message, in the order of the log: `timestamp` is the commit's, `watermark` the message's,
+and `message` is the whole message as JSON, with whatever else it tells."""
+
+SCHEMAS = pa.schema(
+    [
+        pa.field("fingerprint", pa.string(), nullable=False),
+        pa.field("firstVersion", pa.int64()),
+        pa.field("lastVersion", pa.int64()),
+        pa.field("blobs", pa.int64()),
+        pa.field("rows", pa.int64()),
+        pa.field("schema", pa.string(), nullable=False),
+    ]
+)
+"""One row for each writer schema of the blobs of a snapshot, as it stands in their headers, in order of first use. A
+stream without a log has fingerprints and schemas only."""
+
+VIEWS = {"commits": COMMITS, "blobs": BLOBS, "control": CONTROL, "schemas": SCHEMAS}
+
+
 def commits(entries: Sequence[LogEntry]) -> pa.RecordBatch:
     """The history of a stream, oldest first."""
     return pa.RecordBatch.from_pylist([_commit(entry) for entry in entries], COMMITS)
@@ -74,3 +133,93 @@ def _commit(entry: LogEntry) -> dict[str, object]:
         "metrics": list(entry.metrics.items()),
         "writers": [{**writer, "metrics": list(writer.get("metrics", {}).items())} for writer in entry.writers],
     }
+
+
+def blobs(added: Iterable[tuple[LogEntry, BlobEntry]]) -> pa.RecordBatch:
+    """Blobs, each with the entry that added it."""
+    return pa.RecordBatch.from_pylist([_blob(entry, blob) for entry, blob in added], BLOBS)
+
+
+def listed_blobs(found: Iterable[StreamBlob]) -> pa.RecordBatch:
+    """The blobs of a stream without a log."""
+    rows = [{"name": blob.name, "partition": blob.partition, "bytes": blob.size} for blob in found]
+    return pa.RecordBatch.from_pylist(rows, BLOBS)
+
+
+def control(entries: Iterable[LogEntry]) -> pa.RecordBatch:
+    """The control messages of the entries."""
+    return pa.RecordBatch.from_pylist(
+        [_message(entry, message) for entry in entries for message in entry.control], CONTROL
+    )
+
+
+def schemas(added: Iterable[tuple[LogEntry, BlobEntry]], texts: Mapping[str, str]) -> pa.RecordBatch:
+    """The writer schemas of blobs; `texts` gives the JSON of a fingerprint."""
+    rows: dict[str, dict[str, Any]] = {}
+    for entry, blob in added:
+        row = rows.setdefault(
+            blob.schema,
+            {
+                "fingerprint": blob.schema,
+                "firstVersion": entry.version,
+                "blobs": 0,
+                "rows": 0,
+                "schema": texts[blob.schema],
+            },
+        )
+        row["lastVersion"] = entry.version
+        row["blobs"] += 1
+        row["rows"] += blob.rows
+    return pa.RecordBatch.from_pylist(list(rows.values()), SCHEMAS)
+
+
+def listed_schemas(found: Iterable[AvroSchema]) -> pa.RecordBatch:
+    """The writer schemas of a stream without a log."""
+    rows = [{"fingerprint": avro.fingerprint, "schema": avro.json} for avro in found]
+    return pa.RecordBatch.from_pylist(rows, SCHEMAS)
+
+
+def _blob(entry: LogEntry, blob: BlobEntry) -> dict[str, object]:
+    return {
+        "name": blob.name,
+        "version": entry.version,
+        "timestamp": datetime.fromisoformat(entry.timestamp),
+        "partition": blob.partition,
+        "rows": blob.rows,
+        "bytes": blob.size,
+        "uncompressed": blob.uncompressed,
+        "blocks": blob.blocks,
+        "schema": blob.schema,
+        "rolledBy": blob.rolled_by,
+        "minEventTime": _moment(blob.min_event_time),
+        "maxEventTime": _moment(blob.max_event_time),
+    }
+
+
+def _moment(microseconds: int | None) -> datetime | None:
+    """The time, None also for one beyond the calendar."""
+    try:
+        return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return None
+
+
+def _message(entry: LogEntry, message: Mapping[str, Any]) -> dict[str, object]:
+    """Fields that are missing or of another type, as another release may write them, are null; `message` has them."""
+    milliseconds = _typed(message, "timestamp", int)
+    return {
+        "version": entry.version,
+        "timestamp": datetime.fromisoformat(entry.timestamp),
+        "partition": _typed(message, "partition", str),
+        "type": _typed(message, "type", str),
+        "taskName": _typed(message, "taskName", str),
+        "taskCount": _typed(message, "taskCount", int),
+        "watermark": None if milliseconds is None else _moment(milliseconds * 1000),
+        "streamId": _typed(message, "streamId", str),
+        "message": json.dumps(message, ensure_ascii=False),
+    }
+
+
+def _typed(message: Mapping[str, Any], name: str, kind: type) -> Any:
+    value = message.get(name)
+    return value if isinstance(value, kind) else None

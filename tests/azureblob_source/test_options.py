@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,20 @@ from azure_account.settings import DefaultIdentity
 from azureblob_source.location import Location
 from azureblob_source.log_entry import Transaction
 from azureblob_source.open_blobs import Limits
-from azureblob_source.options import SINK, SOURCE, TABLE, WHERE, SinkOptions, sink_options, source_options
+from azureblob_source.options import (
+    SINK,
+    SOURCE,
+    TABLE,
+    WHERE,
+    SinkOptions,
+    SourceOptions,
+    sink_options,
+    source_options,
+)
 from azureblob_source.routing import Router
 from tools.options_page import page
 
+UTC = timezone.utc
 ACCOUNT = {"accountName": "acme", "accountKey": "c2VjcmV0a2V5"}
 SCHEMA = '{"type":"record","name":"r","fields":[{"name":"n","type":"long"}]}'
 
@@ -94,7 +105,8 @@ def test_limits_are_bytes_rows_and_seconds() -> None:
 VALUES = {
     "path": "data/flights", "container": "data", "stream": "flights", "avroSchema": SCHEMA, "auth": "accountKey",
     "codec": "deflate", "compression.type": "none", "accessTier": "Hot", "deliveryGuarantee": "exactly-once",
-    "view": "commits", "metadata.*": "x", "tags.*": "x",
+    "view": "commits", "metadata.*": "x", "tags.*": "x", "metadataColumns": "version",
+    "startTime": "2013-01-31", "endTime": "2013-02-01", "startingTimestamp": "2013-01-31T12:00:00Z",
 }  # fmt: skip
 
 
@@ -183,6 +195,61 @@ def test_a_read_needs_a_stream_and_knows_view_version_and_columns() -> None:
     assert ("a/b", "data", 3, ("x", "y")) == (options.stream, options.view, options.version, options.columns)
     with pytest.raises(ConfigurationError, match="no stream is named to read from container 'data'"):
         source_options({"path": "data", **ACCOUNT}, {})
+
+
+def read(streaming: bool | None = None, **given: Any) -> SourceOptions:
+    raw = {"path": "data/flights", **ACCOUNT, **{name: str(value) for name, value in given.items()}}
+    return source_options(raw, {}, streaming=streaming)
+
+
+def test_the_defaults_of_a_read() -> None:
+    options = read()
+    assert ("data", None, (), (None, None)) == (
+        options.view, options.columns, options.metadata_columns, options.between,
+    )  # fmt: skip
+    assert (False, 32 << 20, 120.0) == (options.ignore_corrupt, options.part_bytes, options.publish_timeout)
+    assert ("earliest", None, 1000, None) == (
+        options.starting_version, options.starting_time, options.max_blobs, options.max_bytes,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"metadataColumns": "version, blob,version"}, {"metadata_columns": ("version", "blob")}),
+        ({"startTime": "1970-01-01T00:00:01"}, {"between": (1_000_000, None)}),
+        ({"startTime": "1970-01-02", "endTime": "1970-01-02T01:00:00.5+01:00"},
+         {"between": (86_400_000_000, 86_400_500_000)}),
+        ({"ignoreCorruptBlobs": "true", "maxPartitionBytes": "1m"}, {"ignore_corrupt": True, "part_bytes": 1 << 20}),
+        ({"startingVersion": "LATEST"}, {"starting_version": "latest"}),
+        ({"startingVersion": "7"}, {"starting_version": 7}),
+        ({"startingTimestamp": "2013-01-31T12:00:05Z"}, {"starting_time": datetime(2013, 1, 31, 12, 0, 5, tzinfo=UTC)}),
+        ({"maxBytesPerTrigger": "1g", "publishTimeoutMs": "5s"}, {"max_bytes": 1 << 30, "publish_timeout": 5.0}),
+    ],
+)  # fmt: skip
+def test_options_of_a_read_become_types(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    options = read(**given)
+    assert expected == {name: getattr(options, name) for name in expected}
+
+
+@pytest.mark.parametrize(
+    ("streaming", "given", "message"),
+    [
+        (None, {"view": "comits"}, "did you mean commits?"),
+        (None, {"metadataColumns": "version,time"}, "time is none of them"),
+        (None, {"startTime": "yesterday"}, "Option startTime: the value 'yesterday' is not valid"),
+        (None, {"startTime": "2013-01-02", "endTime": "2013-01-01"}, "`startTime` is not before `endTime`"),
+        (None, {"startingVersion": "-1"}, "Option startingVersion"),
+        (None, {"startingVersion": 1, "startingTimestamp": "2013-01-01"}, "are two answers. Give one."),
+        (True, {"versionAsOf": 1}, "option `versionAsOf` belongs to spark.read. Leave it out here."),
+        (False, {"startingVersion": 1}, "option `startingVersion` belongs to spark.readStream. Leave it out here."),
+        (False, {"maxBlobsPerTrigger": 1}, "option `maxBlobsPerTrigger` belongs to spark.readStream."),
+    ],
+)
+def test_a_wrong_option_of_a_read_is_refused(streaming: bool | None, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(streaming, **given)
+    assert message in str(caught.value)
 
 
 def test_a_write_may_take_its_streams_from_a_column_alone() -> None:

@@ -1,12 +1,29 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from datetime import datetime, timezone
+from typing import Any
 
 import pyarrow as pa
 
 from azure_account.account import BlobAttributes
+from azureblob_source.avro.schema import parse
+from azureblob_source.following import new_blobs
+from azureblob_source.listing import StreamBlob
 from azureblob_source.log_entry import BlobEntry, LogEntry, Transaction
-from azureblob_source.views import COMMITS, commits
+from azureblob_source.views import (
+    BLOBS,
+    COMMITS,
+    CONTROL,
+    SCHEMAS,
+    blobs,
+    commits,
+    control,
+    listed_blobs,
+    listed_schemas,
+    schemas,
+)
 
 WHEN = "2013-01-31T12:00:05.250+00:00"
 BLOB = BlobEntry("flights/x.avro", "flights", None, "a" * 16, 2, 10, 500, 200, "f" * 16, "end")
@@ -44,3 +61,71 @@ def test_writers_of_other_releases_may_tell_less_or_more() -> None:
     assert [{"query": None, "batch": None, "task": 7, "attempt": None, "durationMs": None, "metrics": []}] == row[
         "writers"
     ]
+
+
+def entry(version: int, *added: BlobEntry, **more: Any) -> LogEntry:
+    return LogEntry(version, "w", WHEN, blobs=added, **more)
+
+
+def test_blobs_tell_what_the_log_knows_of_them() -> None:
+    timed = replace(BLOB, name="b", partition="JFK", min_event_time=-1, max_event_time=1_359_633_605_250_000)
+    table = blobs(new_blobs([entry(0, BLOB), entry(1, timed, removed=("flights/x.avro",))]))
+    assert BLOBS == table.schema
+    assert [
+        {
+            "name": "b", "version": 1, "timestamp": datetime.fromisoformat(WHEN), "partition": "JFK", "rows": 10,
+            "bytes": 200, "uncompressed": 500, "blocks": 2, "schema": "f" * 16, "rolledBy": "end",
+            "minEventTime": datetime(1969, 12, 31, 23, 59, 59, 999_999, timezone.utc),
+            "maxEventTime": datetime.fromisoformat(WHEN),
+        }
+    ] == table.to_pylist()  # fmt: skip
+
+
+def test_control_messages_are_fields_and_the_message_as_it_is() -> None:
+    watermark = {
+        "partition": "3",
+        "type": "watermark",
+        "taskName": "t",
+        "taskCount": 4,
+        "timestamp": 1500,
+        "later": [1],
+    }
+    strange = {"type": 7, "timestamp": 2**62, "taskName": None}
+    end = {"type": "endOfStream", "streamId": "flights", "taskName": "t", "taskCount": 4}
+    table = control([entry(0), entry(5, control=(watermark, end)), entry(6, control=(strange,))])
+    assert CONTROL == table.schema
+    first, second, third = table.to_pylist()
+    common = {"version": 5, "timestamp": datetime.fromisoformat(WHEN), "taskName": "t", "taskCount": 4}
+    moment = datetime(1970, 1, 1, 0, 0, 1, 500_000, timezone.utc)
+    assert {**common, "partition": "3", "type": "watermark", "watermark": moment, "streamId": None} == without(first)
+    assert {**common, "partition": None, "type": "endOfStream", "watermark": None, "streamId": "flights"} == without(
+        second
+    )
+    assert (6, None, None, None) == (third["version"], third["type"], third["watermark"], third["taskName"])
+    assert [watermark, end, strange] == [json.loads(row["message"]) for row in (first, second, third)]
+
+
+def without(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "message"}
+
+
+def test_schemas_tell_when_they_were_used() -> None:
+    other = replace(BLOB, name="c", schema="e" * 16, rows=7)
+    added = new_blobs([entry(2, BLOB, other), entry(4, replace(BLOB, name="d"))])
+    table = schemas(added, {"f" * 16: '"long"', "e" * 16: '"int"'})
+    assert SCHEMAS == table.schema
+    assert [
+        {"fingerprint": "f" * 16, "firstVersion": 2, "lastVersion": 4, "blobs": 2, "rows": 20, "schema": '"long"'},
+        {"fingerprint": "e" * 16, "firstVersion": 2, "lastVersion": 2, "blobs": 1, "rows": 7, "schema": '"int"'},
+    ] == table.to_pylist()
+
+
+def test_a_folder_without_a_log_tells_what_its_listing_does() -> None:
+    found = StreamBlob("capture/0/x.avro", 17, None, "0", None, None)
+    (row,) = listed_blobs([found]).to_pylist()
+    assert ("capture/0/x.avro", "0", 17, None, None) == tuple(
+        row[name] for name in ("name", "partition", "bytes", "version", "rows")
+    )
+    avro = parse('{"type": "record", "name": "r", "fields": []}')
+    (row,) = listed_schemas([avro]).to_pylist()
+    assert (avro.fingerprint, avro.json, None) == (row["fingerprint"], row["schema"], row["blobs"])

@@ -1,4 +1,4 @@
-"""Runs `flights_job` and kills it, with everything that it has started, at chosen moments.
+"""Runs a job (`flights_job`, `copy_job`) and kills it, with everything that it has started, at chosen moments.
 
 A *life* is one process of the job, from its start to its end or its kill. What a kill hit is told afterwards by the
 evidence that is left: Spark's checkpoint, the commit log, the staged and the committed blobs.
@@ -43,8 +43,9 @@ class FlightsJob:
 
     azurite: Azurite
     path: str
-    input: Path
+    input: Path | str
     folder: Path
+    module: str = "tests.crash.flights_job"
     arguments: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -57,7 +58,7 @@ class FlightsJob:
     def life(self) -> Iterator[subprocess.Popen[bytes]]:
         """One process of the job, in a session of its own; nothing of it is left behind the block."""
         java = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {_QUICK_START}"
-        command = [sys.executable, "-m", "tests.crash.flights_job", self.input, self.checkpoint, self.path]
+        command = [sys.executable, "-m", self.module, self.input, self.checkpoint, self.path]
         settings = ["--conf", f"spark.driver.extraJavaOptions={java}", *self.arguments]
         with (self.folder / "output.txt").open("wb") as output:
             process = subprocess.Popen(

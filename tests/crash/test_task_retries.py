@@ -29,7 +29,7 @@ def test_rows_of_failed_attempts_are_published_once_by_the_attempt_that_succeeds
     traces.mkdir()
     write_files(table, tmp_path / "input", 4)
     arguments = ("--master", "local[2,4]", "--failures", str(traces), *SMALL_BLOCKS)
-    job = FlightsJob(azurite, f"{container_name}/flights", tmp_path / "input", tmp_path, arguments)
+    job = FlightsJob(azurite, f"{container_name}/flights", tmp_path / "input", tmp_path, arguments=arguments)
 
     job.run()
 
@@ -50,7 +50,9 @@ def test_rows_of_an_executor_that_dies_are_published_once_by_another(
     write_files(table, tmp_path / "input", 4)
     arguments = ("--master", "local-cluster[2,1,1024]", "--lost-executors", str(traces), *SMALL_BLOCKS)
     home = {"SPARK_HOME": str(spark_home(tmp_path / "spark"))}
-    job = FlightsJob(azurite, f"{container_name}/flights", tmp_path / "input", tmp_path, arguments, environment=home)
+    job = FlightsJob(
+        azurite, f"{container_name}/flights", tmp_path / "input", tmp_path, arguments=arguments, environment=home
+    )
 
     job.run()
 

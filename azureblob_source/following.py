@@ -1,0 +1,199 @@
+"""Following a stream: from the log version that was read last to the next one, never past what is published.
+
+A version is where a micro-batch may end. What a range of versions gives depends on the log alone, which only grows, so
+a range that is read again gives the same blobs. Two entries that belong together (a batch whose staged blocks expired,
+and the entry that voids or replaces it) are never in different ranges: the first has blobs that were never whole, the
+second takes them away.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from azure_account.errors import ConflictError, NotFoundError, TransientError, describe
+from azureblob_source.options import EARLIEST, LATEST
+from azureblob_source.snapshot import live_blobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from azureblob_source.commit_log import CommitLog
+    from azureblob_source.log_entry import BlobEntry, LogEntry
+
+_AT_ONCE = 16
+_SETTLING = ("replace", "void")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a range may hold: whole versions until one of these is reached. None is no limit."""
+
+    blobs: int | None = None
+    bytes: int | None = None
+
+
+@dataclass
+class Follower:
+    """One reader's walk along a log. `publish_timeout` and `monotonic` are in seconds."""
+
+    log: CommitLog
+    publish_timeout: float
+    monotonic: Callable[[], float]
+    _proven: int = -1
+    _waiting: tuple[int, float] | None = None
+    _entries: dict[int, LogEntry] = field(default_factory=dict)
+
+    def before(self, start: int | str | datetime) -> int:
+        """The version before the first to read: `earliest`, `latest`, a version, or one committed at or after a time.
+
+        `NotFoundError` for a version that is no longer kept.
+        """
+        first = self.log.first()
+        if first is None:
+            return -1
+        match start:
+            case str() if start == LATEST:
+                head = self.log.refresh()
+                return -1 if head is None else self._settled(head, -1)
+            case str() if start == EARLIEST:
+                return first - 1
+            case datetime():
+                return self._committed_before(start, first)
+        if int(start) < first:
+            step = f"Start at {first} or later, or at `{EARLIEST}`. Rows of older versions were removed by a vacuum."
+            raise NotFoundError(
+                describe("read from version", f"{start} of {self._place}", f"the earliest kept is {first}", step)
+            )
+        return int(start) - 1
+
+    def latest(self, after: int | None, limits: Limits, *, at_most: int | None = None) -> int:
+        """The version to read up to, from behind `after` (None: not known; then there are no limits).
+
+        `after` itself if there is nothing new, or only a batch that is being published. `TransientError` if that
+        lasts for longer than the time-out.
+        """
+        head = self.log.refresh(after if after is not None and after >= 0 else None)
+        if head is None or (after is not None and head.version < after):
+            return self._nothing(after, head)
+        settled = self._settled(head, -1 if after is None else after)
+        if at_most is not None:
+            settled = min(settled, at_most)
+        self._watch(after, settled, head)
+        if after is None or settled <= after:
+            return settled if after is None else after
+        if limits == Limits():
+            return settled
+        return self._limited(after, settled, limits)
+
+    def entries(self, after: int, until: int) -> list[LogEntry]:
+        """The entries behind `after` up to `until`. `NotFoundError`, naming the earliest kept, if one is gone."""
+        kept = [self._entries[version] for version in range(after + 1, until + 1) if version in self._entries]
+        if len(kept) == until - after:
+            return kept
+        return list(self.log.entries(after + 1, until))
+
+    def forget(self, until: int) -> None:
+        """Drop what is remembered of versions that will not be asked for again."""
+        self._entries = {version: entry for version, entry in self._entries.items() if version > until}
+
+    @property
+    def _place(self) -> str:
+        return f"{self.log.container.url}/{self.log.stream}"
+
+    def _nothing(self, after: int | None, head: LogEntry | None) -> int:
+        if after is None or (after < 0 and head is None):
+            return -1
+        there = "the stream has no log" if head is None else f"its newest version is {head.version}"
+        step = "If the stream was deleted and written anew, start the query with a new checkpoint."
+        raise ConflictError(describe("read on from version", f"{after} of {self._place}", there, step))
+
+    def _settled(self, head: LogEntry, after: int) -> int:
+        """The newest version up to which every batch is published, or taken back by another that is."""
+        settled = max(head.published, self._proven, after)
+        unproven = list(self.log.entries(settled + 1, head.version)) if settled < head.version else []
+        taken_back = {entry.replaces for entry in unproven if entry.operation in _SETTLING}
+        for entry in unproven:
+            if entry.version in taken_back:
+                continue
+            if not self._is_public(entry.blobs):
+                break
+            settled = entry.version
+            self._remember([entry])
+        self._proven = settled
+        return settled
+
+    def _is_public(self, blobs: Iterable[BlobEntry]) -> bool:
+        names = [blob.name for blob in blobs]
+        if len(names) < 2:  # noqa: PLR2004 - nothing to do side by side
+            return all(self.log.container.properties(name) for name in names)
+        with ThreadPoolExecutor(_AT_ONCE, "azureblob-follow") as pool:
+            return all(pool.map(self.log.container.properties, names))
+
+    def _watch(self, after: int | None, settled: int, head: LogEntry) -> None:
+        """Note how long nothing could be read because a decided batch is not published."""
+        if settled == head.version or (after is not None and settled > after):
+            self._waiting = None
+            return
+        version = settled + 1
+        if self._waiting is None or self._waiting[0] != version:
+            self._waiting = version, self.monotonic()
+        waited = self.monotonic() - self._waiting[1]
+        if waited > self.publish_timeout:
+            message = describe(
+                "read",
+                f"version {version} of {self._place}",
+                "its batch is decided but its writer has not published it",
+                "Start the writer again, which finishes the batch, or run `python -m azureblob_source repair`.",
+                elapsed=waited,
+            )
+            raise TransientError(message)
+
+    def _limited(self, after: int, settled: int, limits: Limits) -> int:
+        """The last version of a range within the limits: one at least, and never between two that belong together."""
+        until, blobs, size = after, 0, 0
+        for entry in self._walk(after, settled):
+            blobs += len(entry.blobs)
+            size += sum(blob.size for blob in entry.blobs)
+            over = (limits.blobs is not None and blobs > limits.blobs) or (
+                limits.bytes is not None and size > limits.bytes
+            )
+            belongs = entry.operation in _SETTLING and entry.replaces is not None and after < entry.replaces <= until
+            if over and until > after and not belongs:
+                break
+            until = entry.version
+        return until
+
+    def _walk(self, after: int, settled: int) -> Iterator[LogEntry]:
+        """Entries in order, read some at a time, remembered for `entries`."""
+        at = after
+        while at < settled:
+            ahead = min(settled, at + _AT_ONCE)
+            known = self.entries(at, ahead)
+            self._remember(known)
+            yield from known
+            at = ahead
+
+    def _remember(self, entries: Iterable[LogEntry]) -> None:
+        self._entries.update((entry.version, entry) for entry in entries)
+
+    def _committed_before(self, moment: datetime, first: int) -> int:
+        """The last version committed before `moment`: times rise along the log, as far as its writers' clocks agree."""
+        head = self.log.refresh()
+        low, high = first - 1, head.version if head is not None else first - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if datetime.fromisoformat(self.log.read(middle).timestamp) < moment:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+
+def new_blobs(entries: Iterable[LogEntry]) -> list[tuple[LogEntry, BlobEntry]]:
+    """What a range of entries gives: the blobs that they add and do not take away again, with the entry of each."""
+    entries = list(entries)
+    live = live_blobs(entries)
+    return [(entry, blob) for entry in entries for blob in entry.blobs if blob.name in live]

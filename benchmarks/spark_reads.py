@@ -1,0 +1,95 @@
+"""Batch reads by Spark: the format `azureblob` beside Spark's own `avro` over hadoop-azure, of the same blobs.
+
+The sink writes the flights once; every contender reads all rows into Spark's `noop`. Which stage holds a read back is
+told by what the stages cost alone, in processor time of one core: the GETs, and the decoder.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from azure_account import connect
+from azureblob_source.avro.decode import decode_blob
+from azureblob_source.options import source_options
+from benchmarks import hadoop_azure
+from benchmarks.flights import write_parquet
+from benchmarks.report import Report
+from benchmarks.rounds import alternate, rates, seconds
+from tools.azurite import running_azurite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tools.azurite import Azurite
+
+PEER = "Spark avro"
+CODECS = ("null", "snappy", "deflate")
+FEW = "origin,dep_delay"
+
+
+def run(rounds: int, copies: int) -> list[Report]:
+    """A table for each codec, and one of the stages."""
+    with hadoop_azure.session("benchmark of reads") as spark, tempfile.TemporaryDirectory() as folder:
+        write_parquet(Path(folder), copies)
+        rows = spark.read.parquet(folder).coalesce(4)
+        with running_azurite() as azurite:
+            hadoop_azure.connect(spark, azurite)
+            for codec in CODECS:
+                writer = rows.write.format("azureblob").mode("append").option("codec", codec)
+                writer.option("connectionString", azurite.connection_string).save(f"reads/{codec}")
+            tables = [_table(spark, azurite, codec, rounds) for codec in CODECS]
+            return [*tables, _stages(azurite)]
+
+
+def _table(spark: SparkSession, azurite: Azurite, codec: str, rounds: int) -> Report:
+    reader = spark.read.format("azureblob").option("connectionString", azurite.connection_string)
+    peer = spark.read.format("avro").option("recursiveFileLookup", "true")
+    url = hadoop_azure.url(azurite, "reads", codec)
+    reads: dict[str, Callable[[], DataFrame]] = {
+        PEER: lambda: peer.load(url),
+        "azureblob": lambda: reader.load(f"reads/{codec}"),
+        f"{PEER}, 2 columns": lambda: peer.load(url).select(*FEW.split(",")),
+        "azureblob, 2 columns": lambda: reader.option("columns", FEW).load(f"reads/{codec}"),
+    }
+    expected = reads[PEER]().count()
+    found = reads["azureblob"]().count()
+    if found != expected:
+        raise AssertionError(f"azureblob read {found} rows, Spark avro {expected}.")
+    taken = alternate(f"reads, {codec}", {name: _timed(read) for name, read in reads.items()}, rounds)
+    return Report(f"Batch read, {codec}, {expected:,} flights", rates(expected, taken, PEER))
+
+
+def _timed(read: Callable[[], DataFrame]) -> Callable[[], float]:
+    return lambda: seconds(lambda: read().write.format("noop").mode("overwrite").save())
+
+
+def _stages(azurite: Azurite) -> Report:
+    """Processor seconds per million rows of GETs and decoding in one process, without Spark."""
+    lines: list[dict[str, str | float]] = []
+    for codec in CODECS:
+        options = source_options({"path": f"reads/{codec}", "connectionString": azurite.connection_string}, {})
+        container = connect(options.account).container("reads")
+        names = [blob.name for blob in container.list(f"{codec}/") if blob.name.endswith(".avro")]
+        getting, decoding, rows = [], [], 0
+        for _ in range(3):
+            begin = time.process_time()
+            blobs = [container.get(name).data for name in names]
+            getting.append(time.process_time() - begin)
+            begin = time.process_time()
+            rows = sum(batch.num_rows for data in blobs for batch in decode_blob(data, blob="flights"))
+            decoding.append(time.process_time() - begin)
+        per_million = 1e6 / rows
+        lines.append(
+            {
+                "codec": codec,
+                "GETs": statistics.median(getting) * per_million,
+                "decoder": statistics.median(decoding) * per_million,
+            }
+        )
+    return Report("The source without Spark, processor seconds per million flights", lines)

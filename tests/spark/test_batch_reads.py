@@ -1,0 +1,312 @@
+"""Batch reads of `azureblob`: snapshots, views, time ranges, metadata, filters, parts, and blobs that others wrote."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+import pyarrow as pa
+import pyspark
+import pytest
+from pyspark.sql.types import StructType
+
+from azureblob_source.naming import log_name
+from azureblob_source.spark_types import arrow_of
+from tests.spark.errors import said
+from tests.spark.versions import append_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.spark.stored import Stored
+
+SAMZA = Path(__file__).resolve().parents[1] / "fixtures" / "samza"
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream that a test writes and reads."""
+
+    spark: SparkSession
+    options: dict[str, str]
+    target: str
+
+    def write(self, rows: list[tuple[Any, ...]], schema: str, mode: str = "append", **more: str) -> None:
+        """One version: all rows in one blob, or one for each partition."""
+        fields = StructType.fromDDL(schema)
+        assert isinstance(fields, StructType)
+        kinds = arrow_of(fields)
+        columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), kinds, strict=True)]
+        append_version(self.options, self.target, pa.RecordBatch.from_arrays(columns, schema=kinds), mode, **more)
+
+    def read(self, **more: Any) -> DataFrame:
+        """What a read gives."""
+        return self.spark.read.format("azureblob").options(**self.options, **more).load(self.target)
+
+    def ids(self, **more: Any) -> list[int]:
+        """The column `id` of a read, sorted."""
+        return sorted(row.id for row in self.read(**more).select("id").collect())
+
+
+@pytest.fixture
+def stream(spark: SparkSession, options: dict[str, str], target: str) -> Stream:
+    return Stream(spark, options, target)
+
+
+@pytest.mark.pyspark40
+def test_every_version_can_be_read(stream: Stream) -> None:
+    stream.write([(1,)], "id long")
+    stream.write([(2,), (3,)], "id long")
+    stream.write([(4,)], "id long")
+    assert [1, 2, 3, 4] == stream.ids()
+    assert ([1], [1, 2, 3], [1, 2, 3, 4]) == tuple(stream.ids(versionAsOf=version) for version in range(3))
+
+
+def test_an_overwrite_may_change_the_schema_altogether(stream: Stream) -> None:
+    stream.write([(1,)], "id long")
+    stream.write([("one", 1.5)], "id string, price double", mode="overwrite")
+    assert [("one", 1.5)] == [tuple(row) for row in stream.read().collect()]
+    stream.write([("two",)], "id string")
+    assert [("one", 1.5), ("two", None)] == sorted(tuple(row) for row in stream.read().collect())
+
+
+def test_writers_of_several_schemas_are_read_as_one(stream: Stream) -> None:
+    stream.write([(1,)], "id int")
+    stream.write([(2, "x")], "id long, kind string")
+    stream.write([(3, 0.5)], "id long, price double")
+    expected = [(1, None, None), (2, "x", None), (3, None, 0.5)]
+    assert expected == sorted(tuple(row) for row in stream.read().select("id", "kind", "price").collect())
+    schema = '{"type":"record","name":"r","fields":[{"name":"number","aliases":["id"],"type":"double"}]}'
+    assert [1.0, 2.0, 3.0] == sorted(row.number for row in stream.read(avroSchema=schema).collect())
+
+
+def test_schemas_that_do_not_go_together_are_both_named_with_the_column(stream: Stream) -> None:
+    stream.write([(1,)], "id long")
+    stream.write([("x",)], "id string")
+    sentence = said(stream.read)
+    assert sentence.startswith("ConfigurationError: ")
+    assert "column 'id' is " in sentence
+    assert "long" in sentence
+    assert "string" in sentence
+
+
+def test_a_schema_that_rows_do_not_resolve_to_names_blob_and_column(stream: Stream) -> None:
+    stream.write([(1, "x")], "id long, kind string")
+    schema = '{"type":"record","name":"r","fields":[{"name":"kind","type":"long"}]}'
+    sentence = said(stream.read(avroSchema=schema).collect)
+    assert sentence.startswith("ConfigurationError: read blob events/")
+    assert "column 'kind'" in sentence
+    assert "avroSchema" in sentence
+
+
+def test_views_are_tables(stream: Stream, spark: SparkSession) -> None:
+    stream.write([(1, "a"), (2, "b")], "id long, kind string", partitionColumn="kind")
+    stream.write([(3,)], "id long")
+    for view in ("blobs", "commits", "schemas", "control"):
+        stream.read(view=view).createOrReplaceTempView(view)
+    per_version = spark.sql(
+        "SELECT c.version, c.operation, count(b.name) blobs, sum(b.rows) rows, sum(b.bytes) = first(c.bytes) same "
+        "FROM commits c JOIN blobs b USING (version) GROUP BY ALL ORDER BY 1"
+    )
+    assert [(0, "append", 2, 2, True), (1, "append", 1, 1, True)] == [tuple(row) for row in per_version.collect()]
+    used = spark.sql("SELECT firstVersion, lastVersion, blobs, rows, schema FROM schemas ORDER BY 1").collect()
+    assert [(0, 0, 2, 2), (1, 1, 1, 1)] == [tuple(row)[:4] for row in used]
+    assert [["id", "kind"], ["id"]] == [[field["name"] for field in json.loads(row.schema)["fields"]] for row in used]
+    assert 0 == spark.table("control").count()
+    assert 1 == stream.read(view="commits", versionAsOf=0).count()
+    assert 2 == stream.read(view="blobs", versionAsOf=0).count()
+
+
+def test_control_messages_are_listed_without_reading_a_blob(stream: Stream, stored: Stored) -> None:
+    stream.write([(1,)], "id long")
+    entry = json.loads(stored.bytes(log_name("events", 0)))
+    message = {"partition": "0", "type": "watermark", "taskName": "t", "taskCount": 2, "timestamp": 1_359_633_605_000}
+    entry["control"] = [message]
+    stored.client.upload_blob(log_name("events", 0), json.dumps(entry), overwrite=True)
+    for name in stored.data():
+        stored.client.delete_blob(name)
+    (row,) = stream.read(view="control").collect()
+    assert (0, "0", "watermark", "t", 2) == (row.version, row.partition, row.type, row.taskName, row.taskCount)
+    assert datetime(2013, 1, 31, 12, 0, 5) == row.watermark.replace(tzinfo=None)  # noqa: DTZ001 - as Spark gives it
+    assert message == json.loads(row.message)
+
+
+def test_metadata_tells_where_a_row_is_from(stream: Stream, stored: Stored) -> None:
+    stream.write([(1, "a"), (2, None)], "id long, kind string", partitionColumn="kind")
+    stream.write([(3, "b")], "id long, kind string", partitionColumn="kind")
+    rows = stream.read(metadataColumns="blob,version,partition").orderBy("id").collect()
+    assert ["id", "kind", "_blob", "_version", "_partition"] == rows[0].__fields__
+    assert [(1, 0, "a"), (2, 0, None), (3, 1, "b")] == [(row.id, row._version, row._partition) for row in rows]
+    assert set(stored.data()) == {row._blob for row in rows}
+    few = stream.read(metadataColumns="version", columns="kind")
+    assert [("kind", "_version")] == [tuple(few.columns)]
+    assert Counter([("a", 0), (None, 0), ("b", 1)]) == Counter(map(tuple, few.collect()))
+    stream.write([(4, 7)], "id long, _version int", mode="overwrite")
+    assert "has a column _version of its own" in said(lambda: stream.read(metadataColumns="version"))
+
+
+def test_a_time_range_leaves_out_blobs_by_their_event_times(stream: Stream) -> None:
+    for day in (1, 2, 3):
+        rows = [(10 * day + hour, datetime(2013, 1, day, hour, tzinfo=timezone.utc)) for hour in (1, 5)]
+        stream.write(rows, "id long, at timestamp", eventTimeColumn="at")
+    assert [21, 25, 31, 35] == stream.ids(startTime="2013-01-02")
+    assert [11, 15] == stream.ids(endTime="2013-01-02T01:00:00Z")
+    assert [21, 25] == stream.ids(startTime="2013-01-02T05:00:00Z", endTime="2013-01-02T05:00:00.000001Z")
+    assert [] == stream.ids(startTime="2013-01-02T06:00:00Z", endTime="2013-01-03T01:00:00Z")
+    assert ["id", "at"] == stream.read(startTime="2014-01-01").columns
+
+
+@pytest.fixture
+def pushdown(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set(PUSHDOWN, "true")
+    yield
+    spark.conf.unset(PUSHDOWN)
+
+
+needs_pushdown = pytest.mark.skipif(pyspark.__version__ < "4.1", reason="Spark 4.1 brings the push-down of filters")
+FILTERS = [
+    "id > 10 AND id <= 20", "kind = 'name-1'", "kind IS NULL OR id = 1", "kind IS NULL", "kind LIKE 'name-1%'",
+    "NOT kind = 'name-1'", "kind NOT IN ('name-1', 'name-2')", "kind IN ('name-1', NULL)", "price > 40",
+    "price = double('nan')", "kind <=> NULL", "id IN (1, 2, 3) AND price < 1.25", "_version = 0", "_version > 0",
+]  # fmt: skip
+
+
+def answers(stream: Stream, **more: str) -> dict[str, list[int]]:
+    def ids(where: str) -> list[int]:
+        frame = stream.read(metadataColumns="version", **more).where(where)
+        return sorted(row.id for row in frame.select("id").collect())
+
+    return {where: ids(where) for where in FILTERS}
+
+
+@needs_pushdown
+def test_filters_that_are_pushed_give_what_spark_gives_and_none_breaks_a_read_without_the_switch(
+    stream: Stream, spark: SparkSession, request: pytest.FixtureRequest
+) -> None:
+    rows = [(n, None if n % 3 == 0 else f"name-{n % 5}", float("nan") if n == 7 else n / 2) for n in range(100)]
+    stream.write(rows, "id long, kind string, price double")
+    expected = answers(stream)
+    assert expected == answers(stream, pushFilters="true")
+    request.getfixturevalue("pushdown")
+    assert expected == answers(stream, pushFilters="true")
+    assert expected == answers(stream)
+    frame = stream.read(pushFilters="true").where("id > 95 AND price > 0")
+    assert 4 == frame.count()
+    (scan,) = re.findall(r"BatchScan.*|PushedFilters: .*", frame._jdf.queryExecution().executedPlan().toString())[:1]
+    assert "id" in scan
+
+
+@needs_pushdown
+def test_a_frame_that_is_used_twice_gives_all_rows_unless_filters_are_asked_for(stream: Stream, pushdown: None) -> None:
+    """Spark keeps a read as the first query's filters made it, and uses it for the next one that pushes none."""
+    stream.write([(1,), (2,), (3,)], "id long")
+    frame = stream.read()
+    assert (1, 3) == (frame.where("id = 1").count(), frame.count())
+    filtering = stream.read(pushFilters="true")
+    assert 1 == filtering.where("id = 1").count()
+    assert 1 == filtering.count(), "this Spark has mended it: pushFilters can become the default (decision 8)"
+
+
+@pytest.mark.parametrize("size", ["1", "1000", "7k", "1m"])
+@pytest.mark.parametrize("codec", ["null", "zstandard"])
+def test_large_blobs_are_read_in_parts_each_row_once(stream: Stream, size: str, codec: str) -> None:
+    rows = [(n, f"text number {n} " * (n % 7)) for n in range(2000)]
+    stream.write(rows, "id long, text string", codec=codec, maxFlushThresholdSize="8k")
+    read = stream.read(maxPartitionBytes="100k" if size == "1" else size)
+    assert rows == sorted(tuple(row) for row in read.collect())
+    if (size, codec) == ("7k", "null"):
+        assert read.rdd.getNumPartitions() > 3
+
+
+def test_a_damaged_blob_is_an_error_that_names_it_or_is_skipped(stream: Stream, stored: Stored) -> None:
+    stream.write([(1,)], "id long")
+    stream.write([(2,)], "id long")
+    damaged = stored.data()[0]
+    whole = stored.bytes(damaged)
+    stored.client.upload_blob(damaged, whole[:-20], overwrite=True)
+    sentence = said(stream.read().collect)
+    assert sentence.startswith("CorruptError: ")
+    assert damaged in sentence
+    assert "ignoreCorruptBlobs" in sentence
+    assert 1 == len(stream.ids(ignoreCorruptBlobs="true"))
+
+
+def test_a_blob_deleted_under_a_running_reader_is_named(stream: Stream, stored: Stored) -> None:
+    stream.write([(1,)], "id long")
+    (name,) = stored.data()
+    stream.write([(2,)], "id long")
+    frame = stream.read()
+    stored.client.delete_blob(name)
+    sentence = said(frame.collect)
+    assert sentence.startswith("NotFoundError: ")
+    assert name in sentence
+
+
+def test_no_permission_to_read_is_told(stream: Stream, azurite: Any) -> None:
+    stream.write([(1,)], "id long")
+    wrong = {"endpoint": azurite.endpoint, "accountKey": "d3Jvbmcga2V5"}
+    sentence = said(lambda: stream.spark.read.format("azureblob").options(**wrong).load(stream.target))
+    assert sentence.startswith("ConfigurationError: ")
+    assert "403" in sentence
+    assert "d3Jvbmcga2V5" not in sentence
+
+
+# --- blobs that others wrote ------------------------------------------------------------------------------------------
+
+
+def test_blobs_of_samza_are_read(stream: Stream, stored: Stored) -> None:
+    stored.client.create_container()
+    expected = 0
+    for file in sorted(SAMZA.glob("*.avro*")):
+        if file.suffix != ".json":
+            about = json.loads(file.with_name(f"{file.name}.json").read_text())
+            stored.client.upload_blob(f"events/{file.name}", file.read_bytes())
+            expected += about["expected_rows"]
+    assert expected == stream.read().count()
+
+
+def avro(schema: dict[str, Any], *rows: dict[str, Any]) -> bytes:
+    file = io.BytesIO()
+    fastavro.writer(file, schema, rows)
+    return file.getvalue()
+
+
+CAPTURE = {
+    "type": "record", "name": "EventData", "namespace": "Microsoft.ServiceBus.Messaging",
+    "fields": [
+        {"name": "SequenceNumber", "type": "long"},
+        {"name": "Offset", "type": "string"},
+        {"name": "EnqueuedTimeUtc", "type": "string"},
+        {"name": "SystemProperties", "type": {"type": "map", "values": ["long", "double", "string", "bytes"]}},
+        {"name": "Properties", "type": {"type": "map", "values": ["long", "double", "string", "bytes", "null"]}},
+        {"name": "Body", "type": ["null", "bytes"]},
+    ],
+}  # fmt: skip
+
+
+def test_a_folder_of_event_hubs_capture_is_read(stream: Stream, stored: Stored) -> None:
+    stored.client.create_container()
+    event = {
+        "SequenceNumber": 1, "Offset": "0", "EnqueuedTimeUtc": "1/31/2013 12:00:05 PM",
+        "SystemProperties": {"x-opt-sequence-number": 7, "key": "k"}, "Properties": {"price": 1.5, "none": None},
+        "Body": b"hello",
+    }  # fmt: skip
+    stored.client.upload_blob("events/0/2013/01/31/12/00/05.avro", avro(CAPTURE, event))
+    stored.client.upload_blob("events/1/2013/01/31/12/05/05.avro", avro(CAPTURE))
+    stored.client.upload_blob("events/1/2013/01/31/12/10/05.avro", b"")
+    (row,) = stream.read(metadataColumns="partition").collect()
+    assert (1, b"hello", "0") == (row.SequenceNumber, bytes(row.Body), row._partition)
+    assert [7, "k"] == [row.SystemProperties["x-opt-sequence-number"].member0, row.SystemProperties["key"].member2]
+    assert 0 == stream.read(startTime="2113-01-31").count()
+    names = [each.name for each in stream.read(view="blobs").collect()]
+    assert ["events/0/2013/01/31/12/00/05.avro", "events/1/2013/01/31/12/05/05.avro"] == names

@@ -1,0 +1,297 @@
+"""Streaming reads of `azureblob`: each version once, in batches as asked for, from where it is said."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyspark
+import pytest
+from pyspark.errors import PySparkException
+
+from azureblob_source.naming import log_name
+from tests.spark.errors import said
+from tests.spark.versions import append_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from tests.spark.stored import Stored
+
+pytestmark = pytest.mark.pyspark40
+
+HAS_LIMITS = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2)
+"""Before, Spark does not tell a reader where it is, so it cannot be asked for a part."""
+
+
+def rows_of(batches: list[list[Any]]) -> list[Any]:
+    return list(chain.from_iterable(batches))
+
+
+needs_limits = pytest.mark.skipif(not HAS_LIMITS, reason="Spark 4.2 brings admission control to Python sources")
+
+
+@dataclass
+class Job:
+    """A stream that tests append versions to, and queries that read it."""
+
+    spark: SparkSession
+    options: dict[str, str]
+    target: str
+    folder: Path
+    batches: list[list[Any]] = field(default_factory=list)
+
+    def write(self, *ids: int, **more: str) -> None:
+        """One version."""
+        rows = pa.RecordBatch.from_arrays([pa.array(ids, pa.int64())], ["id"])
+        append_version(self.options, self.target, rows, **more)
+
+    def read(self, **more: str) -> DataFrame:
+        """The stream."""
+        return self.spark.readStream.format("azureblob").options(**self.options, **more).load(self.target)
+
+    def start(
+        self, frame: DataFrame, *, each: Callable[[DataFrame, int], None] | None = None, live: bool = False
+    ) -> StreamingQuery:
+        """Start a query, or start it again; its batches are noted in `batches`."""
+
+        def note(batch: DataFrame, number: int) -> None:
+            if each is not None:
+                each(batch, number)
+            self.batches.append(sorted(tuple(row) if len(row) > 1 else row[0] for row in batch.collect()))
+
+        writer = frame.writeStream.foreachBatch(note).option("checkpointLocation", str(self.folder / "checkpoint"))
+        trigger = {"processingTime": "0 seconds"} if live else {"availableNow": True}
+        return writer.trigger(**trigger).start()
+
+    def run(self, **more: str) -> list[list[Any]]:
+        """Read what is there; returns the new batches that have rows."""
+        before = len(self.batches)
+        self.start(self.read(**more)).awaitTermination()
+        return [batch for batch in self.batches[before:] if batch]
+
+
+@pytest.fixture
+def job(spark: SparkSession, options: dict[str, str], target: str, tmp_path: Path) -> Job:
+    return Job(spark, options, target, tmp_path)
+
+
+def test_every_version_is_read_once_and_a_restart_goes_on(job: Job) -> None:
+    job.write(1, 2)
+    job.write(3)
+    assert [1, 2, 3] == sorted(rows_of(job.run()))
+    assert [] == job.run()
+    job.write(4)
+    job.write(5)
+    assert [4, 5] == sorted(rows_of(job.run()))
+
+
+@needs_limits
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        ({"maxBlobsPerTrigger": "3"}, [[1, 2, 3], [4]]),
+        ({"maxBytesPerTrigger": "1"}, [[1], [2], [3], [4]]),
+    ],
+)
+def test_batches_hold_as_much_as_is_asked_for(job: Job, limit: dict[str, str], expected: list[list[int]]) -> None:
+    for number in range(1, 5):
+        job.write(number)
+    assert expected == job.run(**limit)
+    job.write(5)
+    assert [[5]] == job.run(**limit)
+
+
+@pytest.mark.parametrize(("start", "expected"), [("earliest", [1, 2, 3]), ("latest", []), ("1", [2, 3]), ("3", [])])
+def test_a_new_query_starts_where_it_is_told_and_an_old_one_where_it_was(
+    job: Job, start: str, expected: list[int]
+) -> None:
+    for number in range(1, 4):
+        job.write(number)
+    assert expected == sorted(rows_of(job.run(startingVersion=start)))
+    job.write(4)
+    assert [4] == sorted(rows_of(job.run(startingVersion="earliest")))
+
+
+def test_a_new_query_starts_at_a_time(job: Job) -> None:
+    job.write(1)
+    history = job.spark.read.format("azureblob").options(**job.options, view="commits").load(job.target)
+    time.sleep(0.01)
+    job.write(2)
+    second = history.orderBy("version").select("timestamp").collect()[1][0]
+    assert [2] == rows_of(job.run(startingTimestamp=second.strftime("%Y-%m-%dT%H:%M:%S.%fZ")))
+
+
+def test_versions_written_while_the_query_runs_are_read(job: Job) -> None:
+    job.write(1)
+    query = job.start(job.read(), live=True)
+    try:
+        for number in range(2, 6):
+            job.write(number)
+        deadline = time.monotonic() + 60
+        while sum(map(len, job.batches)) < 5:
+            assert query.exception() is None
+            assert time.monotonic() < deadline, job.batches
+            time.sleep(0.05)
+    finally:
+        query.stop()
+    assert [1, 2, 3, 4, 5] == sorted(rows_of(job.batches))
+
+
+def test_a_batch_that_failed_is_repeated_with_the_same_rows(job: Job) -> None:
+    job.write(1)
+    job.write(2)
+    seen: list[list[int]] = []
+
+    def fail(batch: DataFrame, number: int) -> None:
+        seen.append(sorted(row.id for row in batch.collect()))
+        raise ValueError("the sink fails")
+
+    with pytest.raises(PySparkException, match="the sink fails"):
+        job.start(job.read(), each=fail).awaitTermination()
+    job.write(3)
+    # Before 4.2, Trigger.AvailableNow ends with the batch that it repeats.
+    assert [1, 2, 3] == sorted(rows_of(job.run()) + rows_of(job.run()))
+    assert seen[0] == job.batches[0]
+
+
+@pytest.mark.parametrize(
+    ("view", "columns", "expected"),
+    [
+        ("commits", ("version", "rows"), [(0, 1), (1, 2)]),
+        ("blobs", ("version", "rows"), [(0, 1), (1, 2)]),
+        ("control", ("version", "type"), []),
+    ],
+)
+def test_views_can_be_followed(job: Job, view: str, columns: tuple[str, ...], expected: list[Any]) -> None:
+    job.write(1)
+    job.write(2, 3)
+    job.start(job.read(view=view).select(*columns)).awaitTermination()
+    assert expected == sorted(rows_of(job.batches))
+    job.write(4)
+    job.batches.clear()
+    job.start(job.read(view=view).select(*columns)).awaitTermination()
+    assert ([(2, 1)] if expected else []) == rows_of(job.batches)
+
+
+def test_metadata_tells_where_a_row_is_from(job: Job) -> None:
+    job.write(1)
+    job.write(2, partitionColumn="id")
+    job.start(job.read(metadataColumns="version,partition").drop("_blob")).awaitTermination()
+    assert [(1, 0, None), (2, 1, "2")] == rows_of(job.batches)
+
+
+def test_columns_that_writers_added_later_are_read_after_a_restart(job: Job) -> None:
+    job.write(1)
+    assert [[1]] == job.run()
+    append_version(job.options, job.target, pa.RecordBatch.from_pydict({"id": [2], "kind": ["x"]}))
+    assert [[(2, "x")]] == job.run()
+
+
+def test_an_overwrite_comes_as_new_rows(job: Job) -> None:
+    job.write(1)
+    assert [[1]] == job.run()
+    job.write(7, 8, mode="overwrite")
+    assert [[7, 8]] == job.run()
+
+
+def test_a_new_query_on_an_overwritten_stream_starts_with_the_overwrite(job: Job) -> None:
+    job.write(1)
+    job.write(7, mode="overwrite")
+    job.write(9)
+    assert [7, 9] == sorted(rows_of(job.run()))
+
+
+def test_a_query_that_an_overwrite_overtook_says_so(job: Job) -> None:
+    job.write(1)
+    assert [[1]] == job.run()
+    job.write(2)
+    sentence = said(lambda: job.start(job.read(), each=lambda *_: job.write(3, mode="overwrite")).awaitTermination())
+    assert "the blob is gone" in sentence
+    assert "overwrite" in sentence
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"versionAsOf": "0"}, "option `versionAsOf` belongs to spark.read. Leave it out here."),
+        ({"startingVersion": "newest"}, "Option startingVersion: the value 'newest' is not valid"),
+        ({"startingVersion": "1", "startingTimestamp": "2013-01-31"}, "are two answers. Give one."),
+        ({"view": "schemas"}, "option `view` schemas is a summary"),
+        ({"view": "history"}, "Option view: the value 'history' is not valid; expected one of `data`, `blobs`"),
+        ({"maxBlobsPerTrigger": "0"}, "Option maxBlobsPerTrigger: the value '0' is not valid"),
+    ],
+)
+def test_a_wrong_option_of_a_streaming_read_is_told(job: Job, more: dict[str, str], sentence: str) -> None:
+    job.write(1)
+    assert sentence in said(lambda: job.run(**more))
+
+
+def test_a_stream_that_is_not_there_is_told(job: Job) -> None:
+    sentence = said(job.run)
+    assert sentence.startswith("NotFoundError: ")
+    assert "/events" in sentence
+
+
+def test_a_stream_whose_schema_is_given_is_waited_for(job: Job, stored: Stored) -> None:
+    stored.client.create_container()
+    schema = '{"type": "record", "name": "row", "fields": [{"name": "id", "type": "long"}]}'
+    assert [] == job.run(avroSchema=schema)
+    job.write(1)
+    assert [[1]] == job.run(avroSchema=schema)
+
+
+def test_a_folder_without_a_log_is_not_followed(job: Job, stored: Stored) -> None:
+    job.write(1)
+    for name in stored.names("events/_"):
+        stored.client.delete_blob(name)
+    assert "there is no commit log" in said(job.run)
+
+
+def test_versions_that_were_removed_are_an_error_and_not_a_gap(job: Job, stored: Stored) -> None:
+    for number in range(1, 6):
+        job.write(number)
+    assert [1, 2, 3, 4, 5] == sorted(rows_of(job.run(startingVersion="0")))
+    for number in range(6, 9):
+        job.write(number)
+    stored.client.upload_blob("events/_log/_first.json", json.dumps({"formatVersion": 1, "first": 7}))
+    for version in range(7):
+        stored.client.delete_blob(log_name("events", version))
+    sentence = said(job.run)
+    assert sentence.startswith("NotFoundError: ")
+    assert "version 5" in sentence
+    assert "7" in sentence
+
+
+def test_a_stream_that_was_deleted_and_written_anew_is_not_read_on(job: Job, stored: Stored) -> None:
+    for number in range(1, 4):
+        job.write(number)
+    job.run()
+    for name in stored.names():
+        stored.client.delete_blob(name)
+    job.write(9)
+    assert "new checkpoint" in said(job.run)
+
+
+def test_a_decided_batch_that_nobody_publishes_is_told_after_the_time_out(job: Job, stored: Stored) -> None:
+    job.write(1)
+    job.write(2)
+    head = json.loads(stored.bytes(log_name("events", 1)))
+    stored.client.delete_blob(head["blobs"][0]["name"])
+    assert [[1]] == job.run(publishTimeoutMs="60s")
+    query = job.start(job.read(publishTimeoutMs="500ms"), live=True)
+    try:
+        sentence = said(lambda: query.awaitTermination(60))
+    finally:
+        query.stop()
+    assert sentence.startswith("TransientError: ")
+    assert "version 1 of " in sentence
+    assert "python -m azureblob_source repair" in sentence

@@ -1,0 +1,38 @@
+"""Versions of a stream, appended without Spark: what a task and a driver do, in this process."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from azure_account import connect
+from azureblob_source.batch import BatchCommitter
+from azureblob_source.commit_log import CommitLog
+from azureblob_source.options import sink_options
+from azureblob_source.staging import RandomNames, plan_write, stage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def append_version(
+    options: dict[str, str], target: str, rows: pa.RecordBatch, mode: str = "append", **more: Any
+) -> None:
+    """Write one version of the stream `target`: one blob, or one for each partition."""
+    given = sink_options({"path": target, **options, **more}, {})
+    container = connect(given.account).container(given.location.container)
+    container.create()
+    plan = plan_write(given, rows.schema)
+    names = RandomNames(os.urandom, suffixed=True)
+    staged = stage([rows], plan, container, names=names, utc=_now, clock=time.monotonic)
+    committer = BatchCommitter(
+        plan, container, lambda stream: CommitLog(container, stream), lambda: uuid.uuid4().hex, _now
+    )
+    committer.commit([staged], None, overwrite=mode == "overwrite")
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
