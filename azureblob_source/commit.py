@@ -206,7 +206,12 @@ def decide(log: CommitLog, draft: LogEntry, publisher: Publisher | None) -> LogE
             publisher.refuse_taken_names(draft.blobs)
         removed = draft.removed
         if draft.operation == "overwrite":
-            removed = tuple(live_blobs(log.history(head.version))) if head is not None else ()
+            try:
+                removed = tuple(live_blobs(log.history(head.version))) if head is not None else ()
+            except NotFoundError:
+                if log.head() == head:
+                    raise
+                continue
         candidate = replace(draft, removed=removed).behind(head, published=-1 if head is None else head.version)
         if log.put(candidate).write_id == draft.write_id:
             return candidate

@@ -18,19 +18,26 @@ class Section(str, Enum):
     """What can be measured, in the order of a run of everything: Spark last, since it stays in memory."""
 
     ENCODER = "encoder"
+    DECODER = "decoder"
     WRITER = "writer"
     MEMORY = "memory"
     COMMIT = "commit"
+    LOG = "log"
     SINKS = "sinks"
     LATENCY = "latency"
+    READS = "reads"
+    TRIGGER = "trigger"
 
 
 MODULES = {
     Section.WRITER: "benchmarks.writer",
     Section.MEMORY: "benchmarks.memory",
     Section.COMMIT: "benchmarks.commit",
+    Section.LOG: "benchmarks.log",
     Section.SINKS: "benchmarks.spark_sinks",
     Section.LATENCY: "benchmarks.latency",
+    Section.READS: "benchmarks.spark_reads",
+    Section.TRIGGER: "benchmarks.trigger",
 }
 
 
@@ -44,9 +51,9 @@ def main(
     """Measure what the connector costs beside its peers. Ratios are of one run; compare no figures of two."""
     console = Console()
     for section in sections or list(Section):
-        if section is Section.ENCODER:
+        if section in (Section.ENCODER, Section.DECODER):
             # A process of its own: it binds itself to one core.
-            subprocess.run([sys.executable, "-m", "benchmarks.encoder"], check=True)
+            subprocess.run([sys.executable, "-m", f"benchmarks.{section.value}"], check=True)
             continue
         reports = import_module(MODULES[section]).run(rounds, copies)
         for report in reports:

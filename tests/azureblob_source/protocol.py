@@ -60,17 +60,22 @@ class World:
         """Every row of every query, once."""
         return {(query, batch, i): 1 for query in self.queries for batch in range(BATCHES) for i in range(ROWS)}
 
+    def log(self, container: BlobContainer | None = None, kind: type[CommitLog] = CommitLog) -> CommitLog:
+        """The stream's log as a new process knows it, over its container or over the one without faults."""
+        monotonic = self.account.clock.monotonic
+        return kind(container or self.container, STREAM, readers=1, monotonic=monotonic)
+
     def public_rows(self) -> Counter[Row]:
         """What a reader sees who lists the blobs and knows nothing of the log."""
         names = [blob.name for blob in self.container.list(f"{STREAM}/") if "/_" not in blob.name]
-        return Counter(row for name in names for row in self._rows_of(name))
+        return Counter(row for name in names for row in self.rows_of(name))
 
     def logged_rows(self) -> Counter[Row]:
         """What a reader sees who follows the log."""
-        live = live_blobs(CommitLog(self.container, STREAM).history())
-        return Counter(row for name in live for row in self._rows_of(name))
+        live = live_blobs(self.log().history())
+        return Counter(row for name in live for row in self.rows_of(name))
 
-    def _rows_of(self, name: str) -> list[Row]:
+    def rows_of(self, name: str) -> list[Row]:
         lines = self.container.get(name).data.decode().splitlines()
         return [tuple(json.loads(line)) for line in lines]
 
@@ -89,9 +94,21 @@ class Run:
 Design = Callable[[Run, int, list[BlobEntry]], None]
 
 
-def drive(world: World, container: BlobContainer, query: str, draw: Draw, design: Design) -> None:
-    """One driver process of `query`: batches until the input is through, as Spark runs and repeats them."""
-    run = Run(world, container, query, draw, CommitLog(container, STREAM, readers=1))
+def drive(  # noqa: PLR0913 - all that a process is made of
+    world: World,
+    container: BlobContainer,
+    query: str,
+    draw: Draw,
+    design: Design,
+    *,
+    kind: type[CommitLog] = CommitLog,
+    forgetful: bool = True,
+) -> None:
+    """One driver process of `query`: batches until the input is through, as Spark runs and repeats them.
+
+    `forgetful` says that it takes a new log after a failure, as a process does that is started again.
+    """
+    run = Run(world, container, query, draw, world.log(container, kind))
     progress = world.queries[query]
     failures = 0
     while progress.committed + 1 < BATCHES:
@@ -100,7 +117,8 @@ def drive(world: World, container: BlobContainer, query: str, draw: Draw, design
             design(run, batch, stage_batch(run, batch, design))
         except AzureBlobError as error:
             world.seen[f"failed: {type(error).__name__}"] += 1
-            run.log = CommitLog(container, STREAM, readers=1)
+            if forgetful:
+                run.log = world.log(container, kind)
             failures += 1
             if failures > 10:
                 raise
@@ -200,6 +218,8 @@ class Turns(Intercept):
 
     def __init__(self) -> None:
         self.fault: Fault | None = None
+        self.next: Call | None = None
+        """The call that waits for its turn."""
         self.faults = Faults(self._next_fault)
         self._changed = threading.Condition()
         self._state = "running"
@@ -212,6 +232,7 @@ class Turns(Intercept):
     def attempt(self, call: Call, request: Callable[[], T]) -> T:
         """Wait for the turn, then make the call."""
         with self._changed:
+            self.next = call
             self._enter("waiting")
             self._changed.wait_for(lambda: self._go or self._killed)
             self._go = False
@@ -247,17 +268,17 @@ class Turns(Intercept):
         self._changed.notify_all()
 
 
-class Driver:
-    """A driver process that the test moves call by call."""
+class Process:
+    """A process that the test moves call by call. `act` is what it does with its container."""
 
-    def __init__(self, world: World, query: str, draw: Draw, design: Design) -> None:
+    def __init__(self, world: World, act: Callable[[BlobContainer], object]) -> None:
         self.turns = Turns()
         self.error: BaseException | None = None
         container = world.account.restarted(self.turns).container("container")
 
         def run() -> None:
             try:
-                drive(world, container, query, draw, design)
+                act(container)
             except BaseException as error:  # noqa: BLE001 - handed to the test
                 self.error = error
             self.turns.end()
@@ -266,7 +287,7 @@ class Driver:
         self._thread.start()
 
     def step(self) -> bool:
-        """One call. False when the driver has ended."""
+        """One call. False when the process has ended."""
         return self.turns.step()
 
     def kill(self) -> None:
@@ -281,3 +302,10 @@ class Driver:
         self._thread.join()
         if self.error is not None and not isinstance(self.error, ProcessDied):
             raise self.error
+
+
+class Driver(Process):
+    """A driver process that the test moves call by call."""
+
+    def __init__(self, world: World, query: str, draw: Draw, design: Design) -> None:
+        super().__init__(world, lambda container: drive(world, container, query, draw, design))

@@ -13,9 +13,12 @@ from azureblob_source.naming import (
     batches_stream,
     blob_name,
     block_id,
+    boundary_name,
     check_stream,
+    is_data,
     log_name,
     log_prefix,
+    log_stream,
     log_version,
     partition_level,
     schema_name,
@@ -147,16 +150,29 @@ def test_block_ids_are_of_one_length_and_in_order(one: int, other: int) -> None:
 def test_a_log_entry_is_found_again_by_its_name(version: int) -> None:
     name = log_name("a/b", version)
     assert name.startswith(log_prefix("a/b"))
-    assert version == log_version(name)
+    assert (version, "a/b") == (log_version(name), log_stream(name))
     assert (version < 10) == (name < log_name("a/b", 10))
 
 
 @pytest.mark.parametrize("name", ["a/_log/1.json", "a/_log/0000000000000000000x.json", "a/_schemas/00.avsc", "a"])
 def test_other_names_have_no_version(name: str) -> None:
-    assert log_version(name) is None
+    assert (None, None) == (log_version(name), log_stream(name))
+
+
+@given(st.text(max_size=6), st.sampled_from([None, "0a1b2c3d"]), st.sampled_from([".avro", ".avro.gz"]))
+def test_a_data_blob_is_known_by_its_name(value: str, suffix: str | None, extension: str) -> None:
+    assert is_data(blob_name("a/b", partition_level(value), STARTED, suffix, extension))
+
+
+@pytest.mark.parametrize(
+    "name", ["a/b.avro", "a/2013/01/02/03/04-05.csv", "2013/01/02/03/04-05.avro", log_name("a", 1)]
+)
+def test_a_name_of_another_form_is_no_data_blob_of_ours(name: str) -> None:
+    assert not is_data(name)
 
 
 def test_what_is_no_data_has_a_level_that_readers_skip() -> None:
     assert "flights/_log/00000000000000000007.json" == log_name("flights", 7)
+    assert "flights/_log/_first.json" == boundary_name("flights")
     assert "flights/_schemas/0123456789abcdef.avsc" == schema_name("flights", "0123456789abcdef")
     assert "_batches/app%2Fone" == batches_stream("app/one")

@@ -1,0 +1,189 @@
+"""Repair: finish what was decided and never published, and clear away what was staged and never decided.
+
+A stream's next writer would do the first by itself; a repair is for when there is none. The second costs nothing to
+leave alone, as Azure drops staged blocks after seven days; clearing it keeps listings short.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Done
+from azureblob_source.commit import finish
+from azureblob_source.commit_log import CommitLog
+from azureblob_source.log_entry import ATTEMPT
+from azureblob_source.naming import BATCHES, is_data, log_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
+
+    from azure_account.account import BlobContainer, BlobProperties
+    from azureblob_source.commit import Publisher
+    from azureblob_source.log_entry import LogEntry
+
+DISCARDED = "discarded"
+"""The attempt that an empty blob names which stands in the place of staged blocks until it is deleted."""
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A decided entry that is not published: `missing` of its blobs are not there, `lost` of these cannot be made."""
+
+    stream: str
+    entry: LogEntry
+    missing: tuple[str, ...]
+    lost: tuple[str, ...]
+    still_there: tuple[str, ...] = ()
+    """Blobs that the entry takes away and that are there yet."""
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A blob of staged blocks that no entry names. `since` is the time that the listing gives."""
+
+    name: str
+    since: datetime
+
+
+@dataclass(frozen=True)
+class RepairPlan:
+    """What a repair would do. `recent` are staged blocks too young to be touched: their batch may yet be decided."""
+
+    streams: tuple[str, ...]
+    unfinished: tuple[Unfinished, ...]
+    leftovers: tuple[Leftover, ...]
+    recent: tuple[Leftover, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.unfinished or self.leftovers)
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What a repair has done: entries published, entries voided, leftovers removed."""
+
+    published: int
+    voided: int
+    removed: int
+
+
+def plan_repair(container: BlobContainer, stream: str | None, before: datetime) -> RepairPlan:
+    """What to mend in a stream, or in all streams of the container. Changes nothing.
+
+    Staged blocks are `leftovers` if they are older than `before`.
+    """
+    listed = list(container.list("" if stream is None else f"{stream}/", uncommitted=True))
+    streams = sorted({of for blob in listed if (of := _stream_of(blob)) is not None})
+    staged = {blob.name for blob in listed if not blob.committed}
+    unproven = {name: _unproven(CommitLog(container, name)) for name in streams}
+    unfinished = [
+        found
+        for name, entries in unproven.items()
+        for entry in entries
+        if (found := _unfinished(container, name, entry, entries, staged)) is not None
+    ]
+    named = {blob.name for entries in unproven.values() for entry in entries for blob in entry.blobs}
+    named |= _decided_over_streams(container)
+    undecided = [Leftover(blob.name, blob.last_modified) for blob in listed if _is_leftover(blob, named)]
+    return RepairPlan(
+        tuple(streams),
+        tuple(unfinished),
+        tuple(leftover for leftover in undecided if leftover.since < before),
+        tuple(leftover for leftover in undecided if leftover.since >= before),
+    )
+
+
+def repair(
+    container: BlobContainer,
+    plan: RepairPlan,
+    draft: Callable[[], LogEntry],
+    publisher: Publisher,
+    *,
+    leftovers: bool = False,
+    progress: Callable[[int], object] = lambda _: None,
+) -> Repaired:
+    """Do what is planned, the removal of `leftovers` only if asked for. `progress` is told how many more are done.
+
+    `draft` gives a fresh write id, time and epoch for an entry that voids. `FencedError` if its epoch is too low.
+    """
+    published = voided = 0
+    for stream in dict.fromkeys(each.stream for each in plan.unfinished):
+        todo = {each.entry.version for each in plan.unfinished if each.stream == stream}
+        log = CommitLog(container, stream)
+        before = log.refresh()
+        head = finish(log, draft(), publisher)
+        if before is not None and head is not None:
+            given_up = {entry.replaces for entry in log.entries(before.version + 1, head.version)}
+            voided += len(todo & given_up)
+            published += len(todo - given_up)
+        progress(len(todo))
+    removed = 0
+    if leftovers and plan.leftovers:
+        decided = _decided_now(container, plan.streams)
+        for leftover in plan.leftovers:
+            if leftover.name not in decided:
+                removed += _discard(container, leftover.name)
+            progress(1)
+    return Repaired(published, voided, removed)
+
+
+def _unproven(log: CommitLog) -> list[LogEntry]:
+    """The entries that the head does not say to be published."""
+    head = log.refresh()
+    return [] if head is None else log.entries(max(head.published + 1, log.kept_from), head.version)
+
+
+def _unfinished(
+    container: BlobContainer, stream: str, entry: LogEntry, entries: Sequence[LogEntry], staged: set[str]
+) -> Unfinished | None:
+    taken_away = {name for later in entries if later.version > entry.version for name in later.removed}
+    names = [blob.name for blob in entry.blobs if blob.name not in taken_away]
+    missing = tuple(name for name in names if container.properties(name) is None)
+    lost = tuple(name for name in missing if name not in staged)
+    still_there = tuple(name for name in entry.removed if container.properties(name) is not None)
+    return Unfinished(stream, entry, missing, lost, still_there) if missing or still_there else None
+
+
+def _decided_now(container: BlobContainer, streams: Iterable[str]) -> set[str]:
+    """Names in entries that may not be published yet, as of now."""
+    entries = (entry for stream in streams for entry in _unproven(CommitLog(container, stream)))
+    return {blob.name for entry in entries for blob in entry.blobs} | _decided_over_streams(container)
+
+
+def _decided_over_streams(container: BlobContainer) -> set[str]:
+    """Names that the newest decisions over many streams name: they may not be in their streams' logs yet."""
+    logs = sorted({found for blob in container.list(f"{BATCHES}/") if (found := log_stream(blob.name)) is not None})
+    heads = (CommitLog(container, log).head() for log in logs)
+    return {blob.name for head in heads if head is not None for blob in head.blobs}
+
+
+def _stream_of(blob: BlobProperties) -> str | None:
+    stream = log_stream(blob.name)
+    return None if stream is None or stream.startswith(f"{BATCHES}/") else stream
+
+
+def _is_leftover(blob: BlobProperties, named: set[str]) -> bool:
+    if blob.committed:
+        return blob.size == 0 and _attempt(blob) == DISCARDED
+    return is_data(blob.name) and blob.name not in named
+
+
+def _attempt(blob: BlobProperties) -> str | None:
+    return {key.lower(): value for key, value in blob.metadata.items()}.get(ATTEMPT)
+
+
+def _discard(container: BlobContainer, name: str) -> bool:
+    """Drop the staged blocks of a blob, never a blob that was committed in the meantime.
+
+    A plain delete would not know the difference, and no condition of a delete tells it. So an empty list of blocks is
+    committed where there is no blob, which drops them, and the empty blob deleted in just this version.
+    """
+    container.commit_block_list(name, [], BlobAttributes({ATTEMPT: DISCARDED}), condition=IF_ABSENT)
+    there = container.properties(name)
+    if there is None or there.size or _attempt(there) != DISCARDED:
+        return False
+    return isinstance(container.delete(name, condition=Condition(if_match=there.etag)), Done)
