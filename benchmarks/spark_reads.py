@@ -1,7 +1,8 @@
 """Batch reads by Spark: the format `azureblob` beside Spark's own `avro` over hadoop-azure, of the same blobs.
 
-The sink writes the flights once; every contender reads all rows into Spark's `noop`. Which stage holds a read back is
-told by what the stages cost alone, in processor time of one core: the GETs, and the decoder.
+The sink writes the flights once; every contender reads all rows into Spark's `noop`. *Python, giving Arrow* is a source
+that has its Arrow batches already: the limit of what Spark takes from Python. The other stages, GETs and decoder, are
+measured alone, in processor time of one core.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from azure_account import connect
 from azureblob_source.avro.decode import decode_blob
 from azureblob_source.options import source_options
-from benchmarks import hadoop_azure
+from benchmarks import hadoop_azure, idle_sources
 from benchmarks.flights import write_parquet
 from benchmarks.report import Report
 from benchmarks.rounds import alternate, rates, seconds
 from tools.azurite import running_azurite
+from tools.flights import flights
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from tools.azurite import Azurite
 
 PEER = "Spark avro"
+GIVEN_ROWS = 16_384
 CODECS = ("null", "snappy", "deflate")
 FEW = "origin,dep_delay"
 
@@ -38,20 +43,33 @@ def run(rounds: int, copies: int) -> list[Report]:
     with hadoop_azure.session("benchmark of reads") as spark, tempfile.TemporaryDirectory() as folder:
         write_parquet(Path(folder), copies)
         rows = spark.read.parquet(folder).coalesce(4)
+        idle_sources.register(spark)
+        given = _arrow_file(Path(folder) / "flights.arrow")
+        giving = spark.read.format("giving").options(file=str(given), times=copies)
         with running_azurite() as azurite:
             hadoop_azure.connect(spark, azurite)
             for codec in CODECS:
                 writer = rows.write.format("azureblob").mode("append").option("codec", codec)
                 writer.option("connectionString", azurite.connection_string).save(f"reads/{codec}")
-            tables = [_table(spark, azurite, codec, rounds) for codec in CODECS]
+            tables = [_table(spark, azurite, codec, giving.load, rounds) for codec in CODECS]
             return [*tables, _stages(azurite)]
 
 
-def _table(spark: SparkSession, azurite: Azurite, codec: str, rounds: int) -> Report:
+def _arrow_file(file: Path) -> Path:
+    """The flights in Arrow's stream format, in the types and order that Spark takes."""
+    table = flights().combine_chunks()
+    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as stream:
+        for batch in table.to_batches(max_chunksize=GIVEN_ROWS):
+            stream.write_batch(batch)
+    return file
+
+
+def _table(spark: SparkSession, azurite: Azurite, codec: str, giving: Callable[[], DataFrame], rounds: int) -> Report:
     reader = spark.read.format("azureblob").option("connectionString", azurite.connection_string)
     peer = spark.read.format("avro").option("recursiveFileLookup", "true")
     url = hadoop_azure.url(azurite, "reads", codec)
     reads: dict[str, Callable[[], DataFrame]] = {
+        "Python, giving Arrow": giving,
         PEER: lambda: peer.load(url),
         "azureblob": lambda: reader.load(f"reads/{codec}"),
         f"{PEER}, 2 columns": lambda: peer.load(url).select(*FEW.split(",")),
