@@ -327,8 +327,12 @@ def _taken_away(log: CommitLog, entry: LogEntry, lost: Sequence[BlobEntry], *, b
 
 
 def replacement(entry: LogEntry, draft: LogEntry) -> LogEntry:
-    """The draft as what takes the place of `entry`, whose blobs cannot all be published."""
-    removed = tuple(blob.name for blob in entry.blobs)
+    """The draft as what takes the place of `entry`, whose blobs cannot all be published.
+
+    What an overwrite was to remove is still there: it removes nothing before all of its own blobs are public.
+    """
+    overwritten = entry.removed if entry.operation == "overwrite" else ()
+    removed = (*overwritten, *(blob.name for blob in entry.blobs))
     return replace(draft, operation="replace", replaces=entry.version, removed=removed)
 
 

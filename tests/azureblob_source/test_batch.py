@@ -321,9 +321,12 @@ def test_opening_an_epoch_publishes_what_the_old_leader_had_decided() -> None:
 # --- expired blocks (P6) ----------------------------------------------------------------------------------------------
 
 
-def decide_and_die(account: MemoryAccount, numbers: list[int], transaction: Transaction, seed: int) -> None:
+def decide_and_die(
+    account: MemoryAccount, numbers: list[int], transaction: Transaction, seed: int, *, overwrite: bool = False
+) -> None:
+    dying = account.restarted(Faults(on("commit_block_list", Crash())))
     with pytest.raises(ProcessDied):
-        write(account.restarted(Faults(on("commit_block_list", Crash()))), numbers, transaction, seed=seed)
+        write(dying, numbers, transaction, seed=seed, overwrite=overwrite)
 
 
 def test_an_expired_batch_is_voided_by_another_writer_and_replaced_by_its_own_repeat() -> None:
@@ -338,6 +341,17 @@ def test_an_expired_batch_is_voided_by_another_writer_and_replaced_by_its_own_re
     assert [("append", None), ("void", 0), ("append", None), ("replace", 0)] == operations
     live = live_blobs(history(account))
     assert set(public_blobs(account)) == set(live)
+
+
+def test_an_expired_overwrite_is_replaced_with_all_that_it_was_to_remove() -> None:
+    account = new_account()
+    write(account, [1], seed=1)
+    decide_and_die(account, [2, 3], Transaction("app", 0), 2, overwrite=True)
+    assert [1] == numbers_in(account)
+    account.clock.sleep(WEEK_AND_A_DAY)
+    write(account, [2, 3], Transaction("app", 0), seed=3, overwrite=True)
+    assert [2, 3] == numbers_in(account)
+    assert set(public_blobs(account)) == set(live_blobs(history(account)))
 
 
 def test_an_expired_batch_tells_its_own_writer_to_run_it_again() -> None:
