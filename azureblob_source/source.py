@@ -110,8 +110,9 @@ class ReadPlan:
     def _logged_schema(self) -> AvroSchema | None:
         """The superset of the writer schemas that the log's entry names: no other entry has to be read for it."""
         log, version = self.log, self.options.version
-        head = log.head()
-        entry = log.read(version) if version is not None and head is not None and version <= head.version else head
+        entry = log.head()
+        if entry is not None and version is not None:
+            entry = log.read(version) if version <= entry.version else None
         if entry is None or not entry.schemas:
             return None
         return superset([writer_schema(log, fingerprint) for fingerprint in entry.schemas])
@@ -154,7 +155,7 @@ class _Reader:
         self._plan = plan
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_plan": ReadPlan(self.options), "_follower": None}
+        return {**self.__dict__, "_plan": ReadPlan(self.options)}
 
     @property
     def _metadata(self) -> list[str]:
@@ -199,7 +200,7 @@ class _Reader:
     def _view(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         log = self._plan.log
         if isinstance(partition, EntriesPartition):
-            entries = list(log.entries(partition.first, partition.last))
+            entries = log.entries(partition.first, partition.last)
         elif log.refresh() is None and self.options.view in ("blobs", "schemas"):
             yield self._view_of_listing()
             return
@@ -260,6 +261,9 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._follower = Follower(plan.log, self.options.publish_timeout, time.monotonic)
         self._initial: int | None = None
         self._target: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_follower": None}
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         """Where a new query starts."""
