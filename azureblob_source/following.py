@@ -3,7 +3,8 @@
 A version is where a micro-batch may end. What a range of versions gives depends on the log alone, which only grows, so
 a range that is read again gives the same blobs. Two entries that belong together (a batch whose staged blocks expired,
 and the entry that voids or replaces it) are never in different ranges: the first has blobs that were never whole, the
-second takes them away.
+second takes them away. One case is beyond this: a batch over many streams (`streamColumn`) whose staged blocks expired
+in some of them is decided anew in all of them, so a follower of a stream that had its part whole reads that part twice.
 """
 
 from __future__ import annotations
@@ -49,24 +50,23 @@ class Follower:
     def before(self, start: int | str | datetime) -> int:
         """The version before the first to read: `earliest`, `latest`, a version, or one committed at or after a time.
 
-        `NotFoundError` for a version that is no longer kept.
+        The earliest is the last overwrite, if there was one, for the blobs before it are gone. A time to come is now.
+        `NotFoundError` for a version that is no longer kept, or does not exist yet.
         """
-        first = self.log.first()
-        if first is None:
+        first, head = self.log.first(), self.log.refresh()
+        if first is None or head is None:
             return -1
         match start:
             case str() if start == LATEST:
-                head = self.log.refresh()
-                return -1 if head is None else self._settled(head, -1)
+                return self._settled(head, -1)
             case str() if start == EARLIEST:
-                return first - 1
+                return max(first, head.since or 0) - 1
             case datetime():
-                return self._committed_before(start, first)
-        if int(start) < first:
-            step = f"Start at {first} or later, or at `{EARLIEST}`. Rows of older versions were removed by a vacuum."
-            raise NotFoundError(
-                describe("read from version", f"{start} of {self._place}", f"the earliest kept is {first}", step)
-            )
+                return self._committed_before(start, first, head.version)
+        if not first <= int(start) <= head.version + 1:
+            known = f"the earliest kept is {first}, the newest {head.version}"
+            step = f"Start at one of these, or at `{EARLIEST}` or `{LATEST}`. A vacuum removes older versions."
+            raise NotFoundError(describe("read from version", f"{start} of {self._place}", known, step))
         return int(start) - 1
 
     def latest(self, after: int | None, limits: Limits, *, at_most: int | None = None) -> int:
@@ -78,10 +78,12 @@ class Follower:
         head = self.log.refresh(after if after is not None and after >= 0 else None)
         if head is None or (after is not None and head.version < after):
             return self._nothing(after, head)
+        if after is not None and at_most is not None and after >= at_most:
+            return after
         settled = self._settled(head, -1 if after is None else after)
+        self._watch(after, settled, head)
         if at_most is not None:
             settled = min(settled, at_most)
-        self._watch(after, settled, head)
         if after is None or settled <= after:
             return settled if after is None else after
         if limits == Limits():
@@ -179,10 +181,9 @@ class Follower:
     def _remember(self, entries: Iterable[LogEntry]) -> None:
         self._entries.update((entry.version, entry) for entry in entries)
 
-    def _committed_before(self, moment: datetime, first: int) -> int:
+    def _committed_before(self, moment: datetime, first: int, newest: int) -> int:
         """The last version committed before `moment`: times rise along the log, as far as its writers' clocks agree."""
-        head = self.log.refresh()
-        low, high = first - 1, head.version if head is not None else first - 1
+        low, high = first - 1, newest
         while low < high:
             middle = (low + high + 1) // 2
             if datetime.fromisoformat(self.log.read(middle).timestamp) < moment:

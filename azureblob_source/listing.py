@@ -111,7 +111,13 @@ def _since_overwrite(log: CommitLog, version: int) -> list[LogEntry]:
     last = log.read(version)
     if last.since is None:
         return log.history(version)
-    return log.entries(max(last.since, log.first() or 0), version)
+    while True:
+        oldest = max(last.since, log.first() or 0)
+        try:
+            return log.entries(oldest, version)
+        except NotFoundError:  # a vacuum that is at work may take the oldest away while they are read
+            if not oldest < log.kept_from <= version:
+                raise
 
 
 def writer_schema(log: CommitLog, fingerprint: str) -> AvroSchema:

@@ -117,8 +117,11 @@ class LogEntry:
         used = dict.fromkeys(blob.schema for blob in self.blobs)
         if head is None or (self.operation == "overwrite" and used):
             return replace(entry, since=version, schemas=tuple(used))
-        if head.schemas is None:
+        voids_overwrite = self.operation == "void" and self.replaces == head.version == head.since
+        if head.schemas is None or (voids_overwrite and head.operation == "overwrite"):
             return entry
+        if used and head.since == head.version and not head.blobs:
+            return replace(entry, since=head.since, schemas=tuple(used))
         since = version if self.operation == "overwrite" else head.since
         return replace(entry, since=since, schemas=tuple(dict.fromkeys((*head.schemas, *used))))
 

@@ -113,8 +113,9 @@ class Gets:
             describe(
                 "read",
                 f"blob {blob.name} in {self._container.url}",
-                "the blob is gone; a later overwrite of the stream deletes the blobs of the versions before it",
-                "Read again without `versionAsOf`; the view `commits` shows the versions and which are overwrites.",
+                "the blob is gone; an overwrite of the stream, or a vacuum, deletes the blobs of earlier versions",
+                "Read without `versionAsOf`; the view `commits` shows the versions. Start a streaming query anew, with "
+                "a new checkpoint.",
             )
         )
 

@@ -53,9 +53,16 @@ class StreamBlob:
 
 
 def live_blobs(entries: Iterable[LogEntry]) -> dict[str, BlobEntry]:
-    """The blobs, by name, that the entries add and no later one of them removes. Entries come in version order."""
+    """The blobs, by name, that the entries add and no later one of them removes. Entries come in version order.
+
+    An overwrite that a later entry voids has removed nothing: it would have done so behind its last blob.
+    """
+    entries = list(entries)
+    voided = {entry.replaces for entry in entries if entry.operation == "void"}
     live: dict[str, BlobEntry] = {}
     for entry in entries:
+        if entry.version in voided and entry.operation == "overwrite":
+            continue
         for name in entry.removed:
             live.pop(name, None)
         live.update((blob.name, blob) for blob in entry.blobs)

@@ -153,6 +153,12 @@ class _Reader:
         self.schema = schema
         self.conditions: list[Condition] = []
         self._plan = plan
+        unknown = set(schema.names) - set(views.VIEWS[plan.options.view].names) if plan.options.view != "data" else ()
+        if unknown:
+            message = (
+                f"the view {plan.options.view} has no column {', '.join(sorted(unknown))}. Leave out `.schema(…)`."
+            )
+            raise ConfigurationError(message)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_plan": ReadPlan(self.options)}
@@ -174,7 +180,7 @@ class _Reader:
         expected = arrow_of(self.schema)
         found = self._rows(partition) if isinstance(partition, PartsPartition) else self._view(partition)
         for batch in found:
-            rows = selected(_as(expected, batch), self.conditions)
+            rows = selected(_as(expected, batch.select(self.schema.names)), self.conditions)
             if rows.num_rows:
                 yield rows
 
@@ -251,7 +257,7 @@ class FilteringReader(SnapshotReader):
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`spark.readStream.format("azureblob")`. An offset `{"version": n}` says that versions up to n are read."""
+    """`spark.readStream.format("azureblob")`. An offset `{"version": n, "start": m}` says that m+1 … n are read."""
 
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:
         super().__init__(plan, schema)
@@ -266,7 +272,11 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return {**super().__getstate__(), "_follower": None}
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """Where a new query starts."""
+        """Where a new query starts, marked as such: `start` is its own version.
+
+        Spark asks again when the first batch is repeated, and does not keep the first answer: the offset of the batch's
+        end does, since `start` is passed on from each offset to the next.
+        """
         if self._initial is None:
             options = self.options
             if options.avro_schema is None and self._follower.log.head() is None:
@@ -274,7 +284,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
                 step = "Start the writer first, or give option `avroSchema` to wait for it. Other blobs: spark.read."
                 raise NotFoundError(describe("follow", place, "there is no commit log", step))
             self._initial = self._follower.before(options.starting_time or options.starting_version)
-        return {"version": self._initial}
+        return {"version": self._initial, "start": self._initial}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Tells a normal trigger from one that is to read all: the limits themselves are in the options."""
@@ -287,13 +297,18 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def latestOffset(self, start: dict[str, int] | None = None, limit: ReadLimit | None = None) -> dict[str, int]:  # noqa: N802
         """Where the next micro-batch ends. pyspark before 4.2 gives no `start`: then there is no limit."""
         if start is None:
-            if self.options.starting_version == LATEST:
-                self.initialOffset()  # now, for the end of the first batch must not be before its start
-            return {"version": self._follower.latest(None, Limits())}
+            return self._unlimited()
         limits = Limits(self.options.max_blobs, self.options.max_bytes)
         if isinstance(limit, ReadAllAvailable):
             limits = Limits()
-        return {"version": self._follower.latest(start["version"], limits, at_most=self._target)}
+        return {**start, "version": self._follower.latest(start["version"], limits, at_most=self._target)}
+
+    def _unlimited(self) -> dict[str, int]:
+        """Spark asks for this before the initial offset, which, if it depends on the time, must be found now."""
+        if self.options.starting_version != LATEST and self.options.starting_time is None:
+            return {"version": self._follower.latest(None, Limits())}
+        initial = self.initialOffset()
+        return {**initial, "version": max(initial["version"], self._follower.latest(None, Limits()))}
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
         """How far the stream has come, for the query's progress."""
@@ -302,16 +317,19 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """What the tasks of one micro-batch read: the same whenever the range is asked for."""
-        first, last = start["version"] + 1, end["version"]
+        after, last = start["version"], end["version"]
+        if start.get("start") == after:
+            after = min(after, end.get("start", after))
+        first = after + 1
         if first > last + 1:
-            there = f"the checkpoint is at version {first - 1}, the stream's newest is {last}"
+            there = f"the checkpoint is at version {after}, the stream's newest is {last}"
             step = "If the stream was deleted and written anew, start the query with a new checkpoint."
             raise ConflictError(describe("read on", self.options.stream, there, step))
         if first > last:
             return [PartsPartition((), self._plan.reader_schema)]
         if self.options.view != "data":
             return [EntriesPartition(first, last)]
-        added = new_blobs(self._follower.entries(first - 1, last))
+        added = new_blobs(self._follower.entries(after, last))
         blobs = [stream_blob(entry, blob) for entry, blob in added]
         return self._partitions(blob for blob in blobs if blob.may_hold(self.options.between))
 

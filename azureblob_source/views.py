@@ -147,10 +147,11 @@ def listed_blobs(found: Iterable[StreamBlob]) -> pa.RecordBatch:
 
 
 def control(entries: Iterable[LogEntry]) -> pa.RecordBatch:
-    """The control messages of the entries."""
-    return pa.RecordBatch.from_pylist(
-        [_message(entry, message) for entry in entries for message in entry.control], CONTROL
-    )
+    """The control messages of the entries, without those that others of them void or replace."""
+    entries = list(entries)
+    undone = {entry.replaces for entry in entries}
+    rows = [_message(entry, each) for entry in entries if entry.version not in undone for each in entry.control]
+    return pa.RecordBatch.from_pylist(rows, CONTROL)
 
 
 def schemas(added: Iterable[tuple[LogEntry, BlobEntry]], texts: Mapping[str, str]) -> pa.RecordBatch:

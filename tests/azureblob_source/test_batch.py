@@ -324,7 +324,7 @@ def test_opening_an_epoch_publishes_what_the_old_leader_had_decided() -> None:
 def decide_and_die(
     account: MemoryAccount, numbers: list[int], transaction: Transaction, seed: int, *, overwrite: bool = False
 ) -> None:
-    dying = account.restarted(Faults(on("commit_block_list", Crash())))
+    dying = account.restarted(Faults(on("commit_block_list", Crash(), skip=1 if overwrite else 0)))
     with pytest.raises(ProcessDied):
         write(dying, numbers, transaction, seed=seed, overwrite=overwrite)
 
@@ -348,10 +348,25 @@ def test_an_expired_overwrite_is_replaced_with_all_that_it_was_to_remove() -> No
     write(account, [1], seed=1)
     decide_and_die(account, [2, 3], Transaction("app", 0), 2, overwrite=True)
     assert [1] == numbers_in(account)
+    assert "overwrite" == history(account)[-1].operation
     account.clock.sleep(WEEK_AND_A_DAY)
     write(account, [2, 3], Transaction("app", 0), seed=3, overwrite=True)
     assert [2, 3] == numbers_in(account)
     assert set(public_blobs(account)) == set(live_blobs(history(account)))
+
+
+def test_an_overwrite_that_is_voided_has_overwritten_nothing() -> None:
+    account = new_account()
+    write(account, [1], seed=1)
+    decide_and_die(account, [2, 3], Transaction("app", 0), 2, overwrite=True)
+    account.clock.sleep(WEEK_AND_A_DAY)
+    write(account, [9], seed=3)
+    assert ["append", "overwrite", "void", "append"] == [entry.operation for entry in history(account)]
+    assert [1, 9] == numbers_in(account)
+    snapshot = take_snapshot(account.container("container"), "flights", None, no_wait)
+    assert set(public_blobs(account)) == {blob.name for blob in snapshot.blobs}
+    write(account, [4], seed=4, overwrite=True)
+    assert [4] == numbers_in(account)
 
 
 def test_an_expired_batch_tells_its_own_writer_to_run_it_again() -> None:

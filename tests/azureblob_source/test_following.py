@@ -74,7 +74,9 @@ def test_a_stream_that_does_not_exist_yet_is_at_its_beginning() -> None:
 def test_a_query_starts_where_it_is_told() -> None:
     reader = follower(filled(5))
     assert (-1, 4) == (reader.before("earliest"), reader.before("latest"))
-    assert (-1, 2, 6) == (reader.before(0), reader.before(3), reader.before(7))
+    assert (-1, 2, 4) == (reader.before(0), reader.before(3), reader.before(5))
+    with pytest.raises(NotFoundError, match=r"version 6 of .*earliest kept is 0, the newest 4"):
+        reader.before(6)
 
 
 @pytest.mark.parametrize(
@@ -194,6 +196,21 @@ def test_an_overwrite_gives_its_own_rows_and_takes_away_those_of_its_range() -> 
     reader = follower(account)
     assert ["flights/2-0.avro"] == names(new_blobs(reader.entries(-1, 2)))
     assert ["flights/2-0.avro"] == names(new_blobs(reader.entries(1, 2)))
+
+
+def test_the_earliest_version_is_the_last_overwrite() -> None:
+    account = filled(3)
+    put(account, 3, operation="overwrite", removed=tuple(f"flights/{v}-0.avro" for v in range(3)), since=3)
+    put(account, 4, since=3)
+    assert follower(account).before("earliest") == 2
+
+
+def test_a_reader_that_has_reached_its_target_waits_for_nothing_more() -> None:
+    account, clock = filled(5), [0.0]
+    reader = follower(account, clock=clock)
+    for now in (0.0, 31.0):
+        clock[0] = now
+        assert reader.latest(2, Limits(), at_most=2) == 2
 
 
 def test_a_stream_that_was_written_anew_is_not_read_on() -> None:

@@ -209,6 +209,21 @@ def test_an_entry_knows_the_last_overwrite_and_the_schemas_since_then() -> None:
     assert (4, ("d",)) == (head.since, head.schemas)
 
 
+def test_an_overwrite_without_rows_forgets_the_schemas_with_the_next_rows() -> None:
+    head = written_with("a").behind(None, published=-1)
+    head = written_with(operation="overwrite").behind(head, published=0)
+    assert (1, ("a",)) == (head.since, head.schemas)
+    head = written_with("b").behind(head, published=1)
+    assert (1, ("b",)) == (head.since, head.schemas)
+
+
+def test_an_overwrite_that_is_voided_leaves_it_open_since_when() -> None:
+    head = written_with("a").behind(None, published=-1)
+    head = written_with("b", operation="overwrite").behind(head, published=0)
+    head = replace(written_with(operation="void"), replaces=1).behind(head, published=0)
+    assert (None, None) == (head.since, head.schemas)
+
+
 def test_a_log_of_the_first_release_says_it_from_the_next_overwrite_on() -> None:
     head = replace(written_with("a"), version=4)
     head = written_with("b").behind(head, published=4)

@@ -163,6 +163,31 @@ def test_a_batch_that_failed_is_repeated_with_the_same_rows(job: Job) -> None:
     assert seen[0] == job.batches[0]
 
 
+@pytest.mark.parametrize("start", [{"startingVersion": "latest"}, {"startingTimestamp": "2113-01-31"}])
+def test_a_first_batch_that_failed_begins_where_it_began_and_not_where_the_stream_is_by_now(
+    job: Job, start: dict[str, str]
+) -> None:
+    job.write(1)
+    failed: list[int] = []
+
+    def fail(batch: DataFrame, number: int) -> None:
+        failed.extend(row.id for row in batch.collect())
+        if failed:
+            raise ValueError("the sink fails")
+
+    query = job.start(job.read(**start), each=fail, live=True)
+    deadline = time.monotonic() + 60
+    number = 1
+    while query.isActive:
+        assert time.monotonic() < deadline
+        number += 1
+        job.write(number)
+        time.sleep(0.3)
+    job.write(99)
+    read = rows_of(job.run(**start)) + rows_of(job.run(**start))
+    assert [*range(min(failed), number + 1), 99] == sorted(read)
+
+
 @pytest.mark.parametrize(
     ("view", "columns", "expected"),
     [
