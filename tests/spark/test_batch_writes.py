@@ -53,7 +53,7 @@ def test_an_earlier_version_is_read_as_it_was_until_an_overwrite_has_deleted_its
     save(spark.range(3, 5), options, target)
     assert [0, 1, 2] == ids(load(spark, options, target, versionAsOf=0))
     save(spark.range(7, 9), options, target, mode="overwrite")
-    with pytest.raises(PySparkException, match="the blob is gone; a later overwrite .* without `versionAsOf`"):
+    with pytest.raises(PySparkException, match="the blob is gone; an overwrite .* without `versionAsOf`"):
         load(spark, options, target, versionAsOf=0).collect()
 
 
