@@ -25,14 +25,14 @@ Why this order holds (each clause is a test):
 from __future__ import annotations
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FuturesTimeoutError
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from azure_account.account import IF_ABSENT, BlobAttributes, Conflict, Done, Missing, Unknown
 from azure_account.errors import ConflictError, FencedError, NotFoundError, TransientError, describe
-from azureblob_source.log_entry import ATTEMPT, LogEntry, Transaction
+from azureblob_source.log_entry import ATTEMPT, LogEntry, Transaction, attempt_of
+from azureblob_source.side_by_side import Item, Result, side_by_side
 from azureblob_source.snapshot import live_blobs
 
 if TYPE_CHECKING:
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer
     from azureblob_source.commit_log import CommitLog
     from azureblob_source.log_entry import BlobEntry
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 logger = logging.getLogger(__name__)
 
@@ -123,18 +120,15 @@ class Publisher:
     def _attempt_at(self, name: str) -> str | None:
         """The attempt that wrote the blob of this name: `unknown` if it does not say, None if there is no blob."""
         there = self.container.properties(name)
-        return None if there is None else {k.lower(): v for k, v in there.metadata.items()}.get(ATTEMPT, "unknown")
+        return None if there is None else attempt_of(there.metadata) or "unknown"
 
     def remove(self, names: Sequence[str]) -> None:
         """Delete blobs that an entry takes away. Idempotent: their names are never used again."""
         self._side_by_side(self.container.delete, names)
 
     def _side_by_side(self, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        if min(len(items), self.threads) < 2:  # noqa: PLR2004 - nothing to do side by side
-            return [act(item) for item in items]
-        pool = ThreadPoolExecutor(min(self.threads, len(items)), "azureblob-publish")
         try:
-            return list(pool.map(act, items, timeout=self.deadline))
+            return side_by_side(act, items, self.threads, self.deadline)
         except FuturesTimeoutError as error:
             message = describe(
                 "publish",
@@ -144,8 +138,6 @@ class Publisher:
                 elapsed=self.deadline,
             )
             raise TransientError(message) from error
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def commit(log: CommitLog, draft: LogEntry, publisher: Publisher) -> LogEntry:

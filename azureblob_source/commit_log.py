@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from azure_account.account import IF_ABSENT, Conflict, Done
@@ -21,6 +20,7 @@ from azure_account.errors import AzureBlobError, ConflictError, NotFoundError, T
 from azureblob_source.boundary import read_boundary
 from azureblob_source.log_entry import LogEntry, from_json, to_json
 from azureblob_source.naming import log_name, log_prefix, log_version
+from azureblob_source.side_by_side import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +117,7 @@ class CommitLog:
         known = {} if self._head is None else {self._head.version: self._head}
         unknown = [version for version in versions if version not in known]
         if unknown:
-            found = self._side_by_side(unknown)
+            found = self._find_all(unknown)
             self.boundary()
             known |= found
         for version in versions:
@@ -224,19 +224,10 @@ class CommitLog:
         return self.container.properties(log_name(self.stream, version)) is not None
 
     def _find(self, version: int) -> LogEntry | None:
-        """What lies at the place of a version, if anything."""
-        name = log_name(self.stream, version)
-        try:
-            return from_json(self.container.get(name).data, name)
-        except NotFoundError:
-            return None
+        return find_entry(self.container, self.stream, version)
 
-    def _side_by_side(self, versions: list[int]) -> dict[int, LogEntry]:
-        if min(len(versions), self.readers) < 2:  # noqa: PLR2004 - nothing to do side by side
-            found = [self._find(version) for version in versions]
-        else:
-            with ThreadPoolExecutor(self.readers) as pool:
-                found = list(pool.map(self._find, versions))
+    def _find_all(self, versions: list[int]) -> dict[int, LogEntry]:
+        found = side_by_side(self._find, versions, self.readers)
         return {version: entry for version, entry in zip(versions, found, strict=True) if entry is not None}
 
     def _not_kept(self, version: int) -> str:
@@ -245,3 +236,12 @@ class CommitLog:
         if oldest is not None and head is not None:
             known = f"the oldest entry kept is {oldest}, the newest {head.version}"
         return describe("read version", f"{version} of {self.stream}", known, "Ask for a version that is kept.")
+
+
+def find_entry(container: BlobContainer, stream: str, version: int) -> LogEntry | None:
+    """What lies at the place of a version, if anything, be it below the boundary."""
+    name = log_name(stream, version)
+    try:
+        return from_json(container.get(name).data, name)
+    except NotFoundError:
+        return None

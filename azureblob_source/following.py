@@ -9,13 +9,13 @@ in some of them is decided anew in all of them, so a follower of a stream that h
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from azure_account.errors import ConflictError, NotFoundError, TransientError, describe
 from azureblob_source.options import EARLIEST, LATEST
+from azureblob_source.side_by_side import side_by_side
 from azureblob_source.snapshot import live_blobs
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from azureblob_source.log_entry import BlobEntry, LogEntry
 
 _AT_ONCE = 16
-_SETTLING = ("replace", "void")
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Follower:
         kept = [self._entries[version] for version in range(after + 1, until + 1) if version in self._entries]
         if len(kept) == until - after:
             return kept
-        return list(self.log.entries(after + 1, until))
+        return self.log.entries(after + 1, until)
 
     def forget(self, until: int) -> None:
         """Drop what is remembered of versions that will not be asked for again."""
@@ -115,8 +114,8 @@ class Follower:
     def _settled(self, head: LogEntry, after: int) -> int:
         """The newest version up to which every batch is published, or taken back by another that is."""
         settled = max(head.published, self._proven, after)
-        unproven = list(self.log.entries(settled + 1, head.version)) if settled < head.version else []
-        taken_back = {entry.replaces for entry in unproven if entry.operation in _SETTLING}
+        unproven = self.log.entries(settled + 1, head.version) if settled < head.version else []
+        taken_back = {entry.replaces for entry in unproven}
         for entry in unproven:
             if entry.version in taken_back:
                 continue
@@ -128,11 +127,7 @@ class Follower:
         return settled
 
     def _is_public(self, blobs: Iterable[BlobEntry]) -> bool:
-        names = [blob.name for blob in blobs]
-        if len(names) < 2:  # noqa: PLR2004 - nothing to do side by side
-            return all(self.log.container.properties(name) for name in names)
-        with ThreadPoolExecutor(_AT_ONCE, "azureblob-follow") as pool:
-            return all(pool.map(self.log.container.properties, names))
+        return all(side_by_side(self.log.container.properties, [blob.name for blob in blobs], _AT_ONCE))
 
     def _watch(self, after: int | None, settled: int, head: LogEntry) -> None:
         """Note how long nothing could be read because a decided batch is not published."""
@@ -162,7 +157,7 @@ class Follower:
             over = (limits.blobs is not None and blobs > limits.blobs) or (
                 limits.bytes is not None and size > limits.bytes
             )
-            belongs = entry.operation in _SETTLING and entry.replaces is not None and after < entry.replaces <= until
+            belongs = entry.replaces is not None and after < entry.replaces <= until
             if over and until > after and not belongs:
                 break
             until = entry.version

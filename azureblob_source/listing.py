@@ -6,10 +6,9 @@ of Avro that Samza, Event Hubs Capture or anyone else wrote) the listing and the
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError, describe
 from azureblob_source.avro import schema as avro_schema
@@ -18,6 +17,7 @@ from azureblob_source.avro.superset import superset
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.naming import schema_name
 from azureblob_source.read_ahead import BlobBytes, Gets, plain
+from azureblob_source.side_by_side import side_by_side
 from azureblob_source.skipped import skip
 from azureblob_source.snapshot import ALL_TIMES, StreamBlob, listed_blobs, live_blobs, stream_blob
 
@@ -31,12 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Snapshot", "StreamBlob", "kept_history", "take_snapshot", "writer_schema"]
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
 _AT_ONCE = 16
 _PUBLISH_POLL = 0.5
-_SETTLING = ("replace", "void")
 
 
 @dataclass(frozen=True)
@@ -82,7 +78,7 @@ def take_snapshot(  # noqa: PLR0913 - the settings of a read, by name
     return Snapshot(
         last.version,
         tuple(blob for blob in blobs if blob.may_hold(between)),
-        tuple(_side_by_side(lambda fingerprint: writer_schema(log, fingerprint), list(used))),
+        tuple(side_by_side(lambda fingerprint: writer_schema(log, fingerprint), list(used), _AT_ONCE)),
     )
 
 
@@ -175,7 +171,7 @@ class _Settled:
         if head is None or head.version <= last.version:
             return None
         following = self.log.read(last.version + 1)
-        return following if following.operation in _SETTLING else None
+        return following if following.replaces is not None else None
 
     def _live(self, history: Sequence[LogEntry], taken_back: Iterable[str]) -> list[tuple[LogEntry, BlobEntry]]:
         names = live_blobs(history).keys() - set(taken_back)
@@ -186,7 +182,7 @@ class _Settled:
         head = self.log.head()
         published = -1 if head is None else head.published
         names = [blob.name for entry, blob in live if entry.version > published and blob.name not in public]
-        there = _side_by_side(self.log.container.properties, names)
+        there = side_by_side(self.log.container.properties, names, _AT_ONCE)
         public.update(name for name, found in zip(names, there, strict=True) if found is not None)
         return [name for name in names if name not in public]
 
@@ -213,7 +209,7 @@ def _from_listing(container: BlobContainer, stream: str, between: Between, *, ig
         raise NotFoundError(message)
     blobs = [blob for blob in found if blob.may_hold(between)]
     headers = _Headers(container, ignore_corrupt=ignore_corrupt)
-    schemas = _side_by_side(headers.schema, blobs)
+    schemas = side_by_side(headers.schema, blobs, _AT_ONCE)
     kept = [(blob, schema) for blob, schema in zip(blobs, schemas, strict=True) if schema is not None]
     used = dict.fromkeys(schema for _, schema in kept) or [headers.newest(found, stream)]
     return Snapshot(None, tuple(blob for blob, _ in kept), tuple(used))
@@ -261,13 +257,3 @@ class _Headers:
 @lru_cache(maxsize=1024)
 def _parsed(text: str) -> AvroSchema:
     return avro_schema.parse(text)
-
-
-def _side_by_side(act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    if len(items) < 2:  # noqa: PLR2004 - nothing to do side by side
-        return [act(item) for item in items]
-    pool = ThreadPoolExecutor(min(_AT_ONCE, len(items)), "azureblob-list")
-    try:
-        return list(pool.map(act, items))
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)

@@ -25,6 +25,11 @@ RECENT_TRANSACTIONS = 1000
 """Transaction ids that an entry remembers. The one that was idle longest is forgotten first."""
 
 
+def attempt_of(metadata: Mapping[str, str]) -> str | None:
+    """The attempt that a blob's metadata names, None if it names none. Storage may change the case of keys."""
+    return {key.lower(): value for key, value in metadata.items()}.get(ATTEMPT)
+
+
 @dataclass(frozen=True)
 class BlobEntry:
     """One blob: staged by one task attempt, and to be committed as blocks `0 … blocks-1` of that attempt.

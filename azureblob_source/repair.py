@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Done
 from azureblob_source.commit import finish
 from azureblob_source.commit_log import CommitLog
-from azureblob_source.log_entry import ATTEMPT
+from azureblob_source.log_entry import ATTEMPT, attempt_of
 from azureblob_source.naming import BATCHES, is_data, log_stream
 
 if TYPE_CHECKING:
@@ -168,12 +168,8 @@ def _stream_of(blob: BlobProperties) -> str | None:
 
 def _is_leftover(blob: BlobProperties, named: set[str]) -> bool:
     if blob.committed:
-        return blob.size == 0 and _attempt(blob) == DISCARDED
+        return blob.size == 0 and attempt_of(blob.metadata) == DISCARDED
     return is_data(blob.name) and blob.name not in named
-
-
-def _attempt(blob: BlobProperties) -> str | None:
-    return {key.lower(): value for key, value in blob.metadata.items()}.get(ATTEMPT)
 
 
 def _discard(container: BlobContainer, name: str) -> bool:
@@ -184,6 +180,6 @@ def _discard(container: BlobContainer, name: str) -> bool:
     """
     container.commit_block_list(name, [], BlobAttributes({ATTEMPT: DISCARDED}), condition=IF_ABSENT)
     there = container.properties(name)
-    if there is None or there.size or _attempt(there) != DISCARDED:
+    if there is None or there.size or attempt_of(there.metadata) != DISCARDED:
         return False
     return isinstance(container.delete(name, condition=Condition(if_match=there.etag)), Done)

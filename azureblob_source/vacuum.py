@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 from azure_account.account import Condition, Done, Missing
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
 from azureblob_source.boundary import Boundary, move_boundary
-from azureblob_source.log_entry import ATTEMPT, from_json
+from azureblob_source.commit_log import find_entry
+from azureblob_source.log_entry import attempt_of
 from azureblob_source.naming import BATCHES, log_name, log_prefix, log_version
 
 if TYPE_CHECKING:
@@ -209,11 +210,7 @@ class _Work:
             self.progress(1)
 
     def _read(self, entry: LoggedEntry) -> LogEntry | None:
-        name = log_name(self.plan.stream, entry.version)
-        try:
-            return from_json(self.container.get(name).data, name)
-        except NotFoundError:
-            return None
+        return find_entry(self.container, self.plan.stream, entry.version)
 
     def _delete_entry(self, entry: LoggedEntry) -> None:
         name = log_name(self.plan.stream, entry.version)
@@ -233,7 +230,7 @@ class _Work:
             there = self.container.properties(blob.name)
             if there is None:
                 return outcome is not None
-            if {key.lower(): value for key, value in there.metadata.items()}.get(ATTEMPT) != blob.attempt:
+            if attempt_of(there.metadata) != blob.attempt:
                 return None
             outcome = self.container.delete(blob.name, condition=Condition(if_match=there.etag))
             if isinstance(outcome, Done):

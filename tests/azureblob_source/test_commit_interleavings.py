@@ -9,9 +9,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from azure_account.faults import LateEffect, LostAnswer, Reset, Throttle
 from tests.azureblob_source.protocol import (
@@ -23,6 +22,7 @@ from tests.azureblob_source.protocol import (
     in_tasks,
     log_first,
     log_last,
+    run_histories,
     same_names,
 )
 
@@ -105,19 +105,7 @@ def machine(  # noqa: C901 - a class with its rules
 
 def explore(design: Design, *, queries: int = 1, examples: int = 150, expiry: bool = False) -> Counter[str]:
     seen: Counter[str] = Counter()
-    run_state_machine_as_test(
-        machine(design, queries, seen, expiry=expiry),
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=30,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            print_blob=False,
-            report_multiple_bugs=False,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_histories(machine(design, queries, seen, expiry=expiry), examples, 30)
     return seen
 
 

@@ -6,9 +6,8 @@ from datetime import timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from azure_account.errors import ConflictError, NotFoundError, TransientError
 from azure_account.faults import Faults
@@ -16,7 +15,7 @@ from azureblob_source.commit_log import CommitLog
 from azureblob_source.following import Follower, Limits, new_blobs
 from azureblob_source.log_entry import BlobEntry, LogEntry, to_json
 from azureblob_source.naming import log_name
-from tests.azureblob_source.protocol import Driver, Progress, Row, World, log_first
+from tests.azureblob_source.protocol import Driver, Progress, Row, World, log_first, run_histories
 from tests.azureblob_source.sink_rows import NOON, new_account
 
 if TYPE_CHECKING:
@@ -353,13 +352,7 @@ def machine(  # noqa: C901 - a class with its rules
 
 def explore(kind: type[Follower], *, limit: int | None, examples: int) -> Counter[str]:
     seen: Counter[str] = Counter()
-    run_state_machine_as_test(
-        machine(kind, limit, seen),
-        settings=settings(
-            max_examples=examples, stateful_step_count=40, deadline=None, derandomize=True, database=None,
-            print_blob=False, report_multiple_bugs=False, suppress_health_check=list(HealthCheck),
-        ),
-    )  # fmt: skip
+    run_histories(machine(kind, limit, seen), examples, 40)
     return seen
 
 

@@ -12,9 +12,9 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from azure_account.account import BlobContainer
 from azure_account.errors import AzureBlobError
@@ -25,7 +25,7 @@ from azureblob_source.commit_log import CommitLog
 from azureblob_source.log_entry import LogEntry, from_json
 from azureblob_source.naming import log_prefix, log_version
 from azureblob_source.vacuum import plan_vacuum, vacuum
-from tests.azureblob_source.protocol import STREAM, Process, Progress, Row, World, drive, log_first
+from tests.azureblob_source.protocol import STREAM, Process, Progress, Row, World, drive, log_first, run_histories
 
 FAULTS = [LostAnswer(), Reset(), Throttle(0.5), LateEffect(2)]
 FOR_EVER = datetime(9999, 1, 1, tzinfo=timezone.utc)
@@ -288,20 +288,7 @@ def explore(
     phases: tuple[Phase, ...] = tuple(Phase),
 ) -> Counter[str]:
     seen: Counter[str] = Counter()
-    run_state_machine_as_test(
-        machine(seen, sweep=sweep, writing=writing, reading=reading, queries=queries),
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=20,
-            phases=phases,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            print_blob=False,
-            report_multiple_bugs=False,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_histories(machine(seen, sweep=sweep, writing=writing, reading=reading, queries=queries), examples, 20, phases)
     return seen
 
 
