@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from azure_account.account import IF_ABSENT, Conflict, Done
 from azure_account.errors import TransientError, describe
 from azureblob_source.commit import Publisher, commit, decide, follow, replacement, vanished
+from azureblob_source.control import merged, split_by_stream
 from azureblob_source.log_entry import LogEntry, Transaction
 from azureblob_source.metrics import total
 from azureblob_source.naming import batches_stream, schema_name
@@ -69,13 +70,15 @@ class BatchCommitter:
         blobs = [blob for task in staged for blob in task.blobs]
         self._keep_schema(sorted({blob.stream for blob in blobs}))
         writers = [{**task.writer, "metrics": task.metrics} for task in staged if task.blobs]
+        control = merged(message for task in staged for message in task.control)
         if options.router.stream_column is not None and transaction is not None:
-            return self._commit_streams(blobs, transaction, writers)
-        by_stream = _by_stream(blobs)
+            return self._commit_streams(self._draft("append", transaction, blobs, control), transaction, writers)
+        by_stream, told = _by_stream(blobs), split_by_stream(control)
+        operation = "overwrite" if overwrite else "append"
         if overwrite and options.router.stream is not None:
             by_stream.setdefault(options.router.stream, [])
         drafts = {
-            stream: self._draft("overwrite" if overwrite else "append", transaction, of_stream, writers)
+            stream: self._draft(operation, transaction, of_stream, told.get(stream, ()), writers)
             for stream, of_stream in sorted(by_stream.items())
         }
         return _each(lambda stream: commit(self.logs(stream), drafts[stream], self.publisher), list(drafts))
@@ -89,10 +92,9 @@ class BatchCommitter:
             self.logs(stream).schemas.add(avro.fingerprint)
 
     def _commit_streams(
-        self, blobs: Sequence[BlobEntry], transaction: Transaction, writers: Sequence[Mapping[str, Any]]
+        self, draft: LogEntry, transaction: Transaction, writers: Sequence[Mapping[str, Any]]
     ) -> list[LogEntry]:
         log = self.logs(batches_stream(transaction.id))
-        draft = self._draft("append", transaction, blobs, ())
         decision = decide(log, draft, None)
         while decision.transaction == transaction:
             followed = self._follow(log, decision, writers)
@@ -112,11 +114,11 @@ class BatchCommitter:
         replaced = _replaced_by(log, decision)
         superseded = frozenset(blob.name for blob in replaced)
         self.publisher.remove(sorted(superseded))
-        by_stream = _by_stream(decision.blobs)
+        by_stream, told = _by_stream(decision.blobs), split_by_stream(decision.control)
         for blob in replaced:
             by_stream.setdefault(blob.stream, [])
         drafts = {
-            stream: self._draft("append", decision.transaction, of_stream, writers)
+            stream: self._draft("append", decision.transaction, of_stream, told.get(stream, ()), writers)
             for stream, of_stream in sorted(by_stream.items())
         }
         return _each(lambda stream: follow(self.logs(stream), drafts[stream], self.publisher, superseded), list(drafts))
@@ -126,7 +128,8 @@ class BatchCommitter:
         operation: str,
         transaction: Transaction | None,
         blobs: Sequence[BlobEntry],
-        writers: Iterable[Mapping[str, Any]],
+        control: Iterable[Mapping[str, Any]],
+        writers: Iterable[Mapping[str, Any]] = (),
     ) -> LogEntry:
         return LogEntry(
             version=-1,
@@ -136,6 +139,7 @@ class BatchCommitter:
             transaction=transaction,
             epoch=self.plan.options.epoch,
             blobs=tuple(blobs),
+            control=tuple(control),
             metrics=batch_metrics(blobs),
             writers=tuple(writers),
             attributes=self.plan.options.attributes,

@@ -80,6 +80,7 @@ class LogEntry:
       entry `replaces`, whose staged blocks had expired), `void` (gives up entry `replaces`), `epoch` (opens an epoch).
     published: every entry up to this version was published when this one was decided.
     removed: blobs of earlier entries that this one takes away.
+    control: the control messages in the blobs, each once with its `partitions` (see `control.py`).
     transactions: last version of each recent transaction id, this entry's included.
     since: the version of the last overwrite, before which no blob is live; None if an older release wrote the log.
     schemas: fingerprints of the writer schemas used since then, in order of first use; None as above.

@@ -31,10 +31,12 @@ from azure_account.option_table import (
 )
 from azure_account.settings import AccountSettings, account_settings
 from azureblob_source.avro import schema as avro_schema
+from azureblob_source.control import VALUE
 from azureblob_source.location import Location, parse_location
 from azureblob_source.log_entry import ATTEMPT, Transaction
 from azureblob_source.open_blobs import MAX_BLOCKS, Limits
 from azureblob_source.routing import Router
+from control_messages.emission import Emission
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,6 +131,21 @@ SINK = OptionTable(
         Option("epoch", integer(0), None, "Fencing token: writers of a lower epoch are refused.", "Guarantee"),
         Option("txnAppId", text(), None, "With txnVersion: makes a batch write idempotent.", "Guarantee"),
         Option("txnVersion", integer(0), None, "Rising number of the write within txnAppId.", "Guarantee"),
+        Option(
+            "envelopeColumn",
+            text(),
+            None,
+            "Binary column of envelopes. Control messages in it go behind all rows of the task, and into the log.",
+            "Control messages",
+        ),
+        Option(
+            "emission",
+            Parser("the JSON of a `control_messages` `Emission`", Emission.from_json),
+            None,
+            "The sink adds the watermarks of these tasks. Rows are `partition` (int), `value` (binary, envelopes), "
+            "`task` (int or string) and `eventTime` (timestamp); the first two are stored.",
+            "Control messages",
+        ),
     )
 )
 
@@ -217,6 +234,8 @@ class SinkOptions:
     event_time_column: str | None
     epoch: int | None
     transaction: Transaction | None
+    envelope_column: str | None
+    emission: Emission | None
 
 
 @dataclass(frozen=True)
@@ -278,6 +297,8 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
         event_time_column=given["eventTimeColumn"],
         epoch=given["epoch"],
         transaction=_transaction(given),
+        envelope_column=_envelope_column(given),
+        emission=given["emission"],
     )
 
 
@@ -354,6 +375,26 @@ def _value_column(given: ParsedOptions) -> str | None:
     column: str | None = given["valueColumn"]
     if column is not None and given["avroSchema"] is None:
         message = f"option `valueColumn` ({column}) holds encoded datums: give their schema as option `avroSchema`."
+        raise ConfigurationError(message)
+    return column
+
+
+def _envelope_column(given: ParsedOptions) -> str | None:
+    """The column of envelopes; of an emission it is `value`, and the emission speaks of one stream."""
+    column: str | None = given["envelopeColumn"]
+    if given["emission"] is not None:
+        if column not in (None, VALUE):
+            message = f"options `envelopeColumn` ({column}) and `emission` disagree: its envelopes are in {VALUE!r}."
+            raise ConfigurationError(message)
+        if given["streamColumn"] is not None:
+            message = "option `emission` speaks of one stream: name it in the path and leave out `streamColumn`."
+            raise ConfigurationError(message)
+        column = VALUE
+    if column is not None and given["valueColumn"] is not None:
+        message = (
+            f"option `valueColumn` holds Avro datums, but {column!r} holds envelopes (`envelopeColumn` or `emission`). "
+            "Leave `valueColumn` out: an envelope is stored as bytes."
+        )
         raise ConfigurationError(message)
     return column
 

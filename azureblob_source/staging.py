@@ -2,8 +2,9 @@
 
     batches ─ gather ─ route ─ encode ─ open_blobs ─ upload        all on one task; nothing is visible afterwards
 
-`stage` reads in this order. In the mode `at-least-once` the task also commits each blob when it is finished, which is
-what the Samza proposal does.
+`stage` reads in this order. Control messages (options `envelopeColumn`, `emission`) go the same way behind all other
+rows. In the mode `at-least-once` the task also commits each blob when it is finished, which is what the Samza proposal
+does.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from azureblob_source.avro import schema as avro_schema
 from azureblob_source.avro.compression import codec
 from azureblob_source.avro.encode import RowEncoder, raw_rows
 from azureblob_source.avro.skip import check_datums
+from azureblob_source.control import HeldControl, is_bytes, stored_rows
 from azureblob_source.log_entry import BlobEntry
 from azureblob_source.open_blobs import BlobFormat, Block, OpenBlobs
 from azureblob_source.routing import slices
 from azureblob_source.upload import Uploader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from azure_account.account import BlobContainer
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from azureblob_source.avro.schema import AvroSchema
     from azureblob_source.open_blobs import Names
     from azureblob_source.options import SinkOptions
-    from azureblob_source.routing import RoutedBatch
+    from azureblob_source.routing import RoutedBatch, Router
 
 GATHERED_ROWS = 32_768
 GATHERED_BYTES = 16 << 20
@@ -46,23 +48,27 @@ _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class StagedTask:
-    """What one task attempt has done; the commit message. `metrics` has the names of `metrics.COUNTERS`."""
+    """What one task attempt has done; the commit message. `metrics` has the names of `metrics.COUNTERS`.
+
+    control: the control messages in the blobs, as in a log entry, each with its stream.
+    """
 
     blobs: tuple[BlobEntry, ...] = ()
     metrics: dict[str, int] = field(default_factory=dict)
     writer: dict[str, Any] = field(default_factory=dict)
+    control: tuple[Mapping[str, Any], ...] = ()
 
     def to_json(self) -> str:
         """As text, for the way from worker to driver."""
-        return json.dumps({"blobs": [asdict(b) for b in self.blobs], "metrics": self.metrics, "writer": self.writer})
+        document: dict[str, Any] = {"blobs": [asdict(blob) for blob in self.blobs], "metrics": self.metrics}
+        return json.dumps({**document, "writer": self.writer, "control": self.control}, ensure_ascii=False)
 
     @staticmethod
     def from_json(text: str) -> StagedTask:
         """The inverse of `to_json`."""
         document = json.loads(text)
-        return StagedTask(
-            tuple(BlobEntry(**blob) for blob in document["blobs"]), document["metrics"], document["writer"]
-        )
+        blobs = tuple(BlobEntry(**blob) for blob in document["blobs"])
+        return StagedTask(blobs, document["metrics"], document["writer"], tuple(document["control"]))
 
 
 class RandomNames:
@@ -87,7 +93,10 @@ class RandomNames:
 
 @dataclass(frozen=True)
 class WritePlan:
-    """What all tasks of one write have in common, checked on the driver against the rows' schema."""
+    """What all tasks of one write have in common, checked on the driver against the rows' schema.
+
+    arrow: what is routed and stored of the rows: all of them, unless there is an emission.
+    """
 
     options: SinkOptions
     arrow: pa.Schema
@@ -101,12 +110,16 @@ class WritePlan:
 
 def plan_write(options: SinkOptions, rows: pa.Schema) -> WritePlan:
     """Check options against the schema of the rows. `ConfigurationError` names what does not fit."""
+    if options.emission is not None:
+        rows = stored_rows(options.emission, rows)
     options.router.check(rows)
     written = options.router.written_schema(rows)
     if options.event_time_column is not None:
         _check_column("eventTimeColumn", options.event_time_column, written, pa.types.is_timestamp, "a timestamp")
     if options.value_column is not None:
-        _check_column("valueColumn", options.value_column, written, _is_bytes, "binary")
+        _check_column("valueColumn", options.value_column, written, is_bytes, "binary")
+    if options.envelope_column is not None:
+        _check_column("envelopeColumn", options.envelope_column, written, is_bytes, "binary")
     if options.value_column is not None and options.avro_schema is not None:
         return WritePlan(options, rows, options.avro_schema)
     if not len(written):
@@ -119,10 +132,6 @@ def plan_write(options: SinkOptions, rows: pa.Schema) -> WritePlan:
     )
     avro_schema.check_writable(written, avro)
     return WritePlan(options, rows, avro)
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
 
 def _check_column(
@@ -154,7 +163,7 @@ def stage(  # noqa: PLR0913 - the task's inputs, and its time and randomness
     """
     options = plan.options
     blobs = OpenBlobs(options.limits, plan.form, names, utc, clock)
-    encode = _encoder(plan)
+    encode, held = _encoder(plan), _held_control(plan)
     finished: list[BlobEntry] = []
     started, failed_before, plain = clock(), container.failed_tries, 0
     with Uploader(container, plan.form, options.threads, options.queue, options.flush_timeout) as uploader:
@@ -169,8 +178,7 @@ def stage(  # noqa: PLR0913 - the task's inputs, and its time and randomness
                         uploader.drain()
                         publish(event)
 
-        for batch in gather(batches):
-            routed = options.router.route(batch)
+        for routed in _routed(gather(batches), options.router, held):
             rows = encode(routed.batch)
             plain += len(rows.data)
             ranges = _event_ranges(routed, options.event_time_column)
@@ -187,7 +195,30 @@ def stage(  # noqa: PLR0913 - the task's inputs, and its time and randomness
         "blobCommits": 0 if publish is None else len(stored),
         "connectionErrors": container.failed_tries - failed_before,
     }
-    return StagedTask(stored, metrics, {"durationMs": round((clock() - started) * 1000)})
+    writer = {"durationMs": round((clock() - started) * 1000)}
+    return StagedTask(stored, metrics, writer, () if held is None else held.messages)
+
+
+def _held_control(plan: WritePlan) -> HeldControl | None:
+    options = plan.options
+    if options.envelope_column is None:
+        return None
+    return HeldControl(options.envelope_column, options.router, options.emission)
+
+
+def _routed(batches: Iterable[pa.RecordBatch], router: Router, held: HeldControl | None) -> Iterator[RoutedBatch]:
+    """The batches by route: as they come, but control messages behind all others."""
+    if held is None:
+        yield from map(router.route, batches)
+        return
+    for batch in batches:
+        user = held.user_rows(batch)
+        if user.num_rows:
+            yield router.route(user)
+    for batch in gather(held.control_rows()):
+        routed = router.route(batch)
+        held.tell(routed)
+        yield routed
 
 
 def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -10,7 +10,10 @@ import json
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+
+from azureblob_source.arrow_values import int64_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -91,8 +94,8 @@ CONTROL = pa.schema(
         pa.field("message", pa.string(), nullable=False),
     ]
 )
-"""One row for each control message, in the order of the log: `timestamp` is the commit's, `watermark` the message's,
-and `message` is the whole message as JSON, with whatever else it tells."""
+"""One row for each control message and partition, in the order of the log: `timestamp` is the commit's, `watermark` the
+message's, and `message` is the message as JSON, with whatever else it tells, but not all its partitions."""
 
 SCHEMAS = pa.schema(
     [
@@ -150,8 +153,13 @@ def control(entries: Iterable[LogEntry]) -> pa.RecordBatch:
     """The control messages of the entries, without those that others of them void or replace."""
     entries = list(entries)
     undone = {entry.replaces for entry in entries}
-    rows = [_message(entry, each) for entry in entries if entry.version not in undone for each in entry.control]
-    return pa.RecordBatch.from_pylist(rows, CONTROL)
+    told = [(entry, message) for entry in entries if entry.version not in undone for message in entry.control]
+    messages = pa.RecordBatch.from_pylist([_message(entry, message) for entry, message in told], CONTROL)
+    partitions = [_partitions(message) for _, message in told]
+    rows = messages.take(int64_array(np.repeat(np.arange(len(told)), list(map(len, partitions)))))
+    levels = pa.array([level for of_message in partitions for level in of_message], pa.string())
+    place = CONTROL.get_field_index("partition")
+    return rows.set_column(place, CONTROL.field(place), levels)
 
 
 def schemas(added: Iterable[tuple[LogEntry, BlobEntry]], texts: Mapping[str, str]) -> pa.RecordBatch:
@@ -208,17 +216,23 @@ def _moment(microseconds: int | None) -> datetime | None:
 def _message(entry: LogEntry, message: Mapping[str, Any]) -> dict[str, object]:
     """Fields that are missing or of another type, as another release may write them, are null; `message` has them."""
     milliseconds = _typed(message, "timestamp", int)
+    said = {name: value for name, value in message.items() if name != "partitions"}
     return {
         "version": entry.version,
         "timestamp": datetime.fromisoformat(entry.timestamp),
-        "partition": _typed(message, "partition", str),
         "type": _typed(message, "type", str),
         "taskName": _typed(message, "taskName", str),
         "taskCount": _typed(message, "taskCount", int),
         "watermark": None if milliseconds is None else _moment(milliseconds * 1000),
         "streamId": _typed(message, "streamId", str),
-        "message": json.dumps(message, ensure_ascii=False),
+        "message": json.dumps(said, ensure_ascii=False),
     }
+
+
+def _partitions(message: Mapping[str, Any]) -> list[str | None]:
+    """The partitions of a message; earlier releases told one, without a list."""
+    partitions: list[str] | None = _typed(message, "partitions", list)
+    return [_typed(message, "partition", str)] if partitions is None else list(map(str, partitions))
 
 
 def _typed(message: Mapping[str, Any], name: str, kind: type) -> Any:

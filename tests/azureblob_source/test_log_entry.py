@@ -24,6 +24,7 @@ from azureblob_source.log_entry import (
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "log"
 GOLDEN = FIXTURES / "entry_format_1.json"
 EARLIEST = FIXTURES / "entry_format_1_without_since.json"
+CONTROL = FIXTURES / "entry_format_1_with_control.json"
 
 FULL = LogEntry(
     version=7,
@@ -63,6 +64,29 @@ def test_the_first_format_is_read_for_ever() -> None:
 
 def test_an_entry_of_the_first_release_does_not_say_since_when_and_with_which_schemas() -> None:
     assert replace(FULL, since=None, schemas=None) == from_json(EARLIEST.read_bytes(), "earliest")
+
+
+TOLD = (
+    {
+        "type": "watermark", "version": 1, "taskName": "task 1", "taskCount": 2, "generation": 3,
+        "timestamp": 1359633600000, "partitions": ["0", "1", "São Paulo"],
+    },
+    {
+        "type": "watermark", "version": 1, "taskName": "task 2", "taskCount": 2, "generation": 3, "idle": True,
+        "timestamp": -(2**63), "partitions": ["0"],
+    },
+    {
+        "type": "endOfStream", "version": 1, "taskName": "task 1", "taskCount": 2, "generation": 3,
+        "streamId": "flights", "partitions": ["1"],
+    },
+    {"type": "drain", "version": 1, "taskName": "Partition 0", "generation": 0, "runId": "run1"},
+)  # fmt: skip
+
+
+def test_control_messages_are_told_once_with_all_their_partitions() -> None:
+    told = replace(FULL, control=TOLD)
+    assert told == from_json(CONTROL.read_bytes(), "control")
+    assert json.loads(CONTROL.read_bytes()) == json.loads(to_json(told))
 
 
 def test_the_first_format_is_still_the_one_that_is_written() -> None:

@@ -25,10 +25,12 @@ from azureblob_source.options import (
     source_options,
 )
 from azureblob_source.routing import Router
+from control_messages.emission import Emission
 from tools.options_page import page
 
 UTC = timezone.utc
 ACCOUNT = {"accountName": "acme", "accountKey": "c2VjcmV0a2V5"}
+EMISSION = Emission("flights", 3, ("a", "ß"), generation=2, lateness_ms=500)
 SCHEMA = '{"type":"record","name":"r","fields":[{"name":"n","type":"long"}]}'
 
 
@@ -83,6 +85,10 @@ def test_the_defaults_are_those_of_the_design() -> None:
         ({"deliveryGuarantee": "at-least-once"}, {"at_least_once": True}),
         ({"eventTimeColumn": "t"}, {"event_time_column": "t"}),
         ({"epoch": 0}, {"epoch": 0}),
+        ({}, {"envelope_column": None, "emission": None}),
+        ({"envelopeColumn": "e"}, {"envelope_column": "e", "emission": None}),
+        ({"emission": EMISSION.to_json()}, {"envelope_column": "value", "emission": EMISSION}),
+        ({"emission": EMISSION.to_json(), "envelopeColumn": "value"}, {"envelope_column": "value"}),
         ({"txnAppId": "app", "txnVersion": 7}, {"transaction": Transaction("app", 7)}),
         (
             {"metadata__owner": "ops", "tags__class": "raw", "accessTier": "cool"},
@@ -106,6 +112,7 @@ VALUES = {
     "path": "data/flights", "container": "data", "stream": "flights", "avroSchema": SCHEMA, "auth": "accountKey",
     "codec": "deflate", "compression.type": "none", "accessTier": "Hot", "deliveryGuarantee": "exactly-once",
     "view": "commits", "metadata.*": "x", "tags.*": "x", "metadataColumns": "version",
+    "emission": '{"stream":"flights","partitions":2}',
     "startTime": "2013-01-31", "endTime": "2013-02-01", "startingTimestamp": "2013-01-31T12:00:00Z",
 }  # fmt: skip
 
@@ -164,6 +171,13 @@ def test_every_option_says_what_it_is_for(option: Any) -> None:
         ({f"tags__t{n}": "x" for n in range(11)}, "11 tags are given, Azure allows 10"),
         ({"tags__a": "x" * 257}, "option `tags.a`"),
         ({"tags__a": "ä"}, "option `tags.a`"),
+        ({"envelopeColumn": "e", "valueColumn": "v", "avroSchema": SCHEMA}, "Leave `valueColumn` out"),
+        ({"emission": EMISSION.to_json(), "valueColumn": "v", "avroSchema": SCHEMA}, "Leave `valueColumn` out"),
+        ({"emission": EMISSION.to_json(), "envelopeColumn": "e"}, "`envelopeColumn` (e) and `emission` disagree"),
+        ({"emission": EMISSION.to_json(), "streamColumn": "s"}, "`emission` speaks of one stream"),
+        ({"emission": "{"}, "Option emission: the value '{' is not valid"),
+        ({"emission": '{"stream":"s","partitions":0}'}, "expected the JSON of a `control_messages` `Emission`"),
+        ({"emission": '{"stream":"s","partitions":1,"task":2}'}, "Option emission"),
         ({"stream": "other"}, "the path names stream 'flights' but the option `stream` says 'other'"),
     ],
 )
@@ -183,7 +197,13 @@ def test_the_url_of_the_path_names_account_and_endpoint() -> None:
 
 @pytest.mark.parametrize("secret", [{"accountKey": "c2VjcmV0a2V5"}, {"sasToken": "sv=1&sig=c2VjcmV0a2V5"}])
 def test_options_travel_to_the_executors_and_show_no_secret(secret: dict[str, str]) -> None:
-    raw = {"path": "data/flights", "accountName": "acme", **secret, "avroSchema": SCHEMA}
+    raw = {
+        "path": "data/flights",
+        "accountName": "acme",
+        **secret,
+        "avroSchema": SCHEMA,
+        "emission": EMISSION.to_json(),
+    }
     for options in (sink_options(raw, {}), source_options(raw, {})):
         assert options == pickle.loads(pickle.dumps(options))  # noqa: S301 - our own bytes
         assert "c2VjcmV0a2V5" not in repr(options)

@@ -105,6 +105,35 @@ def test_control_messages_are_fields_and_the_message_as_it_is() -> None:
     assert [watermark, end, strange] == [json.loads(row["message"]) for row in (first, second, third)]
 
 
+def test_a_control_message_is_a_row_for_each_of_its_partitions() -> None:
+    end = {"type": "endOfStream", "version": 1, "taskName": "ß", "taskCount": 2, "generation": 3, "streamId": None}
+    table = control([entry(1, control=({**end, "partitions": ["0", "2", "10"]}, end))])
+    rows = table.to_pylist()
+    assert ["0", "2", "10", None] == [row["partition"] for row in rows]
+    assert [end] * 4 == [json.loads(row["message"]) for row in rows]
+    assert {("endOfStream", "ß", 2)} == {(row["type"], row["taskName"], row["taskCount"]) for row in rows}
+
+
+def test_control_messages_of_entries_that_are_voided_or_replaced_are_gone() -> None:
+    def saying(version: int, time: int, **more: Any) -> LogEntry:
+        message = {"type": "watermark", "taskName": "t", "timestamp": time, "partitions": ["0"]}
+        return entry(version, control=(message,), **more)
+
+    entries = [
+        saying(0, 1000),
+        saying(1, 2000),
+        entry(2, operation="void", replaces=1),
+        saying(3, 3000, operation="replace", replaces=1),
+    ]
+    assert [(0, 1), (3, 3)] == [(row["version"], row["watermark"].second) for row in control(entries).to_pylist()]
+
+
+def test_an_idle_task_has_no_time() -> None:
+    idle = {"type": "watermark", "taskName": "t", "timestamp": -(2**63), "idle": True, "partitions": ["0"]}
+    (row,) = control([entry(0, control=(idle,))]).to_pylist()
+    assert (None, True) == (row["watermark"], json.loads(row["message"])["idle"])
+
+
 def without(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != "message"}
 

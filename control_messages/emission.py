@@ -1,0 +1,258 @@
+"""What an upstream job says about itself: who its tasks are, how far each has come, that it has ended or idles.
+
+A watermark is a promise. A task may give it once no row of its own older than that will follow, that is the latest time
+it has seen less the lateness the job allows; and it gives it to every partition, since its next row may go to any.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types as arrow_is
+
+from control_messages.arrow_memory import I64, MOST_BYTES, binary_array, integer_array, integers, validity
+from control_messages.envelopes import wrap
+from control_messages.errors import ControlMessageError
+from control_messages.messages import (
+    EARLIEST,
+    LATEST,
+    MOST_TASKS,
+    ControlMessage,
+    EndOfStream,
+    Watermark,
+    is_integer,
+    is_text,
+    json_object,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+ENVELOPES = pa.schema(
+    [pa.field("partition", pa.int32(), nullable=False), pa.field("value", pa.binary(), nullable=False)]
+)
+"""An intermediate stream as rows: the partition each envelope is for."""
+
+_SHOWN = 20
+_MS_PER_DAY = 86_400_000
+
+
+@dataclass(frozen=True)
+class Emission:
+    """An upstream job and the intermediate stream it writes. `ValueError` says which field is wrong.
+
+    stream: the stream's name.
+    partitions: how many partitions it has.
+    tasks: the names of the tasks that write to it, or their number if they are named as Samza does, "Partition 0".
+    generation: to be raised when the tasks change or start over; a consumer then forgets the tasks before.
+    lateness_ms: how much older than the latest row of a task its later rows may be.
+    """
+
+    stream: str
+    partitions: int
+    tasks: int | tuple[str, ...] = 1
+    generation: int = 0
+    lateness_ms: int = 0
+
+    def __post_init__(self) -> None:
+        if not is_text(self.stream):
+            text = f"stream is {self.stream!r}, give it a name."
+            raise ValueError(text)
+        bounds = {"partitions": (1, 2**31 - 1), "generation": (0, LATEST), "lateness_ms": (0, LATEST)}
+        for name, (least, most) in bounds.items():
+            if not is_integer(getattr(self, name), least, most):
+                text = f"{name} is {getattr(self, name)!r}, it must be an integer from {least} to {most}."
+                raise ValueError(text)
+        if isinstance(self.tasks, tuple):
+            if not self.tasks or not all(map(is_text, self.tasks)) or len(set(self.tasks)) < len(self.tasks):
+                text = f"tasks are {_listed(self.tasks)}; give one name at least, none empty and none twice."
+                raise ValueError(text)
+        elif not is_integer(self.tasks, 1, MOST_TASKS):
+            text = f"tasks is {self.tasks!r}, it must be a tuple of names or an integer from 1 to {MOST_TASKS}."
+            raise ValueError(text)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tasks; a task is also known by its position among them."""
+        if isinstance(self.tasks, tuple):
+            return self.tasks
+        return tuple(f"Partition {number}" for number in range(self.tasks))
+
+    def to_json(self) -> str:
+        """For an option; ASCII."""
+        fields = {
+            "stream": self.stream,
+            "partitions": self.partitions,
+            "tasks": self.tasks,
+            "generation": self.generation,
+            "latenessMs": self.lateness_ms,
+        }
+        return json.dumps(fields, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Emission:
+        """The inverse. Only stream and partitions must be told. `ValueError` says what is wrong, unknown fields too."""
+        fields = json_object(text)
+        known = {"stream", "partitions", "tasks", "generation", "latenessMs"}
+        if unknown := fields.keys() - known:
+            reason = f"an emission has no {_listed(sorted(unknown))}; it has {_listed(sorted(known))}."
+            raise ControlMessageError(reason)
+        if missing := {"stream", "partitions"} - fields.keys():
+            reason = f"an emission needs {_listed(sorted(missing))}."
+            raise ControlMessageError(reason)
+        tasks = fields.get("tasks", 1)
+        return cls(
+            fields["stream"],
+            fields["partitions"],
+            tuple(tasks) if isinstance(tasks, list) else tasks,
+            fields.get("generation", 0),
+            fields.get("latenessMs", 0),
+        )
+
+    @property
+    def sink_options(self) -> dict[str, str]:
+        """The options by which the `azureblob` sink says the watermarks of the tasks itself."""
+        return {"emission": self.to_json()}
+
+    def end_of_stream(self) -> list[EndOfStream]:
+        """Of every task, that it has ended."""
+        return [EndOfStream(name, len(self.names), self.stream, self.generation) for name in self.names]
+
+    def idle(self, tasks: Iterable[str | int]) -> list[Watermark]:
+        """Of the given tasks, by name or position, that they hold nobody back until their next watermark."""
+        names = [self._name(task) for task in tasks]
+        return [Watermark(name, len(self.names), EARLIEST, self.generation, idle=True) for name in names]
+
+    def envelopes(self, messages: Iterable[ControlMessage]) -> pa.RecordBatch:
+        """Every message for every partition, a partition's in the order given; schema `ENVELOPES`.
+
+        `ValueError` for a message that is not of this emission, and if the envelopes are more than 2 GiB.
+        """
+        wrapped = [wrap(self._own(message)) for message in messages]
+        size = sum(map(len, wrapped)) * self.partitions
+        if size > MOST_BYTES:
+            text = f"{len(wrapped)} messages for {self.partitions} partitions of {self.stream} are {size} bytes."
+            raise ValueError(f"{text} A batch holds {MOST_BYTES}: give fewer messages at a time.")
+        rows = len(wrapped) * self.partitions
+        partitions = np.repeat(np.arange(self.partitions, dtype=np.int32), len(wrapped))
+        offsets = np.zeros(rows + 1, np.int32)
+        np.cumsum(np.tile(np.array([len(each) for each in wrapped], np.int32), self.partitions), out=offsets[1:])
+        values = binary_array(offsets, b"".join(wrapped) * self.partitions)
+        return pa.RecordBatch.from_arrays([integer_array(partitions), values], schema=ENVELOPES)
+
+    def position(self, task: str | int | None) -> int:
+        """Where the task stands among the names. `ControlMessageError` if it does not."""
+        if isinstance(task, str) and task in self._positions:
+            return self._positions[task]
+        if is_integer(task, 0, len(self.names) - 1):
+            return task
+        known = f"0 to {len(self.names) - 1}" if is_integer(task, EARLIEST, LATEST) else _listed(self.names)
+        text = f"{self.stream} has no task {task!r}. Its {len(self.names)} tasks are {known}."
+        raise ControlMessageError(text)
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {name: position for position, name in enumerate(self.names)}
+
+    def _name(self, task: str | int) -> str:
+        return self.names[self.position(task)]
+
+    def _own(self, message: ControlMessage) -> ControlMessage:
+        if message.task is not None:
+            self.position(message.task)
+        tasks = 1 if message.task is None else len(self.names)
+        stream = message.stream if isinstance(message, EndOfStream) else None
+        if (message.tasks, message.generation, stream or self.stream) != (tasks, self.generation, self.stream):
+            text = f"{message} is not of {self.stream}, which has {tasks} tasks in generation {self.generation}."
+            raise ControlMessageError(text)
+        return message
+
+
+class TaskClocks:
+    """The latest time each task has seen in its rows, and the watermarks it may give. Mutable; one per Spark task."""
+
+    def __init__(self, emission: Emission) -> None:
+        self._emission = emission
+        self._latest = np.full(len(emission.names), EARLIEST, np.int64)
+
+    def see(self, tasks: pa.Array | None, times: pa.Array) -> None:
+        """Rows go by, each of a task at a time.
+
+        tasks: integers from 0 on or names; None if there is one task only.
+        times: timestamps of any unit or dates, without a zone taken as UTC. A null counts for nothing.
+
+        `ControlMessageError` for a task that is not of the emission or is null, and for a time that milliseconds of 64
+        bits do not reach; `TypeError` for columns of other types.
+        """
+        ticks = _ticks(times)
+        valid = validity(times) if times.null_count else slice(None)
+        if tasks is None:
+            if len(self._latest) > 1:
+                text = f"{self._emission.stream} has {len(self._latest)} tasks: say which one each row is of."
+                raise ControlMessageError(text)
+            positions = np.zeros(len(times), np.int64)
+        else:
+            positions = self._positions(tasks)
+        latest = np.full_like(self._latest, EARLIEST)
+        np.maximum.at(latest, positions[valid], ticks[valid])
+        seen = np.flatnonzero(latest != EARLIEST)
+        self._latest[seen] = np.maximum(self._latest[seen], _milliseconds(latest[seen], times.type))
+
+    def watermarks(self) -> list[Watermark]:
+        """For every task that has seen a time: the latest less the lateness, rounded down to a millisecond."""
+        emission, count = self._emission, len(self._emission.names)
+        return [
+            Watermark(emission.names[task], count, max(EARLIEST, latest - emission.lateness_ms), emission.generation)
+            for task, latest in enumerate(self._latest.tolist())
+            if latest != EARLIEST
+        ]
+
+    def _positions(self, tasks: pa.Array) -> I64:
+        if tasks.null_count:
+            self._emission.position(None)
+        if arrow_is.is_string(tasks.type) or arrow_is.is_large_string(tasks.type):
+            encoded = tasks.dictionary_encode()
+            positions = np.array([self._emission.position(name.as_py()) for name in encoded.dictionary], np.int64)
+            return np.asarray(positions[integers(encoded.indices)])
+        if not arrow_is.is_integer(tasks.type):
+            text = f"tasks are integers or strings, these are {tasks.type}."
+            raise TypeError(text)
+        positions = integers(tasks)
+        for position in (positions.min(), positions.max()) if len(positions) else ():
+            self._emission.position(int(position))
+        return positions.astype(np.int64)
+
+
+def _ticks(times: pa.Array) -> I64:
+    """The times as they are stored: days, or units of a timestamp."""
+    if not (arrow_is.is_timestamp(times.type) or arrow_is.is_date(times.type)):
+        text = f"times are timestamps or dates, these are {times.type}."
+        raise TypeError(text)
+    storage = pa.int32() if arrow_is.is_date32(times.type) else pa.int64()
+    return integers(times.view(storage)).astype(np.int64)
+
+
+def _milliseconds(ticks: I64, kind: pa.DataType) -> I64:
+    """Ticks of an Arrow type in milliseconds, rounded down."""
+    if arrow_is.is_date32(kind):
+        return ticks * _MS_PER_DAY  # 32 bits times 27 bits
+    if arrow_is.is_date64(kind) or kind.unit == "ms":
+        return ticks
+    if kind.unit != "s":
+        return ticks // {"us": 1_000, "ns": 1_000_000}[kind.unit]
+    if len(ticks) and not EARLIEST // 1_000 < ticks.min() <= ticks.max() <= LATEST // 1_000:
+        text = f"A time of {ticks.min()} to {ticks.max()} seconds is beyond 64 bits of milliseconds."
+        raise ControlMessageError(text)
+    return ticks * 1_000
+
+
+def _listed(names: Collection[object]) -> str:
+    """The names as an error shows them: at most 20."""
+    shown = ", ".join(repr(name) for name in islice(names, _SHOWN))
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"

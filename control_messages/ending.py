@@ -1,0 +1,91 @@
+"""The end of a job, in Spark: the books in a query's checkpoint, and a query that stops when its input has ended."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+
+from control_messages.books import EndOfStreamCheckpoint, WatermarkCheckpoint, restore
+from control_messages.reconcile import OBSERVED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from control_messages.books import Book
+
+_POLL_SECONDS = 0.1
+_STATES = ("endOfStream", "watermark")
+
+
+def read_books(spark: SparkSession, checkpoint: str) -> list[Book]:
+    """The books in a query's checkpoint, as of the last batch that it has committed; none before its first.
+
+    May be called while the query runs. `why_held` tells what holds the watermark of a book.
+    """
+    books = []
+    for operator in _reconcilers(spark, checkpoint):
+        ends, watermarks = (_state(spark, checkpoint, operator, name) for name in _STATES)
+        for partition, watermark in watermarks.items():
+            end = EndOfStreamCheckpoint(**ends[partition])
+            books.append(restore(end, WatermarkCheckpoint(**watermark), partition))
+    return sorted(books, key=lambda book: (book.stream, str(book.partition)))
+
+
+def run_until_end(query: StreamingQuery, checkpoint: str, inputs: Mapping[str, int]) -> None:
+    """Wait until every input has ended, then stop the query. Raises what the query fails with.
+
+    inputs: how many partitions each stream has that the query reconciles. The query is stopped when the batch that told
+    the last end is committed; nothing of the input comes after. If an earlier run of the query has seen the end, it is
+    stopped at once.
+    """
+    spark = SparkSession.active()
+    seen = -1
+    ended = _all_ended(spark, checkpoint, inputs)
+    while query.isActive and not ended:
+        time.sleep(_POLL_SECONDS)
+        told = [each for each in query.recentProgress if each["batchId"] > seen]
+        seen = max((each["batchId"] for each in told), default=seen)
+        if any(_ends(each) for each in told):
+            ended = _all_ended(spark, checkpoint, inputs)
+    if ended:
+        query.stop()
+    query.awaitTermination()
+
+
+def _ends(progress: Any) -> int:
+    observed = progress["observedMetrics"].get(OBSERVED)
+    return 0 if observed is None else observed["endOfStream"]
+
+
+def _all_ended(spark: SparkSession, checkpoint: str, inputs: Mapping[str, int]) -> bool:
+    books = read_books(spark, checkpoint)
+    return all(
+        sum(book.stream == stream and book.at_end for book in books) == partitions
+        for stream, partitions in inputs.items()
+    )
+
+
+def _reconcilers(spark: SparkSession, checkpoint: str) -> list[int]:
+    """The operators of the query whose state is books."""
+    operators = spark.read.format("state-metadata").load(checkpoint).collect()
+    return [
+        operator.operatorId
+        for operator in operators
+        if operator.maxBatchId >= 0 and _variables(operator.operatorProperties).issuperset(_STATES)
+    ]
+
+
+def _variables(properties: str) -> set[str]:
+    variables = json.loads(properties or "{}").get("stateVariables", [])
+    return {variable["stateName"] for variable in variables}
+
+
+def _state(spark: SparkSession, checkpoint: str, operator: int, name: str) -> dict[Any, dict[str, Any]]:
+    """The values of a state variable, by partition."""
+    reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", name)
+    return {row.key.partition: row.value.asDict() for row in reader.load(checkpoint).collect()}

@@ -1,0 +1,177 @@
+"""The envelopes of an intermediate stream: a type byte, and behind it a user payload or the JSON of a control message.
+
+One by one, and a column at a time. A null is a user message of null, so that a tombstone of Kafka goes through; an
+envelope of zero bytes, of an unknown type or with control data that cannot be read is rejected, and nothing else is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as arrow_is
+
+from control_messages.arrow_memory import (
+    I64,
+    MOST_BYTES,
+    binary_array,
+    binary_values,
+    data_offsets,
+    integer_array,
+    integers,
+    validity,
+)
+from control_messages.errors import BadEnvelopeError
+from control_messages.messages import ControlMessage, MessageType, from_json, message_type, to_json
+
+I16 = npt.NDArray[np.int16]
+
+NULL, EMPTY = -1, -2
+"""What `types` tells of a row that has no type byte."""
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """An envelope that cannot be read: where it was, why, and its bytes."""
+
+    row: int
+    reason: str
+    envelope: bytes
+
+
+@dataclass(frozen=True)
+class Unwrapped:
+    """A column of envelopes told apart. Every row is in exactly one of the three, in ascending order.
+
+    user_rows: the rows of the user messages; payloads: what was in them, of the type of the envelopes.
+    control_rows: the rows of the control messages; messages: what they say. Equal envelopes share one message.
+    """
+
+    user_rows: I64
+    payloads: pa.Array
+    control_rows: I64
+    messages: list[ControlMessage]
+    rejected: list[Rejected]
+
+    @property
+    def control(self) -> list[tuple[int, ControlMessage]]:
+        """Row and message of the control messages. Of a million, the pairs take longer than telling them apart did."""
+        return list(zip(self.control_rows.tolist(), self.messages, strict=True))
+
+
+def wrap(message: ControlMessage | bytes) -> bytes:
+    """The envelope of a control message, or of a user payload. `ValueError` for a message that may not be written."""
+    if isinstance(message, bytes):
+        return b"\0" + message
+    return bytes((message_type(message),)) + to_json(message)
+
+
+def unwrap(envelope: bytes, tasks: int | None = None) -> ControlMessage | bytes:
+    """The control message or user payload in an envelope. `tasks` is the task count of messages that tell none.
+
+    `BadEnvelopeError` says why the bytes are no envelope.
+    """
+    if not envelope:
+        raise BadEnvelopeError("An envelope has a type byte at least, this one has zero bytes.")
+    try:
+        kind = MessageType(envelope[0])
+    except ValueError:
+        known = f"known are 0 to {max(MessageType)}"
+        text = f"The type byte is {envelope[0]}, {known}. Were these bytes written as an envelope?"
+        raise BadEnvelopeError(text) from None
+    data = envelope[1:]
+    return data if kind is MessageType.USER else from_json(kind, data, tasks)
+
+
+def wrap_payloads(payloads: pa.Array) -> pa.Array:
+    """The envelopes of user payloads, strings as UTF-8. A null stays null.
+
+    They are binary, and large_binary if the payloads are large or the envelopes are more than 2 GiB together.
+    `TypeError` for what is neither binary nor a string.
+    """
+    kind = payloads.type
+    if arrow_is.is_large_binary(kind) or arrow_is.is_large_string(kind):
+        payloads = payloads.cast(pa.large_binary())
+    elif arrow_is.is_binary(kind) or arrow_is.is_string(kind):
+        offsets = data_offsets(payloads)
+        size = int(offsets[-1]) - int(offsets[0]) + len(payloads)
+        payloads = payloads.cast(pa.binary() if size <= MOST_BYTES else pa.large_binary())
+    else:
+        text = f"payloads are binary or string, these are {kind}."
+        raise TypeError(text)
+    type_byte, nothing = _CONSTANTS[payloads.type]
+    return pc.binary_join_element_wise(type_byte, payloads, nothing)
+
+
+def types(envelopes: pa.Array) -> I16:
+    """The type byte of every row; `NULL` for a null and `EMPTY` for zero bytes. `TypeError` for what is not binary."""
+    if not (arrow_is.is_binary(envelopes.type) or arrow_is.is_large_binary(envelopes.type)):
+        text = f"envelopes are binary, these are {envelopes.type}."
+        raise TypeError(text)
+    offsets, data = data_offsets(envelopes), envelopes.buffers()[2]
+    if data is None or data.size == 0:
+        found = np.zeros(len(envelopes), np.int16)
+    else:
+        # An empty last row begins where the data end.
+        found = np.frombuffer(data, np.uint8).take(offsets[:-1], mode="clip").astype(np.int16)
+    found[offsets[1:] == offsets[:-1]] = EMPTY
+    if envelopes.null_count:
+        found[~validity(envelopes)] = NULL
+    return found
+
+
+def unwrap_all(envelopes: pa.Array, tasks: int | None = None) -> Unwrapped:
+    """The rows told apart as `unwrap` does it for one, bad envelopes among the values. Equal ones are parsed once.
+
+    `tasks` is the task count of messages that tell none. `TypeError` for what is not binary.
+    """
+    found = types(envelopes)
+    is_user = (found == MessageType.USER) | (found == NULL)
+    user_rows, other_rows = np.flatnonzero(is_user), np.flatnonzero(~is_user)
+    others = _chosen(envelopes, other_rows).dictionary_encode()
+    codes, distinct = integers(others.indices), binary_values(others.dictionary)
+    read = [_control_or_reason(envelope, tasks) for envelope in distinct]
+    good = np.fromiter((not isinstance(one, str) for one in read), np.bool_, len(read))[codes]
+    bad = zip(other_rows[~good].tolist(), codes[~good].tolist(), strict=True)
+    return Unwrapped(
+        user_rows,
+        _without_type(_chosen(envelopes, user_rows)),
+        other_rows[good],
+        [read[code] for code in codes[good].tolist()],
+        [Rejected(row, read[code], distinct[code]) for row, code in bad],
+    )
+
+
+def _control_or_reason(envelope: bytes, tasks: int | None) -> Any:
+    """The message, or as a string why it cannot be read."""
+    try:
+        return unwrap(envelope, tasks)
+    except BadEnvelopeError as error:
+        return str(error)
+
+
+def _chosen(array: pa.Array, rows: I64) -> pa.Array:
+    """The given rows, in ascending order; without a copy if they follow one another."""
+    if len(rows) == 0:
+        return array.slice(0, 0)
+    first = int(rows[0])
+    if int(rows[-1]) - first + 1 == len(rows):
+        return array.slice(first, len(rows))
+    return array.take(integer_array(rows))
+
+
+def _without_type(envelopes: pa.Array) -> pa.Array:
+    data = envelopes.buffers()[2]
+    # Without a bound Arrow sizes its buffer from one that overflows. No value is longer than all of them.
+    return pc.binary_slice(envelopes, 1, 1 + (0 if data is None else data.size))
+
+
+_CONSTANTS = {
+    constants.type: (constants[0], constants[1])
+    for constants in (binary_array(np.array([0, 1, 1], width), b"\0") for width in (np.int32, np.int64))
+}
+"""The type byte of a user message and no bytes, by type."""

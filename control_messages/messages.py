@@ -1,0 +1,261 @@
+"""Control messages and their JSON: what an upstream task says about itself, in the same stream as its data. Pure.
+
+    {"version":1,"taskName":"Partition 0","taskCount":2,"generation":3,"timestamp":1357016400000}      watermark
+    {"version":1,"taskName":"Partition 0","taskCount":2,"generation":3,"streamId":"by-destination"}    end of stream
+
+The reader is tolerant: it ignores unknown fields, takes Samza's `task-name` and `run-id`, and reads a missing version
+as 1; a later version it refuses, since it may mean something else, and a field told twice, of which readers take
+either. The writer is strict: what it writes is read as it was, and what was read can be written. Samza's messages tell
+neither a task count nor a generation: the generation is then 0, and the count is the reader's to give.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+from reprlib import Repr
+from typing import Any, TypeAlias, TypeGuard
+
+from typing_extensions import assert_never
+
+from control_messages.errors import BadEnvelopeError, ControlMessageError
+
+VERSION = 1
+EARLIEST, LATEST = -(2**63), 2**63 - 1
+"""Bounds of a timestamp."""
+MOST_TASKS = 2**31 - 1
+
+
+class MessageType(IntEnum):
+    """The first byte of an envelope."""
+
+    USER = 0
+    WATERMARK = 1
+    END_OF_STREAM = 2
+    DRAIN = 3
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """A task has written all that is older than `timestamp` (milliseconds since 1970 UTC).
+
+    task: its name; None speaks for all tasks, as Samza's aggregating task does.
+    tasks: how many tasks write to the stream in this generation; 1 if `task` is None.
+    generation: rises when the tasks change or start over; messages of lower ones are void.
+    idle: the task has nothing to write for the time being and holds nobody back. `timestamp` is then `EARLIEST`.
+    """
+
+    task: str | None
+    tasks: int
+    timestamp: int
+    generation: int = 0
+    idle: bool = False
+
+
+@dataclass(frozen=True)
+class EndOfStream:
+    """A task has ended writing to the stream; fields as in `Watermark`."""
+
+    task: str | None
+    tasks: int
+    stream: str | None = None
+    generation: int = 0
+
+
+@dataclass(frozen=True)
+class Drain:
+    """A task is being drained for run `run`. Read and handed on; nothing is reconciled."""
+
+    task: str | None
+    tasks: int
+    run: str | None = None
+    generation: int = 0
+
+
+ControlMessage: TypeAlias = Watermark | EndOfStream | Drain
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 200
+
+
+def message_type(message: ControlMessage) -> MessageType:
+    """The type byte of a message's envelope."""
+    match message:
+        case Watermark():
+            return MessageType.WATERMARK
+        case EndOfStream():
+            return MessageType.END_OF_STREAM
+        case Drain():
+            return MessageType.DRAIN
+        case _:
+            assert_never(message)
+
+
+def to_fields(message: ControlMessage) -> dict[str, Any]:
+    """The message as JSON fields. `ValueError` for one that would not be read as it is."""
+    fault = _fault(message)
+    if fault is not None:
+        text = f"{_shown(message)}: {fault}"
+        raise ValueError(text)
+    fields: dict[str, Any] = {
+        "version": VERSION,
+        "taskName": message.task,
+        "taskCount": message.tasks,
+        "generation": message.generation,
+    }
+    match message:
+        case Watermark():
+            return {**fields, "timestamp": message.timestamp, **({"idle": True} if message.idle else {})}
+        case EndOfStream():
+            return {**fields, "streamId": message.stream}
+        case Drain():
+            return {**fields, "runId": message.run}
+        case _:
+            assert_never(message)
+
+
+def to_json(message: ControlMessage) -> bytes:
+    """The control data of an envelope: UTF-8 JSON without spaces."""
+    return json.dumps(to_fields(message), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def from_json(kind: MessageType, data: bytes, tasks: int | None = None) -> ControlMessage:
+    """The message of type `kind` in `data`. `tasks` is the task count of messages that tell none.
+
+    `BadEnvelopeError` says what is wrong. A message without a task name speaks for all, so its count is 1.
+    """
+    fields = _fields(data)
+    task = _text(fields, "taskName", "task-name")
+    told = _integer(fields, "taskCount", 1, MOST_TASKS)
+    if told is None and tasks is not None and not is_integer(tasks, 1, MOST_TASKS):
+        text = f"tasks is {tasks!r}, it must be an integer from 1 to {MOST_TASKS}."
+        raise ValueError(text)
+    count = 1 if task is None else told or tasks
+    if count is None:
+        text = f"{_shown(data)} tells no taskCount, as Samza's messages do not. Give the number of tasks to the reader."
+        raise BadEnvelopeError(text)
+    generation = _integer(fields, "generation", 0, LATEST) or 0
+    match kind:
+        case MessageType.WATERMARK:
+            idle = _flag(fields, "idle")
+            timestamp = EARLIEST if idle else _integer(fields, "timestamp", EARLIEST, LATEST)
+            if timestamp is None:
+                text = f"{_shown(data)} is a watermark without a timestamp."
+                raise BadEnvelopeError(text)
+            return Watermark(task, count, timestamp, generation, idle)
+        case MessageType.END_OF_STREAM:
+            return EndOfStream(task, count, _text(fields, "streamId"), generation)
+        case MessageType.DRAIN:
+            return Drain(task, count, _text(fields, "runId", "run-id"), generation)
+        case MessageType.USER:
+            text = "a user message has no control data."
+            raise ValueError(text)
+        case _:
+            assert_never(kind)
+
+
+def json_object(text: bytes | str) -> dict[str, Any]:
+    """The fields of a JSON object, each told once. `ControlMessageError` for what is none."""
+    try:
+        decoded = text.decode() if isinstance(text, bytes) else text
+        fields = json.loads(decoded, object_pairs_hook=_told_once, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+        reason = f"{_shown(text)} is no JSON ({error})."
+        raise ControlMessageError(reason) from error
+    if not isinstance(fields, dict):
+        reason = f"{_shown(text)} is no JSON object."
+        raise ControlMessageError(reason)
+    return fields
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """A string that is not empty and can be written as UTF-8; half of a surrogate pair cannot."""
+    return isinstance(value, str) and value != "" and _SURROGATE.search(value) is None
+
+
+def is_integer(value: object, least: int, most: int) -> TypeGuard[int]:
+    """An integer within the bounds. True and False are none."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _fields(data: bytes) -> dict[str, Any]:
+    try:
+        fields = json_object(data)
+    except ControlMessageError as error:
+        raise BadEnvelopeError(str(error)) from error
+    version = _integer(fields, "version", 0, LATEST)
+    if version is not None and version > VERSION:
+        text = f"{_shown(data)} has version {version}; this release reads up to {VERSION}. Upgrade the consumer."
+        raise BadEnvelopeError(text)
+    return fields
+
+
+def _fault(message: ControlMessage) -> str | None:
+    """Why the reader would not read the message as it is."""
+    if not (message.task is None or is_text(message.task)):
+        return "the task is None or a name, which is a text that is not empty."
+    if not is_integer(message.tasks, 1, MOST_TASKS) or (message.task is None and message.tasks != 1):
+        return f"tasks is an integer from 1 to {MOST_TASKS}, and 1 for a message without a task."
+    if not is_integer(message.generation, 0, LATEST):
+        return f"the generation is an integer from 0 to {LATEST}."
+    match message:
+        case Watermark(timestamp=timestamp, idle=idle):
+            if not is_integer(timestamp, EARLIEST, EARLIEST if idle else LATEST):
+                return f"the timestamp is an integer from {EARLIEST} to {LATEST}, and the least if idle."
+        case EndOfStream(stream=text) | Drain(run=text):
+            if not (text is None or is_text(text)):
+                return "the stream or run is None or a text that is not empty."
+        case _:
+            assert_never(message)
+    return None
+
+
+def _text(fields: dict[str, Any], *names: str) -> str | None:
+    """What is told under one of the names."""
+    for name in names:
+        value = fields.get(name)
+        if is_text(value):
+            return value
+        if value is not None:
+            text = f"{name} is {_shown(value)}, it must be a text that is not empty and can be written as UTF-8."
+            raise BadEnvelopeError(text)
+    return None
+
+
+def _integer(fields: dict[str, Any], name: str, least: int, most: int) -> int | None:
+    value = fields.get(name)
+    if value is None or is_integer(value, least, most):
+        return value
+    text = f"{name} is {_shown(value)}, it must be an integer from {least} to {most}."
+    raise BadEnvelopeError(text)
+
+
+def _flag(fields: dict[str, Any], name: str) -> bool:
+    value = fields.get(name)
+    if value is None or isinstance(value, bool):
+        return value is True
+    text = f"{name} is {_shown(value)}, it must be true or false."
+    raise BadEnvelopeError(text)
+
+
+def _told_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        text = f"{_shown(twice)} is told twice"
+        raise ValueError(text)
+    return fields
+
+
+def _no_number(constant: str) -> None:
+    text = f"{constant} is no JSON number"
+    raise ValueError(text)
+
+
+def _shown(value: object) -> str:
+    """The value as an error shows it: short, whatever it is."""
+    return _SHORT.repr(value[:200] if isinstance(value, bytes) else value)

@@ -1,0 +1,43 @@
+"""Strategies: any control message that may be written, and any column of envelopes or payloads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from control_messages.messages import EARLIEST, LATEST, ControlMessage, Drain, EndOfStream, Watermark
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+maybe_texts = st.none() | texts
+generations = st.integers(0, LATEST)
+timestamps = st.integers(EARLIEST, LATEST)
+
+
+@st.composite
+def control_messages(draw: st.DrawFn) -> ControlMessage:
+    task = draw(maybe_texts)
+    tasks = 1 if task is None else draw(st.integers(1, 2**31 - 1))
+    return draw(
+        st.one_of(
+            st.builds(Watermark, st.just(task), st.just(tasks), timestamps, generations),
+            st.builds(
+                Watermark, st.just(task), st.just(tasks), st.just(EARLIEST), generations, idle=st.just(value=True)
+            ),
+            st.builds(EndOfStream, st.just(task), st.just(tasks), maybe_texts, generations),
+            st.builds(Drain, st.just(task), st.just(tasks), maybe_texts, generations),
+        )
+    )
+
+
+@st.composite
+def columns(draw: st.DrawFn, values: st.SearchStrategy[bytes], kinds: Sequence[pa.DataType]) -> pa.Array:
+    """Some of the rows of a longer array, so that offsets do not begin at 0, with nulls or without."""
+    kind = draw(st.sampled_from(kinds))
+    rows = draw(st.lists(st.one_of(values, st.none()) if draw(st.booleans()) else values, max_size=12))
+    first = draw(st.integers(0, len(rows)))
+    return pa.array(rows, pa.large_binary()).cast(kind).slice(first, draw(st.integers(0, len(rows) - first)))

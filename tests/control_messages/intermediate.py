@@ -1,0 +1,347 @@
+"""An intermediate stream in miniature: sources, an upstream job, the log, and a consumer with its checkpoint.
+
+    sources ──► upstream tasks ──► log of the stream's partitions ──► consumer
+    (records,    (rescaled, restarted     (rows and control            (batches, checkpoint, restart)
+     closed)      with replay, zombies)    messages, duplicates)
+
+A *design* is how the consumer keeps its books: `Ours` is the code under test, the others are mistakes that the tests
+must catch. A record is unsafe when it comes for the first time and is older than what was announced before.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from control_messages import stream_books
+from control_messages.books import EndOfStreamCheckpoint, Step, WatermarkCheckpoint, checkpoint, restore
+from control_messages.messages import ControlMessage, EndOfStream, Watermark
+from control_messages.stream_books import StreamBook
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+STREAM, SOURCES = "by-destination", 2
+END = 10**9
+"""Later than all records: the watermark of what has ended."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record of a source. It always goes to the same partition."""
+
+    source: int
+    number: int
+    time: int
+
+    def partition(self, partitions: int) -> int:
+        return (self.source + self.number) % partitions
+
+
+@dataclass
+class Upstream:
+    """One incarnation of the upstream job. Task t reads the sources s with s % tasks == t."""
+
+    generation: int
+    tasks: int
+    positions: list[int]
+    said: set[ControlMessage] = field(default_factory=set)
+
+    def watermark(self, task: int, world: World) -> int | None:
+        """Of a task: the last time it has read of the source that is furthest behind. `END` if all are through."""
+        standings = []
+        for source in range(task, SOURCES, self.tasks):
+            position, times = self.positions[source], world.sources[source]
+            if source in world.closed and position == len(times):
+                standings.append(END)
+            elif position == 0:
+                return None
+            else:
+                standings.append(times[position - 1])
+        return min(standings, default=END)
+
+    def message(self, task: int, world: World) -> ControlMessage | None:
+        at = self.watermark(task, world)
+        if at is None:
+            return None
+        if at == END:
+            return EndOfStream(f"Partition {task}", self.tasks, STREAM, self.generation)
+        return Watermark(f"Partition {task}", self.tasks, at, self.generation)
+
+
+@dataclass
+class World:
+    """All there is, and what has happened. A safety property that breaks raises AssertionError where it breaks."""
+
+    design: Design
+    partitions: int
+    generations_rise: bool = True
+    seen: Counter[str] = field(default_factory=Counter)
+    sources: list[list[int]] = field(default_factory=lambda: [[] for _ in range(SOURCES)])
+    closed: set[int] = field(default_factory=set)
+    committed: list[int] = field(default_factory=lambda: [0] * SOURCES)
+    zombies: list[Upstream] = field(default_factory=list)
+    delivered: set[Record] = field(default_factory=set)
+    clock: int = 0
+    sound: bool = True
+    """False from a batch on that broke something."""
+
+    def __post_init__(self) -> None:
+        self.upstream = Upstream(0, 1, [0] * SOURCES)
+        self.log: list[list[Record | ControlMessage]] = [[] for _ in range(self.partitions)]
+        self.configured = 1
+        self.offsets = [0] * self.partitions
+        self.book = self.design.empty(self.partitions)
+        self.announced, self.ended = -1, False
+        self.highest = [-1] * self.partitions
+        self.saved_book = self.unsaved_book = self.design.save(self.book)
+        self.saved = (list(self.offsets), self.announced, self.ended)
+
+    # The upstream job
+
+    def add(self, source: int, later: int) -> None:
+        """A new record of a source that is not closed."""
+        if source not in self.closed:
+            times = self.sources[source]
+            times.append((times[-1] if times else 0) + later)
+
+    def close(self, source: int) -> None:
+        if self.sources[source]:
+            self.closed.add(source)
+
+    def read(self, job: Upstream, source: int, count: int) -> None:
+        """A task reads so many records and writes them into the stream."""
+        for _ in range(count):
+            number = job.positions[source]
+            if number == len(self.sources[source]):
+                return
+            record = Record(source, number, self.sources[source][number])
+            self.log[record.partition(self.partitions)].append(record)
+            job.positions[source] += 1
+
+    def say(self, job: Upstream, task: int) -> None:
+        """A task sends every partition where it stands, unless it has said so before."""
+        message = job.message(task, self) if task < job.tasks else None
+        if message is None or message in job.said:
+            return
+        job.said.add(message)
+        for log in self.log:
+            log.append(message)
+
+    def commit_upstream(self) -> None:
+        self.committed = list(self.upstream.positions)
+
+    def rescale(self, tasks: int) -> None:
+        """So many tasks from now on. They begin where the job committed last; the old ones do not know yet."""
+        self.seen["rescaled"] += tasks != self.upstream.tasks
+        self.zombies = [*self.zombies, self.upstream][-2:]
+        self.upstream = Upstream(self.upstream.generation + self.generations_rise, tasks, list(self.committed))
+
+    def restart_upstream(self) -> None:
+        """The same tasks of the same generation, once more from where the job committed last."""
+        self.seen["upstream replays"] += self.committed != self.upstream.positions
+        self.upstream = Upstream(self.upstream.generation, self.upstream.tasks, list(self.committed))
+
+    def duplicate(self, partition: int, back: int, length: int) -> None:
+        """A producer repeats what it has written, so many items back."""
+        start = max(0, len(self.log[partition]) - back)
+        again = self.log[partition][start : start + length]
+        self.seen["duplicates"] += len(again)
+        self.log[partition].extend(again)
+
+    # The consumer
+
+    def consume(self, counts: Sequence[int], shuffle: int) -> None:
+        """A batch: so many items of each partition; the rows first, then the control messages in any order."""
+        self.clock += 1
+        self.sound = False
+        told: list[tuple[int, ControlMessage]] = []
+        for partition, count in enumerate(counts[: self.partitions]):
+            start = self.offsets[partition]
+            for item in self.log[partition][start : start + count]:
+                self.offsets[partition] += 1
+                if isinstance(item, Record):
+                    self._deliver(partition, item)
+                else:
+                    told.append((partition, item))
+        random.Random(shuffle).shuffle(told)
+        self._announce(told)
+        self.sound = True
+
+    def _deliver(self, partition: int, record: Record) -> None:
+        if record not in self.delivered:
+            self.delivered.add(record)
+            before = self.highest[partition]
+            assert before < END, f"{record} came after the end"
+            assert record.time >= before, f"{record} came after watermark {before}"
+
+    def _announce(self, told: list[tuple[int, ControlMessage]]) -> None:
+        step = self.design.receive(self.book, told, self.clock, self.configured)
+        self.book = step.book
+        self.seen["stale"] += step.stale
+        for partition, at in enumerate(self.design.standings(self.book)):
+            self.highest[partition] = max(self.highest[partition], at)
+        if step.watermark is not None:
+            self.seen["watermarks"] += 1
+            assert not self.ended, f"watermark {step.watermark} was announced after the end"
+            assert step.watermark > self.announced, f"the watermark fell from {self.announced} to {step.watermark}"
+            self.announced = step.watermark
+        if step.end:
+            self.seen["ends"] += 1
+            assert not self.ended, "the end was announced twice"
+            self.ended = True
+
+    def checkpoint(self) -> None:
+        """Save the offsets, and the book as the design does."""
+        self.saved = (list(self.offsets), self.announced, self.ended)
+        self.unsaved_book = self.design.save(self.book)
+        if self.design.saves == "with the offsets":
+            self.saved_book = self.unsaved_book
+
+    def save_later(self) -> None:
+        """The second write of a design that saves in two."""
+        if self.design.saves == "after the offsets":
+            self.saved_book = self.unsaved_book
+
+    def restart_consumer(self) -> None:
+        """A new process: it has the checkpoint, and its configuration is of today."""
+        self.seen["consumer replays"] += self.saved[0] != self.offsets
+        offsets, self.announced, self.ended = self.saved
+        self.offsets = list(offsets)
+        self.book = self.design.load(self.saved_book)
+        self.unsaved_book = self.saved_book
+        self.configured = self.upstream.tasks
+
+    # A fair run
+
+    def settle(self) -> None:
+        """Every task says where it stands, and all is consumed: the watermark must be as high as the messages allow."""
+        self.seen["histories"] += 1
+        self._run_out()
+        standings = [self.upstream.watermark(task, self) for task in range(self.upstream.tasks)]
+        known = [at for at in standings if at is not None]
+        if len(known) == len(standings) and min(known) < END and not self.ended:
+            self.seen["settled"] += 1
+            assert self.announced >= min(known), f"the watermark is stuck at {self.announced}, not {min(known)}"
+
+    def finish(self) -> None:
+        """All sources are closed and read to their ends: the end must be announced."""
+        self.closed = set(range(SOURCES))
+        for source in range(SOURCES):
+            self.read(self.upstream, source, len(self.sources[source]))
+        self._run_out()
+        assert self.ended, "the end was never announced"
+
+    def _run_out(self) -> None:
+        for task in range(self.upstream.tasks):
+            self.say(self.upstream, task)
+        self.consume([len(log) for log in self.log], 0)
+
+
+Saves = Literal["with the offsets", "after the offsets", "never"]
+
+
+@dataclass
+class Design:
+    """How a consumer keeps its books."""
+
+    saves: Saves = "with the offsets"
+
+    def empty(self, partitions: int) -> Any:
+        raise NotImplementedError
+
+    def receive(self, book: Any, told: Sequence[tuple[int, ControlMessage]], now: int, configured: int) -> Step[Any]:
+        """The book after a batch, and what is announced."""
+        raise NotImplementedError
+
+    def standings(self, book: Any) -> list[int]:
+        """What each partition has announced; -1 is nothing."""
+        raise NotImplementedError
+
+    def save(self, book: Any) -> str:
+        return json.dumps(book)
+
+    def load(self, saved: str) -> Any:
+        return json.loads(saved)
+
+
+@dataclass
+class Ours(Design):
+    """The code under test."""
+
+    def empty(self, partitions: int) -> StreamBook:
+        return StreamBook.of(STREAM, partitions)
+
+    def receive(
+        self, book: StreamBook, told: Sequence[tuple[int, ControlMessage]], now: int, configured: int
+    ) -> Step[StreamBook]:
+        return stream_books.receive(book, told, now)
+
+    def standings(self, book: StreamBook) -> list[int]:
+        return [END if each.at_end else -1 if each.emitted is None else each.emitted for each in book.books]
+
+    def save(self, book: StreamBook) -> str:
+        return json.dumps([[asdict(part) for part in checkpoint(each)] for each in book.books])
+
+    def load(self, saved: str) -> StreamBook:
+        return StreamBook(
+            tuple(
+                restore(EndOfStreamCheckpoint(**end), WatermarkCheckpoint(**watermark), partition)
+                for partition, (end, watermark) in enumerate(json.loads(saved))
+            )
+        )
+
+
+@dataclass
+class Plain(Design):
+    """Books of plain dicts. As they stand they are right; each field turns one mistake on."""
+
+    configured: bool = False
+    """The number of tasks is the consumer's configuration, as in Samza, and not the messages'."""
+    generations: bool = True
+    exact: bool = False
+    """All names ever heard are counted, and their number must be equal to the total."""
+    waits: bool = True
+    """Nothing is announced before all tasks have spoken."""
+    clamps: bool = True
+    reopens: bool = False
+    """A new generation may end once more."""
+
+    def empty(self, partitions: int) -> list[dict[str, Any]]:
+        return [{"generation": -1, "total": 0, "tasks": {}, "out": -1} for _ in range(partitions)]
+
+    def receive(self, book: Any, told: Sequence[tuple[int, ControlMessage]], now: int, configured: int) -> Step[Any]:
+        before = min(self.standings(book))
+        stale = sum(not self._hear(book[partition], message, configured) for partition, message in told)
+        for partition in {partition for partition, _ in told}:
+            self._announce(book[partition])
+        after = min(self.standings(book))
+        watermark = after if after not in (before, END) else None
+        return Step(book, watermark, end=after == END != before, stale=stale)
+
+    def standings(self, book: Any) -> list[int]:
+        return [page["out"] for page in book]
+
+    def _hear(self, page: dict[str, Any], message: ControlMessage, configured: int) -> bool:
+        """False for a stale message."""
+        if self.generations and message.generation != page["generation"]:
+            if message.generation < page["generation"]:
+                return False
+            page.update(generation=message.generation, tasks={})
+            if self.reopens and page["out"] == END:
+                page["out"] = -1
+        at = message.timestamp if isinstance(message, Watermark) else END
+        page["tasks"][message.task] = max(at, page["tasks"].get(message.task, -1))
+        page["total"] = configured if self.configured else message.tasks
+        return True
+
+    def _announce(self, page: dict[str, Any]) -> None:
+        names = [f"Partition {task}" for task in range(page["total"])]
+        spoken = [page["tasks"][name] for name in names if name in page["tasks"]]
+        whole = len(page["tasks"]) == page["total"] if self.exact else len(spoken) == page["total"]
+        if page["out"] == END or not spoken or (self.waits and not whole):
+            return
+        page["out"] = max(min(spoken), page["out"]) if self.clamps else min(spoken)

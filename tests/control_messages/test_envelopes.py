@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control_messages.envelopes import (
+    EMPTY,
+    NULL,
+    Rejected,
+    Unwrapped,
+    types,
+    unwrap,
+    unwrap_all,
+    wrap,
+    wrap_payloads,
+)
+from control_messages.errors import BadEnvelopeError
+from control_messages.messages import ControlMessage, Drain, EndOfStream, Watermark
+from tests.control_messages.any_messages import columns, control_messages
+
+BINARY = [pa.binary(), pa.large_binary()]
+envelopes = st.one_of(
+    st.binary(max_size=6),
+    st.binary(max_size=6).map(wrap),
+    control_messages().map(wrap),
+    st.sampled_from([b'\1{"taskName":"a","timestamp":1}', b'\2{"taskName":null}', b"\3{}", b"\2{", b"\4", b"\xff{}"]),
+)
+
+
+def told(unwrapped: Unwrapped) -> dict[int, object]:
+    """What is in each row."""
+    rows: list[tuple[int, object]] = [
+        *zip(unwrapped.user_rows.tolist(), unwrapped.payloads.to_pylist(), strict=True),
+        *unwrapped.control,
+        *((one.row, one) for one in unwrapped.rejected),
+    ]
+    assert len(rows) == len(dict(rows))
+    return dict(rows)
+
+
+def told_one_by_one(column: pa.Array, tasks: int | None) -> dict[int, object]:
+    return {row: told_of_one(row, envelope, tasks) for row, envelope in enumerate(column.to_pylist())}
+
+
+def told_of_one(row: int, envelope: bytes | None, tasks: int | None) -> object:
+    try:
+        return None if envelope is None else unwrap(envelope, tasks)
+    except BadEnvelopeError as error:
+        return Rejected(row, str(error), envelope or b"")
+
+
+@given(st.one_of(control_messages(), st.binary(max_size=9)))
+def test_what_is_wrapped_is_unwrapped_as_it_was(message: ControlMessage | bytes) -> None:
+    assert message == unwrap(wrap(message))
+
+
+def test_the_first_byte_is_the_type() -> None:
+    assert b"\0data" == wrap(b"data")
+    assert b'\1{"version":1' == wrap(Watermark("a", 1, 5))[:13]
+    assert b"\2" == wrap(EndOfStream("a", 1))[:1]
+    assert b"\3" == wrap(Drain("a", 1))[:1]
+
+
+@pytest.mark.parametrize(
+    ("envelope", "message"),
+    [
+        (b'\1{"timestamp":5,"taskName":"Partition 0","version":1}', Watermark("Partition 0", 4, 5)),
+        (b'\2{"taskName":"Partition 0","version":1}', EndOfStream("Partition 0", 4)),
+        (b'\2{"taskName":null,"version":1}', EndOfStream(None, 1)),
+        (b'\3{"taskName":"t","version":1,"runId":"run1"}', Drain("t", 4, "run1")),
+        (b"\0user", b"user"),
+        (b"\0", b""),
+    ],
+)
+def test_envelopes_of_samza_are_unwrapped(envelope: bytes, message: ControlMessage | bytes) -> None:
+    assert message == unwrap(envelope, tasks=4)
+    assert {0: message} == told(unwrap_all(pa.array([envelope]), tasks=4))
+
+
+@pytest.mark.parametrize(
+    ("envelope", "reason"),
+    [
+        (b"", "zero bytes"),
+        (b"\4{}", "type byte is 4, known are 0 to 3"),
+        (b"\xff", "type byte is 255"),
+        (b"\1", "no JSON"),
+        (b'\2{"taskName":"a"}', "Give the number of tasks"),
+    ],
+)
+def test_bytes_that_are_no_envelope_are_rejected_alone(envelope: bytes, reason: str) -> None:
+    with pytest.raises(BadEnvelopeError, match=reason) as caught:
+        unwrap(envelope)
+    unwrapped = unwrap_all(pa.array([b"\0first", envelope, b"\0last", envelope]))
+    assert [b"first", b"last"] == unwrapped.payloads.to_pylist()
+    assert [Rejected(row, str(caught.value), envelope) for row in (1, 3)] == unwrapped.rejected
+
+
+@given(columns(envelopes, BINARY), st.none() | st.integers(1, 9))
+def test_a_column_is_unwrapped_as_its_rows_are_one_by_one(column: pa.Array, tasks: int | None) -> None:
+    unwrapped = unwrap_all(column, tasks)
+    assert told_one_by_one(column, tasks) == told(unwrapped)
+    assert column.type == unwrapped.payloads.type
+    unwrapped.payloads.validate(full=True)
+    for rows in (unwrapped.user_rows, unwrapped.control_rows):
+        assert np.int64 == rows.dtype
+        assert sorted(rows.tolist()) == rows.tolist()
+
+
+@given(columns(st.binary(max_size=5), BINARY))
+def test_a_column_is_wrapped_as_its_rows_are_one_by_one_and_unwrapped_as_it_was(column: pa.Array) -> None:
+    wrapped = wrap_payloads(column)
+    assert [None if payload is None else wrap(payload) for payload in column.to_pylist()] == wrapped.to_pylist()
+    assert column.type == wrapped.type
+    wrapped.validate(full=True)
+    unwrapped = unwrap_all(wrapped)
+    assert column.equals(unwrapped.payloads)
+    assert list(range(len(column))) == unwrapped.user_rows.tolist()
+
+
+@given(columns(st.text(max_size=4).map(str.encode), [pa.string(), pa.large_string()]))
+def test_strings_are_wrapped_as_utf_8(column: pa.Array) -> None:
+    wrapped = wrap_payloads(column)
+    assert [None if text is None else wrap(text.encode()) for text in column.to_pylist()] == wrapped.to_pylist()
+    assert {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}[column.type] == wrapped.type
+
+
+@pytest.mark.parametrize("first", range(5))
+def test_a_payload_that_begins_with_a_type_byte_stays_a_payload(first: int) -> None:
+    payload = bytes([first]) + b'{"taskName":"a","taskCount":1,"timestamp":5}'
+    assert payload == unwrap(wrap(payload))
+    assert [payload] == unwrap_all(wrap_payloads(pa.array([payload]))).payloads.to_pylist()
+
+
+def test_a_null_is_a_user_message_of_null_and_no_bytes_are_one_of_none() -> None:
+    wrapped = wrap_payloads(pa.array([None, b""], pa.binary()))
+    assert [None, b"\0"] == wrapped.to_pylist()
+    assert {0: None, 1: b""} == told(unwrap_all(wrapped))
+
+
+@pytest.mark.parametrize("kind", BINARY)
+def test_the_types_of_a_column_are_its_first_bytes(kind: pa.DataType) -> None:
+    column = pa.array([None, b"", b"\0", b"\1{", b"\xff", b""], kind)
+    assert [NULL, EMPTY, 0, 1, 255, EMPTY] == types(column).tolist()
+    assert [0, 1, 255, EMPTY] == types(column[2:]).tolist()
+    assert np.int16 == types(column).dtype
+    assert [] == types(column[:0]).tolist()
+    assert [EMPTY, EMPTY] == types(pa.array([b"", b""], kind)).tolist()
+
+
+def test_bytes_under_a_null_are_not_looked_at() -> None:
+    offsets, data = np.array([0, 2, 4], np.int32), b"\1{\0a"
+    column = pa.Array.from_buffers(pa.binary(), 2, [pa.py_buffer(b"\2"), pa.py_buffer(offsets), pa.py_buffer(data)])
+    assert [NULL, 0] == types(column).tolist()
+    assert {0: None, 1: b"a"} == told(unwrap_all(column))
+
+
+@pytest.mark.parametrize("kind", BINARY)
+def test_a_column_may_be_empty_or_all_null(kind: pa.DataType) -> None:
+    nothing = pa.array([], kind)
+    assert nothing.equals(wrap_payloads(nothing))
+    assert nothing.equals(unwrap_all(nothing).payloads)
+    nulls = pa.nulls(3, kind)
+    assert nulls.equals(wrap_payloads(nulls))
+    assert nulls.equals(unwrap_all(nulls).payloads)
+
+
+@pytest.mark.parametrize("column", [pa.array(["a"]), pa.array([1]), pa.nulls(1), pa.array([b"a"], pa.binary(1))])
+def test_envelopes_of_other_types_are_refused(column: pa.Array) -> None:
+    with pytest.raises(TypeError, match=re.escape(f"envelopes are binary, these are {column.type}.")):
+        unwrap_all(column)
+    with pytest.raises(TypeError, match=re.escape(f"envelopes are binary, these are {column.type}.")):
+        types(column)
+
+
+def test_payloads_of_other_types_are_refused() -> None:
+    with pytest.raises(TypeError, match="payloads are binary or string, these are int64"):
+        wrap_payloads(pa.array([1]))
+
+
+def test_envelopes_beyond_32_bit_offsets_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    column = pa.array([b"not of these rows", b"abc", b"", b"de"])[1:]
+    monkeypatch.setattr("control_messages.envelopes.MOST_BYTES", 8)
+    assert pa.binary() == wrap_payloads(column).type
+    monkeypatch.setattr("control_messages.envelopes.MOST_BYTES", 7)
+    assert pa.large_binary() == wrap_payloads(column).type
+    assert [b"\0abc", b"\0", b"\0de"] == wrap_payloads(column).to_pylist()
+
+
+def test_equal_control_envelopes_are_parsed_once() -> None:
+    message = Watermark("a", 2, 5)
+    first, second = unwrap_all(pa.array([wrap(message), b"\0", wrap(message)])).messages
+    assert message == first
+    assert first is second
+
+
+def test_a_million_control_envelopes_of_a_thousand_tasks_take_no_second() -> None:
+    distinct = [wrap(Watermark(f"Partition {task}", 1_000, task)) for task in range(1_000)]
+    column = pa.array(distinct).take(pa.array(np.arange(1_000_000) % 1_000))
+    began = time.perf_counter()
+    unwrapped = unwrap_all(column)
+    assert time.perf_counter() - began < 1
+    assert 1_000_000 == len(unwrapped.messages) == len(unwrapped.control_rows)
+    assert Watermark("Partition 999", 1_000, 999) == unwrapped.messages[-1]
+
+
+def test_a_worker_does_not_import_pandas_for_envelopes() -> None:
+    program = """
+import sys
+import numpy as np
+import pyarrow as pa
+from control_messages.arrow_memory import binary_array, integer_array
+from control_messages.emission import Emission, TaskClocks
+from control_messages.envelopes import unwrap_all, wrap_payloads
+
+emission = Emission("s", 2, ("a", "b"))
+clocks = TaskClocks(emission)
+names = binary_array(np.array([0, 1, 2], np.int32), b"ab").cast(pa.string())
+clocks.see(names, integer_array(np.array([1, 2])).view(pa.timestamp("us")))
+told = emission.envelopes([*clocks.watermarks(), *emission.end_of_stream()]).column("value")
+mixed = pa.concat_arrays([told, wrap_payloads(names), binary_array(np.array([0, 0, 1], np.int32), b"x")])
+unwrapped = unwrap_all(mixed)
+assert (2, 8, 2) == (len(unwrapped.payloads), len(unwrapped.control), len(unwrapped.rejected))
+assert "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -1,0 +1,246 @@
+"""The books under rescaled upstream jobs, replays, duplicates, zombies and restarts of the consumer.
+
+What there is must hold; the mistakes must be caught, else these tests could not fail.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from control_messages.errors import ContradictionError
+from tests.control_messages.intermediate import SOURCES, Design, Ours, Plain, Upstream, World
+
+sources = st.integers(0, SOURCES - 1)
+tasks = st.integers(0, 2)
+
+
+def machine(  # noqa: C901 - a class with its rules
+    seen: Counter[str], design: Callable[[], Design], *, generations_rise: bool
+) -> type[RuleBasedStateMachine]:
+    class Machine(RuleBasedStateMachine):
+        @initialize(partitions=st.integers(1, 2), times=st.tuples(st.integers(0, 9), st.integers(0, 9)))
+        def begin(self, partitions: int, times: tuple[int, int]) -> None:
+            self.world = World(design(), partitions, generations_rise, seen)
+            for source, time in enumerate(times):
+                self.world.add(source, time)
+
+        @rule(
+            events=st.lists(st.tuples(sources, st.integers(0, 9)), max_size=4),
+            reads=st.lists(sources, min_size=1, max_size=4),
+            speakers=st.lists(tasks, min_size=1, max_size=4),
+            closing=st.sampled_from([None] * 8 + list(range(SOURCES))),
+        )
+        def the_upstream_job_writes(
+            self, events: list[tuple[int, int]], reads: list[int], speakers: list[int], closing: int | None
+        ) -> None:
+            for source, later in events:
+                self.world.add(source, later)
+            if closing is not None:
+                self.world.close(closing)
+            self.write(self.world.upstream, reads, speakers)
+            self.world.consume([99, 99], 0)
+
+        @rule(
+            reads=st.lists(sources, max_size=3),
+            speakers=st.lists(tasks, min_size=1, max_size=3),
+            counts=st.lists(st.sampled_from([0, 1, 3, 99]), min_size=2, max_size=2),
+            shuffle=st.integers(0, 9),
+        )
+        def all_write_and_the_consumer_lags(
+            self, reads: list[int], speakers: list[int], counts: list[int], shuffle: int
+        ) -> None:
+            for job in [self.world.upstream, *self.world.zombies]:
+                seen["zombies"] += job is not self.world.upstream
+                self.write(job, reads, speakers)
+            self.world.consume(counts, shuffle)
+
+        def write(self, job: Upstream, reads: list[int], speakers: list[int]) -> None:
+            for source in reads:
+                self.world.read(job, source, 2)
+            for task in speakers:
+                self.world.say(job, task)
+
+        @rule(partition=st.integers(0, 1), back=st.integers(1, 20), length=st.integers(1, 5))
+        def a_producer_repeats_itself(self, partition: int, back: int, length: int) -> None:
+            self.world.duplicate(partition % self.world.partitions, back, length)
+
+        @rule(commits=st.booleans(), count=st.sampled_from([None, None, 1, 2, 3]))
+        def the_upstream_job_stops(self, commits: bool, count: int | None) -> None:
+            if commits:
+                self.world.commit_upstream()
+            if count is None:
+                self.world.restart_upstream()
+            else:
+                self.world.rescale(count)
+
+        @rule(saves=st.sampled_from([0, 1, 2]), dies=st.booleans())
+        def the_consumer_saves_and_dies(self, saves: int, dies: bool) -> None:
+            if saves > 0:
+                self.world.checkpoint()
+            if saves > 1:
+                self.world.save_later()
+            if dies:
+                self.world.restart_consumer()
+
+        def teardown(self) -> None:
+            if self.world.sound:
+                self.world.settle()
+                self.world.finish()
+
+    return Machine
+
+
+def explore(
+    design: Callable[[], Design],
+    *,
+    generations_rise: bool = True,
+    examples: int = 300,
+    phases: tuple[Phase, ...] = tuple(Phase),
+) -> Counter[str]:
+    """Run a design through so many histories, the same ones every time, and tell what has happened in them."""
+    seen: Counter[str] = Counter()
+    run_state_machine_as_test(
+        machine(seen, design, generations_rise=generations_rise),
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=40,
+            phases=phases,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            print_blob=False,
+            report_multiple_bugs=False,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    return seen
+
+
+@pytest.mark.parametrize("design", [Ours, Plain], ids=["ours", "plain dicts"])
+def test_no_row_comes_after_its_watermark_and_the_end_comes_once(design: Callable[[], Design]) -> None:
+    seen = explore(design)
+    for event in (
+        "rescaled",
+        "upstream replays",
+        "consumer replays",
+        "duplicates",
+        "stale",
+        "zombies",
+        "watermarks",
+        "settled",
+        "ends",
+    ):
+        assert seen[event] >= 10, f"{event} happened too rarely: {dict(seen)}"
+
+
+@pytest.mark.slow
+def test_the_same_for_long() -> None:
+    assert explore(Ours, examples=3000)["ends"] > 1000
+
+
+HANGS, UNSAFE = "the end was never announced|the watermark is stuck", "came after"
+FALLS, TWICE = "the watermark fell", "the end was announced twice|after the end"
+MISTAKES: list[tuple[str, Callable[[], Design], str]] = [
+    ("configured total, no checkpoint", lambda: Plain("never", configured=True, generations=False), "."),
+    ("configured total", lambda: Plain(configured=True, generations=False), f"{HANGS}|{UNSAFE}"),
+    ("no generations", lambda: Plain(generations=False), f"{HANGS}|{UNSAFE}"),
+    ("as many names as the total", lambda: Plain(generations=False, exact=True), f"{HANGS}|{UNSAFE}"),
+    ("not checkpointed", lambda: Ours("never"), f"{HANGS}|{FALLS}|{TWICE}"),
+    ("saved after the offsets", lambda: Ours("after the offsets"), f"{HANGS}|{FALLS}|{TWICE}"),
+    ("not clamped", lambda: Plain(clamps=False), FALLS),
+    ("before all have spoken", lambda: Plain(waits=False), UNSAFE),
+    ("a new generation opens what has ended", lambda: Plain(reopens=True), f"{TWICE}|{FALLS}"),
+]
+
+
+@pytest.mark.parametrize(
+    ("design", "found"), [pytest.param(design, found, id=name) for name, design, found in MISTAKES]
+)
+def test_a_wrong_design_is_caught(design: Callable[[], Design], found: str) -> None:
+    with pytest.raises(AssertionError, match=found):
+        explore(design, examples=2000, phases=(Phase.generate,))
+
+
+def test_a_changed_task_count_without_a_new_generation_is_a_contradiction() -> None:
+    with pytest.raises(ContradictionError, match="Let the generation rise"):
+        explore(Ours, generations_rise=False, examples=2000, phases=(Phase.generate,))
+
+
+def a_consumer_restarts_between_two_ends(world: World) -> None:
+    world.rescale(2)
+    world.restart_consumer()
+    for source in range(SOURCES):
+        world.add(source, 1)
+        world.close(source)
+        world.read(world.upstream, source, 1)
+    world.say(world.upstream, 0)
+    world.consume([99], 0)
+    world.checkpoint()
+    world.restart_consumer()
+    world.finish()
+
+
+def one_of_two_tasks_is_left(world: World) -> None:
+    world.rescale(2)
+    world.restart_consumer()
+    for source in range(SOURCES):
+        world.add(source, 1)
+        world.read(world.upstream, source, 1)
+        world.say(world.upstream, source)
+    world.consume([99], 0)
+    world.checkpoint()
+    world.rescale(1)
+    world.finish()
+
+
+def one_of_two_tasks_takes_over_an_older_source(world: World) -> None:
+    world.rescale(2)
+    world.add(0, 2)
+    world.read(world.upstream, 0, 1)
+    world.say(world.upstream, 0)
+    world.rescale(1)
+    for later in (0, 1):
+        world.add(1, later)
+        world.read(world.upstream, 1, 1)
+        world.read(world.upstream, 0, 1)
+        world.say(world.upstream, 0)
+        world.consume([99], 0)
+    world.finish()
+
+
+STORIES: list[tuple[str, Callable[[], Design], Callable[[World], None], str]] = [
+    ("not checkpointed", lambda: Ours("never"), a_consumer_restarts_between_two_ends, HANGS),
+    ("saved after the offsets", lambda: Ours("after the offsets"), a_consumer_restarts_between_two_ends, HANGS),
+    (
+        "configured total, no checkpoint",
+        lambda: Plain("never", configured=True, generations=False),
+        a_consumer_restarts_between_two_ends,
+        HANGS,
+    ),
+    (
+        "configured total",
+        lambda: Plain(configured=True, generations=False),
+        one_of_two_tasks_is_left,
+        HANGS,
+    ),
+    (
+        "as many names as the total",
+        lambda: Plain(generations=False, exact=True),
+        one_of_two_tasks_is_left,
+        HANGS,
+    ),
+    ("no generations", lambda: Plain(generations=False), one_of_two_tasks_takes_over_an_older_source, UNSAFE),
+]
+
+
+@pytest.mark.parametrize(("design", "story", "found"), [pytest.param(*rest, id=name) for name, *rest in STORIES])
+def test_the_story_of_a_wrong_design(design: Callable[[], Design], story: Callable[[World], None], found: str) -> None:
+    story(World(Ours(), 1))
+    with pytest.raises(AssertionError, match=found):
+        story(World(design(), 1))

@@ -1,0 +1,368 @@
+"""Emit, reconcile, process and forward under a real Spark, over files of envelopes: any binary column will do."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from control_messages.books import Book, checkpoint, receive
+from control_messages.emission import ENVELOPES, Emission
+from control_messages.envelopes import unwrap, wrap
+from control_messages.messages import Drain, EndOfStream, Watermark
+from control_messages.spark import (
+    EventTimeProcessor,
+    IdleRule,
+    announce,
+    emit,
+    forward,
+    partition_of,
+    process,
+    read_books,
+    reconcile,
+    run_until_end,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from control_messages.messages import ControlMessage
+
+pytestmark = pytest.mark.pyspark40
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+START = datetime(2013, 1, 1, tzinfo=timezone.utc)
+START_MS = 1356998400000
+
+
+@pytest.fixture(autouse=True)
+def state_in_rocksdb(spark: SparkSession) -> Iterator[None]:
+    before, partitions = spark.conf.get(PROVIDER), str(spark.conf.get("spark.sql.shuffle.partitions"))
+    spark.conf.set(PROVIDER, ROCKSDB)
+    spark.conf.set("spark.sql.shuffle.partitions", "1")  # each has a state store and a Python worker
+    yield
+    spark.conf.set(PROVIDER, before or "")
+    spark.conf.set("spark.sql.shuffle.partitions", partitions)
+
+
+class Stream:
+    """An intermediate stream in a folder: each batch one file, read one by one."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark, self.folder, self.checkpoint = spark, folder / "stream", str(folder / "checkpoint")
+        self.folder.mkdir()
+        self.count = 0
+
+    def put(self, *envelopes: tuple[int, ControlMessage | bytes]) -> None:
+        """One batch. Bytes are envelopes as they stand."""
+        rows = [(partition, each if isinstance(each, bytes) else wrap(each)) for partition, each in envelopes]
+        partitions, values = zip(*rows, strict=True)
+        path = self.folder / f"{self.count}.parquet"
+        pq.write_table(pa.table([pa.array(partitions, pa.int32()), pa.array(values, pa.binary())], ENVELOPES), path)
+        os.utime(path, (1.4e9 + self.count, 1.4e9 + self.count))  # the order in which Spark reads them
+        self.count += 1
+
+    def frame(self) -> DataFrame:
+        """The stream as a streaming frame."""
+        reader = self.spark.readStream.schema("partition int, value binary").option("maxFilesPerTrigger", 1)
+        return reader.parquet(str(self.folder))
+
+    def run(self, flow: DataFrame) -> list[tuple[Any, ...]]:
+        """What a query over all that is there now makes of it, by batch."""
+        found: list[tuple[Any, ...]] = []
+        writer = flow.writeStream.foreachBatch(
+            lambda rows, batch: found.extend((batch, *row) for row in rows.collect())
+        )
+        writer.option("checkpointLocation", self.checkpoint).trigger(availableNow=True).start().awaitTermination()
+        return found
+
+
+@pytest.fixture
+def stream(spark: SparkSession, tmp_path: Path) -> Stream:
+    return Stream(spark, tmp_path)
+
+
+def announced(rows: Sequence[tuple[Any, ...]]) -> list[tuple[int, int, str, int | None]]:
+    """Batch, partition, type and watermark of all rows of a flow but user messages, sorted."""
+    return sorted((row[0], row[2], row[3], row[5]) for row in rows if row[3] != "message")
+
+
+def told(frame: DataFrame) -> list[tuple[int, ControlMessage | bytes]]:
+    """Envelopes, read one by one."""
+    return [(row.partition, unwrap(bytes(row.value))) for row in frame.collect()]
+
+
+def rows_of(spark: SparkSession, count: int, tasks: int) -> DataFrame:
+    """`count` rows of a number, a task and a time that rises with the number."""
+    return spark.range(count).select(
+        F.col("id").cast("string").alias("value"),
+        F.pmod("id", F.lit(tasks)).cast("int").alias("task"),
+        (F.lit(START) + F.make_dt_interval(secs=F.col("id"))).alias("time"),
+    )
+
+
+def test_every_task_tells_every_partition_its_watermark_behind_its_rows(spark: SparkSession) -> None:
+    emission = Emission("numbers", 3, ("even", "odd"), generation=7, lateness_ms=1500)
+    frame = rows_of(spark, 100, 2).withColumn(
+        "task", F.element_at(F.array(F.lit("even"), F.lit("odd")), F.col("task") + 1)
+    )
+
+    envelopes = emit(frame, emission, event_time="time", task="task", partition=partition_of(emission, "value"))
+    by_writer = envelopes.withColumn("writer", F.spark_partition_id()).collect()
+
+    watermarks = {
+        "even": Watermark("even", 2, START_MS + 98_000 - 1500, 7),
+        "odd": Watermark("odd", 2, START_MS + 99_000 - 1500, 7),
+    }
+    messages = [(row.writer, row.partition, unwrap(bytes(row.value))) for row in by_writer]
+    users = [message for _, _, message in messages if isinstance(message, bytes)]
+    assert sorted(str(number).encode() for number in range(100)) == sorted(users)
+    control = Counter((partition, message) for _, partition, message in messages if not isinstance(message, bytes))
+    assert Counter({(partition, mark): 1 for partition in range(3) for mark in watermarks.values()}) == control
+    for writer in {writer for writer, _, _ in messages}:
+        kinds = [isinstance(message, bytes) for of, _, message in messages if of == writer]
+        assert kinds == sorted(kinds, reverse=True)
+    of_task = {
+        writer: {"even" if int(m) % 2 == 0 else "odd" for w, _, m in messages if w == writer and isinstance(m, bytes)}
+        for writer, _, _ in messages
+    }
+    for writer, _, message in messages:
+        if isinstance(message, Watermark):
+            assert message.task in of_task[writer]
+
+
+def test_without_a_task_the_whole_row_decides_and_one_task_needs_no_column(spark: SparkSession) -> None:
+    emission = Emission("numbers", 1, 3)
+    frame = rows_of(spark, 60, 1).select("value", "time", F.lit(0).alias("partition"))
+
+    marks = [
+        message
+        for _, message in told(emit(frame, emission, event_time="time", atomic=True))
+        if not isinstance(message, bytes)
+    ]
+    alone = [message for _, message in told(emit(frame.coalesce(1), Emission("numbers", 1), event_time="time"))]
+
+    assert set(emission.names) == {mark.task for mark in marks}
+    assert START_MS + 59_000 == max(mark.timestamp for mark in marks if isinstance(mark, Watermark))
+    assert Watermark("Partition 0", 1, START_MS + 59_000) == alone[-1]
+
+
+def test_rows_that_would_be_lost_to_reconciliation_are_refused(spark: SparkSession) -> None:
+    frame = rows_of(spark, 3, 3).withColumn("partition", F.col("task"))
+
+    with pytest.raises(PySparkException, match=r"a row for stream numbers has partition 2; the stream has 0 to 1"):
+        emit(frame, Emission("numbers", 2), event_time="time").collect()
+    with pytest.raises(PySparkException, match=r"numbers has no task 2"):
+        emit(frame, Emission("numbers", 3, 2), event_time="time", task="task").collect()
+
+
+def test_control_messages_can_be_announced_alone(spark: SparkSession) -> None:
+    emission = Emission("numbers", 2, ("a", "b"), generation=1)
+
+    ends = told(announce(spark, emission, [*emission.end_of_stream(), *emission.idle(["b"])]))
+
+    expected = [EndOfStream("a", 2, "numbers", 1), EndOfStream("b", 2, "numbers", 1), *emission.idle(["b"])]
+    assert [(partition, message) for partition in range(2) for message in expected] == sorted(ends, key=lambda e: e[0])
+
+
+def test_a_flow_rises_with_the_slowest_task_and_survives_restarts(stream: Stream) -> None:
+    stream.put((0, b"\0one"), (0, Watermark("a", 2, 10)), (1, Watermark("a", 2, 10)))
+    stream.put((0, Watermark("b", 2, 5)), (1, Watermark("b", 2, 7)), (1, b"\0two"))
+    first = stream.run(reconcile(stream.frame(), "s"))
+    stream.put((0, Watermark("a", 2, 10)), (1, EndOfStream("b", 2, "s")))
+    stream.put((0, EndOfStream("a", 2, "s")), (0, EndOfStream("b", 2, "s")), (0, b"\0"))
+    stream.put((1, EndOfStream("a", 2)), (0, EndOfStream("a", 2, "s")))
+    second = stream.run(reconcile(stream.frame(), "s"))
+
+    assert [(1, 0, "watermark", 5), (1, 1, "watermark", 7)] == announced(first)
+    assert [(2, 1, "watermark", 10), (3, 0, "endOfStream", None), (4, 1, "endOfStream", None)] == announced(second)
+    users = [(row[0], row[1], row[2], bytes(row[4])) for row in first + second if row[3] == "message"]
+    assert [(0, "s", 0, b"one"), (1, "s", 1, b"two"), (3, "s", 0, b"")] == users
+
+
+def test_the_checkpoint_holds_the_records_of_the_proposal(spark: SparkSession, stream: Stream) -> None:
+    messages: list[ControlMessage] = [
+        Watermark("a", 3, 10, generation=2),
+        Watermark("b", 3, -5, generation=2),
+        Watermark("c", 3, -(2**63), generation=2, idle=True),
+        EndOfStream("b", 3, "s", generation=2),
+    ]
+    stream.put(*((partition, message) for message in messages for partition in (0, 1)))
+    stream.put((1, Watermark("a", 3, 20, generation=2)))
+    stream.run(reconcile(stream.frame(), "s"))
+
+    def state(name: str) -> dict[Any, dict[str, Any]]:
+        reader = spark.read.format("statestore").option("stateVarName", name)
+        return {row.key.partition: row.value.asDict() for row in reader.load(stream.checkpoint).collect()}
+
+    assert {"streamId": "s", "totalTasks": 3, "tasks": ["b"], "generation": 2, "ended": False} == state("endOfStream")[
+        0
+    ]
+    kept = state("watermark")
+    assert ("s", 3, {"a": 10, "b": -5, "c": -(2**63)}, 10) == tuple(
+        kept[0][name] for name in ("streamId", "totalTasks", "tasksToEventTime", "timestampOfLastEmission")
+    )
+    books = read_books(spark, stream.checkpoint)
+    for book in books:
+        said = messages if book.partition == 0 else [*messages, Watermark("a", 3, 20, generation=2)]
+        pure = receive(Book("s", book.partition), said, 0).book
+        end, watermark = checkpoint(pure)
+        assert vars(end) == state("endOfStream")[book.partition]
+        times = {"heard": kept[book.partition]["heard"], "since": kept[book.partition]["since"]}
+        assert vars(watermark) | times == kept[book.partition]
+    assert [0, 1] == [book.partition for book in books]
+
+
+def test_a_silent_task_is_left_out_by_a_timer(stream: Stream) -> None:
+    stream.put((0, Watermark("a", 2, 10)), (0, Watermark("b", 2, 5)))
+    stream.put((0, Watermark("a", 2, 20)))
+    marks: list[int] = []
+    rule = IdleRule(timeout_ms=3_000, quorum=0.5)
+
+    flow = reconcile(stream.frame(), "s", idle=rule).where("type = 'watermark'")
+    writer = flow.writeStream.foreachBatch(lambda rows, _: marks.extend(row.watermark for row in rows.collect()))
+    writer = writer.option("checkpointLocation", stream.checkpoint).trigger(processingTime="200 milliseconds")
+    query = writer.start()
+    wait_for(lambda: 20 in marks, query)
+    query.stop()
+
+    assert [5, 20] == marks
+
+
+def wait_for(condition: Any, query: Any) -> None:
+    """Let the query run until the condition holds, at most a minute."""
+    deadline = datetime.now(timezone.utc) + timedelta(minutes=1)
+    while not condition():
+        assert query.isActive, query.exception()
+        assert datetime.now(timezone.utc) < deadline, query.lastProgress
+        query.awaitTermination(0.1)
+
+
+BAD: dict[bytes, str] = {
+    b"": "zero bytes",
+    b"\x09x": "type byte is 9",
+    b"\x01{": "no JSON",
+    b'\x01{"version":2,"timestamp":1}': "version 2",
+    b'\x01{"timestamp":5,"taskName":"Partition 0","version":1}': "taskCount",
+    wrap(Watermark("b", 3, 1)): "3 tasks",
+}
+
+
+def test_bad_envelopes_are_kept_with_their_place_and_reason_when_asked(stream: Stream) -> None:
+    stream.put((0, Watermark("a", 2, 10)), (0, b"\0user"))
+    stream.put(*((0, envelope) for envelope in BAD), (0, Watermark("b", 2, 3)))
+
+    frame = stream.frame().withColumn("file", F.lit("file-1")).withColumn("offset", F.lit(42))
+    rows = stream.run(reconcile(frame, "s", position=["file", "offset"], on_bad="keep"))
+
+    kept = {bytes(row[4]): row[6] for row in rows if row[3] == "rejected"}
+    assert BAD.keys() == kept.keys()
+    for envelope, reason in BAD.items():
+        assert reason in kept[envelope]
+        assert "stream s, partition 0 (file file-1, offset 42): " in kept[envelope]
+    assert (1, 0, "watermark", 3) in announced(rows)
+
+
+@pytest.mark.parametrize(
+    "envelope", [pytest.param(b"\x09x", id="unknown"), pytest.param(list(BAD)[-1], id="contradiction")]
+)
+def test_a_bad_envelope_ends_the_query_with_its_place(stream: Stream, envelope: bytes) -> None:
+    stream.put((0, Watermark("a", 2, 10)))
+    stream.put((0, envelope))
+
+    with pytest.raises(PySparkException, match=rf"stream s, partition 0: .*{BAD[envelope]}"):
+        stream.run(reconcile(stream.frame(), "s"))
+
+
+def test_samzas_messages_are_reconciled_when_the_reader_gives_their_count(stream: Stream) -> None:
+    stream.put(
+        (0, b'\x01{"timestamp":5,"taskName":"Partition 0","version":1}'),
+        (0, b'\x01{"timestamp":7,"task-name":"Partition 1","version":1}'),
+        (1, b'\x01{"timestamp":4,"taskName":null,"version":1}'),
+        (1, b'\x03{"taskName":"t","version":1,"runId":"run1"}'),
+    )
+
+    rows = announced(stream.run(reconcile(stream.frame(), "s", tasks=2)))
+
+    assert [(0, 0, "watermark", 5), (0, 1, "drain", None), (0, 1, "watermark", 4)] == rows
+
+
+def test_reconcile_says_how_spark_must_be_set(spark: SparkSession, stream: Stream) -> None:
+    spark.conf.set(PROVIDER, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
+
+    with pytest.raises(ValueError, match=f"Set {PROVIDER} to {ROCKSDB}"):
+        reconcile(stream.frame(), "s")
+
+
+class Counting(EventTimeProcessor):
+    """Counts messages, and tells how many there were at each announcement."""
+
+    schema = "what string, count bigint"
+
+    def init(self, handle: Any) -> None:
+        self._count = handle.getValueState("count", "count bigint")
+
+    def on_messages(self, key: tuple[Any, ...], messages: pd.DataFrame) -> Iterator[pd.DataFrame]:
+        before = self._count.get()[0] if self._count.exists() else 0
+        self._count.update((before + len(messages),))
+        return iter(())
+
+    def on_watermark(self, key: tuple[Any, ...], watermark: int) -> Iterator[pd.DataFrame]:
+        yield pd.DataFrame([{"what": f"up to {watermark}", "count": self._count.get()[0]}])
+
+    def on_end(self, key: tuple[Any, ...]) -> Iterator[pd.DataFrame]:
+        yield pd.DataFrame([{"what": "all", "count": self._count.get()[0]}])
+
+
+def test_an_operator_sees_rows_first_and_its_flow_goes_on_to_the_next_stream(stream: Stream) -> None:
+    users = [(0, b"\0" + bytes([letter])) for letter in range(20)]
+    stream.put(*users[:10], (0, Watermark("a", 1, 10)), *users[10:])
+    stream.put((0, Watermark("a", 1, 15)), *users[:3], (0, Drain("a", 1, "run1")))
+    stream.put((0, EndOfStream("a", 1, "s")), *users[:2])
+    emission = Emission("counts", 2, 1, generation=4)
+
+    counted = process(reconcile(stream.frame(), "s"), Counting())
+    value = F.concat_ws("=", "what", "count")
+    rows = stream.run(forward(counted, emission, value=value, partition=F.lit(1)))
+
+    messages = [(row[0], row[1], unwrap(bytes(row[2]))) for row in rows]
+    mark, last = (Watermark("Partition 0", 1, timestamp, 4) for timestamp in (10, 15))
+    assert [(0, 1, b"up to 10=20"), (0, 0, mark), (0, 1, mark)] == [row for row in messages if row[0] == 0]
+    drained = Drain("a", 1, "run1")
+    assert (1, 1, b"up to 15=23") == next(row for row in messages if row[0] == 1)
+    assert {(p, m) for p in range(2) for m in (last, drained)} == {row[1:] for row in messages if row[0] == 1} - {
+        (1, b"up to 15=23")
+    }
+    end = EndOfStream("Partition 0", 1, "counts", 4)
+    assert [(2, 1, b"all=25"), (2, 0, end), (2, 1, end)] == [row for row in messages if row[0] == 2]
+
+
+def test_a_query_stops_by_itself_when_all_inputs_have_ended_also_when_it_is_started_again(
+    spark: SparkSession, stream: Stream
+) -> None:
+    stream.put((0, EndOfStream("a", 1, "s")), (0, b"\0x"))
+    stream.put((1, EndOfStream("a", 1, "s")), (1, b"\0y"))
+    found: list[bytes] = []
+
+    def run() -> None:
+        writer = reconcile(stream.frame(), "s").writeStream.option("checkpointLocation", stream.checkpoint)
+        writer = writer.foreachBatch(lambda rows, _: found.extend(bytes(r.message or b"") for r in rows.collect()))
+        run_until_end(writer.trigger(processingTime="0 seconds").start(), stream.checkpoint, {"s": 2})
+
+    run()
+    run()
+
+    assert [b"", b"", b"x", b"y"] == sorted(found)
+    assert [True, True] == [book.at_end for book in read_books(spark, stream.checkpoint)]

@@ -1,0 +1,97 @@
+"""Control messages through the sink: behind the rows of every partition, and in the log without reading a blob."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING
+
+import fastavro
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from control_messages.emission import Emission
+from control_messages.envelopes import unwrap, wrap
+from control_messages.messages import to_fields
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.spark.stored import Stored
+
+EMISSION = Emission("events", 3, ("first", "second"), generation=2, lateness_ms=500)
+START_MS = 1_359_633_600_000
+
+
+def emitted(spark: SparkSession, rows: int = 10) -> DataFrame:
+    """Two Spark tasks, of which each is a task of the emission, and partition 2 without a row."""
+    return spark.range(0, rows, numPartitions=2).select(
+        F.concat(F.lit(b"\0"), F.col("id").cast("string").cast("binary")).alias("value"),
+        F.timestamp_millis(F.lit(START_MS) + 1000 * F.col("id")).alias("eventTime"),
+        F.element_at(F.array(F.lit("first"), F.lit("second")), F.spark_partition_id() + 1).alias("task"),
+        (F.col("id") % 2).cast("int").alias("partition"),
+    )
+
+
+def control_of(frame: DataFrame) -> list[tuple[str, str]]:
+    """Partition and JSON of each control message in a stream's data."""
+    rows = frame.where(F.substring("value", 1, 1) != F.lit(b"\0")).select("_partition", "value").collect()
+    found = []
+    for row in rows:
+        message = unwrap(bytes(row.value))
+        assert not isinstance(message, bytes)
+        found.append((row._partition, json.dumps(to_fields(message), sort_keys=True)))
+    return sorted(found)
+
+
+def control_told(view: DataFrame) -> list[tuple[str, str]]:
+    """The same as the log tells it."""
+    told = []
+    for row in view.collect():
+        fields = json.loads(row.message)
+        assert row.type == fields.pop("type")
+        told.append((row.partition, json.dumps(fields, sort_keys=True)))
+    return sorted(told)
+
+
+def test_the_sink_says_the_watermarks_and_a_copy_of_the_stream_says_them_again(
+    spark: SparkSession, options: dict[str, str], target: str, tmp_path: Path, stored: Stored
+) -> None:
+    def read(path: str, **more: str) -> DataFrame:
+        return spark.read.format("azureblob").options(**options, **more).load(path)
+
+    writer = emitted(spark).write.format("azureblob").options(**options, **EMISSION.sink_options)
+    writer.option("partitionColumn", "partition").mode("append").save(target)
+    data = read(target, metadataColumns="partition")
+    assert ["partition", "value", "_partition"] == data.columns
+    assert 10 + 2 * 3 == data.count()
+    said = control_of(data)
+    assert [str(n) for n in range(3) for _ in range(2)] == [partition for partition, _ in said]
+    latest = {fields["taskName"]: fields["timestamp"] for _, text in said for fields in [json.loads(text)]}
+    assert {"first": START_MS + 3500, "second": START_MS + 8500} == latest
+    assert said == control_told(read(target, view="control"))
+
+    copy = f"{target}-copy"
+    envelopes = spark.readStream.format("azureblob").options(**options).load(target)
+    query = envelopes.writeStream.format("azureblob").options(
+        **options, partitionColumn="partition", envelopeColumn="value", checkpointLocation=str(tmp_path)
+    )
+    query.trigger(availableNow=True).start(copy).awaitTermination()
+    assert said == control_of(read(copy, metadataColumns="partition")) == control_told(read(copy, view="control"))
+    for name in stored.data("events-copy"):
+        kinds = [row["value"][0] > 0 for row in fastavro.reader(io.BytesIO(stored.bytes(name)))]
+        assert sorted(kinds) == kinds
+
+
+def test_a_bad_envelope_fails_the_write_and_nothing_is_there(
+    spark: SparkSession, options: dict[str, str], target: str, stored: Stored
+) -> None:
+    rows = [(0, wrap(b"good")), (1, b"\x09bad")]
+    frame = spark.createDataFrame(rows, "partition int, value binary")
+    writer = frame.write.format("azureblob").options(**options, partitionColumn="partition", envelopeColumn="value")
+    with pytest.raises(PySparkException, match=r"envelope for partition '1' of stream events.*The type byte is 9"):
+        writer.mode("append").save(target)
+    assert [] == stored.names()
