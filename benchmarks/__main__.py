@@ -27,6 +27,7 @@ class Section(str, Enum):
     LATENCY = "latency"
     READS = "reads"
     TRIGGER = "trigger"
+    CONTROL = "control"
 
 
 MODULES = {
@@ -38,6 +39,7 @@ MODULES = {
     Section.LATENCY: "benchmarks.latency",
     Section.READS: "benchmarks.spark_reads",
     Section.TRIGGER: "benchmarks.trigger",
+    Section.CONTROL: "benchmarks.spark_control",
 }
 
 

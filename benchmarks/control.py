@@ -1,4 +1,4 @@
-"""Control messages: envelopes and books on one core, then what they cost in Spark (`spark_control`).
+"""Control messages without Spark, on one core: envelopes in and out, and the books of a consumer.
 
 Envelopes come in batches as Spark sends them, with one control message for 99 rows: behind the rows, where tasks put
 what each of them tells every partition; or spread among them and all different, which is the worst case.
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from benchmarks import spark_control
 from benchmarks.flights import BATCH_ROWS
 from benchmarks.report import Report
 from benchmarks.rounds import alternate
@@ -45,14 +44,15 @@ SIZES = ((10, 10), (100, 100), (300, 300), (1_000, 1_000))
 START_MS = 1_356_998_400_000
 
 
-def run(rounds: int, copies: int) -> list[Report]:
-    """Tables of envelopes and books, and those of Spark."""
+def tables(rounds: int) -> list[Report]:
+    """One table of envelopes, one of reconciliation."""
     lines = [line for size in PAYLOAD_BYTES for line in _envelopes(size, rounds)]
-    note = f"Processor time, medians of {rounds}. One by one: Python bytes in and out. Else: Arrow in batches of 10,000."
+    note = (
+        f"Processor time, medians of {rounds}. One by one: Python bytes in and out. Else: Arrow in batches of 10,000."
+    )
     return [
         Report("Envelopes with 1 % control, one core", lines, note),
         _reconciliation(rounds),
-        *spark_control.run(rounds, copies),
     ]
 
 
@@ -77,7 +77,9 @@ def _envelopes(size: int, rounds: int) -> list[Line]:
         "unwrap_all, control among": partial(_unwrapped, [_among(batch, told[0]) for batch in payloads]),
     }
     taken = [
-        alternate(f"envelopes of {size} B", {name: partial(_processor_seconds, act) for name, act in each.items()}, rounds)
+        alternate(
+            f"envelopes of {size} B", {name: partial(_processor_seconds, act) for name, act in each.items()}, rounds
+        )
         for each in (encoders, decoders)
     ]
     return [line for each in taken for line in _rates(size, each)]
@@ -103,7 +105,9 @@ def _unwrapped(batches: Sequence[pa.Array]) -> None:
     for batch in batches:
         unwrapped = unwrap_all(batch)
         if (len(unwrapped.payloads), len(unwrapped.messages)) != (BATCH_ROWS * 99 // 100, BATCH_ROWS // 100):
-            raise AssertionError(f"{len(unwrapped.payloads)} payloads and {len(unwrapped.messages)} messages came back.")
+            raise AssertionError(
+                f"{len(unwrapped.payloads)} payloads and {len(unwrapped.messages)} messages came back."
+            )
 
 
 def _processor_seconds(act: Callable[[], object]) -> float:

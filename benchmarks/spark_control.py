@@ -1,7 +1,7 @@
-"""Control messages in Spark: what `emit` adds to a write by the sink, and what a micro-batch of `reconcile` takes.
+"""Control messages: without Spark (`control`), then what `emit` adds to a write and what a batch of `reconcile` takes.
 
-The writes are the same rows, flights as JSON, from the same files into the same emulator. `sink alone` puts the type
-byte by SQL and says nothing about watermarks.
+The writes are the same rows, flights as JSON, from the same files into the same emulator. *Sink alone* puts the type
+byte by SQL and knows of no watermarks.
 A micro-batch of `reconcile` reads one file with what every task tells every partition. Beside it: the same file into
 `noop`, and into a `transformWithState` that only counts, which is what Spark itself takes for state in Python.
 """
@@ -9,25 +9,305 @@ A micro-batch of `reconcile` reads one file with what every task tells every par
 from __future__ import annotations
 
 import itertools
-import os
 import statistics
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from benchmarks import control
 from benchmarks.emulator import empty
 from benchmarks.flights import write_parquet
 from benchmarks.report import Report
-from benchmarks.rounds import alternate, rates, seconds
-from benchmarks.watermarks import START_MS, watermarks
+from benchmarks.rounds import alternate, seconds
 from control_messages.messages import MessageType
+from control_messages.reconcile import OBSERVED
 from control_messages.spark import Emission, emit, partition_of, reconcile
 from tools.azurite import running_azurite
 from tools.spark_session import local_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
+
+    from tools.azurite import Azurite
+
+    Line: TypeAlias = dict[str, str | float]
+    Transform: TypeAlias = Callable[[DataFrame], DataFrame]
+
+MOST_COPIES = 2
+"""Of the flights: as JSON they are six times as large, and the emulator holds them in memory."""
+
+TASKS = ("EWR", "JFK", "LGA")
+"""The airports that the flights left, `origin`."""
+
+PARTITIONS = 8
+AIM = 0.10
+"""What the sink's own watermarks may add to a write."""
+
+SIZES = ((10, 10), (100, 100), (1_000, 100))
+"""Tasks and partitions of the reconciliation."""
+
+STORES = 2
+"""Partitions of the state: as many as cores, each with a Python worker."""
+
+PATIENCE = 120.0
+"""Seconds that a micro-batch may take."""
+
+COUNTED, RECONCILED = "transformWithState, counting", "reconcile"
+ALONE, BY_SINK = "sink alone", "emit(by_sink=True)"
+
+
+def run(rounds: int, copies: int) -> list[Report]:
+    """Tables of envelopes and books, of writes, and of micro-batches."""
+    tables = control.tables(rounds)
+    settings: dict[str, Any] = {
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+    }
+    spark = local_spark("benchmark of control messages", **settings)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            writes = _writes(spark, Path(folder) / "flights", min(copies, MOST_COPIES), rounds)
+            spark.conf.set("spark.sql.shuffle.partitions", str(STORES))
+            return [*tables, writes, _micro_batches(spark, Path(folder), rounds)]
+    finally:
+        spark.stop()
+
+
+# writes ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Writes:
+    """Batch writes of the same rows into one emulator, each to a stream of its own that is emptied afterwards."""
+
+    rows: DataFrame
+    azurite: Azurite
+    emission: Emission
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def alone(self) -> tuple[DataFrame, dict[str, str]]:
+        """User messages, and options of the sink."""
+        envelope = F.concat(F.lit(bytes([MessageType.USER])), F.col("value").cast("binary"))
+        return self.rows.select("partition", envelope.alias("value")), {}
+
+    def by_sink(self) -> tuple[DataFrame, dict[str, str]]:
+        """Envelopes to which the sink adds the watermarks."""
+        return self._emitted(by_sink=True), self.emission.sink_options
+
+    def atomic(self) -> tuple[DataFrame, dict[str, str]]:
+        """Envelopes and watermarks, made by Python workers."""
+        return self._emitted(atomic=True), {"envelopeColumn": "value"}
+
+    def shuffled(self) -> tuple[DataFrame, dict[str, str]]:
+        """The same behind a shuffle by task."""
+        return self._emitted(), {"envelopeColumn": "value"}
+
+    def _emitted(self, **how: bool) -> DataFrame:
+        return emit(self.rows, self.emission, event_time="time_hour", task="origin", **how)
+
+    def timed(self, made: tuple[DataFrame, dict[str, str]]) -> float:
+        """Seconds of one write."""
+        path = self._new_path()
+        taken = seconds(lambda: self._write(made, path))
+        self._empty(path)
+        return taken
+
+    def verify(self, made: tuple[DataFrame, dict[str, str]], expected: int, *, watermarks: bool) -> None:
+        """`AssertionError` unless all rows come back, and watermarks of all tasks in all partitions if asked for."""
+        path = self._new_path()
+        self._write(made, path)
+        reader = self.rows.sparkSession.read.format("azureblob")
+        stored = reader.option("connectionString", self.azurite.connection_string).load(path)
+        kind = F.hex(F.substring("value", 1, 1)).alias("kind")
+        found = {row.kind: row["count"] for row in stored.groupBy(kind).count().collect()}
+        told = stored.where(kind == "01").select("partition", F.get_json_object(_data(), "$.taskName")).distinct()
+        of_tasks = told.count()
+        self._empty(path)
+        if found.pop("00") != expected or of_tasks != len(TASKS) * PARTITIONS * watermarks or found.keys() - {"01"}:
+            raise AssertionError(f"{expected} rows, {of_tasks} pairs of task and partition, and {found} came back.")
+
+    def _write(self, made: tuple[DataFrame, dict[str, str]], path: str) -> None:
+        frame, options = made
+        writer = (
+            frame.write.format("azureblob").mode("append").options(**options).option("partitionColumn", "partition")
+        )
+        writer.option("connectionString", self.azurite.connection_string).save(path)
+
+    def _new_path(self) -> str:
+        return f"control/stream-{next(self.numbers)}"
+
+    def _empty(self, path: str) -> None:
+        empty(self.azurite, *path.split("/", 1))
+
+
+def _data() -> Any:
+    return F.decode(F.expr("substring(value, 2)"), "utf-8")
+
+
+def _writes(spark: SparkSession, folder: Path, copies: int, rounds: int) -> Report:
+    folder.mkdir()
+    write_parquet(folder, copies)
+    rows = spark.read.parquet(str(folder))
+    emission = Emission("flights", PARTITIONS, TASKS)
+    value, partition = F.to_json(F.struct("*")).alias("value"), partition_of(emission, "dest").alias("partition")
+    rows = rows.select("origin", "time_hour", partition, value)
+    expected = rows.count()
+    with running_azurite() as azurite:
+        writes = Writes(rows, azurite, emission)
+        contenders = {
+            ALONE: writes.alone(),
+            BY_SINK: writes.by_sink(),
+            "emit(atomic=True)": writes.atomic(),
+            "emit()": writes.shuffled(),
+        }
+        for name, made in contenders.items():
+            writes.verify(made, expected, watermarks=name != ALONE)
+        acts = {name: partial(writes.timed, made) for name, made in contenders.items()}
+        taken = alternate("emit", acts, rounds)
+    note = f"All were read back. Aim: {BY_SINK} takes at most {1 + AIM:.2f} times as long as the sink alone."
+    return Report(f"Batch write of {expected:,} flights as JSON envelopes", _write_lines(expected, taken), note)
+
+
+def _write_lines(rows: int, taken: Mapping[str, Sequence[float]]) -> list[Line]:
+    medians = {name: statistics.median(each) for name, each in taken.items()}
+    ratios = {name: median / medians[ALONE] for name, median in medians.items()}
+    return [
+        {
+            "path": name,
+            "K rows/s": rows / medians[name] / 1e3,
+            "seconds": medians[name],
+            "fastest": min(taken[name]),
+            "slowest": max(taken[name]),
+            "x sink alone": ratio,
+            "aim": "" if name != BY_SINK else "met" if ratio <= 1 + AIM else "MISSED",
+        }
+        for name, ratio in ratios.items()
+    ]
+
+
+# micro-batches --------------------------------------------------------------------------------------------------------
+
+
+class Counting(StatefulProcessor):
+    """Counts the rows of a partition, and makes none."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Called before each batch of a task."""
+        self._count = handle.getValueState("count", "rows bigint")
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: tuple[Any, ...],  # noqa: ARG002
+        rows: Iterator[pd.DataFrame],
+        timerValues: TimerValues,  # noqa: N803, ARG002
+    ) -> Iterator[pd.DataFrame]:
+        """Count a batch."""
+        before = self._count.get()[0] if self._count.exists() else 0
+        self._count.update((before + sum(len(frame) for frame in rows),))
+        yield pd.DataFrame({"partition": []}, dtype="int32")
+
+    def close(self) -> None:
+        """Called at the end of a task."""
+
+
+@dataclass
+class MicroBatches:
+    """A running query whose input files come one at a time. Mutable."""
+
+    query: StreamingQuery
+    files: Path
+    tasks: int
+    partitions: int
+    turn: int = 0
+
+    @classmethod
+    def of(cls, spark: SparkSession, folder: Path, size: tuple[int, int], transform: Transform) -> MicroBatches:
+        """A query whose first batch is through."""
+        files = folder / "stream"
+        files.mkdir(parents=True)
+        rows = spark.readStream.schema("partition int, value binary").parquet(str(files))
+        writer = transform(rows).writeStream.format("noop").outputMode("append")
+        writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+        batches = cls(writer.trigger(processingTime="200 milliseconds").start(), files, *size)
+        batches.next()
+        return batches
+
+    def next(self) -> tuple[int, int]:
+        """`addBatch` and `triggerExecution` (ms) of the next batch."""
+        self.turn += 1
+        unseen = self.files.with_name("next.parquet")
+        pq.write_table(pa.Table.from_batches([control.watermarks(self.tasks, self.partitions, self.turn)]), unseen)
+        unseen.rename(self.files / f"{self.turn}.parquet")
+        told = self._progress()
+        counted = told["observedMetrics"].get(OBSERVED)
+        if counted is not None and counted["watermark"] != self.partitions:
+            raise AssertionError(f"{counted} of {self.tasks} tasks and {self.partitions} partitions.")
+        return told["durationMs"]["addBatch"], told["durationMs"]["triggerExecution"]
+
+    def _progress(self) -> Any:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            failure = self.query.exception()
+            if failure is not None:
+                raise failure
+            with_rows = [each for each in self.query.recentProgress if each["numInputRows"]]
+            if len(with_rows) == self.turn:
+                return with_rows[-1]
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"batch {self.turn} took more than {PATIENCE:.0f} s")
+            time.sleep(0.02)
+
+
+def _counted(rows: DataFrame) -> DataFrame:
+    return rows.groupBy("partition").transformWithStateInPandas(Counting(), "partition int", "Append", "None")
+
+
+TRANSFORMS: dict[str, Transform] = {
+    "noop": lambda rows: rows,
+    COUNTED: _counted,
+    RECONCILED: lambda rows: reconcile(rows, "benchmark"),
+}
+
+
+def _micro_batches(spark: SparkSession, folder: Path, rounds: int) -> Report:
+    lines: list[Line] = []
+    for size in SIZES:
+        name = f"{size[0]} x {size[1]}"
+        with ExitStack() as stack:
+            contenders = {}
+            for path, transform in TRANSFORMS.items():
+                batches = MicroBatches.of(spark, folder / f"{name}, {path}", size, transform)
+                stack.callback(batches.query.stop)
+                contenders[path] = batches.next
+            taken = alternate(f"batches, {name}", contenders, rounds)
+        lines += [_batch_line(size, path, each) for path, each in taken.items()]
+    note = f"Medians of {rounds} batches, the first two not among them. {STORES} partitions of state in RocksDB."
+    return Report("Micro-batches of control messages in Spark", lines, note)
+
+
+def _batch_line(size: tuple[int, int], path: str, taken: Sequence[tuple[int, int]]) -> Line:
+    adding, whole = (statistics.median(part) for part in zip(*taken, strict=True))
+    return {
+        "tasks": size[0],
+        "partitions": size[1],
+        "messages": size[0] * size[1],
+        "path": path,
+        "addBatch, ms": adding,
+        "whole batch, ms": whole,
+        "slowest": max(each for _, each in taken),
+    }

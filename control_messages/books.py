@@ -253,13 +253,8 @@ def silent(book: Book, now: int, rule: IdleRule) -> frozenset[str]:
 
 def standing(book: Book, out: LeftOut) -> int | None:
     """The watermark as the messages in the book give it, announced or not; None if they give none."""
-    spoken = [for_all] if (for_all := _of_speaker(book)) is not None else []
-    lowest = _lowest(book, out)
-    return max(spoken if lowest is None else [*spoken, lowest], default=None)
-
-
-def _of_speaker(book: Book) -> int | None:
-    return None if ALL in book.idle else book.watermarks.get(ALL)
+    given = (book.watermarks.get(ALL), _lowest(book, out))
+    return max((at for at in given if at is not None), default=None)
 
 
 def _lowest(book: Book, out: LeftOut) -> int | None:
@@ -274,7 +269,7 @@ def _lowest(book: Book, out: LeftOut) -> int | None:
 def _announce(book: Book, now: int, rule: IdleRule | None) -> Step[Book]:
     if book.at_end:
         return Step(book)
-    if ALL in book.ended or 0 < book.total == _named(book.ended):
+    if ALL in book.ended or 0 < book.total == len(book.ended):
         return Step(replace(book, at_end=True), end=True)
     risen = standing(book, left_out(book, now, rule))
     if risen is None or risen <= (EARLIEST if book.emitted is None else book.emitted):
@@ -282,7 +277,7 @@ def _announce(book: Book, now: int, rule: IdleRule | None) -> Step[Book]:
     return Step(replace(book, emitted=risen), watermark=risen)
 
 
-def _named(tasks: Mapping[str, int] | frozenset[str]) -> int:
+def _named(tasks: Mapping[str, int]) -> int:
     return len(tasks) - (ALL in tasks)
 
 
@@ -330,7 +325,7 @@ class _Draft:
             self.ended.add(task)
 
     def _enter(self, message: Watermark | EndOfStream, task: str) -> None:
-        if message.tasks != self.total and (task or message.tasks < 1):
+        if message.tasks < 1 or (task and message.tasks != self.total):
             self._learn_total(message)
         if task and task not in self.heard and _named(self.heard) >= message.tasks:
             raise self._contradiction(

@@ -179,6 +179,12 @@ def test_a_contradiction_of_an_older_generation_is_only_stale() -> None:
     assert 1 == receive(book, [at("a", 70, 5, generation=0)], now=1).stale
 
 
+def test_a_message_of_no_tasks_is_refused_by_an_empty_book_too() -> None:
+    for message in (at("a", 1, 0), at(None, 1, 0), end(None, 0)):
+        with pytest.raises(ContradictionError, match="tells of 0 tasks, while its generation has one at least"):
+            receive(EMPTY, [message], now=0)
+
+
 def test_an_end_that_names_no_stream_is_believed() -> None:
     assert ["end"] == announced([EndOfStream("a", 1)])
 
@@ -251,6 +257,20 @@ def test_nobody_was_silent_while_the_consumer_was_away() -> None:
     assert receive(resume(book, HOUR), [at("b", 30)], HOUR, RULE).watermark is None
 
 
+def test_nobody_was_unheard_while_the_consumer_was_away() -> None:
+    book = receive(EMPTY, [at("a", 10)], 0, RULE).book
+    assert 10 == receive(book, [at("a", 10)], HOUR, RULE).watermark
+    assert receive(resume(book, HOUR), [at("a", 10)], HOUR, RULE).watermark is None
+
+
+def test_only_tasks_that_may_fall_silent_have_an_expiry() -> None:
+    book = after([at("a", 10, 4), idle("b", 4), end("c", 4), end(None, 1)])
+    assert next_expiry(book, 0, RULE) is None
+    book = after([at("a", 10, 3), idle("b", 3), end("c", 3)])
+    assert [100, None] == [next_expiry(book, now, RULE) for now in (99, 100)]
+    assert next_expiry(after([at(None, 10, 1)]), 0, RULE) is None
+
+
 def test_a_clock_that_was_wrong_is_right_again_with_the_next_message() -> None:
     book = receive(EMPTY, [at("a", 10), at("b", 10)], HOUR, RULE).book
     book = receive(book, [at("a", 20), at("b", 20)], 0, RULE).book
@@ -296,7 +316,14 @@ def test_it_is_told_that_the_unheard_are_left_out() -> None:
     hold = why_held(receive(EMPTY, [at("a", 10), at("a", 20)], 50, RULE).book, 149, IdleRule(99, 0.5))
     assert "silent, but fewer than 1 tasks" in str(hold)
     book = receive(receive(EMPTY, [at("a", 10)], 0, RULE).book, [at("a", 10)], 90, RULE).book
-    assert "left out since they never spoke: 1 of 2 tasks" in str(why_held(book, 100, RULE))
+    text = str(why_held(book, 100, RULE))
+    assert "left out since they never spoke: 1 of 2 tasks" in text
+    assert "have not spoken" not in text
+
+
+def test_a_task_that_ended_while_idle_is_told_as_ended() -> None:
+    hold = why_held(after([idle("a"), end("a"), at("b", 10)]), 0)
+    assert ((), 1) == (hold.idle, hold.ended)
 
 
 @pytest.mark.parametrize(

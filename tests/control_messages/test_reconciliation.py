@@ -100,7 +100,7 @@ def explore(
     design: Callable[[], Design],
     *,
     generations_rise: bool = True,
-    examples: int = 300,
+    examples: int = 120,
     phases: tuple[Phase, ...] = tuple(Phase),
 ) -> Counter[str]:
     """Run a design through so many histories, the same ones every time, and tell what has happened in them."""
@@ -122,9 +122,8 @@ def explore(
     return seen
 
 
-@pytest.mark.parametrize("design", [Ours, Plain], ids=["ours", "plain dicts"])
-def test_no_row_comes_after_its_watermark_and_the_end_comes_once(design: Callable[[], Design]) -> None:
-    seen = explore(design)
+def test_no_row_comes_after_its_watermark_and_the_end_comes_once() -> None:
+    seen = explore(Ours)
     for event in (
         "rescaled",
         "upstream replays",
@@ -139,15 +138,24 @@ def test_no_row_comes_after_its_watermark_and_the_end_comes_once(design: Callabl
         assert seen[event] >= 10, f"{event} happened too rarely: {dict(seen)}"
 
 
+def test_plain_dicts_are_right_where_no_mistake_is_turned_on() -> None:
+    assert explore(Plain, examples=40)["ends"] >= 40
+
+
 @pytest.mark.slow
 def test_the_same_for_long() -> None:
     assert explore(Ours, examples=3000)["ends"] > 1000
 
 
+def samza() -> Plain:
+    """What Apache Samza does: the count is the consumer's configuration, and no checkpoint has the books."""
+    return Plain("never", configured=True, generations=False)
+
+
 HANGS, UNSAFE = "the end was never announced|the watermark is stuck", "came after"
 FALLS, TWICE = "the watermark fell", "the end was announced twice|after the end"
 MISTAKES: list[tuple[str, Callable[[], Design], str]] = [
-    ("configured total, no checkpoint", lambda: Plain("never", configured=True, generations=False), "."),
+    ("configured total, no checkpoint", samza, f"{HANGS}|{UNSAFE}|{FALLS}|{TWICE}"),
     ("configured total", lambda: Plain(configured=True, generations=False), f"{HANGS}|{UNSAFE}"),
     ("no generations", lambda: Plain(generations=False), f"{HANGS}|{UNSAFE}"),
     ("as many names as the total", lambda: Plain(generations=False, exact=True), f"{HANGS}|{UNSAFE}"),
@@ -217,24 +225,9 @@ def one_of_two_tasks_takes_over_an_older_source(world: World) -> None:
 STORIES: list[tuple[str, Callable[[], Design], Callable[[World], None], str]] = [
     ("not checkpointed", lambda: Ours("never"), a_consumer_restarts_between_two_ends, HANGS),
     ("saved after the offsets", lambda: Ours("after the offsets"), a_consumer_restarts_between_two_ends, HANGS),
-    (
-        "configured total, no checkpoint",
-        lambda: Plain("never", configured=True, generations=False),
-        a_consumer_restarts_between_two_ends,
-        HANGS,
-    ),
-    (
-        "configured total",
-        lambda: Plain(configured=True, generations=False),
-        one_of_two_tasks_is_left,
-        HANGS,
-    ),
-    (
-        "as many names as the total",
-        lambda: Plain(generations=False, exact=True),
-        one_of_two_tasks_is_left,
-        HANGS,
-    ),
+    ("configured total, no checkpoint", samza, a_consumer_restarts_between_two_ends, HANGS),
+    ("configured total", lambda: Plain(configured=True, generations=False), one_of_two_tasks_is_left, HANGS),
+    ("as many names as the total", lambda: Plain(generations=False, exact=True), one_of_two_tasks_is_left, HANGS),
     ("no generations", lambda: Plain(generations=False), one_of_two_tasks_takes_over_an_older_source, UNSAFE),
 ]
 

@@ -1,4 +1,4 @@
-"""Runs a job (`flights_job`, `copy_job`) and kills it, with everything that it has started, at chosen moments.
+"""Runs a job (`flights_job`, `copy_job`, `stage_jobs`) and kills it, with all that it has started, at chosen moments.
 
 A *life* is one process of the job, from its start to its end or its kill. What a kill hit is told afterwards by the
 evidence that is left: Spark's checkpoint, the commit log, the staged and the committed blobs.
@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
+from collections import Counter
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -240,3 +241,64 @@ class Killings:
         self.evidence = evidence
         print(f"{moment} hit: {self.hits[-1].value}; {evidence.ended} batches ended")  # noqa: T201 - shown by -s
         self.after_kill()
+
+
+def live(
+    jobs: dict[str, FlightsJob],
+    kills: Mapping[str, int],
+    rng: random.Random,
+    *,
+    ending: set[str],
+    after_kill: Callable[[str], None],
+) -> Counter[str]:
+    """All jobs at once, started again after every kill, until those of `ending` have ended and no kill is left.
+
+    A job is killed shortly after some batches more have begun. One that is not of `ending` must not end by itself; it is
+    killed at last. `after_kill` gets the name of the job, and may change the jobs for their next lives. Returns how
+    often each died.
+    """
+    left, died = Counter(kills), Counter[str]()
+    with ExitStack() as stack:
+        running = {name: stack.enter_context(job.life()) for name, job in jobs.items()}
+        due = {name: _Due.draw(jobs[name], rng) for name in jobs if left[name]}
+        moved = time.monotonic()
+        while left.total() or any(running[name].poll() is None for name in ending):
+            assert time.monotonic() < moved + 5 * STUCK_SECONDS, f"kills left: {left}"
+            for name, process in running.items():
+                code = process.poll()
+                if code is not None:
+                    jobs[name].check_end(code)
+                    assert name in ending, f"the {name} ended while it should follow"
+                if name in due and due[name].reached(jobs[name]):
+                    assert kill_session(process) > 0, f"the {name} ended before it could be killed"
+                    died[name] += 1
+                    left[name] -= 1
+                    after_kill(name)
+                    running[name] = stack.enter_context(jobs[name].life())
+                    moved = time.monotonic()
+                    del due[name]
+                    if left[name]:
+                        due[name] = _Due.draw(jobs[name], rng)
+                    break
+            time.sleep(0.01)
+        for name in ending:
+            jobs[name].check_end(running[name].wait())
+    return died
+
+
+@dataclass
+class _Due:
+    """When to kill a job: `delay` seconds after the checkpoint has seen `batches` begin."""
+
+    batches: int
+    delay: float
+    since: float | None = None
+
+    @staticmethod
+    def draw(job: FlightsJob, rng: random.Random) -> _Due:
+        return _Due(job.batches("offsets") + rng.randint(1, 3), rng.uniform(0, 0.5))
+
+    def reached(self, job: FlightsJob) -> bool:
+        if self.since is None and job.batches("offsets") >= self.batches:
+            self.since = time.monotonic()
+        return self.since is not None and time.monotonic() >= self.since + self.delay

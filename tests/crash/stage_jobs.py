@@ -199,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     conf = dict(setting.split("=", 1) for setting in given.conf)
     rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     conf["spark.sql.streaming.stateStore.providerClass"] = rocksdb
-    spark = local_spark(given.stage, **{"spark.sql.shuffle.partitions": "2", **conf})
+    spark = local_spark(given.stage, **{"spark.sql.shuffle.partitions": "1", **conf})
     JOBS[given.stage](spark, given, {"connectionString": os.environ["AZURE_STORAGE_CONNECTION_STRING"]})
 
 
