@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
     from tools.azurite import Azurite
 
+    Made: TypeAlias = tuple[DataFrame, dict[str, str]]
+    """What is written, and the options of the sink."""
     Line: TypeAlias = dict[str, str | float]
     Transform: TypeAlias = Callable[[DataFrame], DataFrame]
 
@@ -100,48 +102,43 @@ class Writes:
     emission: Emission
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
-    def alone(self) -> tuple[DataFrame, dict[str, str]]:
-        """User messages, and options of the sink."""
+    def alone(self) -> Made:
+        """User messages."""
         envelope = F.concat(F.lit(bytes([MessageType.USER])), F.col("value").cast("binary"))
         return self.rows.select("partition", envelope.alias("value")), {}
 
-    def by_sink(self) -> tuple[DataFrame, dict[str, str]]:
-        """Envelopes to which the sink adds the watermarks."""
-        return self._emitted(by_sink=True), self.emission.sink_options
+    def emitted(self, options: dict[str, str], *, atomic: bool = False, by_sink: bool = False) -> Made:
+        """User messages with the watermarks of their tasks, or with what the sink needs to add these."""
+        envelopes = emit(
+            self.rows, self.emission, event_time="time_hour", task="origin", atomic=atomic, by_sink=by_sink
+        )
+        return envelopes, options
 
-    def atomic(self) -> tuple[DataFrame, dict[str, str]]:
-        """Envelopes and watermarks, made by Python workers."""
-        return self._emitted(atomic=True), {"envelopeColumn": "value"}
-
-    def shuffled(self) -> tuple[DataFrame, dict[str, str]]:
-        """The same behind a shuffle by task."""
-        return self._emitted(), {"envelopeColumn": "value"}
-
-    def _emitted(self, **how: bool) -> DataFrame:
-        return emit(self.rows, self.emission, event_time="time_hour", task="origin", **how)
-
-    def timed(self, made: tuple[DataFrame, dict[str, str]]) -> float:
+    def timed(self, made: Made) -> float:
         """Seconds of one write."""
         path = self._new_path()
         taken = seconds(lambda: self._write(made, path))
         self._empty(path)
         return taken
 
-    def verify(self, made: tuple[DataFrame, dict[str, str]], expected: int, *, watermarks: bool) -> None:
+    def verify(self, made: Made, expected: int, *, watermarks: bool) -> None:
         """`AssertionError` unless all rows come back, and watermarks of all tasks in all partitions if asked for."""
         path = self._new_path()
         self._write(made, path)
         reader = self.rows.sparkSession.read.format("azureblob")
         stored = reader.option("connectionString", self.azurite.connection_string).load(path)
-        kind = F.hex(F.substring("value", 1, 1)).alias("kind")
-        found = {row.kind: row["count"] for row in stored.groupBy(kind).count().collect()}
-        told = stored.where(kind == "01").select("partition", F.get_json_object(_data(), "$.taskName")).distinct()
-        of_tasks = told.count()
+        kind = F.ascii(F.substring("value", 1, 1).cast("string"))
+        told = F.get_json_object(F.decode(F.substring("value", 2, 1000), "utf-8"), "$.taskName")
+        task = F.when(kind == MessageType.WATERMARK, told)
+        found = stored.groupBy(kind.alias("kind"), "partition", task.alias("task")).count().collect()
         self._empty(path)
-        if found.pop("00") != expected or of_tasks != len(TASKS) * PARTITIONS * watermarks or found.keys() - {"01"}:
-            raise AssertionError(f"{expected} rows, {of_tasks} pairs of task and partition, and {found} came back.")
+        users = sum(row["count"] for row in found if row.kind == MessageType.USER)
+        pairs = {(row.partition, row.task) for row in found if row.kind != MessageType.USER}
+        expected_pairs = set(itertools.product(range(PARTITIONS), TASKS)) if watermarks else set()
+        if (users, pairs) != (expected, expected_pairs):
+            raise AssertionError(f"{users} rows of {expected} and watermarks {sorted(pairs)} came back.")
 
-    def _write(self, made: tuple[DataFrame, dict[str, str]], path: str) -> None:
+    def _write(self, made: Made, path: str) -> None:
         frame, options = made
         writer = (
             frame.write.format("azureblob").mode("append").options(**options).option("partitionColumn", "partition")
@@ -169,11 +166,12 @@ def _writes(spark: SparkSession, folder: Path, copies: int, rounds: int) -> Repo
     expected = rows.count()
     with running_azurite() as azurite:
         writes = Writes(rows, azurite, emission)
+        envelopes = {"envelopeColumn": "value"}
         contenders = {
             ALONE: writes.alone(),
-            BY_SINK: writes.by_sink(),
-            "emit(atomic=True)": writes.atomic(),
-            "emit()": writes.shuffled(),
+            BY_SINK: writes.emitted(emission.sink_options, by_sink=True),
+            "emit(atomic=True)": writes.emitted(envelopes, atomic=True),
+            "emit()": writes.emitted(envelopes),
         }
         for name, made in contenders.items():
             writes.verify(made, expected, watermarks=name != ALONE)
@@ -217,8 +215,8 @@ class Counting(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803, ARG002
     ) -> Iterator[pd.DataFrame]:
         """Count a batch."""
-        before = self._count.get()[0] if self._count.exists() else 0
-        self._count.update((before + sum(len(frame) for frame in rows),))
+        (before,) = self._count.get() or (0,)
+        self._count.update((before + sum(map(len, rows)),))
         yield pd.DataFrame({"partition": []}, dtype="int32")
 
     def close(self) -> None:

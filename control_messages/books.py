@@ -237,7 +237,7 @@ def restore(end: EndOfStreamCheckpoint, watermark: WatermarkCheckpoint, partitio
 
 def left_out(book: Book, now: int, rule: IdleRule | None) -> LeftOut:
     """The tasks that the rule leaves out of the watermark."""
-    if rule is None or book.total == 0:
+    if rule is None:
         return NOBODY
     out = LeftOut(silent(book, now, rule), unheard=book.unheard > 0 and now - book.since >= rule.timeout_ms)
     known = book.total - book.unheard - len(out.silent)

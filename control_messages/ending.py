@@ -28,20 +28,20 @@ def read_books(spark: SparkSession, checkpoint: str) -> list[Book]:
     May be called while the query runs. `why_held` tells what holds the watermark of a book.
     """
     books = []
-    for operator in _reconcilers(spark, checkpoint):
-        ends, watermarks = (_state(spark, checkpoint, operator, name) for name in _STATES)
+    for operator, batch in _reconcilers(spark, checkpoint):
+        ends, watermarks = (_state(spark, checkpoint, operator, batch, name) for name in _STATES)
         for partition, watermark in watermarks.items():
             end = EndOfStreamCheckpoint(**ends[partition])
             books.append(restore(end, WatermarkCheckpoint(**watermark), partition))
     return sorted(books, key=lambda book: (book.stream, str(book.partition)))
 
 
-def run_until_end(query: StreamingQuery, checkpoint: str, inputs: Mapping[str, int]) -> None:
+def run_until_end(query: StreamingQuery, checkpoint: str, inputs: Mapping[str, int]) -> bool:
     """Wait until every input has ended, then stop the query. Raises what the query fails with.
 
     inputs: how many partitions each stream has that the query reconciles. The query is stopped when the batch that told
     the last end is committed; nothing of the input comes after. If an earlier run of the query has seen the end, it is
-    stopped at once.
+    stopped at once. Returns False if somebody else has stopped it before.
     """
     spark = SparkSession.active()
     seen = -1
@@ -55,11 +55,13 @@ def run_until_end(query: StreamingQuery, checkpoint: str, inputs: Mapping[str, i
     if ended:
         query.stop()
     query.awaitTermination()
+    return ended
 
 
-def _ends(progress: Any) -> int:
-    observed = progress["observedMetrics"].get(OBSERVED)
-    return 0 if observed is None else observed["endOfStream"]
+def _ends(progress: Any) -> bool:
+    """Whether a batch has told the end of a partition."""
+    observed = progress["observedMetrics"]
+    return any(observed[name]["endOfStream"] for name in observed if name.startswith(OBSERVED))
 
 
 def _all_ended(spark: SparkSession, checkpoint: str, inputs: Mapping[str, int]) -> bool:
@@ -70,11 +72,11 @@ def _all_ended(spark: SparkSession, checkpoint: str, inputs: Mapping[str, int]) 
     )
 
 
-def _reconcilers(spark: SparkSession, checkpoint: str) -> list[int]:
-    """The operators of the query whose state is books."""
+def _reconcilers(spark: SparkSession, checkpoint: str) -> list[tuple[int, int]]:
+    """The operators of the query whose state is books, and the last batch of each that is committed."""
     operators = spark.read.format("state-metadata").load(checkpoint).collect()
     return [
-        operator.operatorId
+        (operator.operatorId, operator.maxBatchId)
         for operator in operators
         if operator.maxBatchId >= 0 and _variables(operator.operatorProperties).issuperset(_STATES)
     ]
@@ -85,7 +87,7 @@ def _variables(properties: str) -> set[str]:
     return {variable["stateName"] for variable in variables}
 
 
-def _state(spark: SparkSession, checkpoint: str, operator: int, name: str) -> dict[Any, dict[str, Any]]:
-    """The values of a state variable, by partition."""
-    reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", name)
+def _state(spark: SparkSession, checkpoint: str, operator: int, batch: int, name: str) -> dict[Any, dict[str, Any]]:
+    """The values of a state variable after a batch, by partition."""
+    reader = spark.read.format("statestore").options(operatorId=operator, batchId=batch, stateVarName=name)
     return {row.key.partition: row.value.asDict() for row in reader.load(checkpoint).collect()}

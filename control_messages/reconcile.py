@@ -54,8 +54,8 @@ logger = logging.getLogger(__name__)
 FLOW = ("stream", "partition", "type", "message", "watermark", "reason")
 """Columns of a flow: strings but `message` (binary), `watermark` (bigint, milliseconds since 1970 UTC) and `partition`
 (as in the input)."""
-OBSERVED = "control_messages"
-"""Name of the counters in a query's progress: `observedMetrics["control_messages"]`, one for each type of row."""
+OBSERVED = "control_messages."
+"""The counters of a flow stand in its query's progress, one for each type of row, under this and the stream's name."""
 TYPES = ("message", "watermark", "endOfStream", "drain", "rejected")
 
 
@@ -103,7 +103,7 @@ def reconcile(  # noqa: PLR0913 - which column is what
         "None" if idle is None else "ProcessingTime",
     )
     counters = (F.count_if(F.col("type") == name).alias(name) for name in TYPES)
-    return users.unionByName(announced).observe(OBSERVED, *counters)
+    return users.unionByName(announced).observe(OBSERVED + stream, *counters)
 
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"

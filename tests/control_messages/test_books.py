@@ -246,6 +246,11 @@ def test_too_few_known_tasks_leave_nobody_out() -> None:
     assert 70 == receive(book, [idle("b", 4)], 100, half).watermark
 
 
+def test_one_who_speaks_for_all_is_none_of_the_tasks_that_must_be_known() -> None:
+    book = receive(EMPTY, [at(None, 5, 1), at("a", 10), at("b", 20)], 0).book
+    assert 20 == receive(book, [at("b", 20)], 100, RULE).watermark
+
+
 def test_no_end_comes_of_silence() -> None:
     book = receive(EMPTY, [end("a"), at("b", 10)], 0, RULE).book
     assert Step(book) == expire(book, HOUR, RULE)
@@ -264,8 +269,9 @@ def test_nobody_was_unheard_while_the_consumer_was_away() -> None:
 
 
 def test_only_tasks_that_may_fall_silent_have_an_expiry() -> None:
-    book = after([at("a", 10, 4), idle("b", 4), end("c", 4), end(None, 1)])
-    assert next_expiry(book, 0, RULE) is None
+    assert next_expiry(after([end("a"), idle("b")]), 0, RULE) is None
+    assert next_expiry(after([end("a"), end("b")]), 0, RULE) is None
+    assert next_expiry(after([at("a", 10), end(None, 1)]), 0, RULE) is None
     book = after([at("a", 10, 3), idle("b", 3), end("c", 3)])
     assert [100, None] == [next_expiry(book, now, RULE) for now in (99, 100)]
     assert next_expiry(after([at(None, 10, 1)]), 0, RULE) is None
@@ -301,6 +307,15 @@ def test_it_is_told_which_tasks_are_lowest_and_which_are_left_out() -> None:
         "1970-01-01 00:00:00.040 UTC, of 'a' (heard 30 s ago), 'b' (heard 30 s ago); left out for their silence: 'e' "
         "(heard 2 h ago); idle by their own word: 'c' (heard 2 h ago); 1 of 5 tasks have ended."
     ) == str(hold)
+
+
+def test_it_is_told_whether_one_who_speaks_for_all_or_a_task_is_behind() -> None:
+    tasks = [at("a", 20), at("b", 30)]
+    for_all = {10: ["a"], 25: [None]}
+    assert for_all == {
+        watermark: [task.task for task in why_held(after([*tasks, at(None, watermark, 1)]), 0).lowest]
+        for watermark in for_all
+    }
 
 
 def test_it_is_told_that_too_few_tasks_are_known() -> None:

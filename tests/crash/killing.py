@@ -253,8 +253,8 @@ def live(
 ) -> Counter[str]:
     """All jobs at once, started again after every kill, until those of `ending` have ended and no kill is left.
 
-    A job is killed shortly after some batches more have begun. One that is not of `ending` must not end by itself; it is
-    killed at last. `after_kill` gets the name of the job, and may change the jobs for their next lives. Returns how
+    A job is killed shortly after some batches more have begun. One that is not of `ending` must not end by itself; it
+    is killed at last. `after_kill` gets the name of the job, and may change the jobs for their next lives. Returns how
     often each died.
     """
     left, died = Counter(kills), Counter[str]()

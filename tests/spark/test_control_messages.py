@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from control_messages.messages import ControlMessage
 
-pytestmark = pytest.mark.pyspark40
-
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 START = datetime(2013, 1, 1, tzinfo=timezone.utc)
@@ -113,6 +111,7 @@ def rows_of(spark: SparkSession, count: int, tasks: int) -> DataFrame:
     )
 
 
+@pytest.mark.pyspark40
 def test_every_task_tells_every_partition_its_watermark_behind_its_rows(spark: SparkSession) -> None:
     emission = Emission("numbers", 3, ("even", "odd"), generation=7, lateness_ms=1500)
     frame = rows_of(spark, 100, 2).withColumn(
@@ -177,6 +176,7 @@ def test_control_messages_can_be_announced_alone(spark: SparkSession) -> None:
     assert [(partition, message) for partition in range(2) for message in expected] == sorted(ends, key=lambda e: e[0])
 
 
+@pytest.mark.pyspark40
 def test_a_flow_rises_with_the_slowest_task_and_survives_restarts(stream: Stream) -> None:
     stream.put((0, b"\0one"), (0, Watermark("a", 2, 10)), (1, Watermark("a", 2, 10)))
     stream.put((0, Watermark("b", 2, 5)), (1, Watermark("b", 2, 7)), (1, b"\0two"))
@@ -326,6 +326,7 @@ class Counting(EventTimeProcessor):
         yield pd.DataFrame([{"what": "all", "count": self._count.get()[0]}])
 
 
+@pytest.mark.pyspark40
 def test_an_operator_sees_rows_first_and_its_flow_goes_on_to_the_next_stream(stream: Stream) -> None:
     users = [(0, b"\0" + bytes([letter])) for letter in range(20)]
     stream.put(*users[:10], (0, Watermark("a", 1, 10)), *users[10:])
@@ -350,19 +351,30 @@ def test_an_operator_sees_rows_first_and_its_flow_goes_on_to_the_next_stream(str
 
 
 def test_a_query_stops_by_itself_when_all_inputs_have_ended_also_when_it_is_started_again(
-    spark: SparkSession, stream: Stream
+    spark: SparkSession, stream: Stream, tmp_path: Path
 ) -> None:
+    (tmp_path / "other").mkdir()
+    other = Stream(spark, tmp_path / "other")
     stream.put((0, EndOfStream("a", 1, "s")), (0, b"\0x"))
     stream.put((1, EndOfStream("a", 1, "s")), (1, b"\0y"))
-    found: list[bytes] = []
+    other.put((0, b"\0z"), (0, Watermark("a", 1, 5)))
+    found: list[tuple[str, str, int]] = []
 
-    def run() -> None:
-        writer = reconcile(stream.frame(), "s").writeStream.option("checkpointLocation", stream.checkpoint)
-        writer = writer.foreachBatch(lambda rows, _: found.extend(bytes(r.message or b"") for r in rows.collect()))
-        run_until_end(writer.trigger(processingTime="0 seconds").start(), stream.checkpoint, {"s": 2})
+    def start() -> Any:
+        flow = reconcile(stream.frame(), "s").union(reconcile(other.frame(), "t"))
+        writer = flow.writeStream.foreachBatch(lambda rows, _: found.extend(row[:3] for row in rows.collect()))
+        return writer.option("checkpointLocation", stream.checkpoint).trigger(processingTime="0 seconds").start()
 
-    run()
-    run()
+    query = start()
+    wait_for(lambda: len(found) == 6, query)
+    assert query.isActive
+    other.put((0, EndOfStream("a", 1, "t")))
+    assert run_until_end(query, stream.checkpoint, {"s": 2, "t": 1})
+    assert run_until_end(start(), stream.checkpoint, {"s": 2, "t": 1})
 
-    assert [b"", b"", b"x", b"y"] == sorted(found)
-    assert [True, True] == [book.at_end for book in read_books(spark, stream.checkpoint)]
+    assert [("s", 0, "endOfStream"), ("s", 1, "endOfStream"), ("t", 0, "endOfStream")] == sorted(
+        (row[0], row[1], row[2]) for row in found if row[2] == "endOfStream"
+    )
+    assert 3 == sum(row[2] == "message" for row in found)
+    books = read_books(spark, stream.checkpoint)
+    assert [("s", 0, True), ("s", 1, True), ("t", 0, True)] == [(b.stream, b.partition, b.at_end) for b in books]
