@@ -124,10 +124,14 @@ class Emission:
         """Of every task, that it has ended."""
         return [EndOfStream(name, len(self.names), self.stream, self.generation) for name in self.names]
 
-    def idle(self, tasks: Iterable[str | int]) -> list[Watermark]:
-        """Of the given tasks, by name or position, that they hold nobody back until their next watermark."""
+    def idle(self, tasks: Iterable[str | int], since_ms: int = EARLIEST) -> list[Watermark]:
+        """Of the given tasks, by name or position, that they hold nobody back until their next watermark.
+
+        since_ms: up to when they have written all. A consumer that finds the declaration in one batch with watermarks
+        of the task, whose order it cannot know, believes whichever has the later time.
+        """
         names = [self._name(task) for task in tasks]
-        return [Watermark(name, len(self.names), EARLIEST, self.generation, idle=True) for name in names]
+        return [Watermark(name, len(self.names), since_ms, self.generation, idle=True) for name in names]
 
     def envelopes(self, messages: Iterable[ControlMessage]) -> pa.RecordBatch:
         """Every message for every partition, a partition's in the order given; schema `ENVELOPES`.

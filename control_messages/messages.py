@@ -44,7 +44,7 @@ class Watermark:
     task: its name; None speaks for all tasks, as Samza's aggregating task does.
     tasks: how many tasks write to the stream in this generation; 1 if `task` is None.
     generation: rises when the tasks change or start over; messages of lower ones are void.
-    idle: the task has nothing to write for the time being and holds nobody back. `timestamp` is then `EARLIEST`.
+    idle: the task has nothing to write after that for the time being, and holds nobody back.
     """
 
     task: str | None
@@ -141,7 +141,9 @@ def from_json(kind: MessageType, data: bytes, tasks: int | None = None) -> Contr
     match kind:
         case MessageType.WATERMARK:
             idle = _flag(fields, "idle")
-            timestamp = EARLIEST if idle else _integer(fields, "timestamp", EARLIEST, LATEST)
+            timestamp = _integer(fields, "timestamp", EARLIEST, LATEST)
+            if timestamp is None and idle:
+                timestamp = EARLIEST
             if timestamp is None:
                 text = f"{_shown(data)} is a watermark without a timestamp."
                 raise BadEnvelopeError(text)
@@ -202,9 +204,9 @@ def _fault(message: ControlMessage) -> str | None:
     if not is_integer(message.generation, 0, LATEST):
         return f"the generation is an integer from 0 to {LATEST}."
     match message:
-        case Watermark(timestamp=timestamp, idle=idle):
-            if not is_integer(timestamp, EARLIEST, EARLIEST if idle else LATEST):
-                return f"the timestamp is an integer from {EARLIEST} to {LATEST}, and the least if idle."
+        case Watermark(timestamp=timestamp):
+            if not is_integer(timestamp, EARLIEST, LATEST):
+                return f"the timestamp is an integer from {EARLIEST} to {LATEST}."
         case EndOfStream(stream=text) | Drain(run=text):
             if not (text is None or is_text(text)):
                 return "the stream or run is None or a text that is not empty."

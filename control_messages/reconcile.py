@@ -37,7 +37,7 @@ from control_messages.books import (
 )
 from control_messages.envelopes import unwrap_all
 from control_messages.errors import BadEnvelopeError
-from control_messages.messages import Drain, MessageType, Watermark
+from control_messages.messages import LATEST, Drain, MessageType, Watermark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -160,7 +160,7 @@ class _Reconciler(StatefulProcessor):
         now = _now(timerValues)
         step = receive(
             self._load(key[0], now),
-            sorted(messages, key=_speaks),
+            sorted(messages, key=_order),
             now,
             self._idle,
             lambda bad, error: told.reject(*messages[bad], error),
@@ -204,9 +204,9 @@ class _Reconciler(StatefulProcessor):
         yield told.frame()
 
 
-def _speaks(message: ControlMessage) -> bool:
-    """Orders messages whose order Spark has lost: a task that is idle and has spoken in one batch counts as awake."""
-    return not (isinstance(message, Watermark) and message.idle)
+def _order(message: ControlMessage) -> tuple[int, bool]:
+    """Puts the watermarks of a batch, whose order Spark has lost, in an order in which a task can have sent them."""
+    return (message.timestamp, message.idle) if isinstance(message, Watermark) else (LATEST, True)
 
 
 def _run_id() -> str:

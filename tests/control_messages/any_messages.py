@@ -24,10 +24,7 @@ def control_messages(draw: st.DrawFn) -> ControlMessage:
     tasks = 1 if task is None else draw(st.integers(1, 2**31 - 1))
     return draw(
         st.one_of(
-            st.builds(Watermark, st.just(task), st.just(tasks), timestamps, generations),
-            st.builds(
-                Watermark, st.just(task), st.just(tasks), st.just(EARLIEST), generations, idle=st.just(value=True)
-            ),
+            st.builds(Watermark, st.just(task), st.just(tasks), timestamps, generations, idle=st.booleans()),
             st.builds(EndOfStream, st.just(task), st.just(tasks), maybe_texts, generations),
             st.builds(Drain, st.just(task), st.just(tasks), maybe_texts, generations),
         )

@@ -250,6 +250,16 @@ def wait_for(condition: Any, query: Any) -> None:
         query.awaitTermination(0.1)
 
 
+def test_an_idle_task_is_left_out_by_its_own_word_if_that_is_its_last(stream: Stream) -> None:
+    awake, idle = Watermark("b", 2, 7), Watermark("b", 2, 7, idle=True)
+    stream.put((0, Watermark("a", 2, 10)), (0, idle), (0, awake), (1, Watermark("a", 2, 10)), (1, idle))
+    stream.put((1, Watermark("b", 2, 8)), (1, Watermark("a", 2, 11)))
+
+    rows = announced(stream.run(reconcile(stream.frame(), "s")))
+
+    assert [(0, 0, "watermark", 10), (0, 1, "watermark", 10)] == rows
+
+
 BAD: dict[bytes, str] = {
     b"": "zero bytes",
     b"\x09x": "type byte is 9",
@@ -358,7 +368,7 @@ def test_a_query_stops_by_itself_when_all_inputs_have_ended_also_when_it_is_star
     stream.put((0, EndOfStream("a", 1, "s")), (0, b"\0x"))
     stream.put((1, EndOfStream("a", 1, "s")), (1, b"\0y"))
     other.put((0, b"\0z"), (0, Watermark("a", 1, 5)))
-    found: list[tuple[str, str, int]] = []
+    found: list[tuple[str, int, str]] = []
 
     def start() -> Any:
         flow = reconcile(stream.frame(), "s").union(reconcile(other.frame(), "t"))
@@ -373,7 +383,7 @@ def test_a_query_stops_by_itself_when_all_inputs_have_ended_also_when_it_is_star
     assert run_until_end(start(), stream.checkpoint, {"s": 2, "t": 1})
 
     assert [("s", 0, "endOfStream"), ("s", 1, "endOfStream"), ("t", 0, "endOfStream")] == sorted(
-        (row[0], row[1], row[2]) for row in found if row[2] == "endOfStream"
+        row for row in found if row[2] == "endOfStream"
     )
     assert 3 == sum(row[2] == "message" for row in found)
     books = read_books(spark, stream.checkpoint)
