@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     from tools.azurite import Azurite
 
-pytest.register_assert_rewrite("tests.azure_account.contract", "tests.azureblob_source.protocol")
+pytest.register_assert_rewrite(
+    "tests.azure_account.contract", "tests.azureblob_source.protocol", "tests.control_messages.intermediate"
+)
 
 # A deadline measures the machine, not the code: tests share their cores with Spark and Azurite.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -95,7 +95,9 @@ def test_control_messages_are_fields_and_the_message_as_it_is() -> None:
     table = control([entry(0), entry(5, control=(watermark, end)), entry(6, control=(strange,))])
     assert CONTROL == table.schema
     first, second, third = table.to_pylist()
-    common = {"version": 5, "timestamp": datetime.fromisoformat(WHEN), "taskName": "t", "taskCount": 4}
+    common = {"version": 5, "timestamp": datetime.fromisoformat(WHEN), "taskName": "t", "taskCount": 4} | {
+        "generation": None
+    }
     moment = datetime(1970, 1, 1, 0, 0, 1, 500_000, timezone.utc)
     assert {**common, "partition": "3", "type": "watermark", "watermark": moment, "streamId": None} == without(first)
     assert {**common, "partition": None, "type": "endOfStream", "watermark": None, "streamId": "flights"} == without(
@@ -111,7 +113,8 @@ def test_a_control_message_is_a_row_for_each_of_its_partitions() -> None:
     rows = table.to_pylist()
     assert ["0", "2", "10", None] == [row["partition"] for row in rows]
     assert [end] * 4 == [json.loads(row["message"]) for row in rows]
-    assert {("endOfStream", "ß", 2)} == {(row["type"], row["taskName"], row["taskCount"]) for row in rows}
+    fields = ("type", "taskName", "taskCount", "generation")
+    assert {("endOfStream", "ß", 2, 3)} == {tuple(row[field] for field in fields) for row in rows}
 
 
 def test_control_messages_of_entries_that_are_voided_or_replaced_are_gone() -> None:
