@@ -17,10 +17,10 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --gen
 TYPED := $(wildcard azure_account azureblob_source control_messages pyspark_azureblob tools demo benchmarks tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test crash bench check fmt lock clean
+.PHONY: help setup demo test crash bench notebooks check fmt lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## make .venv, .venv-pyspark40, Azurite and Java ready (once; the other targets do it too)
 	@$(PYTHON) -m tools.setup $(if $(filter setup,$(MAKECMDGOALS)),,--quiet)
@@ -44,6 +44,9 @@ check: setup ## what CI runs: format, lint, types, imports, tests
 
 bench: setup ## measure
 	@$(BIN)/python -m benchmarks
+
+notebooks: setup ## run the notebooks and store them as they have run
+	@$(BIN)/python -m tools.notebooks
 
 fmt: setup ## format, and mend what the linter can mend
 	$(BIN)/ruff format .

@@ -1,4 +1,4 @@
-"""The end of a job, in Spark: the books in a query's checkpoint, and a query that stops when its input has ended."""
+"""What a query waits for, in Spark: the books in its checkpoint, who holds them, and whether its input has ended."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
+from control_messages import holds
 from control_messages.books import EndOfStreamCheckpoint, WatermarkCheckpoint, restore
 from control_messages.reconcile import OBSERVED
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from control_messages.books import Book
+    from control_messages.books import Book, IdleRule
+    from control_messages.holds import Hold
 
 _POLL_SECONDS = 0.1
 _STATES = ("endOfStream", "watermark")
@@ -25,8 +27,11 @@ _STATES = ("endOfStream", "watermark")
 def read_books(spark: SparkSession, checkpoint: str) -> list[Book]:
     """The books in a query's checkpoint, as of the last batch that it has committed; none before its first.
 
-    May be called while the query runs. `why_held` tells what holds the watermark of a book.
+    May be called while the query runs. `ValueError` for a path that Spark's reader of state cannot read.
     """
+    if " " in checkpoint or "%" in checkpoint:
+        text = f"Spark cannot read the state of checkpoint {checkpoint!r}: use a path without spaces and percent signs."
+        raise ValueError(text)
     books = []
     for operator, batch in _reconcilers(spark, checkpoint):
         ends, watermarks = (_state(spark, checkpoint, operator, batch, name) for name in _STATES)
@@ -34,6 +39,15 @@ def read_books(spark: SparkSession, checkpoint: str) -> list[Book]:
             end = EndOfStreamCheckpoint(**ends[partition])
             books.append(restore(end, WatermarkCheckpoint(**watermark), partition))
     return sorted(books, key=lambda book: (book.stream, str(book.partition)))
+
+
+def why_held(spark: SparkSession, checkpoint: str, rule: IdleRule | None = None) -> list[Hold]:
+    """For each partition what holds its watermark now; as a text for people, `str(hold)`.
+
+    rule: the one that the query has, if any. `control_messages.holds.why_held` does the same for one book and any time.
+    """
+    now = time.time_ns() // 1_000_000
+    return [holds.why_held(book, now, rule) for book in read_books(spark, checkpoint)]
 
 
 def run_until_end(query: StreamingQuery, checkpoint: str, inputs: Mapping[str, int]) -> bool:

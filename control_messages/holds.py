@@ -70,7 +70,8 @@ class Hold:
         if self.lowest:
             yield f"lowest is {_time(self.lowest[0].watermark)}, of {self._names(self.lowest)}"
         if self.silent:
-            yield f"silent, but fewer than {self.needed} tasks are known to be well: {self._names(self.silent)}"
+            fewer = "nobody else is" if self.needed == 1 else f"fewer than {self.needed} tasks are"
+            yield f"silent, but not left out since {fewer} known to be well: {self._names(self.silent)}"
         if self.left_out:
             yield f"left out for their silence: {self._names(self.left_out)}"
         if self.unheard_left_out:

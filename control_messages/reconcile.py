@@ -72,9 +72,10 @@ def reconcile(  # noqa: PLR0913 - which column is what
 ) -> DataFrame:
     """Envelopes to a flow: the user messages; for every partition its watermark when it has risen, and its end, once.
 
-    tasks: the task count for producers that tell none, as Samza's. idle: leave out tasks that have been silent for some
-    time; Spark then runs a batch at every trigger. position: columns that tell where an envelope stands (`offset` of
-    Kafka, `_blob` of azureblob), for error messages.
+    tasks: the task count for producers that tell none, as Samza's. position: columns that tell where an envelope stands
+    (`offset` of Kafka, `_blob` of azureblob), for error messages. idle: leave out tasks that have been silent for some
+    time. Spark then runs a batch at every trigger, so `availableNow` and `processAllAvailable` never end; and a rule
+    cannot be added to a query that has run without, nor taken away.
 
     An envelope that cannot be read, or that contradicts earlier ones, ends the query by a `BadEnvelopeError` or a
     `ContradictionError` (on_bad `fail`). With `keep` it becomes a row of type `rejected`, with its bytes in `message`

@@ -9,8 +9,7 @@
 from control_messages.books import IdleRule
 from control_messages.emission import Emission
 from control_messages.emit import announce, emit, forward, partition_of
-from control_messages.ending import read_books, run_until_end
-from control_messages.holds import why_held
+from control_messages.ending import read_books, run_until_end, why_held
 from control_messages.process import EventTimeProcessor, process
 from control_messages.reconcile import reconcile
 

@@ -96,7 +96,8 @@ def test_control_messages_are_fields_and_the_message_as_it_is() -> None:
     assert CONTROL == table.schema
     first, second, third = table.to_pylist()
     common = {"version": 5, "timestamp": datetime.fromisoformat(WHEN), "taskName": "t", "taskCount": 4} | {
-        "generation": None
+        "generation": None,
+        "idle": None,
     }
     moment = datetime(1970, 1, 1, 0, 0, 1, 500_000, timezone.utc)
     assert {**common, "partition": "3", "type": "watermark", "watermark": moment, "streamId": None} == without(first)

@@ -29,6 +29,7 @@ from control_messages.spark import (
     read_books,
     reconcile,
     run_until_end,
+    why_held,
 )
 
 if TYPE_CHECKING:
@@ -223,6 +224,7 @@ def test_the_checkpoint_holds_the_records_of_the_proposal(spark: SparkSession, s
         times = {"heard": kept[book.partition]["heard"], "since": kept[book.partition]["since"]}
         assert vars(watermark) | times == kept[book.partition]
     assert [0, 1] == [book.partition for book in books]
+    assert [["a"], ["a"]] == [[task.task for task in hold.lowest] for hold in why_held(spark, stream.checkpoint)]
 
 
 def test_a_silent_task_is_left_out_by_a_timer(stream: Stream) -> None:
@@ -294,6 +296,11 @@ def test_a_bad_envelope_ends_the_query_with_its_place(stream: Stream, envelope: 
 
     with pytest.raises(PySparkException, match=rf"stream s, partition 0: .*{BAD[envelope]}"):
         stream.run(reconcile(stream.frame(), "s"))
+
+
+def test_a_checkpoint_whose_path_spark_misreads_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="use a path without spaces"):
+        read_books(spark, str(tmp_path / "my checkpoint"))
 
 
 def test_samzas_messages_are_reconciled_when_the_reader_gives_their_count(stream: Stream) -> None:
