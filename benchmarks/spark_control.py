@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     Transform: TypeAlias = Callable[[DataFrame], DataFrame]
 
 MOST_COPIES = 2
-"""Of the flights: as JSON they are six times as large, and the emulator holds them in memory."""
+"""Of the flights: as JSON a copy is about 100 MB, and the emulator holds every write in memory."""
 
 TASKS = ("EWR", "JFK", "LGA")
 """The airports that the flights left, `origin`."""
@@ -311,7 +311,7 @@ def _micro_batches(spark: SparkSession, folder: Path, rounds: int) -> Report:
                 contenders[path] = batches.next
             taken = alternate(f"batches, {name}", contenders, rounds)
         lines += [_batch_line(size, path, each) for path, each in taken.items()]
-    note = f"Medians of {rounds} batches, the first two not among them. {STORES} partitions of state in RocksDB."
+    note = f"Medians of {rounds} batches after the second. {STORES} partitions of state in RocksDB."
     return Report("Micro-batches of control messages in Spark", lines, note)
 
 

@@ -346,7 +346,7 @@ class _Draft:
 
     def _contradiction(self, message: Watermark | EndOfStream, cause: str, next_step: str) -> ContradictionError:
         place = f"partition {self.old.partition} of stream {self.old.stream}"
-        return ContradictionError(f"{message} in {place} {cause}. {next_step}")
+        return ContradictionError(f"{_short(message)} in {place} {cause}. {next_step}")
 
     def book(self) -> Book:
         return replace(
@@ -363,4 +363,9 @@ class _Draft:
 
 def _list(tasks: Iterable[str], most: int = 10) -> str:
     names = sorted(task for task in tasks if task != ALL)
-    return ", ".join(map(repr, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(map(_short, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _short(value: object, most: int = 200) -> str:
+    text = repr(value)
+    return text if len(text) <= most else f"{text[:most]}…"

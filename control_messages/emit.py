@@ -49,8 +49,9 @@ def emit(  # noqa: PLR0913 - which column is what
     """Rows to envelopes `(partition int, value binary)`, with the tasks' watermarks behind them.
 
     value: the payload, binary or string. partition: 0 … m-1. task: which of the emission's tasks a row belongs to, its
-    name or its number; by default the hash of the whole row decides. event_time: a timestamp. No row of a task may come
-    later in event time than `emission.lateness_ms` behind those before it, else it may be late downstream.
+    name or its number; by default the hash of the whole row decides (Spark has none for maps). event_time: a timestamp.
+    No row of a task may come later in event time than `emission.lateness_ms` behind those before it, else it may be
+    late downstream.
 
     The rows of a task must be written by one Spark task, since a watermark may not overtake rows; so they are shuffled
     by task. A transport that shows a batch whole or not at all, as `azureblob` does, needs no such order: `atomic`.
@@ -103,9 +104,12 @@ def forward(
 ) -> DataFrame:
     """A flow to envelopes `(partition int, value binary)` of the next stream.
 
-    Each partition of the flow's own stream is one task of the next: `emission.tasks` is their number. Its watermarks
-    and its end are passed on to all partitions, behind the rows that come before them in the flow. Drain messages are
-    passed on as they are, rejected envelopes are not.
+    Each partition of the flow is one task of the next stream: `emission.tasks` is their number. Its watermarks and its
+    end are passed on to all partitions. Drain messages and rejected envelopes are not passed on. A flow of several
+    streams needs a `task` that numbers the partitions of all of them.
+
+    Behind `process` one Spark task writes a partition's rows and then its announcements. A flow straight from
+    `reconcile` has them side by side, so it is only for transports that show a batch whole or not at all.
     """
     name = _task_name(emission, _column(task))
     told = [
@@ -120,13 +124,12 @@ def forward(
     target = F.array(_checked_partition(emission, partition))
     kind = F.col("type")
     return (
-        flow.where(kind != "rejected")
+        flow.where(kind.isin("message", "watermark", "endOfStream"))
         .select(
             F.when(kind == "message", target).otherwise(everywhere).alias("targets"),
             F.when(kind == "message", F.concat(F.lit(USER), _column(value).cast("binary")))
             .when(kind == "watermark", _enveloped(MessageType.WATERMARK, watermark))
-            .when(kind == "endOfStream", _enveloped(MessageType.END_OF_STREAM, end))
-            .otherwise(F.col("message"))
+            .otherwise(_enveloped(MessageType.END_OF_STREAM, end))
             .alias("value"),
         )
         .select(F.explode("targets").alias("partition"), "value")
@@ -143,13 +146,15 @@ def _column(name: ColumnOrName) -> Column:
 
 def _checked_partition(emission: Emission, partition: ColumnOrName) -> Column:
     """The partition, or an error for a row that nobody would be told about."""
-    number = _column(partition).cast("int")
+    number = _column(partition).cast("bigint")
     wrong = F.concat(
         F.lit(f"control_messages: a row for stream {emission.stream} has partition "),
         F.coalesce(number.cast("string"), F.lit("null")),
         F.lit(f"; the stream has 0 to {emission.partitions - 1}. Compute it with partition_of."),
     )
-    return F.when(number.between(0, emission.partitions - 1), number).otherwise(F.raise_error(wrong).cast("int"))
+    return F.when(number.between(0, emission.partitions - 1), number.cast("int")).otherwise(
+        F.raise_error(wrong).cast("int")
+    )
 
 
 def _task(frame: DataFrame, emission: Emission, task: ColumnOrName | None) -> Column:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from control_messages import holds
 from control_messages.books import EndOfStreamCheckpoint, WatermarkCheckpoint, restore
 from control_messages.reconcile import OBSERVED
+from control_messages.stream_books import all_ended
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,10 +54,14 @@ def why_held(spark: SparkSession, checkpoint: str, rule: IdleRule | None = None)
 def run_until_end(query: StreamingQuery, checkpoint: str, inputs: Mapping[str, int]) -> bool:
     """Wait until every input has ended, then stop the query. Raises what the query fails with.
 
-    inputs: how many partitions each stream has that the query reconciles. The query is stopped when the batch that told
-    the last end is committed; nothing of the input comes after. If an earlier run of the query has seen the end, it is
-    stopped at once. Returns False if somebody else has stopped it before.
+    inputs: how many partitions each stream has that the query reconciles, one stream at least; `ValueError` if there
+    are more. The query is stopped when the batch that told the last end is committed; nothing of the input comes after.
+    If an earlier run of the query has seen the end, it is stopped at once. Returns False if somebody else has stopped
+    it before.
     """
+    if not inputs:
+        text = "no input is named, so there is no end to wait for. Give the streams with their numbers of partitions."
+        raise ValueError(text)
     spark = SparkSession.active()
     seen = -1
     ended = _all_ended(spark, checkpoint, inputs)
@@ -69,7 +74,7 @@ def run_until_end(query: StreamingQuery, checkpoint: str, inputs: Mapping[str, i
     if ended:
         query.stop()
     query.awaitTermination()
-    return ended
+    return ended or _all_ended(spark, checkpoint, inputs)
 
 
 def _ends(progress: Any) -> bool:
@@ -80,10 +85,12 @@ def _ends(progress: Any) -> bool:
 
 def _all_ended(spark: SparkSession, checkpoint: str, inputs: Mapping[str, int]) -> bool:
     books = read_books(spark, checkpoint)
-    return all(
-        sum(book.stream == stream and book.at_end for book in books) == partitions
-        for stream, partitions in inputs.items()
-    )
+    of_input = {stream: [book for book in books if book.stream == stream] for stream in inputs}
+    for stream, partitions in inputs.items():
+        if len(of_input[stream]) > partitions:
+            text = f"stream {stream} has {len(of_input[stream])} partitions at least, not {partitions}."
+            raise ValueError(text)
+    return all(len(of_input[stream]) == inputs[stream] and all_ended(of_input[stream]) for stream in inputs)
 
 
 def _reconcilers(spark: SparkSession, checkpoint: str) -> list[tuple[int, int]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass
 from enum import IntEnum
 from reprlib import Repr
@@ -246,8 +247,7 @@ def _flag(fields: dict[str, Any], name: str) -> bool:
 def _told_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
         text = f"{_shown(twice)} is told twice"
         raise ValueError(text)
     return fields

@@ -13,10 +13,10 @@ import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
-from control_messages.reconcile import FLOW
+from control_messages.reconcile import FLOW, required
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.stateful_processor import TimerValues
@@ -33,7 +33,11 @@ class EventTimeProcessor(StatefulProcessor):
     _columns: tuple[str, ...] = ()
 
     def on_messages(self, key: tuple[Any, ...], messages: pd.DataFrame) -> Iterator[pd.DataFrame]:  # noqa: ARG002
-        """User messages of stream and partition `key`: any number of calls, all before the batch's watermark."""
+        """User messages of stream and partition `key`: any number of calls, all before the batch's watermark.
+
+        As everywhere in pandas, integers stand beside nulls as doubles, also where announcements of the batch have the
+        nulls: let 64-bit numbers that must be exact come as strings.
+        """
         return iter(())
 
     def on_watermark(self, key: tuple[Any, ...], watermark: int) -> Iterator[pd.DataFrame]:  # noqa: ARG002
@@ -61,19 +65,23 @@ class EventTimeProcessor(StatefulProcessor):
                 yield from self._made(key, self.on_messages(key, frame[is_message]))
             told.append(frame.loc[~is_message, list(FLOW)])
         others = pd.concat(told)
+        # Beside nulls pandas has the watermarks as doubles, which are exact up to 2**53: the year 287396.
+        others["watermark"] = others["watermark"].clip(upper=2**53)
         risen = others.loc[others["type"] == "watermark", "watermark"]
         if len(risen):
             yield from self._made(key, self.on_watermark(key, int(risen.max())))
         if (others["type"] == "endOfStream").any():
             yield from self._made(key, self.on_end(key))
         if len(others):
-            # Beside nulls pandas has the watermarks as doubles, which are exact up to 2**53: the year 287396.
-            others["watermark"] = others["watermark"].clip(upper=2**53)
             yield self._whole(others.sort_values("type", key=lambda types: types == "endOfStream"))
 
-    def _made(self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    def _made(self, key: tuple[Any, ...], frames: Iterable[pd.DataFrame] | None) -> Iterator[pd.DataFrame]:
         stream, partition = key
-        for frame in frames:
+        for frame in frames or ():
+            unknown = sorted(set(frame.columns) - set(self._columns))
+            if unknown:
+                text = f"{type(self).__name__} made {', '.join(unknown)}, which its schema has not: {self.schema}."
+                raise ValueError(text)
             yield self._whole(frame.assign(stream=stream, partition=partition, type="message"))
 
     def _whole(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -92,4 +100,5 @@ def process(flow: DataFrame, processor: EventTimeProcessor) -> DataFrame:
     whole = StructType([*(flow.schema[name] for name in FLOW), *own.fields])
     applied = copy.copy(processor)
     applied._columns = tuple(whole.names)  # noqa: SLF001 - of this module
-    return flow.groupBy("stream", "partition").transformWithStateInPandas(applied, whole, "Append", "None")
+    keyed = flow.withColumn("partition", required("partition"))
+    return keyed.groupBy("stream", "partition").transformWithStateInPandas(applied, whole, "Append", "None")

@@ -36,17 +36,16 @@ from control_messages.books import (
     resume,
 )
 from control_messages.envelopes import unwrap_all
-from control_messages.errors import BadEnvelopeError
+from control_messages.errors import BadEnvelopeError, ControlMessageError
 from control_messages.messages import LATEST, Drain, MessageType, Watermark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessorHandle, TimerValues
 
     from control_messages.books import IdleRule, Step
-    from control_messages.errors import ControlMessageError
     from control_messages.messages import ControlMessage
 
 logger = logging.getLogger(__name__)
@@ -72,7 +71,8 @@ def reconcile(  # noqa: PLR0913 - which column is what
 ) -> DataFrame:
     """Envelopes to a flow: the user messages; for every partition its watermark when it has risen, and its end, once.
 
-    tasks: the task count for producers that tell none, as Samza's. position: columns that tell where an envelope stands
+    stream: the name that its producer gives it, and ends it by. partition: a column without nulls. tasks: the task
+    count for producers that tell none, as Samza's. position: columns that tell where an envelope stands
     (`offset` of Kafka, `_blob` of azureblob), for error messages. idle: leave out tasks that have been silent for some
     time. Spark then runs a batch at every trigger, so `availableNow` and `processAllAvailable` never end; and a rule
     cannot be added to a query that has run without, nor taken away.
@@ -82,12 +82,15 @@ def reconcile(  # noqa: PLR0913 - which column is what
     and why in `reason`. The user messages of the flow are read in one scan of the input, the control messages in
     another. Spark must be set to keep state in RocksDB.
     """
+    if on_bad not in ("fail", "keep"):
+        text = f"on_bad is {on_bad!r}, it must be 'fail' or 'keep'."
+        raise ValueError(text)
     _check_state_store(envelopes.sparkSession)
-    data = F.col(value)
+    data, place = F.col(value).cast("binary"), required(partition)
     is_user = F.coalesce(F.substring(data, 1, 1) == F.lit(bytes([MessageType.USER])), F.lit(True))
     users = envelopes.where(is_user).select(
         F.lit(stream).alias("stream"),
-        F.col(partition).alias("partition"),
+        place.alias("partition"),
         F.lit("message").alias("type"),
         F.substring(data, 2, 2**31 - 1).alias("message"),
         F.lit(None).cast("bigint").alias("watermark"),
@@ -95,7 +98,7 @@ def reconcile(  # noqa: PLR0913 - which column is what
     )
     places = [F.concat(F.lit(f"{name} "), F.col(name).cast("string")) for name in position]
     control = envelopes.where(~is_user).select(
-        F.col(partition).alias("partition"), data.alias("value"), F.concat_ws(", ", *places).alias("position")
+        place.alias("partition"), data.alias("value"), F.concat_ws(", ", *places).alias("position")
     )
     announced = control.groupBy("partition").transformWithStateInPandas(
         _Reconciler(stream, tasks, idle, fails=on_bad == "fail"),
@@ -105,6 +108,13 @@ def reconcile(  # noqa: PLR0913 - which column is what
     )
     counters = (F.count_if(F.col("type") == name).alias(name) for name in TYPES)
     return users.unionByName(announced).observe(OBSERVED + stream, *counters)
+
+
+def required(partition: str) -> Column:
+    """A key column; a null in it is an error. Of the others pandas would make doubles, and Spark nulls of these."""
+    key = F.col(partition)
+    wrong = F.raise_error(F.lit(f"control_messages: a row has a null in {partition!r}, which tells its partition."))
+    return F.when(key.isNotNull(), key).otherwise(wrong)
 
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -185,6 +195,12 @@ class _Reconciler(StatefulProcessor):
             return Book(self._stream, partition)
         end, watermark = self._end.get() or (), self._watermark.get() or ()
         book = restore(EndOfStreamCheckpoint(*end), WatermarkCheckpoint(*watermark), partition)
+        if book.stream != self._stream:
+            text = (
+                f"the checkpoint has the books of stream {book.stream}, the query reconciles {self._stream}. Give the "
+                "stream its name again, or start with a new checkpoint."
+            )
+            raise ControlMessageError(text)
         return book if self._idle is None or self._run.get() == (_run_id(),) else resume(book, now)
 
     def _done(self, told: _Told, step: Step[Book], now: int) -> Iterator[pd.DataFrame]:

@@ -316,6 +316,23 @@ def test_samzas_messages_are_reconciled_when_the_reader_gives_their_count(stream
     assert [(0, 0, "watermark", 5), (0, 1, "drain", None), (0, 1, "watermark", 4)] == rows
 
 
+def test_a_row_without_partition_is_refused_before_it_mixes_up_the_books(stream: Stream) -> None:
+    stream.put((0, Watermark("b", 2, 5)))
+    frame = stream.frame().withColumn("partition", F.when(F.col("partition") > 0, 1))
+
+    with pytest.raises(PySparkException, match="a row has a null in 'partition'"):
+        stream.run(reconcile(frame, "s"))
+
+
+def test_a_checkpoint_of_another_stream_is_refused(stream: Stream) -> None:
+    stream.put((0, Watermark("a", 1, 5)))
+    stream.run(reconcile(stream.frame(), "old"))
+    stream.put((0, Watermark("a", 1, 6)))
+
+    with pytest.raises(PySparkException, match="has the books of stream old, the query reconciles new"):
+        stream.run(reconcile(stream.frame(), "new"))
+
+
 def test_reconcile_says_how_spark_must_be_set(spark: SparkSession, stream: Stream) -> None:
     spark.conf.set(PROVIDER, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
 
@@ -331,10 +348,9 @@ class Counting(EventTimeProcessor):
     def init(self, handle: Any) -> None:
         self._count = handle.getValueState("count", "count bigint")
 
-    def on_messages(self, key: tuple[Any, ...], messages: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    def on_messages(self, key: tuple[Any, ...], messages: pd.DataFrame) -> None:  # type: ignore[override]
         before = self._count.get()[0] if self._count.exists() else 0
         self._count.update((before + len(messages),))
-        return iter(())
 
     def on_watermark(self, key: tuple[Any, ...], watermark: int) -> Iterator[pd.DataFrame]:
         yield pd.DataFrame([{"what": f"up to {watermark}", "count": self._count.get()[0]}])
@@ -347,7 +363,7 @@ class Counting(EventTimeProcessor):
 def test_an_operator_sees_rows_first_and_its_flow_goes_on_to_the_next_stream(stream: Stream) -> None:
     users = [(0, b"\0" + bytes([letter])) for letter in range(20)]
     stream.put(*users[:10], (0, Watermark("a", 1, 10)), *users[10:])
-    stream.put((0, Watermark("a", 1, 15)), *users[:3], (0, Drain("a", 1, "run1")))
+    stream.put((0, Watermark("a", 1, 15)), *users[:3], (0, Drain("a", 1, "run1")))  # which goes no further
     stream.put((0, EndOfStream("a", 1, "s")), *users[:2])
     emission = Emission("counts", 2, 1, generation=4)
 
@@ -358,13 +374,33 @@ def test_an_operator_sees_rows_first_and_its_flow_goes_on_to_the_next_stream(str
     messages = [(row[0], row[1], unwrap(bytes(row[2]))) for row in rows]
     mark, last = (Watermark("Partition 0", 1, timestamp, 4) for timestamp in (10, 15))
     assert [(0, 1, b"up to 10=20"), (0, 0, mark), (0, 1, mark)] == [row for row in messages if row[0] == 0]
-    drained = Drain("a", 1, "run1")
     assert (1, 1, b"up to 15=23") == next(row for row in messages if row[0] == 1)
-    assert {(p, m) for p in range(2) for m in (last, drained)} == {row[1:] for row in messages if row[0] == 1} - {
-        (1, b"up to 15=23")
-    }
+    assert {(p, last) for p in range(2)} == {row[1:] for row in messages if row[0] == 1} - {(1, b"up to 15=23")}
     end = EndOfStream("Partition 0", 1, "counts", 4)
     assert [(2, 1, b"all=25"), (2, 0, end), (2, 1, end)] == [row for row in messages if row[0] == 2]
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        (pd.DataFrame({"whta": ["x"]}), r"made whta, which its schema has not: what string"),
+        (pd.DataFrame({"what": ["x"], "count": [1]}), ""),
+    ],
+)
+def test_what_an_operator_makes_has_the_columns_of_its_schema(frame: pd.DataFrame, reason: str) -> None:
+    operator = Counting()
+    operator._columns = ("stream", "partition", "type", "message", "watermark", "reason", "what", "count")
+    if reason:
+        with pytest.raises(ValueError, match=reason):
+            list(operator._made(("s", 0), [frame]))
+    else:
+        (made,) = operator._made(("s", 0), [frame])
+        assert list(operator._columns) == list(made.columns)
+
+
+def test_there_must_be_an_end_to_wait_for(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no input is named"):
+        run_until_end(None, str(tmp_path), {})  # type: ignore[arg-type]
 
 
 def test_a_query_stops_by_itself_when_all_inputs_have_ended_also_when_it_is_started_again(
