@@ -7,6 +7,7 @@ envelope of zero bytes, of an unknown type or with control data that cannot be r
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,9 @@ I16 = npt.NDArray[np.int16]
 
 NULL, EMPTY = -1, -2
 """What `types` tells of a row that has no type byte."""
+
+_REMEMBERED_BYTES = 1024
+"""Longer control messages are read anew each time, so that what is remembered stays small."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,10 @@ def unwrap_all(envelopes: pa.Array, tasks: int | None = None) -> Unwrapped:
     user_rows, other_rows = np.flatnonzero(is_user), np.flatnonzero(~is_user)
     others = _chosen(envelopes, other_rows).dictionary_encode()
     codes, distinct = integers(others.indices), binary_values(others.dictionary)
-    read = [_control_or_reason(envelope, tasks) for envelope in distinct]
+    read = [
+        (_remembered if len(envelope) <= _REMEMBERED_BYTES else _control_or_reason)(envelope, tasks)
+        for envelope in distinct
+    ]
     good = np.fromiter((not isinstance(one, str) for one in read), np.bool_, len(read))[codes]
     bad = zip(other_rows[~good].tolist(), codes[~good].tolist(), strict=True)
     return Unwrapped(
@@ -144,6 +151,12 @@ def unwrap_all(envelopes: pa.Array, tasks: int | None = None) -> Unwrapped:
         [read[code] for code in codes[good].tolist()],
         [Rejected(row, read[code], distinct[code]) for row, code in bad],
     )
+
+
+@lru_cache(maxsize=4096)
+def _remembered(envelope: bytes, tasks: int | None) -> Any:
+    """The same messages go to every partition, and a consumer reads one partition after the other."""
+    return _control_or_reason(envelope, tasks)
 
 
 def _control_or_reason(envelope: bytes, tasks: int | None) -> Any:

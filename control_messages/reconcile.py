@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import astuple
 from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
@@ -205,8 +204,8 @@ class _Reconciler(StatefulProcessor):
 
     def _done(self, told: _Told, step: Step[Book], now: int) -> Iterator[pd.DataFrame]:
         end, watermark = checkpoint(step.book)
-        self._watermark.update(astuple(watermark))
-        self._end.update(astuple(end))
+        self._watermark.update(tuple(vars(watermark).values()))  # astuple would copy the maps
+        self._end.update(tuple(vars(end).values()))
         if self._idle is not None:
             self._run.update((_run_id(),))
             for timer in list(self._handle.listTimers()):
