@@ -30,7 +30,7 @@ demo: setup ## see it work: a year of flights into blobs, read back and compared
 
 test: setup ## all tests but the slow ones, then those for the oldest supported Spark (PYTEST="-k name" selects)
 	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not live" $(PYTEST) $(SELECTED)
-	$(BIN40)/python -m pytest -m "pyspark40 and not slow and not live" $(PYTEST) $(SELECTED)
+	$(BIN40)/python -m pytest $(PARALLEL) -m "pyspark40 and not slow and not live" $(PYTEST) $(SELECTED)
 
 crash: setup ## the slow tests: whole processes killed, long histories
 	$(BIN)/python -m pytest -m slow $(PYTEST)

@@ -25,7 +25,7 @@ FILES_PER_BATCH = 2
 @pytest.mark.parametrize(
     ("files", "kills"),
     [
-        pytest.param(40, {"writer": 1, "copier": 1}, id="once each"),
+        pytest.param(20, {"writer": 1, "copier": 1}, id="once each"),
         pytest.param(160, {"writer": 6, "copier": 8}, id="often", marks=[pytest.mark.slow, pytest.mark.timeout(1800)]),
     ],
 )
