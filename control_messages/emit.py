@@ -56,7 +56,7 @@ def emit(  # noqa: PLR0913 - which column is what
     The rows of a task must be written by one Spark task, since a watermark may not overtake rows; so they are shuffled
     by task. A transport that shows a batch whole or not at all, as `azureblob` does, needs no such order: `atomic`.
 
-    `by_sink` leaves the watermarks to the azureblob sink, for less than a tenth of its time (`docs/BENCHMARKS.md`): write
+    `by_sink` leaves the watermarks to the azureblob sink, for a tenth of its time (`docs/BENCHMARKS.md`): write
     the result with `.options(**emission.sink_options)`.
     """
     rows = frame.select(
