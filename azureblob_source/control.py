@@ -21,7 +21,7 @@ import pyarrow as pa
 from azure_account.errors import ConfigurationError, describe
 from azureblob_source.arrow_values import int64_array, stored_values
 from control_messages.emission import TaskClocks
-from control_messages.envelopes import NULL, types, unwrap
+from control_messages.envelopes import are_user_messages, unwrap
 from control_messages.errors import BadEnvelopeError
 from control_messages.messages import EARLIEST, MessageType, message_type, to_fields
 
@@ -106,8 +106,7 @@ class HeldControl:
         """The rows to write now, perhaps none. `ConfigurationError` tells which row cannot be taken, and why."""
         if self._own is not None:
             self._own.check_partitions(batch)
-        kinds = types(batch.column(self._column))
-        is_user = (kinds == MessageType.USER) | (kinds == NULL)
+        is_user = are_user_messages(batch.column(self._column))
         if not is_user.all():
             control = batch.take(int64_array(np.flatnonzero(~is_user)))
             batch = batch.take(int64_array(np.flatnonzero(is_user)))

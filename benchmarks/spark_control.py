@@ -34,7 +34,7 @@ from control_messages.messages import MessageType
 from control_messages.reconcile import OBSERVED
 from control_messages.spark import Emission, emit, partition_of, reconcile
 from tools.azurite import running_azurite
-from tools.spark_session import local_spark
+from tools.spark_session import ROCKSDB_STATE, local_spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,6 +69,7 @@ STORES = 2
 PATIENCE = 120.0
 """Seconds that a micro-batch may take."""
 
+STREAM = "benchmark"
 COUNTED, RECONCILED = "transformWithState, counting", "reconcile"
 ALONE, BY_SINK = "sink alone", "emit(by_sink=True)"
 
@@ -77,9 +78,7 @@ def run(rounds: int, copies: int) -> list[Report]:
     """Tables of envelopes and books, of writes, and of micro-batches."""
     tables = control.tables(rounds)
     settings: dict[str, Any] = {
-        "spark.sql.streaming.stateStore.providerClass": (
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-        ),
+        **ROCKSDB_STATE,
     }
     spark = local_spark("benchmark of control messages", **settings)
     try:
@@ -269,7 +268,7 @@ class MicroBatches:
         pq.write_table(pa.Table.from_batches([control.watermarks(self.tasks, self.partitions, self.turn)]), unseen)
         unseen.rename(self.files / f"{self.turn}.parquet")
         told = self._progress()
-        counted = told["observedMetrics"].get(OBSERVED)
+        counted = told["observedMetrics"].get(OBSERVED + STREAM)
         if counted is not None and counted["watermark"] != self.partitions:
             raise AssertionError(f"{counted} of {self.tasks} tasks and {self.partitions} partitions.")
         return told["durationMs"]["addBatch"], told["durationMs"]["triggerExecution"]
@@ -295,7 +294,7 @@ def _counted(rows: DataFrame) -> DataFrame:
 TRANSFORMS: dict[str, Transform] = {
     "noop": lambda rows: rows,
     COUNTED: _counted,
-    RECONCILED: lambda rows: reconcile(rows, "benchmark"),
+    RECONCILED: lambda rows: reconcile(rows, STREAM),
 }
 
 

@@ -128,13 +128,19 @@ def types(envelopes: pa.Array) -> I16:
     return found
 
 
+def are_user_messages(envelopes: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which rows are user messages, nulls among them. `TypeError` for what is not binary."""
+    found = types(envelopes)
+    user: npt.NDArray[np.bool_] = (found == MessageType.USER) | (found == NULL)
+    return user
+
+
 def unwrap_all(envelopes: pa.Array, tasks: int | None = None) -> Unwrapped:
     """The rows told apart as `unwrap` does it for one, bad envelopes among the values. Equal ones are parsed once.
 
     `tasks` is the task count of messages that tell none. `TypeError` for what is not binary.
     """
-    found = types(envelopes)
-    is_user = (found == MessageType.USER) | (found == NULL)
+    is_user = are_user_messages(envelopes)
     user_rows, other_rows = np.flatnonzero(is_user), np.flatnonzero(~is_user)
     others = _chosen(envelopes, other_rows).dictionary_encode()
     codes, distinct = integers(others.indices), binary_values(others.dictionary)

@@ -166,6 +166,7 @@ class _Reconciler(StatefulProcessor):
             for row, message in unwrapped.control:
                 if isinstance(message, Drain):
                     told.add("drain", envelopes[row])
+                    continue
                 messages.setdefault(message, (envelopes[row], places[row]))
         now = _now(timerValues)
         step = receive(

@@ -19,6 +19,13 @@ UNBOUNDED_BYTES_PER_BATCH = 2**31 - 1
 """For `max_bytes_per_batch`: Spark then does not recompute the size of a batch with every row, which takes about half
 of the time of narrow rows. A batch is bounded by rows alone (`spark.sql.execution.arrow.maxRecordsPerBatch`)."""
 
+ROCKSDB_STATE = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    )
+}
+"""The setting that `transformWithState` needs."""
+
 
 def local_spark(
     app: str, *, cores: int = 2, ui: bool = False, max_bytes_per_batch: int | None = None, **conf: str

@@ -13,9 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
-
 from azure_account.account import IF_ABSENT, BlobContainer, Done
 from azure_account.errors import AzureBlobError
 from azure_account.faults import Fault, Faults, NumberedCall, ProcessDied
@@ -214,26 +211,6 @@ def blind_retry(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
         entry = _draft(run, batch, blobs).behind(head, published=-1)
         outcome = run.container.put(log_name(STREAM, entry.version), to_json(entry), condition=IF_ABSENT)
     Publisher(run.container, threads=1).publish(entry)
-
-
-def run_histories(
-    machine: type[RuleBasedStateMachine], examples: int, steps: int, phases: tuple[Phase, ...] = tuple(Phase)
-) -> None:
-    """Run a state machine for so many histories of at most so many steps, the same ones every time."""
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            phases=phases,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            print_blob=False,
-            report_multiple_bugs=False,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
 
 
 class Turns(Intercept):

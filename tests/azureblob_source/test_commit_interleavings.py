@@ -22,9 +22,9 @@ from tests.azureblob_source.protocol import (
     in_tasks,
     log_first,
     log_last,
-    run_histories,
     same_names,
 )
+from tests.histories import run_histories
 
 FAULTS = [LostAnswer(), Reset(), Throttle(0.5), LateEffect(2)]
 

@@ -15,8 +15,9 @@ from azureblob_source.commit_log import CommitLog
 from azureblob_source.following import Follower, Limits, new_blobs
 from azureblob_source.log_entry import BlobEntry, LogEntry, to_json
 from azureblob_source.naming import log_name
-from tests.azureblob_source.protocol import Driver, Progress, Row, World, log_first, run_histories
+from tests.azureblob_source.protocol import Driver, Progress, Row, World, log_first
 from tests.azureblob_source.sink_rows import NOON, new_account
+from tests.histories import run_histories
 
 if TYPE_CHECKING:
     from azure_account.memory import MemoryAccount

@@ -25,7 +25,8 @@ from azureblob_source.commit_log import CommitLog
 from azureblob_source.log_entry import LogEntry, from_json
 from azureblob_source.naming import log_prefix, log_version
 from azureblob_source.vacuum import plan_vacuum, vacuum
-from tests.azureblob_source.protocol import STREAM, Process, Progress, Row, World, drive, log_first, run_histories
+from tests.azureblob_source.protocol import STREAM, Process, Progress, Row, World, drive, log_first
+from tests.histories import run_histories
 
 FAULTS = [LostAnswer(), Reset(), Throttle(0.5), LateEffect(2)]
 FOR_EVER = datetime(9999, 1, 1, tzinfo=timezone.utc)

@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from control_messages.errors import ContradictionError
 from tests.control_messages.intermediate import SOURCES, Design, Ours, Plain, Upstream, World
+from tests.histories import run_histories
 
 sources = st.integers(0, SOURCES - 1)
 tasks = st.integers(0, 2)
@@ -105,20 +106,7 @@ def explore(
 ) -> Counter[str]:
     """Run a design through so many histories, the same ones every time, and tell what has happened in them."""
     seen: Counter[str] = Counter()
-    run_state_machine_as_test(
-        machine(seen, design, generations_rise=generations_rise),
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=40,
-            phases=phases,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            print_blob=False,
-            report_multiple_bugs=False,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_histories(machine(seen, design, generations_rise=generations_rise), examples, 40, phases)
     return seen
 
 

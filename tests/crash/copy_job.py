@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the query."""
     given = _parser().parse_args(arguments)
     account = {"connectionString": os.environ["AZURE_STORAGE_CONNECTION_STRING"]}
-    _await_stream({"path": given.source, **account})
+    await_stream({"path": given.source, **account})
     conf = dict(setting.split("=", 1) for setting in given.conf)
     spark = local_spark("copy", **{"spark.master": "local[2]", **conf})
     reader = spark.readStream.format("azureblob").options(**account).option("maxBlobsPerTrigger", given.blobs)
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     writer.start(given.target).awaitTermination()
 
 
-def _await_stream(options: dict[str, str]) -> None:
+def await_stream(options: dict[str, str]) -> None:
     """Wait until there is something to take the schema from."""
     while not _has_schema(options):
         time.sleep(0.1)

@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from azure_account.errors import NotFoundError
-from azureblob_source.source import read_plan
 from control_messages.emission import Emission
 from control_messages.spark import (
     EventTimeProcessor,
@@ -31,7 +28,8 @@ from control_messages.spark import (
     reconcile,
     run_until_end,
 )
-from tools.spark_session import local_spark
+from tests.crash.copy_job import await_stream
+from tools.spark_session import ROCKSDB_STATE, local_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -161,17 +159,9 @@ def totals_job(spark: SparkSession, given: argparse.Namespace, account: dict[str
 
 
 def _follow(spark: SparkSession, given: argparse.Namespace, account: dict[str, str]) -> DataFrame:
-    while not _has_schema({"path": given.source, **account}):
-        time.sleep(0.1)
+    await_stream({"path": given.source, **account})
     reader = spark.readStream.format("azureblob").options(**account).option("maxBlobsPerTrigger", given.blobs)
     return reader.option("metadataColumns", "blob").load(given.source)
-
-
-def _has_schema(options: dict[str, str]) -> bool:
-    try:
-        return bool(read_plan(options, {}).arrow_schema())
-    except NotFoundError:
-        return False
 
 
 def _run(frame: DataFrame, given: argparse.Namespace, options: dict[str, str], inputs: dict[str, int]) -> None:
@@ -197,9 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--conf", action="append", default=[], help="Spark setting as KEY=VALUE")
     given = parser.parse_args(arguments)
     conf = dict(setting.split("=", 1) for setting in given.conf)
-    rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    conf["spark.sql.streaming.stateStore.providerClass"] = rocksdb
-    spark = local_spark(given.stage, **{"spark.sql.shuffle.partitions": "1", **conf})
+    spark = local_spark(given.stage, **{"spark.sql.shuffle.partitions": "1", **ROCKSDB_STATE, **conf})
     JOBS[given.stage](spark, given, {"connectionString": os.environ["AZURE_STORAGE_CONNECTION_STRING"]})
 
 
