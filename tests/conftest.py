@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import uuid
 from typing import TYPE_CHECKING
 
@@ -29,9 +31,16 @@ settings.register_profile("ci", settings.get_profile("default"), max_examples=20
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-def pytest_configure() -> None:
-    """Let tests that start Spark in a process of their own find Java and this Python."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Let tests that start Spark in a process of their own find Java and this Python.
+
+    Spark's temporary files, which a killed one leaves behind, go to a folder that ends with the run.
+    """
     os.environ.update(spark_environment())
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # where `tmp_path` stays
+    folder = tempfile.mkdtemp(prefix="tests-")
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -57,6 +66,6 @@ def container_name() -> str:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One local Spark for all tests of this process, which therefore leave its settings as they found them."""
-    session = local_spark("tests")
+    session = local_spark("tests", quick_start=True)
     yield session
     session.stop()

@@ -121,9 +121,12 @@ def _fetch_uv() -> None:
 
 
 def _install(folder: Path, lock: Path) -> None:
-    """Install a lock file by uv; by pip where uv cannot (no wheel for the system, an index that only pip knows)."""
+    """Install a lock file by uv; by pip where uv cannot (no wheel for the system, an index that only pip knows).
+
+    Without uv's cache: PySpark is a source archive, of which each build may leave 2 GB there.
+    """
     uv = DEVELOPMENT / "bin" / "uv"
-    options = ["--quiet", "--require-hashes", "--python", str(_python(folder)), "-r", str(lock)]
+    options = ["--quiet", "--no-cache", "--require-hashes", "--python", str(_python(folder)), "-r", str(lock)]
     if not uv.is_file() or subprocess.run([str(uv), "pip", "install", *options], check=False).returncode != 0:
         _pip(folder, lock)
 

@@ -28,18 +28,28 @@ ROCKSDB_STATE = {
 
 
 def local_spark(
-    app: str, *, cores: int = 2, ui: bool = False, max_bytes_per_batch: int | None = None, **conf: str
+    app: str,
+    *,
+    cores: int = 2,
+    ui: bool = False,
+    max_bytes_per_batch: int | None = None,
+    quick_start: bool = False,
+    **conf: str,
 ) -> SparkSession:
     """The session of this process, started if there is none.
 
     Settings with dots in their names are passed as `**{"spark.sql.shuffle.partitions": "8"}` and win over those here.
-    Static ones, `cores` and `ui` among them, have an effect only in the call that starts the session.
-    `max_bytes_per_batch` None leaves Spark's default (64 MiB).
+    Static ones, `cores`, `ui` and `quick_start` among them, have an effect only in the call that starts the session.
+    `max_bytes_per_batch` None leaves Spark's default (64 MiB). `quick_start`: see `java_options`.
     """
     os.environ.update(spark_environment())
     from pyspark.sql import SparkSession  # noqa: PLC0415 - reads the environment, and takes a second that others save
 
-    settings = {**_settings(ui=ui, max_bytes_per_batch=max_bytes_per_batch), **conf}
+    settings = {
+        "spark.driver.extraJavaOptions": java_options(quick_start=quick_start),
+        **_settings(ui=ui, max_bytes_per_batch=max_bytes_per_batch),
+        **conf,
+    }
     builder = SparkSession.builder.master(f"local[{cores}]").appName(app)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -59,11 +69,19 @@ def spark_environment() -> dict[str, str]:
     }
 
 
+def java_options(*, quick_start: bool = False, logging: Path = LOGGING) -> str:
+    """Options of a driver's Java: how it logs, and Python's temporary folder for its own files too.
+
+    `quick_start` halves the processor time of a start, and costs speed in long runs: for tests, not for benchmarks.
+    """
+    quick = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if quick_start else ""
+    return f'-Dlog4j2.configurationFile={logging.as_uri()} "-Djava.io.tmpdir={tempfile.gettempdir()}"{quick}'
+
+
 def _settings(*, ui: bool, max_bytes_per_batch: int | None) -> dict[str, str]:
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
         "spark.ui.enabled": str(ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "4",

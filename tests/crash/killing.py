@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 import psutil
 
-from tools.spark_session import LOGGING
+from tools.spark_session import java_options
 
 if TYPE_CHECKING:
     import random
@@ -33,8 +33,6 @@ ROOT = Path(__file__).resolve().parents[2]
 STUCK_SECONDS = 240.0
 """A life that shows no progress for so long is a failure of the test."""
 
-# Half of the CPU time of a start, which is most of what a life costs.
-_QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _POLL_SECONDS = 0.002
 
 
@@ -58,9 +56,8 @@ class FlightsJob:
     @contextmanager
     def life(self) -> Iterator[subprocess.Popen[bytes]]:
         """One process of the job, in a session of its own; nothing of it is left behind the block."""
-        java = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {_QUICK_START}"
         command = [sys.executable, "-m", self.module, self.input, self.checkpoint, self.path]
-        settings = ["--conf", f"spark.driver.extraJavaOptions={java}", *self.arguments]
+        settings = ["--conf", f"spark.driver.extraJavaOptions={java_options(quick_start=True)}", *self.arguments]
         with (self.folder / "output.txt").open("wb") as output:
             process = subprocess.Popen(
                 [*map(str, command), *settings],

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
-from tools.spark_session import local_spark
+from tools.spark_session import java_options, local_spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +119,7 @@ def main(folder: Path, container: str, ways: dict[str, dict[str, str]]) -> None:
     settings.write_text(LOG.format(folder=folder))
     (folder / "events").mkdir()
     conf: dict[str, Any] = {
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={settings.as_uri()}",
+        "spark.driver.extraJavaOptions": java_options(quick_start=True, logging=settings),
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": (folder / "events").as_uri(),
