@@ -77,10 +77,7 @@ ALONE, BY_SINK = "sink alone", "emit(by_sink=True)"
 def run(rounds: int, copies: int) -> list[Report]:
     """Tables of envelopes and books, of writes, and of micro-batches."""
     tables = control.tables(rounds)
-    settings: dict[str, Any] = {
-        **ROCKSDB_STATE,
-    }
-    spark = local_spark("benchmark of control messages", **settings)
+    spark = local_spark("benchmark of control messages", **ROCKSDB_STATE)
     try:
         with tempfile.TemporaryDirectory() as folder:
             writes = _writes(spark, Path(folder) / "flights", min(copies, MOST_COPIES), rounds)

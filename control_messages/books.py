@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
-from control_messages.errors import ContradictionError
+from control_messages.errors import ContradictionError, listed
 from control_messages.messages import EARLIEST, ControlMessage, Drain, EndOfStream, Watermark
 
 if TYPE_CHECKING:
@@ -150,8 +150,7 @@ def next_expiry(book: Book, now: int, rule: IdleRule) -> int | None:
     """
     if book.at_end:
         return None
-    known = book.ended | book.idle | {ALL}
-    last = [at for task, at in book.heard.items() if task not in known]
+    last = list(_watched(book).values())
     if book.unheard:
         last.append(book.since)
     return min((at + rule.timeout_ms for at in last if at + rule.timeout_ms > now), default=None)
@@ -247,8 +246,13 @@ def left_out(book: Book, now: int, rule: IdleRule | None) -> LeftOut:
 def silent(book: Book, now: int, rule: IdleRule) -> frozenset[str]:
     """The tasks that have spoken, but not for the rule's time, and have neither ended nor declared themselves idle."""
     limit = now - rule.timeout_ms
+    return frozenset(task for task, at in _watched(book).items() if at <= limit)
+
+
+def _watched(book: Book) -> dict[str, int]:
+    """The tasks whose silence counts, and when they were last heard."""
     known = book.ended | book.idle | {ALL}
-    return frozenset(task for task, at in book.heard.items() if at <= limit and task not in known)
+    return {task: at for task, at in book.heard.items() if task not in known}
 
 
 def standing(book: Book, out: LeftOut) -> int | None:
@@ -328,9 +332,10 @@ class _Draft:
         if message.tasks < 1 or (task and message.tasks != self.total):
             self._learn_total(message)
         if task and task not in self.heard and _named(self.heard) >= message.tasks:
+            known = listed(sorted(self.heard.keys() - {ALL}), 10, _short)
             raise self._contradiction(
                 message,
-                f"is by one task more than there are; those of its generation are {_list(self.heard)}",
+                f"is by one task more than there are; those of its generation are {known}",
                 "Keep the names of the tasks, or let the generation rise when they change.",
             )
         self.heard[task] = self.now
@@ -359,11 +364,6 @@ class _Draft:
             heard=self.heard,
             since=self.now if self.generation > self.old.generation else self.old.since,
         )
-
-
-def _list(tasks: Iterable[str], most: int = 10) -> str:
-    names = sorted(task for task in tasks if task != ALL)
-    return ", ".join(map(_short, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _short(value: object, most: int = 200) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +17,7 @@ from pyarrow import types as arrow_is
 
 from control_messages.arrow_memory import I64, MOST_BYTES, binary_array, integer_array, integers, validity
 from control_messages.envelopes import wrap
-from control_messages.errors import ControlMessageError
+from control_messages.errors import ControlMessageError, listed
 from control_messages.messages import (
     EARLIEST,
     LATEST,
@@ -32,14 +31,13 @@ from control_messages.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
 ENVELOPES = pa.schema(
     [pa.field("partition", pa.int32(), nullable=False), pa.field("value", pa.binary(), nullable=False)]
 )
 """An intermediate stream as rows: the partition each envelope is for."""
 
-_SHOWN = 20
 _MS_PER_DAY = 86_400_000
 
 
@@ -71,7 +69,7 @@ class Emission:
                 raise ValueError(text)
         if isinstance(self.tasks, tuple):
             if not self.tasks or not all(map(is_text, self.tasks)) or len(set(self.tasks)) < len(self.tasks):
-                text = f"tasks are {_listed(self.tasks)}; give one name at least, none empty and none twice."
+                text = f"tasks are {listed(self.tasks)}; give one name at least, none empty and none twice."
                 raise ValueError(text)
         elif not is_integer(self.tasks, 1, MOST_TASKS):
             text = f"tasks is {self.tasks!r}, it must be a tuple of names or an integer from 1 to {MOST_TASKS}."
@@ -101,10 +99,10 @@ class Emission:
         fields = json_object(text)
         known = {"stream", "partitions", "tasks", "generation", "latenessMs"}
         if unknown := fields.keys() - known:
-            reason = f"an emission has no {_listed(sorted(unknown))}; it has {_listed(sorted(known))}."
+            reason = f"an emission has no {listed(sorted(unknown))}; it has {listed(sorted(known))}."
             raise ControlMessageError(reason)
         if missing := {"stream", "partitions"} - fields.keys():
-            reason = f"an emission needs {_listed(sorted(missing))}."
+            reason = f"an emission needs {listed(sorted(missing))}."
             raise ControlMessageError(reason)
         tasks = fields.get("tasks", 1)
         return cls(
@@ -156,7 +154,7 @@ class Emission:
             return self._positions[task]
         if is_integer(task, 0, len(self.names) - 1):
             return task
-        known = f"0 to {len(self.names) - 1}" if is_integer(task, EARLIEST, LATEST) else _listed(self.names)
+        known = f"0 to {len(self.names) - 1}" if is_integer(task, EARLIEST, LATEST) else listed(self.names)
         text = f"{self.stream} has no task {task!r}. Its {len(self.names)} tasks are {known}."
         raise ControlMessageError(text)
 
@@ -254,9 +252,3 @@ def _milliseconds(ticks: I64, kind: pa.DataType) -> I64:
         text = f"A time of {ticks.min()} to {ticks.max()} seconds is beyond 64 bits of milliseconds."
         raise ControlMessageError(text)
     return ticks * 1_000
-
-
-def _listed(names: Collection[object]) -> str:
-    """The names as an error shows them: at most 20."""
-    shown = ", ".join(repr(name) for name in islice(names, _SHOWN))
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"

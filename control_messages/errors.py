@@ -9,6 +9,14 @@ The package stands by itself, so its errors are `ValueError`s and no part of ano
 
 from __future__ import annotations
 
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+T = TypeVar("T")
+
 
 class ControlMessageError(ValueError):
     """Root of the errors of this package."""
@@ -20,3 +28,9 @@ class BadEnvelopeError(ControlMessageError):
 
 class ContradictionError(ControlMessageError):
     """A control message that cannot be true together with earlier ones of the same generation."""
+
+
+def listed(items: Collection[T], most: int = 20, show: Callable[[T], str] = repr) -> str:
+    """The first `most` of the items as a text for people, and how many more there are."""
+    shown = ", ".join(map(show, islice(items, most)))
+    return shown if len(items) <= most else f"{shown} and {len(items) - most} more"

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from control_messages.books import ALL, left_out, silent, standing
+from control_messages.errors import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -82,8 +83,7 @@ class Hold:
             yield f"{self.ended} of {self.total} tasks have ended" if self.total else "all have ended"
 
     def _names(self, tasks: Sequence[TaskStanding], most: int = 5) -> str:
-        shown = [f"{each.name} (heard {_age(self.now - each.heard)} ago)" for each in tasks[:most]]
-        return ", ".join(shown) + (f" and {len(tasks) - most} more" if len(tasks) > most else "")
+        return listed(tasks, most, lambda task: f"{task.name} (heard {_age(self.now - task.heard)} ago)")
 
 
 def why_held(book: Book, now: int, rule: IdleRule | None = None) -> Hold:

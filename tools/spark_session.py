@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tools.java import java_home
 
@@ -19,12 +19,12 @@ UNBOUNDED_BYTES_PER_BATCH = 2**31 - 1
 """For `max_bytes_per_batch`: Spark then does not recompute the size of a batch with every row, which takes about half
 of the time of narrow rows. A batch is bounded by rows alone (`spark.sql.execution.arrow.maxRecordsPerBatch`)."""
 
-ROCKSDB_STATE = {
+ROCKSDB_STATE: dict[str, Any] = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     )
 }
-"""The setting that `transformWithState` needs."""
+"""The setting that `transformWithState` needs, for `local_spark`."""
 
 
 def local_spark(
@@ -45,11 +45,7 @@ def local_spark(
     os.environ.update(spark_environment())
     from pyspark.sql import SparkSession  # noqa: PLC0415 - reads the environment, and takes a second that others save
 
-    settings = {
-        "spark.driver.extraJavaOptions": java_options(quick_start=quick_start),
-        **_settings(ui=ui, max_bytes_per_batch=max_bytes_per_batch),
-        **conf,
-    }
+    settings = {**_settings(ui=ui, max_bytes_per_batch=max_bytes_per_batch, quick_start=quick_start), **conf}
     builder = SparkSession.builder.master(f"local[{cores}]").appName(app)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -78,10 +74,11 @@ def java_options(*, quick_start: bool = False, logging: Path = LOGGING) -> str:
     return f'-Dlog4j2.configurationFile={logging.as_uri()} "-Djava.io.tmpdir={tempfile.gettempdir()}"{quick}'
 
 
-def _settings(*, ui: bool, max_bytes_per_batch: int | None) -> dict[str, str]:
+def _settings(*, ui: bool, max_bytes_per_batch: int | None, quick_start: bool) -> dict[str, str]:
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": java_options(quick_start=quick_start),
         "spark.ui.enabled": str(ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "4",
