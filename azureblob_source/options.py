@@ -320,7 +320,7 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         view=given["view"],
         columns=given["columns"],
         metadata_columns=given["metadataColumns"],
-        avro_schema=_schema(given),
+        avro_schema=_schema(given, reading=True),
         between=_time_range(given),
         ignore_corrupt=given["ignoreCorruptBlobs"],
         part_bytes=given["maxPartitionBytes"],
@@ -366,9 +366,9 @@ def _codec(given: ParsedOptions) -> str:
     return codec
 
 
-def _schema(given: ParsedOptions) -> AvroSchema | None:
+def _schema(given: ParsedOptions, *, reading: bool = False) -> AvroSchema | None:
     written: str | None = given["avroSchema"]
-    return None if written is None else avro_schema.parse(written)
+    return None if written is None else avro_schema.parse(written, reading=reading)
 
 
 def _value_column(given: ParsedOptions) -> str | None:

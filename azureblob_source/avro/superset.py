@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from azure_account.errors import ConfigurationError
 from azureblob_source.avro.resolve import time_kind
-from azureblob_source.avro.schema import AvroSchema, parse
+from azureblob_source.avro.schema import AvroSchema, read_schema
+from azureblob_source.avro.schema_json import UnsupportedSchemaError, unique
 from azureblob_source.avro.types import CATALYST_TYPE, SPARK_NAME, SPARK_TYPE, AvroField, AvroType
 from azureblob_source.avro.wire import may_be_null, value_branches
 
@@ -58,10 +59,13 @@ def superset(schemas: Sequence[AvroSchema]) -> AvroSchema:
     if len(distinct) == 1:
         return distinct[0]
     try:
-        merged = reduce(lambda left, right: _merge(left, right, ()), (schema.type for schema in distinct))
+        merged = reduce(lambda left, right: _merge(left, right, ()), (schema.row for schema in distinct))
+        return read_schema(json.dumps(_Names().render(merged, ""), separators=(",", ":")))
     except _DifferError as cause:
         raise _conflict(distinct, cause) from cause
-    return parse(json.dumps(_Names().render(merged, ""), separators=(",", ":")))
+    except UnsupportedSchemaError as cause:
+        step = "Give option avroSchema with fewer columns."
+        raise ConfigurationError(f"the common schema of the writers' {cause}. {step}") from cause
 
 
 def _conflict(schemas: Sequence[AvroSchema], cause: _DifferError) -> ConfigurationError:
@@ -69,7 +73,7 @@ def _conflict(schemas: Sequence[AvroSchema], cause: _DifferError) -> Configurati
     for place, right in enumerate(schemas):
         for left in schemas[:place]:
             try:
-                _merge(left.type, right.type, ())
+                _merge(left.row, right.row, ())
             except _DifferError as pair:  # noqa: PERF203 - the error is what is looked for
                 return ConfigurationError(_message(f"{left.fingerprint} and {right.fingerprint}", pair))
     return ConfigurationError(_message(", ".join(schema.fingerprint for schema in schemas), cause))
@@ -195,7 +199,7 @@ class _Names:
     """A type as JSON. Every named type is written out where it stands, so it needs a name of its own."""
 
     def __init__(self) -> None:
-        self._taken: set[str] = set()
+        self._taken: dict[str, int] = {}
 
     def render(self, avro: AvroType, namespace: str) -> Any:
         match avro.kind:
@@ -242,10 +246,4 @@ class _Names:
         return avro.kind if len(found) == 1 else found
 
     def _unique(self, name: str, namespace: str) -> str:
-        full = name if "." in name or not namespace else f"{namespace}.{name}"
-        free, count = full, 1
-        while free in self._taken:
-            count += 1
-            free = f"{full}_{count}"
-        self._taken.add(free)
-        return free
+        return unique(name if "." in name or not namespace else f"{namespace}.{name}", self._taken)

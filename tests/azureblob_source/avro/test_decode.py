@@ -200,8 +200,14 @@ def paired(inner: Kind) -> Kind:
     return Kind(
         {"type": "array", "logicalType": "map", "items": entry},
         st.lists(st.fixed_dictionaries({"key": st.integers(0, 9), "value": inner.values}), max_size=3),
-        lambda pairs: [(pair["key"], inner.becomes(pair["value"])) for pair in pairs],
+        lambda pairs: last_of_each(pairs, inner.becomes),
     )
+
+
+def last_of_each(pairs: list[Json], becomes: Callable[[Any], Any]) -> list[Any]:
+    """The last entry of each key, where it stands."""
+    last = {pair["key"]: place for place, pair in enumerate(pairs)}
+    return [(pairs[place]["key"], becomes(pairs[place]["value"])) for place in sorted(last.values())]
 
 
 def structured(inner: Kind, other: Kind) -> Kind:
