@@ -25,7 +25,7 @@ from azureblob_source.avro.types import (
 )
 from azureblob_source.avro.wire import fits_default, may_be_null
 
-MAX_TYPES = 100_000
+MAX_TYPES = 50_000
 """More than any table has columns. A few lines of nested names could stand for billions."""
 
 _MAX_SIZE = 2**31 - 1  # of a fixed: no block has more bytes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from azure_account.errors import ConfigurationError
@@ -30,6 +31,7 @@ _WIDER = {
     frozenset(("string", "bytes")): "bytes",
     frozenset(("enum", "string")): "string",
 }
+_LEAVES = frozenset().union(*_WIDER, ["fixed"])
 _MICROS = {
     "time": AvroType("long", "time-micros"),
     "instant": AvroType("long", "timestamp-micros"),
@@ -105,21 +107,36 @@ def _merge_branches(left: AvroType, right: AvroType, path: Path) -> tuple[AvroTy
     others = value_branches(right)
     if len(merged) == 1:
         merged, others = list(others), tuple(merged)
+    places: dict[Any, list[int]] = {}
+    for place, branch in enumerate(merged):
+        _note(places, branch, place)
     for branch in others:
-        place = _like(merged, branch, path)
-        if place is not None:
-            merged[place] = _merge_values(merged[place], branch, path)
+        like = _like(merged, places, branch, path)
+        if like is not None:
+            merged[like] = _merge_values(merged[like], branch, path)
         elif len(others) > 1:
+            _note(places, branch, len(merged))
             merged.append(branch)
         else:
             raise _DifferError(path, left, right)
     return tuple(dict.fromkeys(merged))
 
 
-def _like(branches: Sequence[AvroType], branch: AvroType, path: Path) -> int | None:
-    """The place of the branch that `branch` merges with: an equal one, one of its kind, or any."""
-    able = [place for place, one in enumerate(branches) if _mergeable(one, branch, path)]
-    return min(able, key=lambda place: (branches[place] != branch, branches[place].kind != branch.kind), default=None)
+def _keys(branch: AvroType) -> tuple[Any, ...]:
+    """What a branch is looked for by: itself, its kind and name, its kind."""
+    return branch, (branch.kind, branch.name), branch.kind
+
+
+def _note(places: dict[Any, list[int]], branch: AvroType, place: int) -> None:
+    for key in _keys(branch):
+        places.setdefault(key, []).append(place)
+
+
+def _like(merged: Sequence[AvroType], places: dict[Any, list[int]], branch: AvroType, path: Path) -> int | None:
+    """The place of the branch that `branch` merges with: an equal one, one of its name, of its kind, or any."""
+    alike = chain.from_iterable(places.get(key, ()) for key in _keys(branch))
+    others = sorted(chain.from_iterable(places.get(kind, ()) for kind in _LEAVES - {branch.kind}))
+    return next((place for place in chain(alike, others) if _mergeable(merged[place], branch, path)), None)
 
 
 def _mergeable(left: AvroType, right: AvroType, path: Path) -> bool:

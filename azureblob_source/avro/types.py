@@ -115,7 +115,9 @@ def arrow_field(field: AvroField) -> pa.Field:
 
 
 def _member(name: str, avro: AvroType) -> pa.Field:
-    return pa.field(name, arrow_type(avro), nullable=any(one.kind == "null" for one in (avro, *avro.branches)))
+    arrow = arrow_type(avro)
+    nullable = pa.types.is_null(arrow) or any(one.kind == "null" for one in (avro, *avro.branches))
+    return pa.field(name, arrow, nullable=nullable)
 
 
 def _variant_field(field: AvroField) -> pa.Field:
