@@ -533,7 +533,7 @@ def members(size: int) -> Json:
 WIDE: list[tuple[Json, list[bytes]]] = [
     (record(column(members(5000))), [encode(0) + b"\x02", encode(4999) + b"\x02"]),
     (record(column({"type": "enum", "name": "e", "symbols": [f"s{n}" for n in range(200_000)]})), [encode(199_999)]),
-    (record(*({"name": f"c{place}", "type": ["null", "long"]} for place in range(7000))), [bytes(7000)]),
+    (record(*({"name": f"c{place}", "type": ["null", "long"]} for place in range(6700))), [bytes(6700)]),
 ]
 
 
