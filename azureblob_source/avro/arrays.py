@@ -173,8 +173,7 @@ class _Builder:
         else:
             lengths = self._scan.numbers(node.lengths, count)
         if len(data) > INT32_MAX:
-            reason = f"a batch of it has {len(data)} bytes, which is more than Arrow can hold"
-            raise UnfitError(reason, "fixed" if isinstance(node, Fixed) else "bytes")
+            raise UnfitError(f"a batch of it has {len(data)} bytes, which is more than Arrow can hold", "")
         offsets = offsets_of(lengths)
         self._scan.values(node.data, int(offsets[-1]))
         return offsets, data
@@ -273,7 +272,7 @@ def _microseconds(plan: Leaf, numbers: I64) -> I64:
 def _times(plan: Leaf, microseconds: I64) -> pa.Array:
     outside = pa.types.is_time(plan.arrow) and len(microseconds) and microseconds.view(np.uint64).max() >= _DAY
     if outside:
-        raise UnfitError("a time of day is not before 24:00", plan.kind)
+        raise UnfitError("a time of day is not between 00:00 and 24:00", plan.kind)
     return filled(plan.arrow, len(microseconds), microseconds)
 
 

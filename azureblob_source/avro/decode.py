@@ -227,5 +227,6 @@ def _unresolved(blob: str, cause: UnresolvedError, *, given: bool) -> str:
 
 
 def _unfit(blob: str, cause: UnfitError) -> str:
-    step = f"Give option avroSchema with plain {cause.plain} for that column, or leave it out with option columns."
+    plain = f"Give option avroSchema with plain {cause.plain} for that column, or leave it out with option columns."
+    step = plain if cause.plain else "Leave the column out with option columns."
     return describe("read", f"blob {blob}", str(cause), step)

@@ -29,7 +29,7 @@ class UnresolvedError(TypeError):
 class UnfitError(Exception):
     """A value whose bytes are right and that the type it is read as cannot hold. `path` leads inwards to its column.
 
-    `plain` is the Avro type without logical type and hint, as which any value can be read.
+    `plain` is the Avro type without logical type and hint, as which any value can be read; empty if there is none.
     """
 
     def __init__(self, reason: str, plain: str, path: Path = ()) -> None:

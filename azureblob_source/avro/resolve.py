@@ -136,7 +136,7 @@ class _Resolution:
         """The plan for any value of `writer`."""
         read = self._reader(reader)
         plan = self._matched(writer, reader, read, path)
-        if may_be_null(writer) and not read.nullable and not isinstance(plan, Never):
+        if may_be_null(writer) and not read.nullable and value_branches(writer):
             return Present(plan.arrow, plan, path)
         return plan
 
@@ -212,7 +212,7 @@ class _Resolution:
         try:
             if fits_default(member.type, member.default):
                 return Constant(plan.arrow, single(member.type, plan, datum(member.type, member.default)))
-        except (UnfitError, CorruptError, pa.ArrowException):
+        except (UnfitError, CorruptError, UnicodeEncodeError, pa.ArrowException):
             pass
         return Never(plan.arrow, UnresolvedError(path, f"its default {member.default!r} is no {member.type}"))
 

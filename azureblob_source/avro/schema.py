@@ -90,7 +90,7 @@ def header_schema(text: str, *, blob: str) -> AvroSchema:
         raise ConfigurationError(describe("read", f"blob {blob}", f"the schema in its header {cause}", step)) from cause
     except (ValueError, RecursionError) as cause:
         step = "Restore the blob, or skip it with option ignoreCorruptBlobs."
-        detail = f"the schema in its header is none: {cause}"
+        detail = f"the schema in its header is not an Avro schema: {cause}"
         raise CorruptError(describe("read", f"blob {blob}", detail, step)) from cause
 
 

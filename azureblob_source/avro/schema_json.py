@@ -171,6 +171,7 @@ class _Reader:
     def _defined(self, schema: dict[str, Any], namespace: str) -> AvroType:
         full, name = self._names(schema, namespace)
         made = self._enum(schema, name) if schema["type"] == "enum" else _fixed(schema, name)
+        self._refuse(isinstance(schema.get("size"), float), f"fixed {name} has a size with a fraction")
         self.known[full] = replace(made, aliases=_aliases(schema, full.rpartition(".")[0]))
         return self.known[full]
 
@@ -182,7 +183,9 @@ class _Reader:
         self._refuse(len(set(symbols)) < len(symbols), f"enum {name} has a symbol twice")
         default = schema.get("default")
         self._refuse(default is not None and default not in symbols, f"enum {name} has no symbol {default!r}")
-        return AvroType("enum", name=name, symbols=symbols, default=default if isinstance(default, str) else None)
+        return AvroType(
+            "enum", name=name, symbols=symbols, default=_text(default) if isinstance(default, str) else None
+        )
 
     def _names(self, schema: dict[str, Any], namespace: str) -> tuple[str, str]:
         """The full name that a type goes by from here on, and one that no other type of this schema has."""

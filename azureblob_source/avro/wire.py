@@ -81,7 +81,7 @@ def _block(items: list[bytes]) -> bytes:
 
 
 def fits_default(avro: AvroType, default: Any) -> bool:
-    """Whether a JSON value is a default for `avro`. Of a record that contains itself only the outside is looked at."""
+    """Whether a JSON value is a default for `avro`. Nothing is one for a record within itself."""
     match avro.kind, default:
         case "union", _:
             return any(fits_default(branch, default) for branch in avro.branches)
@@ -98,7 +98,7 @@ def fits_default(avro: AvroType, default: Any) -> bool:
 
 def _fits_leaf(avro: AvroType, default: Any) -> bool:
     match avro.kind, default:
-        case ("null", None) | ("boolean", bool()) | ("string", str()) | ("reference", dict()):
+        case ("null", None) | ("boolean", bool()) | ("string", str()):
             return True
         case (("int" | "long"), int()) if not isinstance(default, bool):
             return -_LIMITS[avro.kind] <= default < _LIMITS[avro.kind]

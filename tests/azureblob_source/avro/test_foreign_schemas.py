@@ -30,6 +30,8 @@ from azureblob_source.avro.varint import encode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from azureblob_source.avro.schema import AvroSchema
+
 SYNC = bytes(range(16))
 SECONDS = 10.0  # far more than any of these schemas may take
 
@@ -343,7 +345,9 @@ def test_what_sparks_own_writer_writes_is_read() -> None:
     ],
 )
 def test_a_header_without_a_meaning_is_damage(text: str) -> None:
-    with pytest.raises(CorruptError, match=r"read blob s/1\.avro failed: the schema in its header is none: ") as error:
+    with pytest.raises(
+        CorruptError, match=r"read blob s/1\.avro failed: the schema in its header is not an Avro schema: "
+    ) as error:
         read(header(text, "null", SYNC))
     assert "avroSchema" not in str(error.value)
 
@@ -438,6 +442,15 @@ def test_branches_that_do_not_resolve_are_errors_only_if_a_row_has_them() -> Non
     for (writer, reader), body in ((nullable, b"\x02\x02"), (listed, b"\x02\x02\x00"), (mapped, b"\x02\x02a\x02\x00")):
         with pytest.raises(ConfigurationError, match="column 'v.*cannot be read as.*Change option avroSchema"):
             read(blob(writer, body), reader)
+        assert 1 == len(read(blob(writer, body))), "the advice: leave it out"
+
+
+def test_nulls_are_refused_where_the_reader_allows_none_be_the_others_readable_or_not() -> None:
+    for kind in ("int", "string"):
+        with pytest.raises(ConfigurationError, match="column 'v': there is a null where"):
+            read(blob(record(column(["null", "int"])), b"\x00"), record(column(kind)))
+    with pytest.raises(ConfigurationError, match="column 'v': what was written as null cannot be read as int"):
+        read(blob(record(column("null")), b""), record(column("int")))
 
 
 def test_a_reader_that_nobody_gave_is_not_blamed_on_the_option() -> None:
@@ -445,6 +458,12 @@ def test_a_reader_that_nobody_gave_is_not_blamed_on_the_option() -> None:
     with pytest.raises(ConfigurationError, match="Start the query again") as error:
         list(decode_blob(blob(record(column("string")), b"\x02a"), blob="b", reader=stale))
     assert "avroSchema" not in str(error.value)
+    now = header_schema(json.dumps(record(column("string"))), blob="b")
+    assert ["a"] == read_as(blob(record(column("string")), b"\x02a"), now)
+
+
+def read_as(data: bytes, reader: AvroSchema) -> list[Any]:
+    return [value for batch in decode_blob(data, blob="b", reader=reader) for value in batch.column("v").to_pylist()]
 
 
 def point(name: str, **more: Json) -> Json:

@@ -189,6 +189,7 @@ def test_a_malformed_schema_is_refused(text: str) -> None:
         {"name": "x", "type": {"type": "enum", "name": "e", "symbols": ["A"], "default": "B"}},
         {"name": "x", "type": {"type": "fixed", "name": "f", "size": True}},
         {"name": "x", "type": {"type": "fixed", "name": "f", "size": -1}},
+        {"name": "x", "type": {"type": "fixed", "name": "f", "size": 4.0}},
         {"name": "x", "type": ["int", "int"]},
         {"name": "x", "type": []},
         {"name": "x", "type": {"type": "record", "name": "row", "fields": []}},
