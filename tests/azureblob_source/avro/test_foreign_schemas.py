@@ -11,6 +11,8 @@ import struct
 import time
 from collections import Counter
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from azureblob_source.avro.schema import AvroSchema
 
 SYNC = bytes(range(16))
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 SECONDS = 10.0  # far more than any of these schemas may take
 
 Json = Any
@@ -122,6 +125,24 @@ INVALID: dict[str, list[Json]] = {
 }
 
 
+VALID: list[tuple[Json, st.SearchStrategy[tuple[Any, bytes]]]] = [
+    (
+        {"type": "int", "logicalType": "date"},
+        st.integers(-9999, 9999).map(lambda days: (date(1970, 1, 1) + timedelta(days=days), encode(days))),
+    ),
+    (
+        {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": 5},
+        st.integers(-(10**15), 10**15).map(lambda micros: (EPOCH + timedelta(microseconds=micros), encode(micros))),
+    ),
+    (
+        {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2, "size": []},
+        st.integers(-9999, 9999).map(
+            lambda cents: (Decimal(cents).scaleb(-2), b"\x04" + cents.to_bytes(2, "big", signed=True))
+        ),
+    ),
+]
+
+
 @st.composite
 def types(draw: st.DrawFn, names: Names, depth: int = 2) -> Drawn:
     made: list[Callable[..., st.SearchStrategy[Drawn]]] = [simple, simple, enums, fixed_types]
@@ -137,7 +158,10 @@ def types(draw: st.DrawFn, names: Names, depth: int = 2) -> Drawn:
 @st.composite
 def simple(draw: st.DrawFn, _names: Names, _depth: int) -> Drawn:
     kind = draw(st.sampled_from(sorted(SIMPLE)))
-    how = draw(st.sampled_from(["plain", "unknown attributes", "invalid logical type"]))
+    how = draw(st.sampled_from(["plain", "unknown attributes", "invalid logical type", "valid logical type"]))
+    if how == "valid logical type":
+        schema, values = draw(st.sampled_from(VALID))
+        return Drawn(schema, values, (how,))
     if how == "plain":
         return Drawn(kind, SIMPLE[kind])
     more = draw(UNKNOWN) if how == "unknown attributes" else draw(st.sampled_from(INVALID[kind]))
@@ -252,6 +276,8 @@ def distinct(keys: list[str]) -> list[str]:
 
 SEEN: Counter[str] = Counter()
 EXPECTED = [
+    "valid logical type",
+    "given as option",
     "odd name",
     "odd field",
     "odd symbol",
@@ -271,7 +297,7 @@ EXPECTED = [
 @seed(1)
 @settings(
     deadline=None,
-    max_examples=400,
+    max_examples=300,
     database=None,
     phases=[Phase.generate, Phase.shrink],
     suppress_health_check=list(HealthCheck),
@@ -284,12 +310,25 @@ def check_any_header(data: st.DataObject) -> None:
     expected = [value for value, _ in values]
     is_record = isinstance(root.schema, dict) and root.schema["type"] == "record"
     stored = blob(root.schema, *(data for _, data in values))
-    assert (expected if is_record else [{"value": value} for value in expected]) == read(stored, batch_rows=3)
+    rows = expected if is_record else [{"value": value} for value in expected]
+    assert rows == read(stored, batch_rows=3)
     schema = header_schema(json.dumps(root.schema), blob="b")
     again = superset([schema, header_schema(json.dumps(record(column("int"))), blob="b")])
-    assert len(values) == sum(each.num_rows for each in decode_blob(stored, blob="b", reader=again))
+    batches = decode_blob(stored, blob="b", reader=again)
+    assert [{**row, "v": None} for row in rows] == [row for batch in batches for row in batch.to_pylist()]
+    _compare_with_the_option(stored, root, rows)
     SEEN.update({*root.odd, *(["root"] if not is_record else [])})
     _compare_with_fastavro(stored, root, expected)
+
+
+def _compare_with_the_option(stored: bytes, root: Drawn, rows: list[Any]) -> None:
+    """A header that may be given as a schema to read with means the same there."""
+    try:
+        parse(json.dumps(root.schema), reading=True)
+    except ConfigurationError:
+        return
+    SEEN["given as option"] += 1
+    assert rows == read(stored, root.schema)
 
 
 def _compare_with_fastavro(stored: bytes, root: Drawn, expected: list[Any]) -> None:
