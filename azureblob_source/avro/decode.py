@@ -206,6 +206,8 @@ def _read(
         raise ConfigurationError(_unresolved(blob, cause, given=decoder.given)) from cause
     except UnfitError as cause:
         raise ConfigurationError(_unfit(blob, cause)) from cause
+    except pa.ArrowException as cause:
+        raise ConfigurationError(_unfit(blob, UnfitError(f"Arrow cannot hold a value ({cause})", ""))) from cause
     except (CorruptError, DamagedValueError) as cause:
         if len(parts) > 1:  # the first that is broken by itself is to blame
             for body, part in zip(bodies, parts, strict=False):
