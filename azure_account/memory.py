@@ -78,9 +78,7 @@ class _Blob:
 class MemoryService:
     """The state of one account: `BlobService`, and `tables`."""
 
-    def __init__(
-        self, account: str = "memory", clock: Clock | None = None, answers: OpenAnswers | None = None
-    ) -> None:
+    def __init__(self, account: str = "memory", clock: Clock | None = None, answers: OpenAnswers | None = None) -> None:
         self.answers = answers or OpenAnswers()
         self.account = account
         self.blob_endpoint = f"memory://{account}"
@@ -153,12 +151,24 @@ class MemoryService:
                 raise Refused("ConditionNotMet: the blob is another version")
             if found.attributes.tier == "Archive":
                 raise ConfigurationError(f"Blob {container}/{blob} is archived. Rehydrate it before you read it.")
-            return BlobContent(found.content()[start : start + length], replace(self._properties(blob, found), tier=None))
+            return BlobContent(
+                found.content()[start : start + length], replace(self._properties(blob, found), tier=None)
+            )
 
     def properties(self, container: str, blob: str) -> BlobProperties:
         """Get Blob Properties."""
         with self._lock:
             return self._properties(blob, self._committed(container, blob))
+
+    def age(self, container: str, blob: str) -> float:
+        """Get Blob Properties, for the times of the answer."""
+        with self._lock:
+            return self.clock.now() - self._committed(container, blob).written
+
+    def block_ids(self, container: str, blob: str) -> Sequence[str]:
+        """Get Block List, committed."""
+        with self._lock:
+            return list(self._committed(container, blob).blocks)
 
     def list_page(
         self, container: str, prefix: str, start_from: str | None, marker: str | None, *, uncommitted: bool

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Done
 from azureblob_source.commit import finish
 from azureblob_source.commit_log import CommitLog
-from azureblob_source.log_entry import ATTEMPT, attempt_of
+from azureblob_source.log_entry import ATTEMPT, DISCARDED, attempt_of
 from azureblob_source.naming import BATCHES, is_data, log_stream
 
 if TYPE_CHECKING:
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer, BlobProperties
     from azureblob_source.commit import Publisher
     from azureblob_source.log_entry import LogEntry
-
-DISCARDED = "discarded"
-"""The attempt that an empty blob names which stands in the place of staged blocks until it is deleted."""
 
 
 @dataclass(frozen=True)

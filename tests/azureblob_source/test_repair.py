@@ -100,7 +100,7 @@ def test_what_can_no_longer_be_published_is_voided_and_its_repeat_replaces_it() 
     log = CommitLog(container, "flights", readers=1)
     assert ["append", "append", "void"] == [each.operation for each in log.history()]
     again = LogEntry(-1, "again", WHEN, transaction=Transaction("q", 1), blobs=staged(account, 9))
-    assert "replace" == commit(log, again, Publisher(container, threads=1)).operation
+    assert "append" == commit(log, again, Publisher(container, threads=1)).operation
     assert 4 == len(public(account))
 
 
@@ -140,7 +140,12 @@ def test_staged_blocks_are_left_alone_unless_asked_for() -> None:
 
 def test_what_a_decision_over_many_streams_names_is_no_leftover() -> None:
     account = new_account()
-    decide(CommitLog(account.container("container"), "_batches/q"), draft(account, 0), None)
+    decide(
+        CommitLog(account.container("container"), "_batches/q"),
+        draft(account, 0),
+        Publisher(account.container("container")),
+        publishes=False,
+    )
     account.clock.sleep(2 * DAY)
     found = plan(account)
     assert ((), (), ()) == (found.leftovers, found.recent, found.streams)
@@ -174,7 +179,8 @@ def test_one_stream_can_be_repaired_alone() -> None:
     account = new_account()
     decided(account)
     decide(CommitLog(account.container("container"), "other"),
-           LogEntry(-1, "o", WHEN, blobs=staged(account, 3, stream="other")), None)  # fmt: skip
+           LogEntry(-1, "o", WHEN, blobs=staged(account, 3, stream="other")),
+           Publisher(account.container("container")))  # fmt: skip
     assert ["other"] == [unfinished.stream for unfinished in plan(account, "other").unfinished]
     assert ["flights", "other"] == [unfinished.stream for unfinished in plan(account).unfinished]
 
