@@ -390,11 +390,11 @@ def _settle_earlier(log: CommitLog, head: LogEntry | None, publisher: Publisher,
     """Publish what earlier writers decided and may not have finished, void what cannot be. False if the head moved."""
     if head is None or log.published >= head.version:
         return True
+    first = max(head.published + 1, log.published + 1, log.kept_from)
     try:
-        unproven = log.entries(max(head.published, log.published) + 1, head.version)
+        unproven = log.entries(first, head.version)
     except NotFoundError:
-        newer = log.refresh()
-        if newer is None or newer.version == head.version:
+        if log.refresh() == head and log.kept_from <= first:
             raise
         return False
     taken_back = {entry.replaces for entry in unproven}
@@ -458,7 +458,8 @@ def _void(  # noqa: PLR0913 - the log and its head, the entry and why, and who d
         removed=() if leave_blobs else tuple(sorted(own)),
         control=(), metrics={}, writers=(),
     )  # fmt: skip
-    candidate = void.behind(head, published=entry.version - 1, restored=_before(log, entry))
+    published = entry.version - 1 if head is None else max(entry.version - 1, head.published)
+    candidate = void.behind(head, published, restored=_before(log, entry))
     put = log.put(candidate)
     if put.write_id == candidate.write_id:
         publisher.publish(put)

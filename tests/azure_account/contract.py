@@ -139,6 +139,15 @@ class BlockContract:
         assert isinstance(container.commit_block_list("blob", ["01"], condition=IF_ABSENT), Done)
         assert isinstance(container.commit_block_list("blob", ["01"], condition=IF_ABSENT), Conflict)
 
+    def test_the_block_ids_of_a_committed_blob_are_told_whatever_its_metadata(self, container: BlobContainer) -> None:
+        assert [] == list(container.block_ids("blob"))
+        for block in ("b-00001", "b-00000"):
+            container.stage_block("blob", block, b"data")
+        container.commit_block_list("blob", ["b-00001", "b-00000"])
+        assert ["b-00001", "b-00000"] == list(container.block_ids("blob"))
+        container.put("whole", b"data")
+        assert [] == list(container.block_ids("whole"))
+
     def test_block_ids_of_a_blob_have_one_length(self, container: BlobContainer) -> None:
         container.stage_block("blob", "01", b"data")
         with pytest.raises(ConfigurationError, match="one length"):
@@ -187,6 +196,13 @@ class BlobContract:
         found = container.properties("blob")
         assert found is not None
         assert (found.metadata, container.tags("blob")) == ({}, {})
+
+    def test_the_age_of_a_blob_is_by_the_clock_of_the_service(self, container: BlobContainer) -> None:
+        assert container.age("blob") is None
+        container.put("blob", b"1")
+        age = container.age("blob")
+        assert age is not None
+        assert 0 <= age < 60
 
     def test_last_modified_has_a_zone(self, container: BlobContainer) -> None:
         container.put("blob", b"1")

@@ -175,6 +175,32 @@ def test_a_blob_that_was_published_after_the_plan_is_never_discarded() -> None:
     assert sorted(blob.name for blob in blobs) == public(account)
 
 
+def test_what_is_decided_in_a_stream_that_had_no_log_when_the_plan_was_made_is_no_leftover() -> None:
+    account = new_account()
+    first = draft(account, 0)
+    account.clock.sleep(2 * DAY)
+    container, found = account.container("container"), plan(account)
+    assert (2, ()) == (len(found.leftovers), found.streams)
+    decide(CommitLog(container, "flights", readers=1), first, Publisher(container, threads=1))
+    assert 0 == repair(container, found, lambda: draft(account, 7), Publisher(container), leftovers=True).removed
+
+
+def test_a_blob_that_is_visible_again_after_the_log_took_it_back_is_deleted() -> None:
+    account = new_account()
+    container = account.container("container")
+    lost = draft(account, 0)
+    decide(CommitLog(container, "flights", readers=1), lost, Publisher(container, threads=1))
+    account.clock.sleep(8 * DAY)
+    commit(CommitLog(container, "flights", readers=1), draft(account, 1), Publisher(container, threads=1))
+    blob = lost.blobs[0]
+    container.stage_block(blob.name, blob.block_ids[0], b"late")
+    assert Publisher(container).publish_blob(blob, lost.attributes) is None
+    assert [blob.name] == [revived.name for revived in plan(account).revived]
+    assert Repaired(0, 0, 0, 1) == mend(account)
+    assert plan(account).is_empty
+    assert 2 == len(public(account))
+
+
 def test_one_stream_can_be_repaired_alone() -> None:
     account = new_account()
     decided(account)

@@ -234,7 +234,9 @@ class History:
         if len(self.processes) >= ALIVE:
             return None
         kind = f"driver of {query.id}"
-        if self.world.expiries and any(each.kind == kind and each.born < self.world.expiries for each in self.processes):
+        if self.world.expiries and any(
+            each.kind == kind and each.born < self.world.expiries for each in self.processes
+        ):
             self.world.seen["two drivers on a checkpoint after an expiry"] += 1
         return self._begin("driver", lambda process: drive(process, query), how)
 
@@ -378,7 +380,9 @@ class History:
             if ends.random() < 0.3:
                 self._expire(0, 0)
             if ends.random() < 0.3:
-                self._finish(self._begin("repair", lambda each: repair_stream(each, None, timedelta(0), leftovers=True), 0))
+                self._finish(
+                    self._begin("repair", lambda each: repair_stream(each, None, timedelta(0), leftovers=True), 0)
+                )
             if round_:
                 while world.late:
                     self._land(0, 0)
@@ -422,7 +426,9 @@ class History:
         names = [name for name in truth.public if name.startswith(f"{stream}/")]
         listed = Counter(row for name in names for row in truth.blob_rows[name])
         found: list[Counter[int]] = []
-        process = self._begin("snapshot", lambda each: found.append(read_snapshot(each, stream, timeout=0) or Counter()), 4)
+        process = self._begin(
+            "snapshot", lambda each: found.append(read_snapshot(each, stream, timeout=0) or Counter()), 4
+        )
         self._finish(process)
         if found != [listed] and truth.violation is None:
             truth.fail(f"{stream}: the log has {sorted(found[0])}, the listing {sorted(listed)}")

@@ -487,4 +487,3 @@ def is_known_limit(world: World, row: Row) -> bool:
     query = next(query for query in world.queries if query.id == row[0])
     decisions = [each for each in world.truth.log[query.log].values() if each.transaction == query.transaction(row[1])]
     return query.kind == "many" and len(decisions) > 1
-
