@@ -178,7 +178,7 @@ class BatchCommitter:
             head = log.head()
             if draft.epoch is not None or (head is not None and head.epoch is not None):
                 head = log.refresh()
-            check_epoch(log, head, draft)
+            check_epoch(log, head, draft.epoch)
 
     def _follow(
         self, log: CommitLog, decision: LogEntry, writers: Sequence[Mapping[str, Any]]

@@ -52,6 +52,8 @@ __all__ = ["Publisher", "check_epoch", "commit", "decide", "finish", "follow", "
 
 logger = logging.getLogger(__name__)
 
+_NOTHING = "Nothing of this batch was published."
+_IN_PART = "The batch was decided for many streams; what it has in others is finished by its repeat."
 STAGED_SECONDS = 7 * 24 * 3600.0
 """How long Azure keeps the staged blocks of a blob after the last of them."""
 
@@ -155,7 +157,7 @@ def decide(log: CommitLog, draft: LogEntry, publisher: Publisher, *, publishes: 
     """
     while True:
         head = log.head()
-        check_epoch(log, head, draft)
+        check_epoch(log, head, draft.epoch, _NOTHING if draft.decision is None else _IN_PART)
         earlier = _decided(log, head, draft)
         if earlier is not None:
             return earlier
@@ -193,7 +195,7 @@ def finish(log: CommitLog, draft: LogEntry, publisher: Publisher) -> LogEntry | 
     """
     while True:
         head = log.refresh()
-        check_epoch(log, head, draft)
+        check_epoch(log, head, draft.epoch)
         if head is None or _settle_earlier(log, head, publisher, draft):
             return head
 
@@ -208,7 +210,7 @@ def give_up(
     already.
     """
     head = log.refresh()
-    check_epoch(log, head, draft)
+    check_epoch(log, head, draft.epoch)
     entry = log.read(version)
     state = standing(log, entry)
     if state is State.OPEN:
@@ -275,15 +277,12 @@ def _by_transaction(log: CommitLog, entry: LogEntry, unless_newer: Standing) -> 
     return unless_newer if last.entry == entry.version else Replaced(_read_or_gone(log, last.entry, transaction, head))
 
 
-def check_epoch(log: CommitLog, head: LogEntry | None, draft: LogEntry) -> None:
-    """`FencedError` if the stream is at a higher epoch than the draft's."""
-    if head is None or head.epoch is None or (draft.epoch is not None and draft.epoch >= head.epoch):
+def check_epoch(log: CommitLog, head: LogEntry | None, epoch: int | None, outcome: str = _NOTHING) -> None:
+    """`FencedError` if the stream's head is at a higher epoch. `outcome` says what of the writer's rows is visible."""
+    if head is None or head.epoch is None or (epoch is not None and epoch >= head.epoch):
         return
-    ours = "carries none" if draft.epoch is None else f"has epoch {draft.epoch}"
+    ours = "carries none" if epoch is None else f"has epoch {epoch}"
     cause = f"the stream is at epoch {head.epoch} since version {head.version}, this writer {ours}"
-    outcome = "Nothing of this batch was published."
-    if draft.decision is not None:
-        outcome = "The batch was decided for many streams; what it has in others is finished by its repeat."
     step = f"Another writer has taken over: stop this one. {outcome}"
     raise FencedError(describe("commit to", f"{log.stream} in {log.container.url}", cause, step))
 
