@@ -209,14 +209,17 @@ def give_up(
     them, readers of the listing still see them. `ConflictError` if the entry is published, now or before, or is voided
     already.
     """
-    head = log.refresh()
-    check_epoch(log, head, draft.epoch)
-    entry = log.read(version)
-    state = standing(log, entry)
-    if state is State.OPEN:
-        lost = _obstacles(entry, publisher)
-        if lost is not None:
-            return _void(log, head, entry, draft, publisher, lost, leave_blobs=leave_blobs)
+    while True:
+        head = log.refresh()
+        check_epoch(log, head, draft.epoch)
+        entry = log.read(version)
+        state = standing(log, entry)
+        lost = _obstacles(entry, publisher) if state is State.OPEN else None
+        if lost is None:
+            break
+        put = _void(log, head, entry, draft, publisher, lost, leave_blobs=leave_blobs)
+        if put.replaces == version:
+            return put
     cause = "it is published" if state is State.OPEN or isinstance(state, Settled) else "it was taken back before"
     raise ConflictError(describe("void", _version(log, entry), cause, "There is nothing to give up."))
 
