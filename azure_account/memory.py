@@ -78,9 +78,7 @@ class _Blob:
 class MemoryService:
     """The state of one account: `BlobService`, and `tables`."""
 
-    def __init__(
-        self, account: str = "memory", clock: Clock | None = None, answers: OpenAnswers | None = None
-    ) -> None:
+    def __init__(self, account: str = "memory", clock: Clock | None = None, answers: OpenAnswers | None = None) -> None:
         self.answers = answers or OpenAnswers()
         self.account = account
         self.blob_endpoint = f"memory://{account}"
@@ -153,7 +151,9 @@ class MemoryService:
                 raise Refused("ConditionNotMet: the blob is another version")
             if found.attributes.tier == "Archive":
                 raise ConfigurationError(f"Blob {container}/{blob} is archived. Rehydrate it before you read it.")
-            return BlobContent(found.content()[start : start + length], replace(self._properties(blob, found), tier=None))
+            return BlobContent(
+                found.content()[start : start + length], replace(self._properties(blob, found), tier=None)
+            )
 
     def properties(self, container: str, blob: str) -> BlobProperties:
         """Get Blob Properties."""

@@ -1,7 +1,7 @@
 """Run many histories, or show one.
 
-    python -m tests.azureblob_source.commit_histories --count 100000 --processes 2
-    python -m tests.azureblob_source.commit_histories --seed 4711 --shrink
+python -m tests.azureblob_source.commit_histories --count 100000 --processes 2
+python -m tests.azureblob_source.commit_histories --seed 4711 --shrink
 """
 
 from __future__ import annotations

@@ -68,6 +68,7 @@ class Setting:
     weights: tuple[tuple[str, int], ...]
     guarded: bool = False
     by_hand: bool = False
+    late: bool = False
     answers: OpenAnswers = OpenAnswers()
 
 
@@ -119,6 +120,7 @@ def draw_setting(draws: Random) -> Setting:
         tuple(weights.items()),
         guarded=len(kinds) == 1 and draws.random() < 0.2,
         by_hand=by_hand,
+        late=draws.random() < 0.15,
         answers=OpenAnswers(draws.random() < 0.5, draws.random() < 0.5, draws.random() < 0.5, create_only),
     )
 
@@ -161,11 +163,11 @@ class History:
         draws = Random(seed)
         self.seed = seed
         self.setting = draw_setting(draws)
+        self.ends = Random(draws.getrandbits(32))
         self.events = draw_events(self.setting, draws) if events is None else list(events)
         self.lines: list[str] = []
         self.world = draw_world(self.setting, self.lines.append if trace else None)
         self.processes: list[Process] = []
-        self.ends = Random(draws.getrandbits(32))
 
     def run(self) -> str | None:
         """The violation that was found, None if all holds."""
@@ -190,8 +192,10 @@ class History:
 
     # --- moving processes ---------------------------------------------------------------------------------------------
 
-    def _begin(self, kind: str, act: Callable[[Process], object], seed: int) -> Process:
-        process = Process(self.world, kind, act, seed)
+    def _begin(self, kind: str, act: Callable[[Process], object], seed: int, query: str = "") -> Process:
+        process = Process(self.world, kind, act, seed, query)
+        if self.setting.late and query:
+            process.faults += [("stage", LateEffect())] * process.draws.choice([0, 1, 2])
         self.processes.append(process)
         self._say(f"  {process!r} begins")
         self._look(process)
@@ -233,10 +237,9 @@ class History:
         query = self.world.queries[where % len(self.world.queries)]
         if len(self.processes) >= ALIVE:
             return None
-        kind = f"driver of {query.id}"
-        if self.world.expiries and any(each.kind == kind and each.born < self.world.expiries for each in self.processes):
+        if any(each.query == query.id and each.born < self.world.expiries for each in self.processes):
             self.world.seen["two drivers on a checkpoint after an expiry"] += 1
-        return self._begin("driver", lambda process: drive(process, query), how)
+        return self._begin("driver", lambda process: drive(process, query), how, query.id)
 
     def _pick(self, where: int) -> Process | None:
         return self.processes[where % len(self.processes)] if self.processes else None
@@ -359,9 +362,9 @@ class History:
         if names:
             name = names[where % len(names)]
             self._say(f"  {name} is deleted by hand")
-            self.world.seen["deleted by hand"] += 1
-            self.world.truth.by_hand.update(self.world.truth.blob_rows[name])
+            self.world.truth.delete_by_hand(name)
             self.world.container.delete(name)
+            self.world.truth.hand = False
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -378,23 +381,40 @@ class History:
             if ends.random() < 0.3:
                 self._expire(0, 0)
             if ends.random() < 0.3:
-                self._finish(self._begin("repair", lambda each: repair_stream(each, None, timedelta(0), leftovers=True), 0))
+                self._finish(
+                    self._begin("repair", lambda each: repair_stream(each, None, timedelta(0), leftovers=True), 0)
+                )
             if round_:
                 while world.late:
                     self._land(0, 0)
                 for query in world.queries:
                     query.rows.append(2)
-            for query in ends.sample(world.queries, len(world.queries)):
-                self._finish(self._begin("driver", lambda each, query=query: drive(each, query, final=True), 1))
+            self._finish_queries()
             if world.truth.violation:
                 return
-        self._finish(self._begin("repair", lambda each: repair_stream(each, None, timedelta(0), leftovers=True), 2))
+        if plan_repair(world.container, None, world.utc()).unfinished:
+            self._finish(self._begin("repair", lambda each: repair_stream(each, None, timedelta(0), leftovers=True), 2))
         for _ in range(2 if world.seen["vacuumed entries"] or any(world.truth.first.values()) else 0):
             for log in world.logs:
                 act = forgive(lambda each, log=log: vacuum_log(each, log, timedelta(days=9999)))
                 self._finish(self._begin("vacuum", act, 3))
         if world.truth.violation is None:
             self._check()
+
+    def _finish_queries(self) -> None:
+        """Fresh drivers. One may have to wait for another, which finishes or gives up what it has decided, or for expiry."""
+        world = self.world
+        left = self.ends.sample(world.queries, len(world.queries))
+        for waited in range(2 * len(left) + 2):
+            for query in left:
+                self._finish(self._begin("driver", lambda each, query=query: drive(each, query, final=True), 1))
+            left = [query for query in left if query.stalled]
+            if not left or world.truth.violation:
+                return
+            if waited == len(world.queries):
+                world.seen["waits for an expiry"] += 1
+                self._expire(0, 0)
+        world.truth.fail(f"stalled: {left[0].stalled}")
 
     def _check(self) -> None:
         world, truth = self.world, self.world.truth
@@ -422,7 +442,9 @@ class History:
         names = [name for name in truth.public if name.startswith(f"{stream}/")]
         listed = Counter(row for name in names for row in truth.blob_rows[name])
         found: list[Counter[int]] = []
-        process = self._begin("snapshot", lambda each: found.append(read_snapshot(each, stream, timeout=0) or Counter()), 4)
+        process = self._begin(
+            "snapshot", lambda each: found.append(read_snapshot(each, stream, timeout=0) or Counter()), 4
+        )
         self._finish(process)
         if found != [listed] and truth.violation is None:
             truth.fail(f"{stream}: the log has {sorted(found[0])}, the listing {sorted(listed)}")
@@ -430,9 +452,7 @@ class History:
         head = log.refresh()
         if head is None:
             return
-        for limits in (Limits(), Limits(blobs=1)):
-            reader = Reader(stream, limits)
-            self._check_follower(reader, head.version, listed)
+        self._check_follower(Reader(stream, self.ends.choice([Limits(), Limits(blobs=1)])), head.version, listed)
         for reader in world.readers:
             if reader.stream == stream and reader.after is not None:
                 self._check_follower(reader, head.version, listed)

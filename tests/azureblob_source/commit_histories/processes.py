@@ -20,6 +20,7 @@ from azure_account.memory import MemoryAccount
 from azure_account.tries import Call, Intercept
 from azure_account.wire import Ambiguous, Failure, Throttled
 from azureblob_source.commit_log import CommitLog
+from azureblob_source.naming import log_version
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
@@ -32,9 +33,10 @@ CONTAINER = "container"
 class Process(Intercept):
     """A process of a history. `act` is what it does; it gets the process and its container."""
 
-    def __init__(self, world: World, kind: str, act: Callable[[Process], object], seed: int) -> None:
+    def __init__(self, world: World, kind: str, act: Callable[[Process], object], seed: int, query: str = "") -> None:
         self.world = world
         self.kind = kind
+        self.query = query
         self.number = world.next_process()
         self.draws = Random(seed * 1_000_003 + self.number)
         self.next: Call | None = None
@@ -134,11 +136,11 @@ def aim_of(call: Call) -> str:
     match call.operation:
         case "put" if call.name.endswith("_first.json"):
             return "boundary"
-        case "put" if "/_log/" in call.name:
+        case "put" if log_version(call.name) is not None:
             return "decide"
         case "commit_block_list":
             return "publish"
-        case "delete" if "/_log/" not in call.name:
+        case "delete" if call.name.endswith(".avro"):
             return "remove"
         case "stage_block":
             return "stage"
