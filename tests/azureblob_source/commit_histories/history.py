@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from random import Random
 
 from azure_account.errors import AzureBlobError
@@ -156,6 +157,9 @@ def draw_world(setting: Setting, trace: Callable[[str], object] | None) -> World
     return World(setting.answers, queries, readers, trace)
 
 
+repair_all = forgive(partial(repair_stream, stream=None, age=timedelta(0), leftovers=True))
+
+
 class History:
     """Runs a history's events, then its end."""
 
@@ -194,8 +198,6 @@ class History:
 
     def _begin(self, kind: str, act: Callable[[Process], object], seed: int, query: str = "") -> Process:
         process = Process(self.world, kind, act, seed, query)
-        if self.setting.late and query:
-            process.faults += [("stage", LateEffect())] * process.draws.choice([0, 1, 2])
         self.processes.append(process)
         self._say(f"  {process!r} begins")
         self._look(process)
@@ -239,7 +241,10 @@ class History:
             return None
         if any(each.query == query.id and each.born < self.world.expiries for each in self.processes):
             self.world.seen["two drivers on a checkpoint after an expiry"] += 1
-        return self._begin("driver", lambda process: drive(process, query), how, query.id)
+        process = self._begin("driver", lambda process: drive(process, query), how, query.id)
+        if self.setting.late:
+            process.faults += [("stage", LateEffect())] * process.draws.choice([0, 1, 2])
+        return process
 
     def _pick(self, where: int) -> Process | None:
         return self.processes[where % len(self.processes)] if self.processes else None
@@ -313,6 +318,7 @@ class History:
             self._say(f"  {call.operation} {call.name} takes effect late")
             self.world.seen["late effect after an expiry"] += expiries < self.world.expiries
             self.world.seen["late effect after a void"] += voids < self.world.truth.voids
+            self.world.truth.caller = 0
             effect(request)
 
     def _repair(self, where: int, how: int) -> None:
@@ -393,10 +399,10 @@ class History:
             if world.truth.violation:
                 return
         if plan_repair(world.container, None, world.utc()).unfinished:
-            self._finish(self._begin("repair", lambda each: repair_stream(each, None, timedelta(0), leftovers=True), 2))
+            self._finish(self._begin("repair", repair_all, 2))
         for _ in range(2 if world.seen["vacuumed entries"] or any(world.truth.first.values()) else 0):
             for log in world.logs:
-                act = forgive(lambda each, log=log: vacuum_log(each, log, timedelta(days=9999)))
+                act = forgive(partial(vacuum_log, log=log, age=timedelta(days=9999)))
                 self._finish(self._begin("vacuum", act, 3))
         if world.truth.violation is None:
             self._check()
@@ -407,7 +413,8 @@ class History:
         left = self.ends.sample(world.queries, len(world.queries))
         for waited in range(2 * len(left) + 2):
             for query in left:
-                self._finish(self._begin("driver", lambda each, query=query: drive(each, query, final=True), 1))
+                act = partial(drive, query=query, final=True)
+                self._finish(self._begin("driver", act, 1, query.id))
             left = [query for query in left if query.stalled]
             if not left or world.truth.violation:
                 return
@@ -433,6 +440,7 @@ class History:
             for batch, entries in query.plain:
                 for entry in entries:
                     truth.check_batch(f"batch {batch} of {query.id}", entry, query.allowed[batch])
+        truth.check_haunting()
         for stream in world.streams:
             self._check_readers(stream)
         world.seen["history"] += 1
@@ -492,6 +500,3 @@ def shrink(seed: int, same: Callable[[str], bool]) -> list[Event]:
                 at += size
         size //= 2
     return events
-
-
-__all__ = ["History", "replace", "run_seed", "shrink"]

@@ -70,7 +70,14 @@ class Truth:
     clock: Callable[[], float] = lambda: 0.0
     writer: str = ""
     """The query whose driver makes the call that is under way."""
+    caller: int = 0
+    """The number of the process that makes this call; 0 for an effect that comes late."""
     hand: bool = False
+    haunting: dict[str, int] = field(default_factory=dict)
+    """Public blobs that were taken back, and the processes that published them: a Put Block that landed late lets a
+    process do that which has slept before its Put Block List. It looks at the log again, and deletes them."""
+    dead: set[int] = field(default_factory=set)
+    """Processes that were killed."""
     voids: int = 0
     puts: int = 0
 
@@ -96,6 +103,7 @@ class Truth:
     def deleted(self, name: str) -> None:
         """A blob was deleted."""
         self.discarded.discard(name)
+        self.haunting.pop(name, None)
         if self.public.pop(name, None) is None:
             return
         for row in self.blob_rows[name]:
@@ -142,7 +150,9 @@ class Truth:
             self.fail(f"{name} is published and no entry names it")
             return
         if name in self.removed:
-            self.seen["published after it was taken back"] += 1
+            self.seen["public for a moment after it was taken back"] += 1
+            self.haunting[name] = self.caller
+            return
         self.public[name] = etag
         self.ever_public.add(name)
         for row in self.blob_rows[name]:
@@ -268,6 +278,14 @@ class Truth:
     def _excused_blob(self, row: Row, name: str) -> bool:
         place = self.named.get(name)
         return row[:2] in self.by_hand or (place is not None and self.excused(row, place))
+
+    def check_haunting(self) -> None:
+        """At the end: nothing that was taken back is public, unless its publisher died before it could look again."""
+        for name, process in self.haunting.items():
+            if process and process not in self.dead:
+                self.fail(f"{name} was taken back and is public at the end")
+            else:
+                self.seen["public at the end: known limit"] += 1
 
     def check_batch(self, batch: str, entry: LogEntry, allowed: Iterable[frozenset[Row]]) -> None:
         """At the end: the rows of a batch that was acknowledged are public once, or rightly gone."""
