@@ -108,6 +108,7 @@ def draw_setting(draws: Random) -> Setting:
         "fault": draws.choice([0, 3, 8]),
         "land": draws.choice([1, 3]),
         "repair": 2 * maintained,
+        "overtake": maintained,
         "vacuum": 0 if create_only else 2 * swept,
         "snapshot": draws.choice([0, 2]),
         "follow": draws.choice([0, 0, 4]),
@@ -315,6 +316,8 @@ class History:
     def _land(self, where: int, how: int) -> None:
         if self.world.late:
             call, request, expiries, voids = self.world.late.pop(where % len(self.world.late))
+            if call.operation == "stage_block" and expiries < self.world.expiries:
+                return  # no Put Block is under way for as long as staged blocks are kept
             self._say(f"  {call.operation} {call.name} takes effect late")
             self.world.seen["late effect after an expiry"] += expiries < self.world.expiries
             self.world.seen["late effect after a void"] += voids < self.world.truth.voids
@@ -338,6 +341,16 @@ class History:
                 self._until_aim(process, ("publish", "remove", "decide", "look")[(how >> 9) % 4])
             case _:
                 return
+
+    def _overtake(self, where: int, how: int) -> None:
+        """A driver decides what a repair has just found to be left over."""
+        process = self._driver(where, how)
+        if process is None or not self._until_aim(process, "decide"):
+            return
+        act = forgive(partial(repair_stream, stream=None, age=timedelta(seconds=-1), leftovers=True))
+        repair = self._begin("repair", act, how)
+        if self._until_aim(repair, "batches") and self._step(process):
+            self._finish(repair)
 
     def _vacuum(self, where: int, how: int) -> None:
         if len(self.processes) >= ALIVE:
@@ -406,6 +419,17 @@ class History:
                 self._finish(self._begin("vacuum", act, 3))
         if world.truth.violation is None:
             self._check()
+
+    def _check_void(self) -> None:
+        """A follower gets past a voided entry at the head, if all that is decided is published or voided."""
+        world = self.world
+        if plan_repair(world.container, None, world.utc()).unfinished:
+            return
+        for stream in world.streams:
+            head = CommitLog(world.container, stream).refresh()
+            if head is not None and head.operation == "void":
+                world.seen["void at the head"] += 1
+                self._check_follower(Reader(stream, Limits()), head.version, Counter())
 
     def _finish_queries(self) -> None:
         """Fresh drivers. One may have to wait for another, which finishes or gives up what it has decided, or for expiry."""

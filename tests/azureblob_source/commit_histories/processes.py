@@ -20,7 +20,7 @@ from azure_account.memory import MemoryAccount
 from azure_account.tries import Call, Intercept
 from azure_account.wire import Ambiguous, Failure, Throttled
 from azureblob_source.commit_log import CommitLog
-from azureblob_source.naming import log_version
+from azureblob_source.naming import BATCHES, log_version
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
@@ -144,6 +144,8 @@ def aim_of(call: Call) -> str:
             return "remove"
         case "stage_block":
             return "stage"
+        case "list" if call.name.startswith(BATCHES):
+            return "batches"
         case "get" | "properties" if call.name.endswith("_first.json"):
             return "look"
         case _:
