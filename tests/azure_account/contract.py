@@ -54,7 +54,7 @@ def table(account: StorageAccount) -> Table:
 
 
 def open_answers(container: BlobContainer) -> OpenAnswers:
-    """What an account answers where accounts may differ, as far as it can be seen with full rights and without waiting."""
+    """What an account answers where accounts may differ, as far as full rights and no waiting can show it."""
     container.put("taken", b"-")
     listed = container.commit_block_list("taken", ["gone"], condition=IF_ABSENT)
     container.put("deleted", b"-")

@@ -4,8 +4,9 @@
 """
 
 from __future__ import annotations
-
 import __future__
+
+import importlib
 import inspect
 import textwrap
 from collections.abc import Callable
@@ -14,17 +15,15 @@ from typing import Any
 
 import pytest
 
-from azureblob_source import batch, commit, publish, repair
-from azureblob_source.commit_log import CommitLog
-from azureblob_source.following import Follower
-
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
 
-def edited(function: Any, old: str, new: str) -> Mutant:
+def edited(place: str, old: str, new: str) -> Mutant:
     """A mutant: `old` is replaced by `new` in the text of a function, for everybody who has imported it."""
 
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
+        owner, name = _found(place)
+        function: Any = getattr(owner, name)
         source = textwrap.dedent(inspect.getsource(function))
         assert 1 == source.count(old), f"{function.__qualname__} has changed: adapt the mutant"
         flags = __future__.annotations.compiler_flag
@@ -38,22 +37,42 @@ def edited(function: Any, old: str, new: str) -> Mutant:
     return patch
 
 
-def replaced(module: Any, name: str, by: Callable[..., object]) -> Mutant:
-    """A mutant: a function of a module gives something else."""
-    return lambda monkeypatch: monkeypatch.setattr(module, name, by)
+def replaced(place: str, by: Callable[..., object]) -> Mutant:
+    """A mutant: a function of a module gives something else to that module."""
+
+    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(*_found(place), by)
+
+    return patch
+
+
+def _found(place: str) -> tuple[Any, str]:
+    """The owner and the name of `module:function` or `module:Class.method`."""
+    module, _, path = place.partition(":")
+    owner: Any = importlib.import_module(f"azureblob_source.{module}")
+    *classes, name = path.split(".")
+    for each in classes:
+        owner = getattr(owner, each)
+    assert hasattr(owner, name), f"{place} is no more: adapt the mutant"
+    return owner, name
+
+
+def _open(*_: object) -> object:
+    return importlib.import_module("azureblob_source.commit").State.OPEN
 
 
 MUTANTS: dict[str, Mutant] = {
     "a block list is committed without If-None-Match": edited(
-        publish.Publisher.publish_blob, "own, condition=IF_ABSENT", "own"
+        "publish:Publisher.publish_blob", "own, condition=IF_ABSENT", "own"
     ),
-    "nobody looks at what later entries say of an entry": replaced(commit, "standing", lambda *_: commit.State.OPEN),
-    "entries are read without a look at the boundary": edited(CommitLog.entries, "self.boundary()", "pass"),
-    "a repair does not look again at what is decided": replaced(repair, "_decided_now", lambda *_: set()),
-    "a follower does not skip a voided entry": edited(Follower._settled, "entry.version in taken_back", "False"),
-    "the head is taken for published": replaced(commit, "_settle_earlier", lambda *_: True),
+    "nobody looks at what later entries say of an entry": replaced("commit:standing", _open),
+    "a repair does not look again at what is decided": replaced("repair:_decided_now", lambda *_: set()),
+    "a follower does not skip a voided entry": edited(
+        "following:Follower._settled", "entry.version in taken_back", "False"
+    ),
+    "the head is taken for published": replaced("commit:_settle_earlier", lambda *_: True),
     "a replaced decision over many streams is not followed": replaced(
-        batch, "_newest_decision", lambda _, decision: decision
+        "batch:_newest_decision", lambda _, decision: decision
     ),
-    "a repeat without rows finishes nothing": replaced(batch, "repeated", lambda *_: None),
+    "a repeat without rows finishes nothing": replaced("batch:repeated", lambda *_: None),
 }

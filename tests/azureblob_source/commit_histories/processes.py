@@ -158,7 +158,7 @@ class _Inline:
     def __init__(self, *_: object) -> None:
         pass
 
-    def __enter__(self) -> _Inline:
+    def __enter__(self) -> _Inline:  # noqa: PYI034 - Self is of Python 3.11
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -204,7 +204,7 @@ def inline_pools(monotonic: Callable[[], float], seed: int) -> Iterator[None]:
     modules = [module for name, module in sys.modules.items() if name.startswith("azureblob_source.")]
     pooled = [module for module in modules if "ThreadPoolExecutor" in vars(module)]
     pools = [vars(module)["ThreadPoolExecutor"] for module in pooled]
-    defaults: dict[str, Any] = CommitLog.__init__.__kwdefaults__
+    defaults: dict[str, Any] = CommitLog.__init__.__kwdefaults__ or {}
     clock = defaults["monotonic"]
     for module in pooled:
         module.ThreadPoolExecutor = _Inline  # type: ignore[attr-defined]

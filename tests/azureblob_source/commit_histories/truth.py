@@ -130,7 +130,7 @@ class Truth:
         self.hand = True
 
     def _may_give_up(self, row: Row, place: Place) -> bool:
-        """Whether a batch that lacks a blob, which somebody deleted, may be taken back: by itself, or when it is old."""
+        """Whether a batch that lacks a blob deleted by hand may be taken back: by itself, or when it is old."""
         old = self.clock() >= self.decided_at[place] + STAGED_SECONDS
         return self.hand or old or self.writer == row[0] or self._is_past(place)
 

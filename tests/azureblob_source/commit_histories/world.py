@@ -53,7 +53,7 @@ class WatchedService(MemoryService):
         self.truth.written(blob, etag, self._containers[container][blob].content())
         return etag
 
-    def put(  # noqa: PLR0913 - as it is called
+    def put(
         self,
         container: str,
         blob: str,
@@ -225,7 +225,7 @@ def committer(process: Process, query: Query, epoch: int | None) -> BatchCommitt
     )
 
 
-def drive(process: Process, query: Query, *, final: bool = False) -> None:
+def drive(process: Process, query: Query, *, final: bool = False) -> None:  # noqa: C901 - as Spark's loop is
     """One driver process of a query: batches until the input is through, as Spark runs and repeats them.
 
     The final drivers, which meet no faults, repeat every batch with its rows.
@@ -374,7 +374,7 @@ def vacuum_log(process: Process, log: str, age: timedelta) -> None:
     world.seen["vacuumed entries"] += done.entries
 
 
-def forgive(act: Callable[[Process], None]) -> Callable[[Process], None]:
+def forgive(act: Callable[[Process], object]) -> Callable[[Process], None]:
     """Maintenance that may end with an error of ours, and is run again."""
 
     def forgiven(process: Process) -> None:
@@ -437,7 +437,7 @@ def follow_stream(process: Process, reader: Reader, batches: int) -> None:
         try:
             if not _micro_batch(process, follower, reader):
                 return
-        except NotFoundError:
+        except NotFoundError:  # noqa: PERF203 - a micro-batch may fail
             world.seen["follower overtaken by a vacuum"] += 1
             reader.after, reader.planned, reader.delivered = None, None, Counter()
             return
@@ -449,10 +449,9 @@ def follow_stream(process: Process, reader: Reader, batches: int) -> None:
 def _micro_batch(process: Process, follower: Follower, reader: Reader) -> bool:
     """False if there is nothing new."""
     world = process.world
-    if reader.after is None:
-        after = follower.before(EARLIEST)
-        reader.after = after if reader.after is None else reader.after
-    after, again = reader.after, reader.planned
+    start = follower.before(EARLIEST) if reader.after is None else reader.after
+    after = reader.after = start if reader.after is None else reader.after
+    again = reader.planned
     if again is None:
         until = follower.latest(after, reader.limits)
         if until <= after:
