@@ -336,7 +336,7 @@ class History:
         match (how >> 6) % 4:
             case 0:
                 self._finish(process)
-            case 1 if leftovers and self._until_aim(process, "publish") and self._step(process):
+            case 1 | 3 if leftovers and self._until_aim(process, "publish") and self._step(process):
                 self._kill_process(process)
             case 2:
                 self._until_aim(process, ("publish", "remove", "decide", "look")[(how >> 9) % 4])
