@@ -43,7 +43,7 @@ class OpenAnswers:
       a block that is gone make `InvalidBlockList`, not `BlobAlreadyExists`.
     delete_keeps_blocks: Delete Blob leaves the blocks that were staged for the name after the blob was committed.
     dated_by_first_block: an uncommitted blob is listed with the time of its first block, not of its last.
-    create_only: the credential is a SAS that may create blobs and not overwrite them, so a write on a name that is taken
+    create_only: the credential is a SAS that may create blobs and not overwrite them, so a write on a taken name
       is refused with `UnauthorizedBlobOverwrite`, whatever its condition.
     """
 

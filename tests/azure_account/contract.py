@@ -24,6 +24,7 @@ from azure_account.account import (
     Table,
 )
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError
+from azure_account.memory import OpenAnswers
 
 STALE = Condition(if_match='"0x1"')
 
@@ -50,6 +51,19 @@ def table(account: StorageAccount) -> Table:
     created = account.table(f"t{uuid.uuid4().hex}")
     assert created.create()
     return created
+
+
+def open_answers(container: BlobContainer) -> OpenAnswers:
+    """What an account answers where accounts may differ, as far as full rights and no waiting can show it."""
+    container.put("taken", b"-")
+    listed = container.commit_block_list("taken", ["gone"], condition=IF_ABSENT)
+    container.put("deleted", b"-")
+    container.stage_block("deleted", "01", b"data")
+    container.delete("deleted")
+    return OpenAnswers(
+        list_before_condition=isinstance(listed, Missing),
+        delete_keeps_blocks=isinstance(container.commit_block_list("deleted", ["01"]), Done),
+    )
 
 
 class ContainerContract:

@@ -227,6 +227,16 @@ def test_entries_that_are_vacuumed_while_they_are_read_are_not_given() -> None:
         log.entries(2, 5)
 
 
+def test_an_entry_that_a_stale_writer_put_below_the_boundary_is_not_read_by_a_log_that_knew_the_version() -> None:
+    account = account_with(range(10))
+    log = log_over(account)
+    assert entry(9) == log.head()
+    take_away(account, range(4))
+    account.container("container").put(log_name("flights", 2), to_json(entry(2, "stale")))
+    with pytest.raises(NotFoundError, match="version 2 of flights failed: the oldest entry kept is 4"):
+        log.read(2)
+
+
 def test_a_history_that_is_vacuumed_while_it_is_read_begins_later() -> None:
     account = account_with(range(10))
     log = log_over(account, Faults(moved_at("get", 4, lambda: take_away(account, range(4)))))

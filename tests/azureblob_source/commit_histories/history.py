@@ -1,20 +1,22 @@
-"""One history: a function of its seed. Events are drawn first, as plain tuples, so that a failing history can shrink."""
+"""One history: a function of its seed. Events are drawn first, as plain tuples, so that a failure can be shrunk."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from random import Random
 
 from azure_account.errors import AzureBlobError
 from azure_account.faults import Crash, Fault, LateEffect, LostAnswer, Reset, Throttle
 from azure_account.memory import OpenAnswers
-from azureblob_source.following import Follower, Limits
 from azureblob_source.commit_log import CommitLog
+from azureblob_source.following import Limits
 from azureblob_source.repair import plan_repair
 from tests.azureblob_source.commit_histories.processes import Process, aim_of, effect, inline_pools
+from tests.azureblob_source.commit_histories.truth import Row
 from tests.azureblob_source.commit_histories.world import (
     DAY,
     Query,
@@ -68,7 +70,8 @@ class Setting:
     weights: tuple[tuple[str, int], ...]
     guarded: bool = False
     by_hand: bool = False
-    answers: OpenAnswers = OpenAnswers()
+    late: bool = False
+    answers: OpenAnswers = field(default_factory=OpenAnswers)
 
 
 SCENES: tuple[tuple[tuple[str, ...], int], ...] = (
@@ -106,6 +109,7 @@ def draw_setting(draws: Random) -> Setting:
         "fault": draws.choice([0, 3, 8]),
         "land": draws.choice([1, 3]),
         "repair": 2 * maintained,
+        "overtake": maintained,
         "vacuum": 0 if create_only else 2 * swept,
         "snapshot": draws.choice([0, 2]),
         "follow": draws.choice([0, 0, 4]),
@@ -119,6 +123,7 @@ def draw_setting(draws: Random) -> Setting:
         tuple(weights.items()),
         guarded=len(kinds) == 1 and draws.random() < 0.2,
         by_hand=by_hand,
+        late=draws.random() < 0.15,
         answers=OpenAnswers(draws.random() < 0.5, draws.random() < 0.5, draws.random() < 0.5, create_only),
     )
 
@@ -154,6 +159,9 @@ def draw_world(setting: Setting, trace: Callable[[str], object] | None) -> World
     return World(setting.answers, queries, readers, trace)
 
 
+repair_all = forgive(partial(repair_stream, stream=None, age=timedelta(0), leftovers=True))
+
+
 class History:
     """Runs a history's events, then its end."""
 
@@ -161,11 +169,11 @@ class History:
         draws = Random(seed)
         self.seed = seed
         self.setting = draw_setting(draws)
+        self.ends = Random(draws.getrandbits(32))
         self.events = draw_events(self.setting, draws) if events is None else list(events)
         self.lines: list[str] = []
         self.world = draw_world(self.setting, self.lines.append if trace else None)
         self.processes: list[Process] = []
-        self.ends = Random(draws.getrandbits(32))
 
     def run(self) -> str | None:
         """The violation that was found, None if all holds."""
@@ -190,8 +198,8 @@ class History:
 
     # --- moving processes ---------------------------------------------------------------------------------------------
 
-    def _begin(self, kind: str, act: Callable[[Process], object], seed: int) -> Process:
-        process = Process(self.world, kind, act, seed)
+    def _begin(self, kind: str, act: Callable[[Process], object], seed: int, query: str = "") -> Process:
+        process = Process(self.world, kind, act, seed, query)
         self.processes.append(process)
         self._say(f"  {process!r} begins")
         self._look(process)
@@ -233,12 +241,12 @@ class History:
         query = self.world.queries[where % len(self.world.queries)]
         if len(self.processes) >= ALIVE:
             return None
-        kind = f"driver of {query.id}"
-        if self.world.expiries and any(
-            each.kind == kind and each.born < self.world.expiries for each in self.processes
-        ):
+        if any(each.query == query.id and each.born < self.world.expiries for each in self.processes):
             self.world.seen["two drivers on a checkpoint after an expiry"] += 1
-        return self._begin("driver", lambda process: drive(process, query), how)
+        process = self._begin("driver", lambda process: drive(process, query), how, query.id)
+        if self.setting.late:
+            process.faults += [("stage", LateEffect())] * process.draws.choice([0, 1, 2])
+        return process
 
     def _pick(self, where: int) -> Process | None:
         return self.processes[where % len(self.processes)] if self.processes else None
@@ -309,9 +317,12 @@ class History:
     def _land(self, where: int, how: int) -> None:
         if self.world.late:
             call, request, expiries, voids = self.world.late.pop(where % len(self.world.late))
+            if call.operation == "stage_block" and expiries < self.world.expiries:
+                return  # no Put Block is under way for as long as staged blocks are kept
             self._say(f"  {call.operation} {call.name} takes effect late")
             self.world.seen["late effect after an expiry"] += expiries < self.world.expiries
             self.world.seen["late effect after a void"] += voids < self.world.truth.voids
+            self.world.truth.caller = 0
             effect(request)
 
     def _repair(self, where: int, how: int) -> None:
@@ -325,12 +336,22 @@ class History:
         match (how >> 6) % 4:
             case 0:
                 self._finish(process)
-            case 1 if leftovers and self._until_aim(process, "publish") and self._step(process):
+            case 1 | 3 if leftovers and self._until_aim(process, "publish") and self._step(process):
                 self._kill_process(process)
             case 2:
                 self._until_aim(process, ("publish", "remove", "decide", "look")[(how >> 9) % 4])
             case _:
                 return
+
+    def _overtake(self, where: int, how: int) -> None:
+        """A driver decides what a repair has just found to be left over."""
+        process = self._driver(where, how)
+        if process is None or not self._until_aim(process, "decide"):
+            return
+        act = forgive(partial(repair_stream, stream=None, age=timedelta(seconds=-1), leftovers=True))
+        repair = self._begin("repair", act, how)
+        if self._until_aim(repair, "batches") and self._step(process):
+            self._finish(repair)
 
     def _vacuum(self, where: int, how: int) -> None:
         if len(self.processes) >= ALIVE:
@@ -343,7 +364,7 @@ class History:
     def _snapshot(self, where: int, how: int) -> None:
         if len(self.processes) < ALIVE:
             stream = self.world.streams[where % len(self.world.streams)]
-            act = forgive(lambda process: read_snapshot(process, stream))
+            act = forgive(partial(read_snapshot, stream=stream))
             process = self._begin("snapshot", act, how)
             if how & 64:
                 self._finish(process)
@@ -361,44 +382,78 @@ class History:
         if names:
             name = names[where % len(names)]
             self._say(f"  {name} is deleted by hand")
-            self.world.seen["deleted by hand"] += 1
-            self.world.truth.by_hand.update(self.world.truth.blob_rows[name])
+            self.world.truth.delete_by_hand(name)
             self.world.container.delete(name)
+            self.world.truth.hand = False
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
         """Zombies wake, fresh drivers finish, zombies wake again, one more batch each; then everything is looked at."""
-        world, ends = self.world, self.ends
-        for round_ in range(2):
-            self._say(f"end, round {round_}")
-            ends.shuffle(self.processes)
-            for process in list(self.processes):
-                if round_ or ends.random() < 0.5:
-                    self._finish(process)
-                    self._land(0, 0)
-            if ends.random() < 0.3:
-                self._expire(0, 0)
-            if ends.random() < 0.3:
-                self._finish(
-                    self._begin("repair", lambda each: repair_stream(each, None, timedelta(0), leftovers=True), 0)
-                )
-            if round_:
-                while world.late:
-                    self._land(0, 0)
-                for query in world.queries:
-                    query.rows.append(2)
-            for query in ends.sample(world.queries, len(world.queries)):
-                self._finish(self._begin("driver", lambda each, query=query: drive(each, query, final=True), 1))
-            if world.truth.violation:
-                return
-        self._finish(self._begin("repair", lambda each: repair_stream(each, None, timedelta(0), leftovers=True), 2))
-        for _ in range(2 if world.seen["vacuumed entries"] or any(world.truth.first.values()) else 0):
-            for log in world.logs:
-                act = forgive(lambda each, log=log: vacuum_log(each, log, timedelta(days=9999)))
-                self._finish(self._begin("vacuum", act, 3))
-        if world.truth.violation is None:
+        self._say("the end")
+        self._wake(0.5)
+        self._finish_queries()
+        self._say("the end, again")
+        self._wake(1.0)
+        while self.world.late:
+            self._land(0, 0)
+        for query in self.world.queries:
+            query.rows.append(2)
+        self._finish_queries()
+        if self.world.truth.violation is None:
+            self._clear_up()
+        if self.world.truth.violation is None:
             self._check()
+
+    def _wake(self, share: float) -> None:
+        """Let this share of the processes go on to their end; at times eight days pass then, or somebody repairs."""
+        self.ends.shuffle(self.processes)
+        for process in list(self.processes):
+            if self.ends.random() < share:
+                self._finish(process)
+                self._land(0, 0)
+        if self.ends.random() < 0.3:
+            self._expire(0, 0)
+        if self.ends.random() < 0.3:
+            self._finish(self._begin("repair", repair_all, 0))
+            self._check_void()
+
+    def _clear_up(self) -> None:
+        """What repairs and vacuums that died have left."""
+        world = self.world
+        if plan_repair(world.container, None, world.utc()).unfinished:
+            self._finish(self._begin("repair", repair_all, 2))
+        for _ in range(2 if any(world.truth.first.values()) else 0):
+            for log in world.logs:
+                act = forgive(partial(vacuum_log, log=log, age=timedelta(days=9999)))
+                self._finish(self._begin("vacuum", act, 3))
+
+    def _check_void(self) -> None:
+        """A follower gets past a voided entry at the head, if all that is decided is published or voided."""
+        world = self.world
+        if plan_repair(world.container, None, world.utc()).unfinished:
+            return
+        for stream in world.streams:
+            head = CommitLog(world.container, stream).refresh()
+            if head is not None and head.operation == "void":
+                world.seen["void at the head"] += 1
+                self._check_follower(Reader(stream, Limits()), head.version, Counter())
+
+    def _finish_queries(self) -> None:
+        """Fresh drivers. One may have to wait for another, which finishes or gives up its entry, or for an expiry."""
+        world = self.world
+        left = self.ends.sample(world.queries, len(world.queries))
+        for waited in range(2 * len(left) + 2):
+            for query in left:
+                act = partial(drive, query=query, final=True)
+                self._finish(self._begin("driver", act, 1, query.id))
+            left = [query for query in left if query.stalled]
+            if not left or world.truth.violation:
+                return
+            if waited == len(world.queries):
+                world.seen["waits for an expiry"] += 1
+                self._expire(0, 0)
+        world.truth.fail(f"stalled: {left[0].stalled}")
 
     def _check(self) -> None:
         world, truth = self.world, self.world.truth
@@ -417,6 +472,7 @@ class History:
             for batch, entries in query.plain:
                 for entry in entries:
                     truth.check_batch(f"batch {batch} of {query.id}", entry, query.allowed[batch])
+        truth.check_haunting()
         for stream in world.streams:
             self._check_readers(stream)
         world.seen["history"] += 1
@@ -425,7 +481,7 @@ class History:
         world, truth = self.world, self.world.truth
         names = [name for name in truth.public if name.startswith(f"{stream}/")]
         listed = Counter(row for name in names for row in truth.blob_rows[name])
-        found: list[Counter[int]] = []
+        found: list[Counter[Row]] = []
         process = self._begin(
             "snapshot", lambda each: found.append(read_snapshot(each, stream, timeout=0) or Counter()), 4
         )
@@ -436,21 +492,19 @@ class History:
         head = log.refresh()
         if head is None:
             return
-        for limits in (Limits(), Limits(blobs=1)):
-            reader = Reader(stream, limits)
-            self._check_follower(reader, head.version, listed)
+        self._check_follower(Reader(stream, self.ends.choice([Limits(), Limits(blobs=1)])), head.version, listed)
         for reader in world.readers:
             if reader.stream == stream and reader.after is not None:
                 self._check_follower(reader, head.version, listed)
 
-    def _check_follower(self, reader: Reader, head: int, listed: Counter[tuple[str, int, int]]) -> None:
+    def _check_follower(self, reader: Reader, head: int, listed: Counter[Row]) -> None:
         for _ in range(2):  # one that was overtaken by a vacuum begins anew
             self._finish(self._begin("follower", lambda each: follow_stream(each, reader, 200), 5))
         if self.world.truth.violation is None and reader.after != head:
             self.world.truth.fail(f"a follower of {reader.stream} stalls at {reader.after}, the head is {head}")
         lacks = set(listed) - set(reader.delivered)
         if lacks:
-            self.world.truth.fail(f"a follower of {reader.stream} never gets {sorted(lacks)[0]}")
+            self.world.truth.fail(f"a follower of {reader.stream} never gets {min(lacks)}")
 
 
 def run_seed(seed: int) -> tuple[str | None, Counter[str]]:
@@ -478,6 +532,3 @@ def shrink(seed: int, same: Callable[[str], bool]) -> list[Event]:
                 at += size
         size //= 2
     return events
-
-
-__all__ = ["History", "replace", "run_seed", "shrink"]

@@ -20,6 +20,7 @@ from azure_account.memory import MemoryAccount
 from azure_account.tries import Call, Intercept
 from azure_account.wire import Ambiguous, Failure, Throttled
 from azureblob_source.commit_log import CommitLog
+from azureblob_source.naming import BATCHES, log_version
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
@@ -32,9 +33,10 @@ CONTAINER = "container"
 class Process(Intercept):
     """A process of a history. `act` is what it does; it gets the process and its container."""
 
-    def __init__(self, world: World, kind: str, act: Callable[[Process], object], seed: int) -> None:
+    def __init__(self, world: World, kind: str, act: Callable[[Process], object], seed: int, query: str = "") -> None:
         self.world = world
         self.kind = kind
+        self.query = query
         self.number = world.next_process()
         self.draws = Random(seed * 1_000_003 + self.number)
         self.next: Call | None = None
@@ -90,7 +92,7 @@ class Process(Intercept):
         try:
             self._act(self)
         except ProcessDied:
-            pass
+            self.world.truth.dead.add(self.number)
         except BaseException as error:  # noqa: BLE001 - handed to the history
             self.error = error
 
@@ -134,14 +136,16 @@ def aim_of(call: Call) -> str:
     match call.operation:
         case "put" if call.name.endswith("_first.json"):
             return "boundary"
-        case "put" if "/_log/" in call.name:
+        case "put" if log_version(call.name) is not None:
             return "decide"
         case "commit_block_list":
             return "publish"
-        case "delete" if "/_log/" not in call.name:
+        case "delete" if call.name.endswith(".avro"):
             return "remove"
         case "stage_block":
             return "stage"
+        case "list" if call.name.startswith(BATCHES):
+            return "batches"
         case "get" | "properties" if call.name.endswith("_first.json"):
             return "look"
         case _:
@@ -154,7 +158,7 @@ class _Inline:
     def __init__(self, *_: object) -> None:
         pass
 
-    def __enter__(self) -> _Inline:
+    def __enter__(self) -> _Inline:  # noqa: PYI034 - Self is of Python 3.11
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -200,7 +204,7 @@ def inline_pools(monotonic: Callable[[], float], seed: int) -> Iterator[None]:
     modules = [module for name, module in sys.modules.items() if name.startswith("azureblob_source.")]
     pooled = [module for module in modules if "ThreadPoolExecutor" in vars(module)]
     pools = [vars(module)["ThreadPoolExecutor"] for module in pooled]
-    defaults: dict[str, Any] = CommitLog.__init__.__kwdefaults__
+    defaults: dict[str, Any] = CommitLog.__init__.__kwdefaults__ or {}
     clock = defaults["monotonic"]
     for module in pooled:
         module.ThreadPoolExecutor = _Inline  # type: ignore[attr-defined]

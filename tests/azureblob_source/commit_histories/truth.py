@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from azure_account.memory import STAGED_SECONDS
 from azureblob_source.log_entry import LogEntry, Transaction, from_json
 from azureblob_source.naming import BATCHES, log_stream, log_version
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 Row = tuple[str, int, int]
 """Query, batch, number."""
+Batch = tuple[str, int]
+"""Query and batch."""
 Place = tuple[str, int]
 """Stream and version of an entry."""
 
@@ -51,8 +55,10 @@ class Truth:
     """Blobs of batches over many streams: a part that was whole is written again if another part was not."""
     gone: set[Row] = field(default_factory=set)
     """Rows that an overwrite or a vacuum has rightly taken away for good."""
-    by_hand: set[Row] = field(default_factory=set)
-    """Rows of blobs that somebody deleted by hand."""
+    by_hand: set[Batch] = field(default_factory=set)
+    """Batches of which somebody deleted a blob by hand."""
+    decided_at: dict[Place, float] = field(default_factory=dict)
+    ever_public: set[str] = field(default_factory=set)
     empty: set[str] = field(default_factory=set)
     """Batches that were acknowledged without an entry: nothing was to be written, and nothing of them is owed."""
     removed: set[str] = field(default_factory=set)
@@ -61,6 +67,17 @@ class Truth:
     """Empty blobs that a repair has put in the place of staged blocks and not deleted yet."""
     protected: set[str] = field(default_factory=set)
     """Blobs that were decided when the running repair began: it must not touch them."""
+    clock: Callable[[], float] = lambda: 0.0
+    writer: str = ""
+    """The query whose driver makes the call that is under way."""
+    caller: int = 0
+    """The number of the process that makes this call; 0 for an effect that comes late."""
+    hand: bool = False
+    haunting: dict[str, int] = field(default_factory=dict)
+    """Public blobs that were taken back, and the processes that published them: a Put Block that landed late lets a
+    process do that which has slept before its Put Block List. It looks at the log again, and deletes them."""
+    dead: set[int] = field(default_factory=set)
+    """Processes that were killed."""
     voids: int = 0
     puts: int = 0
 
@@ -86,6 +103,7 @@ class Truth:
     def deleted(self, name: str) -> None:
         """A blob was deleted."""
         self.discarded.discard(name)
+        self.haunting.pop(name, None)
         if self.public.pop(name, None) is None:
             return
         for row in self.blob_rows[name]:
@@ -97,10 +115,24 @@ class Truth:
         place = self.named[name]
         excused = self.excused(row, place)
         settled = row in self.acknowledged or (place in self.whole and name not in self.shared)
-        if excused and settled and row not in self.by_hand:
+        if row[:2] in self.by_hand:
+            if row in self.acknowledged and not self._may_give_up(row, place):
+                self.fail(f"acknowledged row {row} is deleted")
+        elif excused and settled:
             self.gone.add(row)
-        elif row in self.acknowledged:
+        elif row in self.acknowledged and not excused:
             self.fail(f"acknowledged row {row} is deleted")
+
+    def delete_by_hand(self, name: str) -> None:
+        """Somebody is about to delete a blob."""
+        self.seen["deleted by hand"] += 1
+        self.by_hand.update(row[:2] for row in self.blob_rows[name])
+        self.hand = True
+
+    def _may_give_up(self, row: Row, place: Place) -> bool:
+        """Whether a batch that lacks a blob deleted by hand may be taken back: by itself, or when it is old."""
+        old = self.clock() >= self.decided_at[place] + STAGED_SECONDS
+        return self.hand or old or self.writer == row[0] or self._is_past(place)
 
     def _published(self, name: str, etag: str, size: int) -> None:
         if size == 0:
@@ -118,8 +150,11 @@ class Truth:
             self.fail(f"{name} is published and no entry names it")
             return
         if name in self.removed:
-            self.seen["published after it was taken back"] += 1
+            self.seen["public for a moment after it was taken back"] += 1
+            self.haunting[name] = self.caller
+            return
         self.public[name] = etag
+        self.ever_public.add(name)
         for row in self.blob_rows[name]:
             self.count[row] += 1
             if self.count[row] > 1:
@@ -143,6 +178,7 @@ class Truth:
                 self.fail(f"version {version} of {stream} was decided twice")
             return
         self.log[stream][version] = entry
+        self.decided_at[stream, version] = self.clock()
         self._count_entry(stream, entry)
         if entry.operation in ("void", "replace"):
             self.removed.update(entry.removed)
@@ -170,6 +206,16 @@ class Truth:
             self.seen["replaced replacement"] += again
         self.seen["second expiry"] += again
 
+    def protect(self) -> None:
+        """A repair begins: it must not touch what is decided and was not published yet."""
+        self.protected = {
+            blob.name
+            for log, entries in self.log.items()
+            for entry in entries.values()
+            for blob in entry.blobs
+            if entry.version >= self.first[log]
+        } - (self.removed | self.ever_public)
+
     # --- what was promised --------------------------------------------------------------------------------------------
 
     def is_overwrite(self, stream: str, entry: LogEntry) -> bool:
@@ -190,7 +236,11 @@ class Truth:
 
     def excused(self, row: Row, place: Place) -> bool:
         """Whether a row of this entry may rightly be gone."""
-        return place[1] < self.first[place[0]] or row in self.by_hand or any(True for _ in self.overwrites(place))
+        return row[:2] in self.by_hand or self._is_past(place)
+
+    def _is_past(self, place: Place) -> bool:
+        """Whether an entry was vacuumed or overwritten."""
+        return place[1] < self.first[place[0]] or any(True for _ in self.overwrites(place))
 
     def must_be_gone(self, place: Place) -> bool:
         """Whether a row of this entry must be gone: vacuumed, or older than the first decision on a later overwrite."""
@@ -227,7 +277,15 @@ class Truth:
 
     def _excused_blob(self, row: Row, name: str) -> bool:
         place = self.named.get(name)
-        return row in self.by_hand or (place is not None and self.excused(row, place))
+        return row[:2] in self.by_hand or (place is not None and self.excused(row, place))
+
+    def check_haunting(self) -> None:
+        """At the end: nothing that was taken back is public, unless its publisher died before it could look again."""
+        for name, process in self.haunting.items():
+            if process and process not in self.dead:
+                self.fail(f"{name} was taken back and is public at the end")
+            else:
+                self.seen["public at the end: known limit"] += 1
 
     def check_batch(self, batch: str, entry: LogEntry, allowed: Iterable[frozenset[Row]]) -> None:
         """At the end: the rows of a batch that was acknowledged are public once, or rightly gone."""

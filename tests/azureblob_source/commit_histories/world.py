@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ from azureblob_source.commit_log import CommitLog
 from azureblob_source.following import Follower, Limits, new_blobs
 from azureblob_source.listing import take_snapshot
 from azureblob_source.log_entry import BlobEntry, LogEntry, Transaction
-from azureblob_source.naming import batches_stream
+from azureblob_source.naming import batches_stream, log_stream, log_version
 from azureblob_source.options import EARLIEST
 from azureblob_source.repair import plan_repair, repair
 from azureblob_source.staging import StagedTask, WritePlan
@@ -53,7 +53,7 @@ class WatchedService(MemoryService):
         self.truth.written(blob, etag, self._containers[container][blob].content())
         return etag
 
-    def put(  # noqa: PLR0913 - as it is called
+    def put(
         self,
         container: str,
         blob: str,
@@ -95,7 +95,8 @@ class Query:
     epoch: int = 0
     allowed: dict[int, set[frozenset[Row]]] = field(default_factory=dict)
     plain: list[tuple[int, list[LogEntry]]] = field(default_factory=list)
-    finished: set[int] = field(default_factory=set)
+    stalled: str = ""
+    """Why its last driver did not get to the end."""
 
     @property
     def log(self) -> str:
@@ -142,6 +143,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.service = WatchedService(self.clock, self.answers, self.truth)
+        self.truth.clock = self.clock.now
         self.container.create()
 
     @property
@@ -180,11 +182,13 @@ class World:
 
     def note_call(self, process: Process, call: Call, fault: Fault | None) -> None:
         """Count what a call is part of, and show it."""
-        aim = aim_of(call)
+        self.truth.writer, self.truth.caller, aim = process.query, process.number, aim_of(call)
         if aim == "publish" and call.name in self.truth.removed:
             self.seen["publishes what was taken back"] += 1
         if aim == "decide" and process.kind == "driver" and process.voids_seen < self.truth.voids:
             self.seen["zombie's put after a void"] += process.born < self.expiries
+        if aim == "decide" and (log_version(call.name) or 0) < self.truth.first[log_stream(call.name) or ""]:
+            self.seen["vacuum passed a sleeping writer"] += 1
         if isinstance(fault, LostAnswer | LateEffect) and aim in ("decide", "publish"):
             self.seen[f"lost answer: {aim}"] += 1
         if self.trace is not None:
@@ -192,12 +196,17 @@ class World:
 
 
 @lru_cache(maxsize=1000)
-def write_plan(stream: str | None, epoch: int | None) -> WritePlan:
-    """The plan of a write into one stream, or into those that the rows name."""
-    options = {} if epoch is None else {"epoch": epoch}
+def write_plan(stream: str | None, epoch: int | None, transaction: Transaction | None) -> WritePlan:
+    """The plan of a write into one stream, or into those that the rows name; with the transaction of an application."""
+    options: dict[str, object] = {} if epoch is None else {"epoch": epoch}
+    if transaction is not None:
+        options |= {"txnAppId": transaction.id, "txnVersion": transaction.version}
     if stream is None:
         return plan_of(SCHEMA, CONTAINER, streamColumn="stream", **options)
     return plan_of(SCHEMA, f"{CONTAINER}/{stream}", **options)
+
+
+FINGERPRINT = write_plan("a", None, None).avro.fingerprint
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -206,7 +215,7 @@ def write_plan(stream: str | None, epoch: int | None) -> WritePlan:
 def committer(process: Process, query: Query, epoch: int | None) -> BatchCommitter:
     """A driver's committer, with logs that it has just opened."""
     logs: dict[str, CommitLog] = {}
-    plan = write_plan(None if query.kind == "many" else query.streams[0], epoch)
+    plan = write_plan(None if query.kind == "many" else query.streams[0], epoch, None)
     return BatchCommitter(
         plan,
         process.container,
@@ -216,10 +225,10 @@ def committer(process: Process, query: Query, epoch: int | None) -> BatchCommitt
     )
 
 
-def drive(process: Process, query: Query, *, final: bool = False) -> None:
+def drive(process: Process, query: Query, *, final: bool = False) -> None:  # noqa: C901 - as Spark's loop is
     """One driver process of a query: batches until the input is through, as Spark runs and repeats them.
 
-    The final driver, which meets no faults, must get on, and repeats every batch with its rows.
+    The final drivers, which meet no faults, repeat every batch with its rows.
     """
     world, draws = process.world, process.draws
     epoch = None
@@ -238,22 +247,25 @@ def drive(process: Process, query: Query, *, final: bool = False) -> None:
             log = writer.logs(query.streams[0])
             open_epoch(log, LogEntry(-1, world.new_id(), world.utc().isoformat(), epoch=epoch), writer.publisher)
         except AzureBlobError as error:
-            _failed(process, error, final=final)
+            _failed(process, error)
+            query.stalled = f"{query.id} cannot open its epoch: {error}"
             return
     while batch < len(query.rows):
         if query.kind == "plain":  # it is not repeated, whatever becomes of it
             if query.committed + 1 == len(query.rows):
-                return
+                break
             batch = query.committed = query.committed + 1
         try:
             staged = stage_batch(process, query, batch, whole=final)
             rows = [row for task in staged for blob in task.blobs for row in world.truth.blob_rows[blob.name]]
+            if query.kind == "app":
+                plan = write_plan(query.streams[0], epoch, query.transaction(batch))
+                writer = replace(writer, plan=plan)
             entries = writer.commit(staged, query.transaction(batch), overwrite=query.kind == "overwrite")
         except AzureBlobError as error:
             failures += 1
-            if not _failed(process, error, final=final) or failures > MAX_FAILURES:
-                if final:
-                    world.truth.fail(f"stalled: {query.id} cannot get on: {type(error).__name__}: {error}")
+            if not _failed(process, error) or failures > MAX_FAILURES:
+                query.stalled = f"{query.id} cannot get on: {type(error).__name__}: {error}"
                 return
             if query.forgetful:
                 writer = committer(process, query, epoch)
@@ -261,9 +273,10 @@ def drive(process: Process, query: Query, *, final: bool = False) -> None:
         if not acknowledge(world, query, batch, entries, rows):
             return
         batch += 1
+    query.stalled = ""
 
 
-def _failed(process: Process, error: AzureBlobError, *, final: bool) -> bool:
+def _failed(process: Process, error: AzureBlobError) -> bool:
     """Count a failure; False if the process is to end."""
     seen = process.world.seen
     seen[f"failed: {type(error).__name__}"] += 1
@@ -318,7 +331,7 @@ def stage_blob(process: Process, stream: str, rows: Sequence[Row]) -> BlobEntry:
     blocks = process.draws.choice([1, 1, 2])
     blob = BlobEntry(
         name=name, stream=stream, partition=None, attempt=attempt, blocks=blocks, rows=len(rows),
-        uncompressed=1, size=blocks, schema=write_plan(None, None).avro.fingerprint, rolled_by="end",
+        uncompressed=1, size=blocks, schema=FINGERPRINT, rolled_by="end",
     )  # fmt: skip
     truth.blob_rows[name], truth.sizes[name] = tuple(rows), blocks
     for block in blob.block_ids:
@@ -340,9 +353,7 @@ def repair_stream(process: Process, stream: str | None, age: timedelta, *, lefto
     world = process.world
     draft = LogEntry(-1, "", world.utc().isoformat(), epoch=epoch_of(world, stream))
     plan = plan_repair(process.container, stream, world.utc() - age)
-    world.truth.protected = {
-        blob.name for entries in world.truth.log.values() for entry in entries.values() for blob in entry.blobs
-    } - world.truth.removed
+    world.truth.protect()
     done = repair(
         process.container,
         plan,
@@ -363,7 +374,7 @@ def vacuum_log(process: Process, log: str, age: timedelta) -> None:
     world.seen["vacuumed entries"] += done.entries
 
 
-def forgive(act: Callable[[Process], None]) -> Callable[[Process], None]:
+def forgive(act: Callable[[Process], object]) -> Callable[[Process], None]:
     """Maintenance that may end with an error of ours, and is run again."""
 
     def forgiven(process: Process) -> None:
@@ -426,7 +437,7 @@ def follow_stream(process: Process, reader: Reader, batches: int) -> None:
         try:
             if not _micro_batch(process, follower, reader):
                 return
-        except NotFoundError:
+        except NotFoundError:  # noqa: PERF203 - a micro-batch may fail
             world.seen["follower overtaken by a vacuum"] += 1
             reader.after, reader.planned, reader.delivered = None, None, Counter()
             return
@@ -438,10 +449,9 @@ def follow_stream(process: Process, reader: Reader, batches: int) -> None:
 def _micro_batch(process: Process, follower: Follower, reader: Reader) -> bool:
     """False if there is nothing new."""
     world = process.world
-    if reader.after is None:
-        after = follower.before(EARLIEST)
-        reader.after = after if reader.after is None else reader.after
-    after, again = reader.after, reader.planned
+    start = follower.before(EARLIEST) if reader.after is None else reader.after
+    after = reader.after = start if reader.after is None else reader.after
+    again = reader.planned
     if again is None:
         until = follower.latest(after, reader.limits)
         if until <= after:
@@ -467,7 +477,7 @@ def _micro_batch(process: Process, follower: Follower, reader: Reader) -> bool:
     follower.forget(until)
     twice = [row for row in found if reader.delivered[row] > 1]
     for row in twice:
-        if is_known_limit(world, row):
+        if row[:2] in world.truth.by_hand or is_known_limit(world, row):
             world.seen["delivered twice: known limit"] += 1
             reader.delivered[row] = 1
         else:
