@@ -17,10 +17,10 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --gen
 TYPED := $(wildcard azure_account azureblob_source control_messages pyspark_azureblob tools demo benchmarks tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test crash bench notebooks check fmt lock clean
+.PHONY: help setup demo test crash histories bench notebooks check fmt lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## make .venv, .venv-pyspark40, Azurite and Java ready (once; the other targets do it too)
 	@$(PYTHON) -m tools.setup $(if $(filter setup,$(MAKECMDGOALS)),,--quiet)
@@ -34,6 +34,10 @@ test: setup ## all tests but the slow ones, then those for the oldest supported 
 
 crash: setup ## the slow tests: whole processes killed, long histories
 	$(BIN)/python -m pytest -m slow $(PYTEST)
+
+histories: setup ## 100,000 random histories of the commit protocol, with what happened in them (COUNT=, SEED= shows one)
+	$(BIN)/python -m tests.azureblob_source.commit_histories --processes 2 --count $(or $(COUNT),100000) \
+		$(if $(SEED),--seed $(SEED) --shrink)
 
 check: setup ## what CI runs: format, lint, types, imports, tests
 	$(BIN)/ruff format --check .

@@ -163,6 +163,12 @@ class BlobContainer(Protocol):
     def properties(self, blob: str) -> BlobProperties | None:
         """Properties of a committed blob, or None."""
 
+    def age(self, blob: str) -> float | None:
+        """Seconds since a committed blob was last written, both times by the service's clock; None if it is absent."""
+
+    def block_ids(self, blob: str) -> Sequence[str]:
+        """The ids of a blob's committed blocks, in order; none if it is absent or was not made of blocks."""
+
     def list(
         self, prefix: str = "", *, start_from: str | None = None, uncommitted: bool = False
     ) -> Iterator[BlobProperties]:

@@ -46,6 +46,7 @@ _REFUSED = frozenset(
         "ResourceAlreadyExists",
         "TableAlreadyExists",
         "TargetConditionNotMet",
+        "UnauthorizedBlobOverwrite",  # 403: the SAS may create blobs, and this one exists
         "UpdateConditionNotSatisfied",
     }
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from azure.core import MatchConditions
@@ -131,6 +132,21 @@ class AzureBlobs:
     def properties(self, container: str, blob: str) -> BlobProperties:
         """Get Blob Properties."""
         return self._unchanged(container, blob, None)
+
+    def age(self, container: str, blob: str) -> float:
+        """Get Blob Properties, for the times of the answer."""
+        dates: list[str] = []
+        with self._failures("look at blob", container, blob):
+            found = self._blob(container, blob).get_blob_properties(
+                raw_response_hook=lambda answer: dates.append(answer.http_response.headers["Date"])
+            )
+        return (parsedate_to_datetime(dates[-1]) - found.last_modified).total_seconds()
+
+    def block_ids(self, container: str, blob: str) -> Sequence[str]:
+        """Get Block List."""
+        with self._failures("read block list of", container, blob):
+            committed, _ = self._blob(container, blob).get_block_list("committed")
+            return [block.id for block in committed]
 
     def list_page(
         self, container: str, prefix: str, start_from: str | None, marker: str | None, *, uncommitted: bool

@@ -15,7 +15,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from azure_account.errors import AzureBlobError
+from azure_account.errors import AzureBlobError, ConfigurationError
 from azure_account.tries import Call, Intercept
 from azure_account.wire import Ambiguous, Failure, Throttled, Unreached
 
@@ -64,13 +64,20 @@ class LateEffect:
 
 
 @dataclass(frozen=True)
+class Refuse:
+    """The service refuses the request for good, as it does what a permission, a policy or the account forbids."""
+
+    reason: str = "403 AuthorizationPermissionMismatch. Access is not granted"
+
+
+@dataclass(frozen=True)
 class Crash:
     """The process dies at this call, before or after its effect. All later calls die too."""
 
     after_effect: bool = False
 
 
-Fault: TypeAlias = Throttle | Unreachable | TimeOut | Reset | LostAnswer | LateEffect | Crash
+Fault: TypeAlias = Throttle | Unreachable | TimeOut | Reset | LostAnswer | LateEffect | Refuse | Crash
 
 
 @dataclass(frozen=True)
@@ -175,6 +182,8 @@ def _fail(fault: Fault, request: Callable[[], T]) -> T:
             raise Ambiguous("no answer within the time limit")
         case Reset():
             raise Ambiguous("the connection was reset")
+        case Refuse(reason):
+            raise ConfigurationError(reason)
         case LostAnswer():
             _effect(request)
             raise Ambiguous("the connection was reset before the answer")

@@ -35,6 +35,24 @@ STAGED_SECONDS = 7 * 24 * 3600
 PAGE_BLOBS = 5000
 
 
+@dataclass(frozen=True)
+class OpenAnswers:
+    """What the service answers where nobody has checked Azure; the emulator and Azure may differ. All hold in turn.
+
+    list_before_condition: Put Block List looks at the block list before If-None-Match, so that a name that is taken and
+      a block that is gone make `InvalidBlockList`, not `BlobAlreadyExists`.
+    delete_keeps_blocks: Delete Blob leaves the blocks that were staged for the name after the blob was committed.
+    dated_by_first_block: an uncommitted blob is listed with the time of its first block, not of its last.
+    create_only: the credential is a SAS that may create blobs and not overwrite them, so a write on a taken name
+      is refused with `UnauthorizedBlobOverwrite`, whatever its condition.
+    """
+
+    list_before_condition: bool = False
+    delete_keeps_blocks: bool = False
+    dated_by_first_block: bool = False
+    create_only: bool = False
+
+
 @dataclass
 class _Blob:
     """What one name holds: the committed blob, if `etag` is set, and blocks that wait for a commit."""
@@ -46,6 +64,7 @@ class _Blob:
     written: float = 0.0
     attributes: BlobAttributes = NO_ATTRIBUTES
     staged: dict[str, bytes] = field(default_factory=dict)
+    staged_since: float = 0.0
     staged_at: float = 0.0
     lease: memory_leases.Lease | None = None
 
@@ -59,7 +78,8 @@ class _Blob:
 class MemoryService:
     """The state of one account: `BlobService`, and `tables`."""
 
-    def __init__(self, account: str = "memory", clock: Clock | None = None) -> None:
+    def __init__(self, account: str = "memory", clock: Clock | None = None, answers: OpenAnswers | None = None) -> None:
+        self.answers = answers or OpenAnswers()
         self.account = account
         self.blob_endpoint = f"memory://{account}"
         self.clock: Clock = clock or ManualClock()
@@ -87,6 +107,8 @@ class MemoryService:
             memory_leases.check_write(found.lease, None, self.clock.now())
             _check_block(found, block_id)
             blobs[blob] = found
+            if not found.staged:
+                found.staged_since = self.clock.now()
             found.staged[block_id] = bytes(data)
             found.staged_at = self.clock.now()
 
@@ -97,19 +119,12 @@ class MemoryService:
         with self._lock:
             blobs = self._blobs(container)
             found = self._blob(blobs, blob) or _Blob()
-            self._check_write(found, condition, None)
-            blocks: dict[str, bytes] = {}
-            parts = []
-            for block_id in block_ids:
-                part = found.staged.get(block_id)
-                if part is None:
-                    part = found.blocks.get(block_id)
-                if part is None:
-                    raise Absent("InvalidBlockList: a block of the list is not there")
-                blocks[block_id] = part
-                parts.append(part)
+            if self.answers.list_before_condition:
+                _blocks(found, block_ids)
+            self._check_overwrite(found, condition, None)
+            listed = _blocks(found, block_ids)
             blobs[blob] = found
-            return self._write(found, tuple(parts), blocks, attributes)
+            return self._write(found, tuple(listed), dict(zip(block_ids, listed, strict=True)), attributes)
 
     def put(
         self,
@@ -124,7 +139,7 @@ class MemoryService:
         with self._lock:
             blobs = self._blobs(container)
             found = self._blob(blobs, blob) or _Blob()
-            self._check_write(found, condition, lease_id)
+            self._check_overwrite(found, condition, lease_id)
             blobs[blob] = found
             return self._write(found, (bytes(data),), {}, attributes)
 
@@ -136,12 +151,24 @@ class MemoryService:
                 raise Refused("ConditionNotMet: the blob is another version")
             if found.attributes.tier == "Archive":
                 raise ConfigurationError(f"Blob {container}/{blob} is archived. Rehydrate it before you read it.")
-            return BlobContent(found.content()[start : start + length], replace(_properties(blob, found), tier=None))
+            return BlobContent(
+                found.content()[start : start + length], replace(self._properties(blob, found), tier=None)
+            )
 
     def properties(self, container: str, blob: str) -> BlobProperties:
         """Get Blob Properties."""
         with self._lock:
-            return _properties(blob, self._committed(container, blob))
+            return self._properties(blob, self._committed(container, blob))
+
+    def age(self, container: str, blob: str) -> float:
+        """Get Blob Properties, for the times of the answer."""
+        with self._lock:
+            return self.clock.now() - self._committed(container, blob).written
+
+    def block_ids(self, container: str, blob: str) -> Sequence[str]:
+        """Get Block List, committed."""
+        with self._lock:
+            return list(self._committed(container, blob).blocks)
 
     def list_page(
         self, container: str, prefix: str, start_from: str | None, marker: str | None, *, uncommitted: bool
@@ -153,11 +180,11 @@ class MemoryService:
             names = sorted(name for name in blobs if name >= first and name.startswith(prefix))
             found = [(name, self._blob(blobs, name)) for name in names]
             shown = [(name, blob) for name, blob in found if blob is not None and (blob.etag or uncommitted)]
-            items = tuple(_properties(name, blob) for name, blob in shown[:PAGE_BLOBS])
+            items = tuple(self._properties(name, blob) for name, blob in shown[:PAGE_BLOBS])
         return Page(items, shown[PAGE_BLOBS][0] if len(shown) > PAGE_BLOBS else None)
 
     def delete(self, container: str, blob: str, condition: Condition, lease_id: str | None) -> None:
-        """Delete Blob; its staged blocks too."""
+        """Delete Blob; its staged blocks too, unless `answers` keeps them."""
         with self._lock:
             blobs = self._blobs(container)
             found = self._blob(blobs, blob)
@@ -165,6 +192,8 @@ class MemoryService:
                 raise Absent("BlobNotFound: there is no such blob")
             self._check_write(found, condition, lease_id)
             del blobs[blob]
+            if self.answers.delete_keeps_blocks and found.etag and found.staged:
+                blobs[blob] = _Blob(staged=found.staged, staged_since=found.staged_since, staged_at=found.staged_at)
 
     def tags(self, container: str, blob: str) -> Mapping[str, str]:
         """Get Blob Tags."""
@@ -244,6 +273,24 @@ class MemoryService:
             raise Absent("BlobNotFound: there is no such blob")
         return found
 
+    def _properties(self, name: str, blob: _Blob) -> BlobProperties:
+        staged = blob.staged_since if self.answers.dated_by_first_block else blob.staged_at
+        return BlobProperties(
+            name=name,
+            size=blob.size,
+            etag=blob.etag,
+            last_modified=datetime.fromtimestamp(blob.written if blob.etag else staged, timezone.utc),
+            metadata=blob.attributes.metadata,
+            tier=blob.attributes.tier,
+            content_type=(blob.attributes.content_type or "application/octet-stream") if blob.etag else None,
+            committed=bool(blob.etag),
+        )
+
+    def _check_overwrite(self, found: _Blob, condition: Condition, lease_id: str | None) -> None:
+        if self.answers.create_only and found.etag:
+            raise Refused("UnauthorizedBlobOverwrite: the blob exists, and the SAS may only create")
+        self._check_write(found, condition, lease_id)
+
     def _check_write(self, found: _Blob, condition: Condition, lease_id: str | None) -> None:
         if condition.if_absent and found.etag:
             raise Refused("BlobAlreadyExists: the blob exists")
@@ -309,15 +356,10 @@ def _check_block(found: _Blob, block_id: str) -> None:
         )
 
 
-def _properties(name: str, blob: _Blob) -> BlobProperties:
-    at = blob.written if blob.etag else blob.staged_at
-    return BlobProperties(
-        name=name,
-        size=blob.size,
-        etag=blob.etag,
-        last_modified=datetime.fromtimestamp(at, timezone.utc),
-        metadata=blob.attributes.metadata,
-        tier=blob.attributes.tier,
-        content_type=(blob.attributes.content_type or "application/octet-stream") if blob.etag else None,
-        committed=bool(blob.etag),
-    )
+def _blocks(found: _Blob, block_ids: Sequence[str]) -> list[bytes]:
+    """The blocks of a list. A block id names the staged block if there is one, else the committed one."""
+    known = {**found.blocks, **found.staged}
+    missing = [block_id for block_id in block_ids if block_id not in known]
+    if missing:
+        raise Absent(f"InvalidBlockList: block {missing[0]} of the list is not there")
+    return [known[block_id] for block_id in block_ids]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from azure_account import names
 from azure_account.account import ALWAYS, NO_ATTRIBUTES, BlobContent, Done, Outcome
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobAttributes, BlobProperties, Bytes, Condition, Entity
     from azure_account.wire import BlobService, TableService
+
+Found = TypeVar("Found")
+Otherwise = TypeVar("Otherwise")
 
 # One range request reads at most this much, so that a lost connection costs little and a try stays within its time.
 READ_CHUNK_BYTES = 32 * 1024 * 1024
@@ -140,14 +143,15 @@ class RetriedContainer:
 
     def properties(self, blob: str) -> BlobProperties | None:
         """Properties of a committed blob, or None."""
+        return self._look("properties", blob, lambda: self._service.properties(self._name, blob), None)
 
-        def look() -> BlobProperties | None:
-            try:
-                return self._service.properties(self._name, blob)
-            except Absent:
-                return None
+    def age(self, blob: str) -> float | None:
+        """Seconds since a committed blob was last written, by the service's clock; None if it is absent."""
+        return self._look("age", blob, lambda: self._service.age(self._name, blob), None)
 
-        return self._tries.repeat(self._call("properties", blob), look)
+    def block_ids(self, blob: str) -> Sequence[str]:
+        """The ids of a blob's committed blocks, in order; none if it is absent."""
+        return self._look("block_ids", blob, lambda: self._service.block_ids(self._name, blob), ())
 
     def list(
         self, prefix: str = "", *, start_from: str | None = None, uncommitted: bool = False
@@ -220,6 +224,17 @@ class RetriedContainer:
         if item.size or not item.committed or self.properties(item.name) is not None:
             return item
         return replace(item, etag="", committed=False)
+
+    def _look(self, operation: str, blob: str, request: Callable[[], Found], absent: Otherwise) -> Found | Otherwise:
+        """Repeat a request until it is answered; `absent` if there is no such blob."""
+
+        def look() -> Found | Otherwise:
+            try:
+                return request()
+            except Absent:
+                return absent
+
+        return self._tries.repeat(self._call(operation, blob), look)
 
     def _call(self, operation: str, blob: str) -> Call:
         names.check_blob(blob)

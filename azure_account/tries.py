@@ -158,6 +158,8 @@ class Tries:
 _VERBS = {
     "container_exists": "Look for container",
     "properties": "Look at blob",
+    "age": "Look at blob",
+    "block_ids": "Read the block list of",
     "put": "Put blob",
     "get": "Get blob",
     "list": "List blobs of",

@@ -105,6 +105,12 @@ class BlobService(Protocol):
     def properties(self, container: str, blob: str) -> BlobProperties:
         """Get Blob Properties."""
 
+    def age(self, container: str, blob: str) -> float:
+        """Get Blob Properties: seconds from `Last-Modified` to the answer's `Date`."""
+
+    def block_ids(self, container: str, blob: str) -> Sequence[str]:
+        """Get Block List, committed."""
+
     def list_page(
         self, container: str, prefix: str, start_from: str | None, marker: str | None, *, uncommitted: bool
     ) -> Page[BlobProperties]:

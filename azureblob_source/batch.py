@@ -13,12 +13,22 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from azure_account.account import IF_ABSENT, Conflict, Done
-from azure_account.errors import TransientError, describe
-from azureblob_source.commit import Publisher, commit, decide, follow, replacement, vanished
+from azure_account.errors import ConflictError, TransientError, describe
+from azureblob_source.commit import (
+    Publisher,
+    check_epoch,
+    commit,
+    decide,
+    follow,
+    repeated,
+    replacement,
+    unpublishable,
+)
 from azureblob_source.control import merged, split_by_stream
 from azureblob_source.log_entry import LogEntry, Transaction
 from azureblob_source.metrics import total
@@ -31,6 +41,7 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer
     from azureblob_source.commit_log import CommitLog
     from azureblob_source.log_entry import BlobEntry
+    from azureblob_source.publish import Unpublishable
     from azureblob_source.staging import StagedTask, WritePlan
 
 Result = TypeVar("Result")
@@ -68,20 +79,68 @@ class BatchCommitter:
         if options.at_least_once:
             transaction = None
         blobs = [blob for task in staged for blob in task.blobs]
-        self._keep_schema(sorted({blob.stream for blob in blobs}))
+        streams = sorted({blob.stream for blob in blobs})
+        self._keep_schema(streams)
+        self._check_service(streams, overwrite=overwrite)
         writers = [{**task.writer, "metrics": task.metrics} for task in staged if task.blobs]
         control = merged(message for task in staged for message in task.control)
         if options.router.stream_column is not None and transaction is not None:
-            return self._commit_streams(self._draft("append", transaction, blobs, control), transaction, writers)
+            entries = self._commit_streams(self._draft("append", transaction, blobs, control), transaction, writers)
+        else:
+            operation = "overwrite" if overwrite else "append"
+            entries = self._commit_each(operation, transaction, blobs, control, writers)
+        self._check_order(transaction, entries)
+        return entries
+
+    def _commit_each(
+        self,
+        operation: str,
+        transaction: Transaction | None,
+        blobs: Sequence[BlobEntry],
+        control: Sequence[Mapping[str, Any]],
+        writers: Sequence[Mapping[str, Any]],
+    ) -> list[LogEntry]:
+        """Commit each stream's part by itself. A batch without rows finishes what an earlier run of it has decided."""
         by_stream, told = _by_stream(blobs), split_by_stream(control)
-        operation = "overwrite" if overwrite else "append"
-        if overwrite and options.router.stream is not None:
-            by_stream.setdefault(options.router.stream, [])
+        stream = self.plan.options.router.stream
+        if operation == "overwrite" and stream is not None:
+            by_stream.setdefault(stream, [])
+        if not by_stream and stream is not None and transaction is not None:
+            entry = repeated(self.logs(stream), self._draft(operation, transaction, (), ()), self.publisher)
+            return [] if entry is None else [entry]
         drafts = {
             stream: self._draft(operation, transaction, of_stream, told.get(stream, ()), writers)
             for stream, of_stream in sorted(by_stream.items())
         }
         return _each(lambda stream: commit(self.logs(stream), drafts[stream], self.publisher), list(drafts))
+
+    def _check_order(self, transaction: Transaction | None, entries: Sequence[LogEntry]) -> None:
+        """`ConflictError` if a streaming query commits an older batch than the newest of its batches in a log."""
+        for entry in entries:
+            newest = entry.transaction
+            if (
+                self.plan.options.transaction is None
+                and transaction
+                and newest
+                and newest.version > transaction.version
+            ):
+                cause = f"the log has batch {newest.version} of this query already, in version {entry.version}"
+                step = (
+                    "Either another driver runs on this checkpoint: stop one of the two. Or the checkpoint was set "
+                    "back: restore the newer one, or start with a new checkpoint, which reads its input from the start."
+                )
+                batch = f"batch {transaction.version} of query {transaction.id}"
+                raise ConflictError(describe("commit", batch, cause, step))
+
+    def _check_service(self, streams: Sequence[str], *, overwrite: bool) -> None:
+        """Try once, before anything is decided, what this write asks of the service beyond plain blobs."""
+        attributes = self.plan.options.attributes
+        if overwrite or attributes.tags or attributes.tier:
+            new = [stream for stream in streams if (attributes, overwrite) not in self.logs(stream).checked]
+            check = partial(self.publisher.check_attributes, attributes=attributes, deletes=overwrite)
+            _each(check, new)
+            for stream in new:
+                self.logs(stream).checked.append((attributes, overwrite))
 
     def _keep_schema(self, streams: Sequence[str]) -> None:
         """Keep the writer schema beside each stream's log, before anything that needs it is decided."""
@@ -95,30 +154,47 @@ class BatchCommitter:
         self, draft: LogEntry, transaction: Transaction, writers: Sequence[Mapping[str, Any]]
     ) -> list[LogEntry]:
         log = self.logs(batches_stream(transaction.id))
-        decision = decide(log, draft, None)
+        self._check_epochs(draft)
+        decision = decide(log, draft, self.publisher, publishes=False)
         while decision.transaction == transaction:
             followed = self._follow(log, decision, writers)
-            lost = [blob for _, of_stream in followed for blob in of_stream]
+            standing = _newest_decision(log, decision)
+            if standing != decision:
+                decision = standing
+                continue
+            lost = [each for _, of_stream in followed for each in of_stream]
             if not lost:
                 return [entry for entry, _ in followed]
             if decision.write_id == draft.write_id:
-                raise vanished(log, decision, lost)
-            logger.warning("batch %s is decided anew, its staged blocks have expired", transaction)
-            decision = decide(log, replacement(decision, draft), None)
-        return []  # a later batch of the transaction was decided, so this one was finished before
+                raise unpublishable(log, decision, lost)
+            logger.warning("batch %s is decided anew, it could not be published", transaction)
+            decision = decide(log, replacement(decision, draft), self.publisher, publishes=False)
+        return [decision]
+
+    def _check_epochs(self, draft: LogEntry) -> None:
+        """`FencedError` before the batch is decided, if one of its streams refuses it."""
+        for stream in sorted({blob.stream for blob in draft.blobs}):
+            log = self.logs(stream)
+            head = log.head()
+            if draft.epoch is not None or (head is not None and head.epoch is not None):
+                head = log.refresh()
+            check_epoch(log, head, draft.epoch)
 
     def _follow(
         self, log: CommitLog, decision: LogEntry, writers: Sequence[Mapping[str, Any]]
-    ) -> list[tuple[LogEntry, list[BlobEntry]]]:
+    ) -> list[tuple[LogEntry, Sequence[Unpublishable]]]:
         """Do in every stream's log what is decided; what earlier decisions on this batch had published goes first."""
         replaced = _replaced_by(log, decision)
         superseded = frozenset(blob.name for blob in replaced)
-        self.publisher.remove(sorted(superseded))
+        self.publisher.remove(sorted(superseded), decision)
         by_stream, told = _by_stream(decision.blobs), split_by_stream(decision.control)
         for blob in replaced:
             by_stream.setdefault(blob.stream, [])
         drafts = {
-            stream: self._draft("append", decision.transaction, of_stream, told.get(stream, ()), writers)
+            stream: replace(
+                self._draft("append", decision.transaction, of_stream, told.get(stream, ()), writers),
+                decision=decision.version,
+            )
             for stream, of_stream in sorted(by_stream.items())
         }
         return _each(lambda stream: follow(self.logs(stream), drafts[stream], self.publisher, superseded), list(drafts))
@@ -151,6 +227,13 @@ def _by_stream(blobs: Iterable[BlobEntry]) -> dict[str, list[BlobEntry]]:
     for blob in blobs:
         by_stream[blob.stream].append(blob)
     return by_stream
+
+
+def _newest_decision(log: CommitLog, decision: LogEntry) -> LogEntry:
+    """The decision that stands for the transaction now: another driver may have replaced the one that was followed."""
+    head = log.refresh()
+    last = None if head is None or decision.transaction is None else head.transactions.get(decision.transaction.id)
+    return decision if last is None or last.entry == decision.version else log.read(last.entry)
 
 
 def _replaced_by(log: CommitLog, decision: LogEntry) -> list[BlobEntry]:

@@ -26,7 +26,7 @@ from azure_account.option_table import seconds
 from azure_account.settings import account_settings
 from azureblob_source import cli_text as text
 from azureblob_source.cli_json import entry_json, json_line, repair_json, stored_json, streams_json, vacuum_json
-from azureblob_source.commit import Publisher
+from azureblob_source.commit import Publisher, give_up
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.inventory import inventory
 from azureblob_source.location import parse_location
@@ -216,6 +216,12 @@ def repair_command(  # noqa: PLR0913 - one argument for each option
     older_than: Annotated[
         str, typer.Option(metavar="AGE", help="… if it is as old as this; longer than any batch.")
     ] = "24h",
+    void: Annotated[
+        int | None, typer.Option(metavar="VERSION", min=0, help="Give up this one version, which cannot be published.")
+    ] = None,
+    leave_blobs: Annotated[
+        bool, typer.Option("--leave-blobs", help="… and delete nothing, where a policy protects its blobs.")
+    ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: AsJson = False,
@@ -223,8 +229,11 @@ def repair_command(  # noqa: PLR0913 - one argument for each option
     """Publish batches that were decided and not finished, void those that cannot be. Show the plan, then ask."""
     shell = _shell(ctx)
     place = _place(shell, where, option)
+    if void is not None:
+        _give_up(shell, place, void, leave_blobs=leave_blobs, dry_run=dry_run, yes=yes, as_json=as_json)
+        return
     plan = plan_repair(place.container, place.stream, shell.now - _age(older_than))
-    work = len(plan.unfinished) + (len(plan.leftovers) if leftovers else 0)
+    work = len(plan.unfinished) + len(plan.revived) + (len(plan.leftovers) if leftovers else 0)
     for line in text.repair_lines(plan, leftovers=leftovers):
         (shell.err if as_json else shell.out).print(line, soft_wrap=True)
     done = None
@@ -243,10 +252,26 @@ def repair_command(  # noqa: PLR0913 - one argument for each option
     elif done is not None:
         shell.out.print(
             f"Published {text.plural(done.published, 'version')}, voided {done.voided}, removed what was staged for "
-            f"{text.plural(done.removed, 'blob')}.",
+            f"{text.plural(done.removed, 'blob')}, deleted {text.plural(done.revived, 'blob')} that were taken back.",
             soft_wrap=True,
         )
     _end(shell, work, done, dry_run=dry_run)
+
+
+def _give_up(  # noqa: PLR0913 - the options of the command
+    shell: Shell, place: Place, version: int, *, leave_blobs: bool, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    of = place.log(shell)
+    for line in text.void_lines(of.read(version), leave_blobs=leave_blobs):
+        (shell.err if as_json else shell.out).print(line, soft_wrap=True)
+    done = None
+    if not dry_run and _confirmed(shell, "Give it up?", yes=yes, as_json=as_json):
+        done = give_up(of, version, _draft(shell, place), Publisher(place.container), leave_blobs=leave_blobs)
+    if as_json:
+        _print_json({"stream": of.stream, "version": version, "voidedBy": None if done is None else done.version})
+    elif done is not None:
+        shell.out.print(f"Version {version} was given up, by version {done.version}.")
+    _end(shell, 1, done, dry_run=dry_run)
 
 
 @app.command(name="vacuum")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from datetime import date, datetime, time, timedelta
@@ -124,5 +125,6 @@ def repair_json(plan: RepairPlan, done: Repaired | None) -> dict[str, object]:
         ],
         "leftovers": [{"name": each.name, "since": jsonable(each.since)} for each in plan.leftovers],
         "recent": [{"name": each.name, "since": jsonable(each.since)} for each in plan.recent],
-        "done": None if done is None else {"published": done.published, "voided": done.voided, "removed": done.removed},
+        "revived": [each.name for each in plan.revived],
+        "done": None if done is None else dataclasses.asdict(done),
     }

@@ -179,7 +179,10 @@ def repair_lines(plan: RepairPlan, *, leftovers: bool) -> list[str]:
     for each in plan.unfinished:
         what = f"{each.stream}: version {each.entry.version} is decided and not published: "
         if each.lost:
-            what += f"the staged blocks of {plural(len(each.lost), 'blob')} have expired, so it is to be voided."
+            what += (
+                f"the staged blocks of {plural(len(each.lost), 'blob')} are gone, so it is to be voided if they have "
+                f"expired; --void {each.entry.version} gives it up in any case."
+            )
         elif each.missing:
             what += f"{len(each.missing)} of its {plural(len(each.entry.blobs), 'blob')} are to be published."
         else:
@@ -187,6 +190,8 @@ def repair_lines(plan: RepairPlan, *, leftovers: bool) -> list[str]:
         lines.append(what)
     if not plan.unfinished:
         lines.append(f"{plural(len(plan.streams), 'stream')}: everything that is decided is published.")
+    if plan.revived:
+        lines.append(f"{plural(len(plan.revived), 'blob')} that the log took back are visible again: to be deleted.")
     if plan.leftovers:
         fate = "is to be removed" if leftovers else "expires within seven days (--leftovers removes it)"
         oldest = time_text(min(each.since for each in plan.leftovers))
@@ -198,6 +203,23 @@ def repair_lines(plan: RepairPlan, *, leftovers: bool) -> list[str]:
         lines.append(
             f"What was staged for {plural(len(plan.recent), 'blob')} lately may yet be decided: it is left alone."
         )
+    return lines
+
+
+def void_lines(entry: LogEntry, *, leave_blobs: bool) -> list[str]:
+    """What giving up an entry would do, in words."""
+    blobs = plural(len(entry.blobs), "blob")
+    what = (
+        f"Version {entry.version} ({entry.operation}, {plural(entry.rows, 'row')} in {blobs}) is to be given up: "
+        "readers of the log skip it, and "
+    )
+    if leave_blobs:
+        what += "what of it is visible stays visible to readers of the listing."
+    else:
+        what += "what of it is visible is deleted."
+    lines = [what]
+    if entry.transaction is not None:
+        lines.append(f"If its writer (transaction {entry.transaction.id}) runs it again, it is written anew.")
     return lines
 
 

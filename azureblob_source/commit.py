@@ -4,202 +4,171 @@ Tasks only stage blocks, which nobody sees. The driver *decides* a batch by one 
 and then *publishes* it by committing the block list of every blob that the entry names.
 
     staged ──put _log/<head+1>.json if absent──► decided ──Put Block List × n──► published
-       │ (another attempt was decided)              │ (staged blocks expired)
-       └──► ignored, expires in seven days          └──► replaced by a repeat of the batch, or voided
+       │ (another attempt was decided)              │ (a blob cannot be published)
+       └──► ignored, expires in seven days          └──► voided ──(its batch comes again)──► decided anew
 
 Why this order holds (each clause is a test):
-  * The put is the only decision. A crash before it leaves nothing visible; after it, whoever comes next finds the
-    entry by the batch's transaction id and finishes it, and whatever the repeat has staged is ignored. So a repeat
-    that spreads rows differently over tasks cannot mix with the first run.
-  * Two drivers on one checkpoint put the same version; one gets a conflict, reads, finds the transaction, follows.
-  * A block list is committed only if the blob is absent; if it is there, its `azureblob_attempt` metadata says whether
-    this was us (an answer lost, a second finisher) or another writer, which is never overwritten.
-  * Nobody appends to a log before all earlier entries are published, so `published` in an entry is a fact.
-  * Azure keeps staged blocks for seven days. A decided entry whose blocks are gone is *replaced* when its own batch
-    comes again, else *voided* by the next writer; what it had published is deleted first, so no reader, with or
-    without the log, sees a row twice.
+  * The put is the only decision. A crash before it leaves nothing visible; after it, the next process that commits
+    finds the entry by the batch's transaction id and finishes it, and what the repeat has staged is ignored. So a
+    repeat that spreads rows differently over tasks cannot mix with the first run.
+  * Two drivers on one checkpoint put the same version; one gets a conflict, reads, finds the transaction, follows it.
+  * A block list is committed only if the blob is absent; if it is there, the blob itself shows whether this was us (an
+    answer lost, a second finisher) or another writer, which is never overwritten.
+  * Nobody appends to a log before all earlier entries are published or voided, so `published` in an entry is a fact.
+  * An entry that cannot be published (its staged blocks expired after seven days, its name is taken, the service
+    refuses it) is *voided*: the next entry takes back what of it was published. Its writer does this at once, before
+    it fails; the repeat of its own batch does it at any age; any other writer only if nothing of the entry is visible,
+    or if it is older than seven days by the service's clock: blobs that are missing earlier were deleted by hand.
+  * The repeat of a voided batch is decided anew, and takes its place. That entry can be voided in turn, any number of
+    times.
+  * A batch is acknowledged only when the entry that stands for it is published. A process that has found, or slept
+    over, an entry of its transaction reads what the log says of it now (`standing`), goes on to the entry that took
+    its place, and publishes nothing that was taken back. Only the same transaction and version takes its place.
+  * The log's memory of transactions says which entry holds a batch, or that it was voided. So this holds even when a
+    vacuum has removed the entry and its void: an entry below the boundary was published unless the head denies it.
   * A put below the log's boundary (a vacuum has passed while this writer slept) decides nothing: `CommitLog.put` says
-    so, and the batch is run again. What a vacuum took away had been published, so it counts as such.
+    so, and the batch is run again.
 """
 
 from __future__ import annotations
 
 import logging
-from concurrent.futures import TimeoutError as FuturesTimeoutError
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
 
-from azure_account.account import IF_ABSENT, BlobAttributes, Conflict, Done, Missing, Unknown
-from azure_account.errors import ConflictError, FencedError, NotFoundError, TransientError, describe
-from azureblob_source.log_entry import ATTEMPT, LogEntry, Transaction, attempt_of
-from azureblob_source.side_by_side import Item, Result, side_by_side
-from azureblob_source.snapshot import live_blobs
+from azure_account.errors import ConfigurationError, ConflictError, FencedError, NotFoundError, describe
+from azureblob_source.log_entry import VOIDED, LogEntry, Transaction
+from azureblob_source.naming import log_name
+from azureblob_source.publish import Obstacle, Publisher, Unpublishable
+from azureblob_source.snapshot import live_blobs, standing_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from azure_account.account import BlobContainer
     from azureblob_source.commit_log import CommitLog
-    from azureblob_source.log_entry import BlobEntry
+
+__all__ = ["Publisher", "check_epoch", "commit", "decide", "finish", "follow", "give_up", "open_epoch", "repeated"]
 
 logger = logging.getLogger(__name__)
 
-_READBACKS = 5
+_NOTHING = "Nothing of this batch was published."
+_IN_PART = "The batch was decided for many streams; what it has in others is finished by its repeat."
+STAGED_SECONDS = 7 * 24 * 3600.0
+"""How long Azure keeps the staged blocks of a blob after the last of them."""
+
+
+class State(Enum):
+    """What the log says of an entry that stands by itself."""
+
+    OPEN = "no later entry shows whether it is published"
+    VOIDED = "taken back, and not replaced yet"
 
 
 @dataclass(frozen=True)
-class Publisher:
-    """Commits block lists side by side. `deadline` (s) bounds one entry; `threads` bounds the requests at once.
+class Settled:
+    """The entry was published; an overwrite or a vacuum has deleted its blobs `gone` since."""
 
-    `unique_names` says that names carry a random suffix, so that no other blob can have them.
-    """
+    gone: frozenset[str] = frozenset()
 
-    container: BlobContainer
-    threads: int = 32
-    deadline: float = 300.0
-    unique_names: bool = True
 
-    def refuse_taken_names(self, blobs: Sequence[BlobEntry]) -> None:
-        """`ConflictError` if a blob's name is taken, or stands twice in `blobs`. Called before they are decided."""
-        if self.unique_names:
-            return
-        attempts: dict[str, str] = {}
-        for blob in blobs:
-            shared = attempts.setdefault(blob.name, blob.attempt) != blob.attempt
-            if shared or self._attempt_at(blob.name) not in (None, blob.attempt):
-                message = describe(
-                    "commit",
-                    f"blob {blob.name} in {self.container.url}",
-                    "another blob has this name; nothing of this batch was decided",
-                    "Set `suffixRandomStringToBlobName` to true.",
-                )
-                raise ConflictError(message)
+@dataclass(frozen=True)
+class Replaced:
+    """The entry was taken back, and `by` stands for its batch."""
 
-    def publish(self, entry: LogEntry) -> list[BlobEntry]:
-        """Make every blob of a decided entry visible. Returns those that cannot be: their staged blocks are gone.
+    by: LogEntry
 
-        Idempotent, and safe for several processes at once.
-        """
-        if entry.operation in ("replace", "void"):
-            self.remove(entry.removed)
-        done = self._side_by_side(lambda blob: self.publish_blob(blob, entry.attributes), entry.blobs)
-        lost = [blob for blob, is_public in zip(entry.blobs, done, strict=True) if not is_public]
-        if not lost and entry.operation == "overwrite":
-            self.remove(entry.removed)
-        return lost
 
-    def publish_blob(self, blob: BlobEntry, attributes: BlobAttributes) -> bool:
-        """Commit one block list; False if its staged blocks are gone and the blob is not there."""
-        own = replace(attributes, metadata={**attributes.metadata, ATTEMPT: blob.attempt})
-        for _ in range(_READBACKS):
-            match self.container.commit_block_list(blob.name, blob.block_ids, own, condition=IF_ABSENT):
-                case Done():
-                    return True
-                case Missing():
-                    return self._is_public(blob)
-                case Conflict() | Unknown():
-                    if self._is_public(blob):
-                        return True
-        message = describe("publish", f"blob {blob.name}", "its state stays unknown", "Run the batch again.")
-        raise TransientError(message)
+@dataclass(frozen=True)
+class Lost:
+    """The entry cannot be published: `blobs` say why, none if it was voided before."""
 
-    def _is_public(self, blob: BlobEntry) -> bool:
-        attempt = self._attempt_at(blob.name)
-        if attempt is None:
-            return False
-        if attempt == blob.attempt:
-            return True
-        message = describe(
-            "publish",
-            f"blob {blob.name} in {self.container.url}",
-            f"another writer's blob has this name (attempt {attempt}, ours {blob.attempt}); it was left as it is",
-            "Set `suffixRandomStringToBlobName` to true, then run the batch again.",
-        )
-        raise ConflictError(message)
+    blobs: Sequence[Unpublishable] = ()
 
-    def _attempt_at(self, name: str) -> str | None:
-        """The attempt that wrote the blob of this name: `unknown` if it does not say, None if there is no blob."""
-        there = self.container.properties(name)
-        return None if there is None else attempt_of(there.metadata) or "unknown"
 
-    def remove(self, names: Sequence[str]) -> None:
-        """Delete blobs that an entry takes away. Idempotent: their names are never used again."""
-        self._side_by_side(self.container.delete, names)
-
-    def _side_by_side(self, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        try:
-            return side_by_side(act, items, self.threads, self.deadline)
-        except FuturesTimeoutError as error:
-            message = describe(
-                "publish",
-                f"{len(items)} blobs in {self.container.url}",
-                "the time allowed by `closeTimeoutMs` is over",
-                "The batch is decided: run it again, or let the next commit finish it.",
-                elapsed=self.deadline,
-            )
-            raise TransientError(message) from error
+Standing: TypeAlias = "State | Settled | Replaced"
 
 
 def commit(log: CommitLog, draft: LogEntry, publisher: Publisher) -> LogEntry:
     """Decide and publish one batch of one stream. Returns the entry that stands for it: the draft, or an earlier one.
 
     Called once per batch, and again with other messages when Spark repeats the batch. On any error the batch is
-    either undecided, and then invisible, or decided, and then finished by whoever comes next.
+    undecided or voided, and then invisible, or decided, and then finished by the next process that commits. If a
+    later version of the transaction was decided, that entry is returned as it is.
     """
     entry = decide(log, draft, publisher)
-    lost = publisher.publish(entry)
-    while lost:
-        if _taken_away(log, entry, lost, by=("overwrite", "replace")):
-            break
-        if entry.write_id == draft.write_id:
-            raise vanished(log, entry, lost)
-        logger.warning("%s: batch %s is replaced, its staged blocks have expired", log.stream, entry.transaction)
-        entry = decide(log, replacement(entry, draft), publisher)
-        lost = publisher.publish(entry)
-    log.published = max(log.published, entry.version)
+    while entry.transaction == draft.transaction:
+        match _settle(log, entry, draft, publisher):
+            case None:
+                log.published = max(log.published, entry.version)
+                break
+            case Replaced(by):
+                entry = by
+            case Lost(blobs) if entry.write_id == draft.write_id:
+                raise unpublishable(log, entry, blobs)
+            case Lost():
+                logger.warning("%s: batch %s is replaced, it could not be published", log.stream, entry.transaction)
+                entry = decide(log, replacement(entry, draft), publisher)
     return entry
 
 
 def follow(
     log: CommitLog, draft: LogEntry, publisher: Publisher, superseded: frozenset[str]
-) -> tuple[LogEntry, list[BlobEntry]]:
+) -> tuple[LogEntry, Sequence[Unpublishable]]:
     """Decide and publish one stream's part of a batch that was decided for many streams, in a log of its own.
 
-    An earlier entry of the transaction stands, unless it is the part of a decision that has been replaced: then all its
-    blobs are in `superseded`. Returns the entry and the blobs that cannot be published; replacing the decision is left
-    to the caller.
+    An entry that carries out an earlier decision on the batch is replaced (`superseded` are the blobs of those
+    decisions, for entries of older releases that do not name theirs). One of a later decision is left alone: the caller
+    reads the decision again before it acknowledges. Returns the entry, and the blobs that cannot be published;
+    replacing the decision is left to the caller.
     """
     entry = decide(log, draft, publisher)
-    names = {blob.name for blob in entry.blobs}
-    stale = bool(superseded) and names <= superseded and entry.transaction == draft.transaction
-    if stale and names != {blob.name for blob in draft.blobs}:
-        entry = decide(log, replacement(entry, draft), publisher)
-    lost = publisher.publish(entry)
-    if lost and not _taken_away(log, entry, lost, by=("overwrite", "replace")):
-        return entry, lost
-    log.published = max(log.published, entry.version)
-    return entry, []
+    while entry.transaction == draft.transaction:
+        if _is_superseded(entry, draft, superseded):
+            entry = decide(log, replacement(entry, draft), publisher)
+            continue
+        if entry.decision not in {None, draft.decision}:
+            break
+        match _settle(log, entry, draft, publisher):
+            case None:
+                log.published = max(log.published, entry.version)
+                break
+            case Replaced(by):
+                entry = by
+            case Lost(blobs):
+                return entry, blobs or [Unpublishable(blob, Obstacle.GONE) for blob in entry.blobs]
+    return entry, ()
 
 
-def decide(log: CommitLog, draft: LogEntry, publisher: Publisher | None) -> LogEntry:
+def repeated(log: CommitLog, draft: LogEntry, publisher: Publisher) -> LogEntry | None:
+    """Commit a batch that has no rows, if the log knows it from an earlier run; else write nothing, and return None."""
+    head = log.refresh()
+    last = None if head is None or draft.transaction is None else head.transactions.get(draft.transaction.id)
+    if last is None or draft.transaction is None or last.version < draft.transaction.version:
+        return None
+    return commit(log, draft, publisher)
+
+
+def decide(log: CommitLog, draft: LogEntry, publisher: Publisher, *, publishes: bool = True) -> LogEntry:
     """Append `draft`, unless its transaction is in the log already; returns the entry that decides the batch.
 
-    Earlier entries are published first (by `publisher`; None for a log whose entries name other streams' blobs).
+    Earlier entries are published or voided first. `publishes` is False for a log whose entries name other streams'
+    blobs, and are published there.
     """
     while True:
         head = log.head()
-        _check_epoch(log, head, draft)
+        check_epoch(log, head, draft.epoch, _NOTHING if draft.decision is None else _IN_PART)
         earlier = _decided(log, head, draft)
         if earlier is not None:
             return earlier
-        if publisher is not None and head is not None and not _finish_earlier(log, head, publisher, draft):
+        if publishes and not _settle_earlier(log, head, publisher, draft):
             continue
-        if publisher is not None:
-            publisher.refuse_taken_names(draft.blobs)
+        if draft.decision is None:
+            publisher.check_names(draft.blobs)
         removed = draft.removed
-        if draft.operation == "overwrite":
+        if draft.operation == "overwrite" and head is not None:
             try:
-                removed = tuple(live_blobs(log.history(head.version))) if head is not None else ()
+                removed = tuple(live_blobs(log.live_entries(head.version)))
             except NotFoundError:
                 if log.head() == head:
                     raise
@@ -219,28 +188,170 @@ def open_epoch(log: CommitLog, draft: LogEntry, publisher: Publisher) -> LogEntr
 
 
 def finish(log: CommitLog, draft: LogEntry, publisher: Publisher) -> LogEntry | None:
-    """Publish what is decided and not published, and void what cannot be, without deciding a batch.
+    """Publish what is decided and not published, and void what has expired, without deciding a batch.
 
     `draft` gives write id, time and epoch of the entries that void. Returns the head, None if the log is empty.
+    `ConflictError` for an entry that cannot be published and is younger than seven days.
     """
     while True:
         head = log.refresh()
-        _check_epoch(log, head, draft)
-        if head is None or _finish_earlier(log, head, publisher, draft):
+        check_epoch(log, head, draft.epoch)
+        if head is None or _settle_earlier(log, head, publisher, draft):
             return head
 
 
-def _check_epoch(log: CommitLog, head: LogEntry | None, draft: LogEntry) -> None:
-    if head is None or head.epoch is None or (draft.epoch is not None and draft.epoch >= head.epoch):
+def give_up(
+    log: CommitLog, version: int, draft: LogEntry, publisher: Publisher, *, leave_blobs: bool = False
+) -> LogEntry:
+    """Void one entry that cannot be published, whatever its age; returns the entry that voids it.
+
+    `draft` is as for `finish`. `leave_blobs` deletes nothing, for blobs that a policy protects: readers of the log skip
+    them, readers of the listing still see them. `ConflictError` if the entry is published, now or before, or is voided
+    already.
+    """
+    while True:
+        head = log.refresh()
+        check_epoch(log, head, draft.epoch)
+        entry = log.read(version)
+        state = standing(log, entry)
+        lost = _obstacles(entry, publisher) if state is State.OPEN else None
+        if lost is None:
+            break
+        put = _void(log, head, entry, draft, publisher, lost, leave_blobs=leave_blobs)
+        if put.replaces == version:
+            return put
+    cause = "it is published" if state is State.OPEN or isinstance(state, Settled) else "it was taken back before"
+    raise ConflictError(describe("void", _version(log, entry), cause, "There is nothing to give up."))
+
+
+def _obstacles(entry: LogEntry, publisher: Publisher) -> Sequence[Unpublishable] | None:
+    """The blobs that cannot be published, none of them if the blobs to delete are the obstacle; None if all is done."""
+    try:
+        return publisher.publish(entry) or None
+    except (ConfigurationError, ConflictError) as error:
+        logger.warning("%s", error)
+        return ()
+
+
+def standing(log: CommitLog, entry: LogEntry) -> Standing:
+    """What the log, as of now, says of one of its entries."""
+    first = log.boundary().first
+    while entry.version >= first:
+        head = log.refresh()
+        try:
+            later = [] if head is None else log.entries(entry.version + 1, head.version)
+        except NotFoundError:
+            before, first = first, log.boundary().first
+            if first == before:
+                raise
+            continue
+        return _by_later_entries(log, entry, later)
+    return _by_transaction(log, entry, Settled(frozenset(blob.name for blob in entry.blobs)))
+
+
+def _by_later_entries(log: CommitLog, entry: LogEntry, later: Sequence[LogEntry]) -> Standing:
+    successors = [each for each in later if each.replaces == entry.version]
+    replacing = [each for each in successors if each.operation != "void"]
+    if replacing:
+        return Replaced(replacing[0])
+    if successors:
+        return _by_transaction(log, entry, State.VOIDED)
+    if any(each.published >= entry.version for each in later):
+        # An overwrite deletes nothing before its own blobs are public, which of the newest entries is not known.
+        done = [each for each in standing_entries(later) if each.version <= later[-1].published]
+        removed = {name for each in done for name in each.removed}
+        return Settled(frozenset(blob.name for blob in entry.blobs if blob.name in removed))
+    return State.OPEN
+
+
+def _by_transaction(log: CommitLog, entry: LogEntry, unless_newer: Standing) -> Standing:
+    """What the head says of an entry's transaction, if the entry was voided, or a vacuum has removed it.
+
+    `unless_newer` is the answer if the head names the entry itself, as logs of older releases do after a void.
+    """
+    head, transaction = log.refresh(), entry.transaction
+    last = None if head is None or transaction is None else head.transactions.get(transaction.id)
+    if head is None or transaction is None:
+        return State.VOIDED
+    if last is None or last.version > transaction.version:
+        return Settled(frozenset(blob.name for blob in entry.blobs))
+    if last.entry == VOIDED:
+        return State.VOIDED
+    return unless_newer if last.entry == entry.version else Replaced(_read_or_gone(log, last.entry, transaction, head))
+
+
+def check_epoch(log: CommitLog, head: LogEntry | None, epoch: int | None, outcome: str = _NOTHING) -> None:
+    """`FencedError` if the stream's head is at a higher epoch. `outcome` says what of the writer's rows is visible."""
+    if head is None or head.epoch is None or (epoch is not None and epoch >= head.epoch):
         return
-    ours = "carries none" if draft.epoch is None else f"has epoch {draft.epoch}"
-    message = describe(
-        "commit to",
-        f"{log.stream} in {log.container.url}",
-        f"the stream is at epoch {head.epoch} since version {head.version}, this writer {ours}",
-        "Another writer has taken over: stop this one. Nothing of this batch was published.",
-    )
-    raise FencedError(message)
+    ours = "carries none" if epoch is None else f"has epoch {epoch}"
+    cause = f"the stream is at epoch {head.epoch} since version {head.version}, this writer {ours}"
+    step = f"Another writer has taken over: stop this one. {outcome}"
+    raise FencedError(describe("commit to", f"{log.stream} in {log.container.url}", cause, step))
+
+
+def replacement(entry: LogEntry, draft: LogEntry) -> LogEntry:
+    """The draft as what takes the place of `entry`, which cannot be published or is superseded.
+
+    The replacement of an overwrite is an overwrite: it removes nothing before all of its own blobs are public.
+    """
+    if "overwrite" in (entry.operation, draft.operation):
+        return replace(draft, operation="overwrite", replaces=entry.version)
+    return replace(draft, operation="replace", replaces=entry.version, removed=tuple(b.name for b in entry.blobs))
+
+
+def unpublishable(log: CommitLog, entry: LogEntry, lost: Sequence[Unpublishable]) -> ConflictError:
+    """The error for a batch that its own writer has decided, could not publish, and has voided."""
+    cause = f"{_first_of(entry, lost)}. The version was voided, nothing of it is visible"
+    step = "Mend the cause if it is not the age of the batch, then run the batch again."
+    return ConflictError(describe("publish", _version(log, entry), cause, step))
+
+
+def _settle(log: CommitLog, entry: LogEntry, draft: LogEntry, publisher: Publisher) -> Replaced | Lost | None:
+    """Publish an entry that stands, and nothing that was taken back. None if the entry is, or was, published.
+
+    The draft's own entry is voided here if it cannot be published. A process that has slept since it read the log may
+    publish what was taken back meanwhile: it looks at the log again, and deletes that.
+    """
+    ours = entry.write_id == draft.write_id
+    state: Standing = State.OPEN if ours else standing(log, entry)
+    lost: Sequence[Unpublishable] = ()
+    if state is State.OPEN:
+        lost = publisher.publish(entry)
+        if not lost and log.looked_lately():
+            return None
+        state = standing(log, entry)
+        if state is State.OPEN and lost and ours:
+            _void(log, log.refresh(), entry, draft, publisher, lost)
+        publisher.remove(sorted(_taken_back(entry, state)), entry)
+    match state:
+        case Replaced():
+            return state
+        case State.OPEN if not lost:
+            return None
+        case State.OPEN | State.VOIDED:
+            return Lost(lost)
+        case Settled():
+            return None
+
+
+def _taken_back(entry: LogEntry, state: Standing) -> frozenset[str]:
+    """The blobs of an entry that must not be visible any more."""
+    match state:
+        case State.OPEN:
+            return frozenset()
+        case Settled(gone):
+            return gone
+        case _:
+            return frozenset(blob.name for blob in entry.blobs)
+
+
+def _is_superseded(entry: LogEntry, draft: LogEntry, superseded: frozenset[str]) -> bool:
+    """Whether a stream's entry of the draft's transaction carries out an earlier decision than the draft."""
+    if entry.decision is not None and draft.decision is not None:
+        return entry.decision < draft.decision
+    names = {blob.name for blob in entry.blobs}
+    return bool(superseded) and names <= superseded and names != {blob.name for blob in draft.blobs}
 
 
 def _decided(log: CommitLog, head: LogEntry | None, draft: LogEntry) -> LogEntry | None:
@@ -250,91 +361,132 @@ def _decided(log: CommitLog, head: LogEntry | None, draft: LogEntry) -> LogEntry
     last = head.transactions.get(draft.transaction.id)
     if last is None or last.version < draft.transaction.version:
         return None
-    if draft.replaces is not None and last.entry == draft.replaces:
+    if last.version == draft.transaction.version and last.entry in {VOIDED, draft.replaces}:
         return None
-    entry = _read_or_vacuumed(log, last.entry, Transaction(draft.transaction.id, last.version), head)
+    entry = _read_or_gone(log, last.entry, Transaction(draft.transaction.id, last.version), head)
     if last.version > draft.transaction.version:
         logger.warning(
             "%s: batch %s of %s was decided before batch %s; this repeat of it is ignored",
             log.stream, draft.transaction.version, draft.transaction.id, last.version,
         )  # fmt: skip
+    elif entry.rows != draft.rows and draft.decision is None and entry.operation != "gone":
+        logger.warning(
+            "%s: batch %s of %s was decided with %s rows; this repeat has %s, which count only if those are lost",
+            log.stream, draft.transaction.version, draft.transaction.id, entry.rows, draft.rows,
+        )  # fmt: skip
     return entry
 
 
-def _read_or_vacuumed(log: CommitLog, version: int, transaction: Transaction, head: LogEntry) -> LogEntry:
-    try:
-        return log.read(version)
-    except NotFoundError:
-        if version >= log.kept_from:
-            raise
-        return LogEntry(version, "vacuumed", head.timestamp, transaction=transaction, published=version)
+def _read_or_gone(log: CommitLog, version: int, transaction: Transaction, head: LogEntry) -> LogEntry:
+    """The entry that holds a transaction; one without blobs if it was voided, or a vacuum took it away."""
+    if version != VOIDED:
+        try:
+            return log.read(version)
+        except NotFoundError:
+            if version >= log.kept_from:
+                raise
+    return LogEntry(version, "gone", head.timestamp, "gone", transaction, published=version)
 
 
-def _finish_earlier(log: CommitLog, head: LogEntry, publisher: Publisher, draft: LogEntry) -> bool:
-    """Publish what earlier writers decided and may not have finished. False if that moved the head."""
-    if log.published >= head.version:
+def _settle_earlier(log: CommitLog, head: LogEntry | None, publisher: Publisher, draft: LogEntry) -> bool:
+    """Publish what earlier writers decided and may not have finished, void what cannot be. False if the head moved."""
+    if head is None or log.published >= head.version:
         return True
+    first = max(head.published + 1, log.published + 1, log.kept_from)
     try:
-        unproven = log.entries(max(head.published, log.published) + 1, head.version)
+        unproven = log.entries(first, head.version)
     except NotFoundError:
-        newer = log.refresh()
-        if newer is None or newer.version == head.version:
+        if log.refresh() == head and log.kept_from <= first:
             raise
         return False
+    taken_back = {entry.replaces for entry in unproven}
     for entry in unproven:
+        if entry.version in taken_back:
+            continue
         lost = publisher.publish(entry)
-        if lost and not _taken_away(log, entry, lost, by=("overwrite", "replace", "void")):
-            logger.warning("%s: version %d is voided, its staged blocks have expired", log.stream, entry.version)
-            void = replace(
-                draft,
-                write_id=f"{draft.write_id}-void-{entry.version}",
-                operation="void",
-                transaction=None,
-                replaces=entry.version,
-                blobs=(),
-                removed=tuple(blob.name for blob in entry.blobs),
-                control=(), metrics={}, writers=(),
-            )  # fmt: skip
-            publisher.publish(log.put(void.behind(head, published=entry.version - 1)))
-            log.refresh()
+        if lost:
+            if log.refresh() == head:
+                if draft.replaces != entry.version:
+                    _check_expired(log, entry, lost)
+                _void(log, head, entry, draft, publisher, lost)
             return False
     log.published = head.version
     return True
 
 
-def _taken_away(log: CommitLog, entry: LogEntry, lost: Sequence[BlobEntry], *, by: Sequence[str]) -> bool:
-    """Whether later entries of these operations, or a vacuum, removed every blob that could not be published.
+def _check_expired(log: CommitLog, entry: LogEntry, lost: Sequence[Unpublishable]) -> None:
+    """`ConflictError` unless the entry may be voided by a writer of another batch.
 
-    What was *voided* is settled for other writers, but the batch's own repeat must still replace it.
+    It may if nothing of it is visible, or if it is so old, by the service's clock, that its staged blocks have expired.
     """
-    if entry.version < log.boundary().first:
-        return True
-    head = log.refresh()
-    if head is None or head.version <= entry.version:
-        return False
-    later = {
-        name for each in log.entries(entry.version + 1, head.version) if each.operation in by for name in each.removed
-    }
-    return all(blob.name in later for blob in lost)
+    if len(lost) == len(entry.blobs) and all(each.obstacle is not Obstacle.REFUSED for each in lost):
+        return
+    age = log.container.age(log_name(log.stream, entry.version))
+    if age is None or age >= STAGED_SECONDS:
+        return
+    again = ""
+    if entry.transaction is not None:
+        again = f"Start its own writer again (transaction {entry.transaction.id}), which writes the batch anew. Or "
+    step = (
+        f"{again or 'Either '}restore the blob if it was deleted by hand, or give the batch up: "
+        f"`python -m azureblob_source repair {log.container.name}/{log.stream} --void {entry.version}`."
+    )
+    raise ConflictError(describe("finish", _version(log, entry), _first_of(entry, lost), step))
 
 
-def replacement(entry: LogEntry, draft: LogEntry) -> LogEntry:
-    """The draft as what takes the place of `entry`, whose blobs cannot all be published.
+def _void(  # noqa: PLR0913 - the log and its head, the entry and why, and who does it
+    log: CommitLog,
+    head: LogEntry | None,
+    entry: LogEntry,
+    draft: LogEntry,
+    publisher: Publisher,
+    lost: Sequence[Unpublishable],
+    *,
+    leave_blobs: bool = False,
+) -> LogEntry:
+    """Append the entry that takes back `entry`, and delete what of it is public, unless another was appended first."""
+    logger.warning("%s: version %d is voided, %s", log.stream, entry.version, _first_of(entry, lost))
+    failed = {each.blob for each in lost}
+    foreign = {each.blob.name for each in lost if each.obstacle is Obstacle.FOREIGN}
+    own = {blob.name for blob in entry.blobs if blob not in failed or blob.name not in foreign}
+    void = replace(
+        draft,
+        write_id=f"{draft.write_id}-void-{entry.version}",
+        operation="void",
+        transaction=None,
+        replaces=entry.version,
+        decision=None,
+        blobs=(),
+        removed=() if leave_blobs else tuple(sorted(own)),
+        control=(), metrics={}, writers=(),
+    )  # fmt: skip
+    published = entry.version - 1 if head is None else max(entry.version - 1, head.published)
+    candidate = void.behind(head, published, restored=_before(log, entry))
+    put = log.put(candidate)
+    if put.write_id == candidate.write_id:
+        publisher.publish(put)
+    log.refresh()
+    return put
 
-    What an overwrite was to remove is still there: it removes nothing before all of its own blobs are public.
-    """
-    overwritten = entry.removed if entry.operation == "overwrite" else ()
-    removed = (*overwritten, *(blob.name for blob in entry.blobs))
-    return replace(draft, operation="replace", replaces=entry.version, removed=removed)
+
+def _before(log: CommitLog, entry: LogEntry) -> LogEntry | None:
+    """The entry before an overwrite, if it is kept."""
+    if entry.operation != "overwrite" or entry.version == 0:
+        return None
+    try:
+        return log.read(entry.version - 1)
+    except NotFoundError:
+        return None
 
 
-def vanished(log: CommitLog, entry: LogEntry, lost: Sequence[BlobEntry]) -> ConflictError:
-    """The error for a batch that has only just been decided and cannot be published."""
-    return ConflictError(
-        describe(
-            "publish",
-            f"version {entry.version} of {log.stream} in {log.container.url}",
-            f"the staged blocks of {len(lost)} of {len(entry.blobs)} blobs are gone, the first is {lost[0].name}",
-            "The batch is decided but not whole: run it again and it is replaced.",
-        )
+def _version(log: CommitLog, entry: LogEntry) -> str:
+    return f"version {entry.version} of {log.stream} in {log.container.url}"
+
+
+def _first_of(entry: LogEntry, lost: Sequence[Unpublishable]) -> str:
+    if not lost:
+        return "on request"
+    return (
+        f"{len(lost)} of its {len(entry.blobs)} blobs cannot be published, the first is {lost[0].blob.name}: "
+        f"{lost[0].cause}"
     )

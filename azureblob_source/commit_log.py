@@ -25,12 +25,13 @@ from azureblob_source.side_by_side import side_by_side
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from azure_account.account import BlobContainer
+    from azure_account.account import BlobAttributes, BlobContainer
     from azureblob_source.boundary import Boundary
 
 logger = logging.getLogger(__name__)
 
 _PUT_ATTEMPTS = 5
+_LATELY_SECONDS = 30.0
 _TRUSTED_SECONDS = 600.0
 """How long a head that nobody follows is believed to be above the boundary. A vacuum keeps what is younger than an
 hour, so within this time none can have taken both the head and its successor."""
@@ -57,6 +58,8 @@ class CommitLog:
         """Every entry up to this version is known to be published."""
         self.schemas: set[str] = set()
         """Fingerprints of the writer schemas known to be kept beside the log."""
+        self.checked: list[tuple[BlobAttributes, bool]] = []
+        """Attributes, and whether with deletes, that the service is known to allow (`Publisher.check_attributes`)."""
         self.kept_from = 0
         """Versions below this are known to be in the log no more."""
         self._monotonic = monotonic
@@ -102,6 +105,10 @@ class CommitLog:
             self.forget()
         return boundary
 
+    def looked_lately(self) -> bool:
+        """Whether this object has looked at the log within half a minute, as a process that did not sleep has."""
+        return self._monotonic() - self._checked < _LATELY_SECONDS
+
     def first(self) -> int | None:
         """The oldest version kept, None if the log is empty."""
         first = self.boundary().first
@@ -138,6 +145,21 @@ class CommitLog:
                 if newest < oldest or self.kept_from <= oldest:
                     raise
 
+    def live_entries(self, version: int) -> list[LogEntry]:
+        """The entries up to `version` that can have live blobs: those since the last overwrite. Errors as of `read`."""
+        last = self.read(version)
+        if last.since is None:
+            return self.history(version)
+        while True:
+            oldest = max(last.since, self.first() or 0)
+            if oldest > version:
+                raise NotFoundError(self._not_kept(version))
+            try:
+                return self.entries(oldest, version)
+            except NotFoundError:  # a vacuum that is at work may take the oldest away while they are read
+                if not oldest < self.kept_from <= version:
+                    raise
+
     def put(self, entry: LogEntry) -> LogEntry:
         """Put `entry` as its version unless that exists; returns the entry that stands there afterwards.
 
@@ -158,7 +180,7 @@ class CommitLog:
             "commit",
             f"log entry {name} in {self.container.url}",
             f"no answer could be had ({outcome})",
-            "Run the batch again: it is found if it was decided after all.",
+            _after_an_unknown_put(entry),
             attempts=_PUT_ATTEMPTS,
         )
         raise TransientError(message)
@@ -178,7 +200,7 @@ class CommitLog:
             "commit",
             f"version {put.version} of {self.stream} in {self.container.url}",
             f"since this writer last looked, a vacuum has made {boundary.first} the first version",
-            "Run the batch again: it is found if it was decided after all.",
+            "This version decides nothing: run the batch again.",
         )
         raise ConflictError(message)
 
@@ -236,6 +258,16 @@ class CommitLog:
         if oldest is not None and head is not None:
             known = f"the oldest entry kept is {oldest}, the newest {head.version}"
         return describe("read version", f"{version} of {self.stream}", known, "Ask for a version that is kept.")
+
+
+def _after_an_unknown_put(entry: LogEntry) -> str:
+    if entry.transaction is not None:
+        return "Run the batch again: it is found if it was decided after all."
+    return (
+        f"Before you run it again, look at version {entry.version} (`python -m azureblob_source log … --version "
+        f"{entry.version}`): if its write id is {entry.write_id}, the batch is decided, and another run would write "
+        "its rows twice. With `txnAppId` and `txnVersion` a repeat is recognised."
+    )
 
 
 def find_entry(container: BlobContainer, stream: str, version: int) -> LogEntry | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from azure_account.errors import ConflictError, NotFoundError, TransientError, describe
 from azureblob_source.options import EARLIEST, LATEST
 from azureblob_source.side_by_side import side_by_side
-from azureblob_source.snapshot import live_blobs
+from azureblob_source.snapshot import live_blobs, live_since
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -59,7 +59,8 @@ class Follower:
             case str() if start == LATEST:
                 return self._settled(head, -1)
             case str() if start == EARLIEST:
-                return max(first, head.since or 0) - 1
+                since = live_since(self.log.history(head.version)) if head.since is None else head.since
+                return max(first, since) - 1
             case datetime():
                 return self._committed_before(start, first, head.version)
         if not first <= int(start) <= head.version + 1:

@@ -55,7 +55,7 @@ def _summary(log: CommitLog) -> StreamSummary | None:
     head, first = log.refresh(), log.first()
     if head is None or first is None:
         return None
-    live = live_blobs(log.entries(max(first, head.since or 0), head.version)).values()
+    live = live_blobs(log.live_entries(head.version)).values()
     return StreamSummary(
         name=log.stream,
         blobs=len(live),

@@ -93,26 +93,12 @@ def kept_history(log: CommitLog, version: int | None, *, live_only: bool = False
         raise NotFoundError(describe(f"read version {version} of", place, f"the newest is {head.version}", step))
     history: list[LogEntry] = []
     if head is not None:
-        history = (
-            _since_overwrite(log, head.version if version is None else version) if live_only else log.history(version)
-        )
+        last = head.version if version is None else version
+        history = log.live_entries(last) if live_only else log.history(last)
     if not history:
         step = "Check container and stream; one that this project has not written has no versions."
         raise NotFoundError(describe("read the commit log of", place, "there is none", step))
     return history
-
-
-def _since_overwrite(log: CommitLog, version: int) -> list[LogEntry]:
-    last = log.read(version)
-    if last.since is None:
-        return log.history(version)
-    while True:
-        oldest = max(last.since, log.first() or 0)
-        try:
-            return log.entries(oldest, version)
-        except NotFoundError:  # a vacuum that is at work may take the oldest away while they are read
-            if not oldest < log.kept_from <= version:
-                raise
 
 
 def writer_schema(log: CommitLog, fingerprint: str) -> AvroSchema:
@@ -145,7 +131,7 @@ class _Settled:
     def state(self) -> _State:
         """The settled state. `TransientError` when the time is over."""
         history = kept_history(self.log, self.version, live_only=True)
-        taken_back: tuple[str, ...] = ()
+        taken_back_by: list[LogEntry] = []
         public: set[str] = set()
         waited = 0.0
         while True:
@@ -154,8 +140,8 @@ class _Settled:
                 history.append(behind)
                 continue
             if behind is not None:
-                taken_back = behind.removed
-            live = self._live(history, taken_back)
+                taken_back_by = [behind]
+            live = self._live(history, taken_back_by)
             missing = self._missing(live, public)
             if not missing:
                 return _State(history, live)
@@ -173,8 +159,8 @@ class _Settled:
         following = self.log.read(last.version + 1)
         return following if following.replaces is not None else None
 
-    def _live(self, history: Sequence[LogEntry], taken_back: Iterable[str]) -> list[tuple[LogEntry, BlobEntry]]:
-        names = live_blobs(history).keys() - set(taken_back)
+    def _live(self, history: list[LogEntry], taken_back_by: list[LogEntry]) -> list[tuple[LogEntry, BlobEntry]]:
+        names = live_blobs(history + taken_back_by)
         return [(entry, blob) for entry in history for blob in entry.blobs if blob.name in names]
 
     def _missing(self, live: Sequence[tuple[LogEntry, BlobEntry]], public: set[str]) -> list[str]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 1
 ATTEMPT = "azureblob_attempt"
 """Metadata key of the task attempt that staged a blob: how a publisher knows its own blob."""
+DISCARDED = "discarded"
+"""The attempt of the empty blob that a repair puts in the place of staged blocks, for a moment, to drop them."""
 RECENT_TRANSACTIONS = 1000
 """Transaction ids that an entry remembers. The one that was idle longest is forgotten first."""
 
@@ -64,9 +66,13 @@ class Transaction:
     version: int
 
 
+VOIDED = -1
+"""In the place of an entry's version: the batch was decided and taken back, so its next run decides it anew."""
+
+
 @dataclass(frozen=True)
 class Applied:
-    """The last version of one transaction id, and the log entry that holds it."""
+    """The last version of one transaction id, and the log entry that holds it; `VOIDED` if that was voided."""
 
     version: int
     entry: int
@@ -81,9 +87,11 @@ class LogEntry:
     published: every entry up to this version was published when this one was decided.
     removed: blobs of earlier entries that this one takes away.
     control: the control messages in the blobs, each once with its `partitions` (see `control.py`).
-    transactions: last version of each recent transaction id, this entry's included.
+    transactions: last version of each recent transaction id, this entry's included, and the entry that holds it.
     since: the version of the last overwrite, before which no blob is live; None if an older release wrote the log.
     schemas: fingerprints of the writer schemas used since then, in order of first use; None as above.
+    decision: of a batch over many streams, the version in the log of its transaction that this entry carries out; None
+      for other batches, and if an older release wrote the entry.
     """
 
     version: int
@@ -103,16 +111,25 @@ class LogEntry:
     transactions: Mapping[str, Applied] = field(default_factory=dict)
     since: int | None = None
     schemas: tuple[str, ...] | None = None
+    decision: int | None = None
 
     @property
     def rows(self) -> int:
         """Rows in all blobs of the entry."""
         return sum(blob.rows for blob in self.blobs)
 
-    def behind(self, head: LogEntry | None, published: int) -> LogEntry:
-        """The draft as the entry that follows `head`."""
+    def behind(self, head: LogEntry | None, published: int, restored: LogEntry | None = None) -> LogEntry:
+        """The draft as the entry that follows `head`.
+
+        `restored` is the entry before the overwrite that this one voids: what was live then is live again. None if a
+        vacuum has removed it, and with it all that was live.
+        """
         version = 0 if head is None else head.version + 1
-        transactions = dict(head.transactions) if head else {}
+        transactions = {} if head is None else dict(head.transactions)
+        if self.operation == "void":
+            transactions |= {
+                of: Applied(last.version, VOIDED) for of, last in transactions.items() if last.entry == self.replaces
+            }
         if self.transaction is not None:
             transactions.pop(self.transaction.id, None)
             transactions[self.transaction.id] = Applied(self.transaction.version, version)
@@ -120,16 +137,26 @@ class LogEntry:
                 del transactions[forgotten]
         epoch = self.epoch if self.epoch is not None else (head.epoch if head else None)
         entry = replace(self, version=version, transactions=transactions, published=published, epoch=epoch)
+        voids_overwrite = (
+            head is not None
+            and self.operation == "void"
+            and self.replaces == head.version
+            and head.operation == "overwrite"
+        )
+        since, schemas = self._live_from(restored if voids_overwrite else head, version)
+        return replace(entry, since=since, schemas=schemas)
+
+    def _live_from(self, before: LogEntry | None, version: int) -> tuple[int | None, tuple[str, ...] | None]:
+        """`since` and `schemas` of this entry as `version`, after `before`."""
         used = dict.fromkeys(blob.schema for blob in self.blobs)
-        if head is None or (self.operation == "overwrite" and used):
-            return replace(entry, since=version, schemas=tuple(used))
-        voids_overwrite = self.operation == "void" and self.replaces == head.version == head.since
-        if head.schemas is None or (voids_overwrite and head.operation == "overwrite"):
-            return entry
-        if used and head.since == head.version and not head.blobs:
-            return replace(entry, since=head.since, schemas=tuple(used))
-        since = version if self.operation == "overwrite" else head.since
-        return replace(entry, since=since, schemas=tuple(dict.fromkeys((*head.schemas, *used))))
+        if before is None or (self.operation == "overwrite" and used):
+            return version, tuple(used)
+        if before.schemas is None:
+            return None, None
+        if used and before.since == before.version and not before.blobs:
+            return before.since, tuple(used)
+        since = version if self.operation == "overwrite" else before.since
+        return since, tuple(dict.fromkeys((*before.schemas, *used)))
 
 
 def to_json(entry: LogEntry) -> bytes:
@@ -145,6 +172,7 @@ def to_json(entry: LogEntry) -> bytes:
         "since": entry.since,
         "schemas": None if entry.schemas is None else list(entry.schemas),
         "replaces": entry.replaces,
+        "decision": entry.decision,
         "transaction": _transaction_json(entry.transaction),
         "blobs": [_blob_json(blob) for blob in entry.blobs],
         "removed": list(entry.removed),
@@ -199,6 +227,7 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         transactions={id_: Applied(*last) for id_, last in document.get("transactions", {}).items()},
         since=int(document["since"]) if "since" in document else None,
         schemas=tuple(map(str, document.get("schemas", ()))) if "since" in document else None,
+        decision=document.get("decision"),
     )
 
 

@@ -141,6 +141,11 @@ def boundary_name(stream: str) -> str:
     return f"{log_prefix(stream)}_first.json"
 
 
+def probe_name(stream: str, digest: str) -> str:
+    """Name of a blob that is written and deleted to see what the service allows."""
+    return f"{log_prefix(stream)}_probe-{digest}"
+
+
 def schema_name(stream: str, fingerprint: str) -> str:
     """Name of a writer schema of a stream."""
     return f"{stream}/_schemas/{fingerprint}.avsc"

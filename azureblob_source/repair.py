@@ -2,6 +2,9 @@
 
 A stream's next writer would do the first by itself; a repair is for when there is none. The second costs nothing to
 leave alone, as Azure drops staged blocks after seven days; clearing it keeps listings short.
+
+A third kind needs a repair: a blob that is visible again after the log took it back (`revived`). It takes a request of
+a task that arrives late and a writer that slept before it published; readers of the log skip such a blob.
 """
 
 from __future__ import annotations
@@ -10,21 +13,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Done
+from azure_account.errors import ConflictError
 from azureblob_source.commit import finish
 from azureblob_source.commit_log import CommitLog
-from azureblob_source.log_entry import ATTEMPT, attempt_of
+from azureblob_source.log_entry import ATTEMPT, DISCARDED, attempt_of
 from azureblob_source.naming import BATCHES, is_data, log_stream
+from azureblob_source.snapshot import live_blobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from azure_account.account import BlobContainer, BlobProperties
     from azureblob_source.commit import Publisher
-    from azureblob_source.log_entry import LogEntry
+    from azureblob_source.log_entry import BlobEntry, LogEntry
 
-DISCARDED = "discarded"
-"""The attempt that an empty blob names which stands in the place of staged blocks until it is deleted."""
+
+_TIME_LEVELS = 5
+"""Levels at the end of a data blob's name: yyyy/MM/dd/HH/mm-ss."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,14 @@ class Leftover:
 
 
 @dataclass(frozen=True)
+class Revived:
+    """A blob that is visible though the log has taken it back. `attempt` is who wrote it."""
+
+    name: str
+    attempt: str
+
+
+@dataclass(frozen=True)
 class RepairPlan:
     """What a repair would do. `recent` are staged blocks too young to be touched: their batch may yet be decided."""
 
@@ -55,20 +69,22 @@ class RepairPlan:
     unfinished: tuple[Unfinished, ...]
     leftovers: tuple[Leftover, ...]
     recent: tuple[Leftover, ...]
+    revived: tuple[Revived, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
-        return not (self.unfinished or self.leftovers)
+        return not (self.unfinished or self.leftovers or self.revived)
 
 
 @dataclass(frozen=True)
 class Repaired:
-    """What a repair has done: entries published, entries voided, leftovers removed."""
+    """What a repair has done: entries published, entries voided, leftovers and revived blobs removed."""
 
     published: int
     voided: int
     removed: int
+    revived: int = 0
 
 
 def plan_repair(container: BlobContainer, stream: str | None, before: datetime) -> RepairPlan:
@@ -86,6 +102,8 @@ def plan_repair(container: BlobContainer, stream: str | None, before: datetime) 
         for entry in entries
         if (found := _unfinished(container, name, entry, entries, staged)) is not None
     ]
+    committed = {blob.name: blob for blob in listed if blob.committed}
+    revived = [found for name in streams for found in _revived(CommitLog(container, name), committed)]
     named = {blob.name for entries in unproven.values() for entry in entries for blob in entry.blobs}
     named |= _decided_over_streams(container)
     undecided = [Leftover(blob.name, blob.last_modified) for blob in listed if _is_leftover(blob, named)]
@@ -94,6 +112,7 @@ def plan_repair(container: BlobContainer, stream: str | None, before: datetime) 
         tuple(unfinished),
         tuple(leftover for leftover in undecided if leftover.since < before),
         tuple(leftover for leftover in undecided if leftover.since >= before),
+        tuple(revived),
     )
 
 
@@ -108,27 +127,37 @@ def repair(
 ) -> Repaired:
     """Do what is planned, the removal of `leftovers` only if asked for. `progress` is told how many more are done.
 
-    `draft` gives a fresh write id, time and epoch for an entry that voids. `FencedError` if its epoch is too low.
+    `draft` gives a fresh write id, time and epoch for an entry that voids. `FencedError` if its epoch is too low;
+    `ConflictError`, after all else is done, if an entry cannot be published and may not be voided yet (see `give_up`).
     """
     published = voided = 0
+    failures: list[ConflictError] = []
     for stream in dict.fromkeys(each.stream for each in plan.unfinished):
         todo = {each.entry.version for each in plan.unfinished if each.stream == stream}
         log = CommitLog(container, stream)
         before = log.refresh()
-        head = finish(log, draft(), publisher)
+        try:
+            head = finish(log, draft(), publisher)
+        except ConflictError as error:
+            failures.append(error)
+            continue
         if before is not None and head is not None:
             given_up = {entry.replaces for entry in log.entries(before.version + 1, head.version)}
             voided += len(todo & given_up)
             published += len(todo - given_up)
         progress(len(todo))
+    revived = sum(_remove_revived(container, each) for each in plan.revived)
+    progress(len(plan.revived))
     removed = 0
     if leftovers and plan.leftovers:
-        decided = _decided_now(container, plan.streams)
+        decided = _decided_now(container, {*plan.streams, *_streams_above(plan.leftovers)})
         for leftover in plan.leftovers:
             if leftover.name not in decided:
                 removed += _discard(container, leftover.name)
             progress(1)
-    return Repaired(published, voided, removed)
+    if failures:
+        raise failures[0]
+    return Repaired(published, voided, removed, revived)
 
 
 def _unproven(log: CommitLog) -> list[LogEntry]:
@@ -137,15 +166,56 @@ def _unproven(log: CommitLog) -> list[LogEntry]:
     return [] if head is None else log.entries(max(head.published + 1, log.kept_from), head.version)
 
 
+def _revived(log: CommitLog, committed: Mapping[str, BlobProperties]) -> list[Revived]:
+    """Blobs that are there though an entry that is finished has taken them back."""
+    entries = log.history()
+    if not entries:
+        return []
+    done = [entry for entry in entries if entry.version <= entries[-1].published]
+    live = live_blobs(done)
+    return [
+        Revived(blob.name, blob.attempt)
+        for entry in done
+        for blob in entry.blobs
+        if blob.name not in live and blob.name in committed and _wrote(committed[blob.name], blob.attempt)
+    ]
+
+
+def _wrote(there: BlobProperties | None, attempt: str) -> bool:
+    return there is not None and attempt_of(there.metadata) == attempt
+
+
+def _remove_revived(container: BlobContainer, blob: Revived) -> bool:
+    there = container.properties(blob.name)
+    if there is None or not _wrote(there, blob.attempt):
+        return False
+    return isinstance(container.delete(blob.name, condition=Condition(if_match=there.etag)), Done)
+
+
 def _unfinished(
     container: BlobContainer, stream: str, entry: LogEntry, entries: Sequence[LogEntry], staged: set[str]
 ) -> Unfinished | None:
-    taken_away = {name for later in entries if later.version > entry.version for name in later.removed}
-    names = [blob.name for blob in entry.blobs if blob.name not in taken_away]
-    missing = tuple(name for name in names if container.properties(name) is None)
+    later = [each for each in entries if each.version > entry.version]
+    if any(each.replaces == entry.version for each in later):
+        return None
+    taken_away = {name for each in later for name in each.removed}
+    blobs = [blob for blob in entry.blobs if blob.name not in taken_away]
+    missing = tuple(blob.name for blob in blobs if not _is_public(container, blob))
     lost = tuple(name for name in missing if name not in staged)
     still_there = tuple(name for name in entry.removed if container.properties(name) is not None)
     return Unfinished(stream, entry, missing, lost, still_there) if missing or still_there else None
+
+
+def _is_public(container: BlobContainer, blob: BlobEntry) -> bool:
+    """Whether a blob is there, and not the empty one of a repair that was interrupted."""
+    there = container.properties(blob.name)
+    return there is not None and attempt_of(there.metadata) != DISCARDED
+
+
+def _streams_above(leftovers: Iterable[Leftover]) -> set[str]:
+    """Names of which a leftover's stream is one: it may have had no log when the plan was made."""
+    levels = [leftover.name.split("/")[:-_TIME_LEVELS] for leftover in leftovers]
+    return {"/".join(above[:depth]) for above in levels for depth in range(1, len(above) + 1)}
 
 
 def _decided_now(container: BlobContainer, streams: Iterable[str]) -> set[str]:

@@ -52,21 +52,26 @@ class StreamBlob:
         )
 
 
-def live_blobs(entries: Iterable[LogEntry]) -> dict[str, BlobEntry]:
-    """The blobs, by name, that the entries add and no later one of them removes. Entries come in version order.
-
-    An overwrite that a later entry voids has removed nothing: it would have done so behind its last blob.
-    """
+def standing_entries(entries: Iterable[LogEntry]) -> list[LogEntry]:
+    """The entries that no other of them voids or replaces. What was taken back has added and removed nothing."""
     entries = list(entries)
-    voided = {entry.replaces for entry in entries if entry.operation == "void"}
+    taken_back = {entry.replaces for entry in entries}
+    return [entry for entry in entries if entry.version not in taken_back]
+
+
+def live_blobs(entries: Iterable[LogEntry]) -> dict[str, BlobEntry]:
+    """The blobs, by name, that the entries add and no later one of them removes. Entries come in version order."""
     live: dict[str, BlobEntry] = {}
-    for entry in entries:
-        if entry.version in voided and entry.operation == "overwrite":
-            continue
+    for entry in standing_entries(entries):
         for name in entry.removed:
             live.pop(name, None)
         live.update((blob.name, blob) for blob in entry.blobs)
     return live
+
+
+def live_since(entries: Iterable[LogEntry]) -> int:
+    """The version of the last overwrite that stands, 0 if there is none."""
+    return max((entry.version for entry in standing_entries(entries) if entry.operation == "overwrite"), default=0)
 
 
 def stream_blob(entry: LogEntry, blob: BlobEntry) -> StreamBlob:

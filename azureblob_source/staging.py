@@ -10,6 +10,7 @@ does.
 from __future__ import annotations
 
 import json
+import string
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,7 @@ GATHERED_ROWS = 32_768
 GATHERED_BYTES = 16 << 20
 """Arrow batches are encoded together up to these sizes: Spark's 10,000 rows are too few to pay for a numpy call."""
 
+_SUFFIX_CHARACTERS = string.digits + string.ascii_lowercase
 _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
@@ -79,8 +81,11 @@ class RandomNames:
         self._suffixed = suffixed
 
     def suffix(self) -> str | None:
-        """Eight hexadecimal characters, or None where names are to have no suffix."""
-        return self._random_bytes(4).hex() if self._suffixed else None
+        """Eight digits or small letters (41 bits), or None where names are to have no suffix."""
+        if not self._suffixed:
+            return None
+        number = int.from_bytes(self._random_bytes(8), "big")
+        return "".join(_SUFFIX_CHARACTERS[number // 36**place % 36] for place in range(8))
 
     def attempt(self) -> str:
         """Sixteen hexadecimal characters."""

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from azureblob_source.arrow_values import int64_array
+from azureblob_source.snapshot import standing_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -153,9 +154,7 @@ def listed_blobs(found: Iterable[StreamBlob]) -> pa.RecordBatch:
 
 def control(entries: Iterable[LogEntry]) -> pa.RecordBatch:
     """The control messages of the entries, without those that others of them void or replace."""
-    entries = list(entries)
-    undone = {entry.replaces for entry in entries}
-    told = [(entry, message) for entry in entries if entry.version not in undone for message in entry.control]
+    told = [(entry, message) for entry in standing_entries(entries) for message in entry.control]
     messages = pa.RecordBatch.from_pylist([_message(entry, message) for entry, message in told], CONTROL)
     partitions = [_partitions(message) for _, message in told]
     rows = messages.take(int64_array(np.repeat(np.arange(len(told)), list(map(len, partitions)))))

@@ -24,6 +24,7 @@ from azure_account.account import (
     Table,
 )
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError
+from azure_account.memory import OpenAnswers
 
 STALE = Condition(if_match='"0x1"')
 
@@ -50,6 +51,19 @@ def table(account: StorageAccount) -> Table:
     created = account.table(f"t{uuid.uuid4().hex}")
     assert created.create()
     return created
+
+
+def open_answers(container: BlobContainer) -> OpenAnswers:
+    """What an account answers where accounts may differ, as far as full rights and no waiting can show it."""
+    container.put("taken", b"-")
+    listed = container.commit_block_list("taken", ["gone"], condition=IF_ABSENT)
+    container.put("deleted", b"-")
+    container.stage_block("deleted", "01", b"data")
+    container.delete("deleted")
+    return OpenAnswers(
+        list_before_condition=isinstance(listed, Missing),
+        delete_keeps_blocks=isinstance(container.commit_block_list("deleted", ["01"]), Done),
+    )
 
 
 class ContainerContract:
@@ -139,6 +153,15 @@ class BlockContract:
         assert isinstance(container.commit_block_list("blob", ["01"], condition=IF_ABSENT), Done)
         assert isinstance(container.commit_block_list("blob", ["01"], condition=IF_ABSENT), Conflict)
 
+    def test_the_block_ids_of_a_committed_blob_are_told_whatever_its_metadata(self, container: BlobContainer) -> None:
+        assert [] == list(container.block_ids("blob"))
+        for block in ("b-00001", "b-00000"):
+            container.stage_block("blob", block, b"data")
+        container.commit_block_list("blob", ["b-00001", "b-00000"])
+        assert ["b-00001", "b-00000"] == list(container.block_ids("blob"))
+        container.put("whole", b"data")
+        assert [] == list(container.block_ids("whole"))
+
     def test_block_ids_of_a_blob_have_one_length(self, container: BlobContainer) -> None:
         container.stage_block("blob", "01", b"data")
         with pytest.raises(ConfigurationError, match="one length"):
@@ -187,6 +210,13 @@ class BlobContract:
         found = container.properties("blob")
         assert found is not None
         assert (found.metadata, container.tags("blob")) == ({}, {})
+
+    def test_the_age_of_a_blob_is_by_the_clock_of_the_service(self, container: BlobContainer) -> None:
+        assert container.age("blob") is None
+        container.put("blob", b"1")
+        age = container.age("blob")
+        assert age is not None
+        assert 0 <= age < 60
 
     def test_last_modified_has_a_zone(self, container: BlobContainer) -> None:
         container.put("blob", b"1")

@@ -54,6 +54,7 @@ def answer(status: int, code: str = "", **headers: str) -> sdk.HttpResponseError
         (404, "ContainerNotFound", NotFoundError),
         (404, "TableNotFound", NotFoundError),
         (409, "BlobAlreadyExists", Refused),
+        (403, "UnauthorizedBlobOverwrite", Refused),
         (412, "ConditionNotMet", Refused),
         (412, "LeaseIdMissing", Refused),
         (409, "LeaseAlreadyPresent", Refused),

@@ -7,6 +7,7 @@ import pytest
 from azure_account.account_options import ACCOUNT_OPTIONS
 from azure_account.connect import connect
 from azure_account.errors import ConfigurationError
+from azure_account.memory import OpenAnswers
 from azure_account.settings import account_settings
 from tests.azure_account.contract import (
     BlobContract,
@@ -16,11 +17,12 @@ from tests.azure_account.contract import (
     ListContract,
     TableContract,
     container,
+    open_answers,
     table,
 )
 
 if TYPE_CHECKING:
-    from azure_account.account import StorageAccount
+    from azure_account.account import BlobContainer, StorageAccount
     from tools.azurite import Azurite
 
 __all__ = ["container", "table"]
@@ -76,3 +78,7 @@ def test_an_account_without_table_endpoint_says_which_option_to_give(azurite: Az
     account = connected(endpoint=azurite.endpoint, accountKey=azurite.account_key)
     with pytest.raises(ConfigurationError, match="give tableEndpoint"):
         account.table("abc")
+
+
+def test_what_the_emulator_answers_where_nobody_has_checked_azure(container: BlobContainer) -> None:
+    assert OpenAnswers(list_before_condition=False, delete_keeps_blocks=True) == open_answers(container)

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
 from azure_account.account import IF_ABSENT, BlobAttributes, Conflict, Done, Missing, Outcome, StorageAccount
 from azure_account.clock import ManualClock
-from azure_account.errors import ConfigurationError
-from azure_account.memory import MemoryAccount
+from azure_account.errors import ConfigurationError, ConflictError
+from azure_account.memory import MemoryAccount, MemoryService, OpenAnswers
+from azure_account.tries import Call, Intercept
 from tests.azure_account.contract import (
     BlobContract,
     BlockContract,
@@ -17,11 +20,13 @@ from tests.azure_account.contract import (
     ListContract,
     TableContract,
     container,
+    open_answers,
     table,
 )
 
 __all__ = ["container", "table"]
 
+T = TypeVar("T")
 WEEK = 7 * 24 * 3600
 
 
@@ -160,3 +165,58 @@ def test_a_reader_of_an_archived_blob_is_told_to_rehydrate_it(memory: MemoryAcco
     memory.container("data").put("blob", b"1", BlobAttributes(tier="Archive"))
     with pytest.raises(ConfigurationError, match="Rehydrate"):
         memory.container("data").get("blob")
+
+
+# --- answers that nobody has checked on Azure -------------------------------------------------------------------------
+
+
+def answering(answers: OpenAnswers, clock: ManualClock) -> MemoryAccount:
+    account = MemoryAccount(MemoryService(clock=clock, answers=answers))
+    account.container("data").create()
+    return account
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_an_account_gives_the_answers_it_was_made_with(first: bool, keeps: bool, clock: ManualClock) -> None:
+    answers = OpenAnswers(list_before_condition=first, delete_keeps_blocks=keeps)
+    assert answers == open_answers(answering(answers, clock).container("data"))
+
+
+@pytest.mark.parametrize("by_first", [False, True])
+def test_staged_blocks_are_dated_by_the_first_or_the_last_and_expire_by_the_last(
+    by_first: bool, clock: ManualClock
+) -> None:
+    container = answering(OpenAnswers(dated_by_first_block=by_first), clock).container("data")
+    start = clock.now()
+    for block_id in ("01", "02"):
+        container.stage_block("blob", block_id, b"-")
+        clock.advance(WEEK - 1)
+    [listed] = container.list(uncommitted=True)
+    assert start + (0 if by_first else WEEK - 1) == listed.last_modified.timestamp()
+    assert isinstance(container.commit_block_list("blob", ["01", "02"]), Done)
+
+
+def test_a_sas_that_may_only_create_overwrites_nothing(clock: ManualClock) -> None:
+    container = answering(OpenAnswers(create_only=True), clock).container("data")
+    assert isinstance(container.put("blob", b"1"), Done)
+    assert isinstance(container.put("blob", b"2"), Conflict)
+    container.stage_block("blob", "01", b"3")
+    assert isinstance(container.commit_block_list("blob", ["01"]), Conflict)
+    assert container.get("blob").data == b"1"
+
+
+def test_a_blob_that_is_rewritten_between_two_chunks_of_a_read_is_a_conflict(
+    memory: MemoryAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("azure_account.retried.READ_CHUNK_BYTES", 4)
+    memory.container("data").put("blob", b"old bytes")
+
+    class Rewrite(Intercept):
+        def attempt(self, call: Call, request: Callable[[], T]) -> T:
+            answer = request()
+            memory.container("data").put("blob", b"new bytes")
+            return answer
+
+    with pytest.raises(ConflictError):
+        memory.restarted(Rewrite()).container("data").get("blob")

@@ -29,7 +29,7 @@ from azureblob_source.commit import Publisher, open_epoch
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.listing import take_snapshot
 from azureblob_source.log_entry import BlobEntry, LogEntry, Transaction
-from azureblob_source.naming import log_name, schema_name
+from azureblob_source.naming import is_data, log_name, schema_name
 from azureblob_source.snapshot import live_blobs
 from azureblob_source.staging import StagedTask
 from tests.azureblob_source.sink_rows import (
@@ -152,9 +152,60 @@ def test_a_repeated_batch_is_the_first_one_whatever_is_staged_the_second_time() 
 def test_a_batch_older_than_the_last_one_of_its_transaction_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     account = new_account()
     write(account, [1], Transaction("app", 5), seed=1)
-    write(account, [2], Transaction("app", 3), seed=2)
+    write(account, [2], Transaction("app", 3), seed=2, txnAppId="app", txnVersion=3)
     assert [1] == numbers_in(account)
     assert "batch 3 of app was decided before batch 5" in caplog.text
+
+
+def test_a_query_whose_checkpoint_was_set_back_is_stopped_and_not_ignored() -> None:
+    account = new_account()
+    for batch in range(3):
+        write(account, [batch], Transaction("q", batch), seed=batch)
+    with pytest.raises(ConflictError, match=r"batch 1 of query q failed: the log has batch 2 .* version 2.*checkpoint"):
+        write(account, [7], Transaction("q", 1), seed=7)
+    write(account, [7], Transaction("new checkpoint", 0), seed=8)
+    assert [0, 1, 2, 7] == numbers_in(account)
+
+
+def test_a_repeat_with_another_number_of_rows_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    account = new_account()
+    write(account, [1, 2], Transaction("q", 0), seed=1)
+    write(account, [1, 2], Transaction("q", 0), seed=2)
+    assert "" == caplog.text
+    write(account, [1, 2, 3], Transaction("q", 0), seed=3)
+    assert "batch 0 of q was decided with 2 rows; this repeat has 3" in caplog.text
+    assert [1, 2] == numbers_in(account)
+
+
+def test_a_repeat_without_rows_finishes_what_was_decided() -> None:
+    account = new_account()
+    decide_and_die(account, [1, 2], Transaction("q", 0), 1)
+    (entry,) = write(account, [], Transaction("q", 0), seed=2)
+    assert 2 == entry.rows
+    assert [1, 2] == numbers_in(account)
+    assert [] == write(account, [], Transaction("q", 1), seed=3)
+    assert 1 == len(history(account))
+
+
+def test_a_repeat_without_rows_replaces_what_has_expired_by_nothing() -> None:
+    account = new_account()
+    decide_and_die(account, [1, 2], Transaction("q", 0), 1)
+    account.clock.sleep(WEEK_AND_A_DAY)
+    (entry,) = write(account, [], Transaction("q", 0), seed=2)
+    assert ("replace", 0) == (entry.operation, entry.rows)
+    assert [] == numbers_in(account)
+    assert [entry] == write(account, [], Transaction("q", 0), seed=3)
+
+
+def test_an_old_version_never_replaces_a_newer_one_that_has_expired() -> None:
+    account = new_account()
+    write(account, [3], Transaction("app", 3), seed=1)
+    decide_and_die(account, [5], Transaction("app", 5), 2)
+    account.clock.sleep(WEEK_AND_A_DAY)
+    write(account, [3], Transaction("app", 3), seed=3, txnAppId="app", txnVersion=3)
+    assert [3] == numbers_in(account)
+    write(account, [5], Transaction("app", 5), seed=4, txnAppId="app", txnVersion=5)
+    assert [3, 5] == numbers_in(account)
 
 
 def test_transactions_of_other_applications_and_writes_without_one_are_independent() -> None:
@@ -180,7 +231,7 @@ def test_at_least_once_without_suffix_commits_the_blobs_that_its_tasks_have_publ
     container = account.container("container")
 
     def publish(blob: BlobEntry) -> None:
-        assert Publisher(container).publish_blob(blob, plan.options.attributes)
+        assert Publisher(container).publish_blob(blob, plan.options.attributes) is None
 
     staged = stage_rows(container, plan, [rows([1, 2])], publish=publish)
     (entry,) = committer(container, plan).commit([staged], None)
@@ -223,7 +274,7 @@ def test_a_batch_that_was_overwritten_and_is_repeated_stays_away() -> None:
 def test_an_overwrite_that_dies_before_it_removes_is_finished_by_the_next_writer() -> None:
     account = new_account()
     write(account, [1], seed=1)
-    dying = account.restarted(Faults(on("delete", Crash())))
+    dying = account.restarted(Faults(on("delete", Crash(), name=is_data)))
     with pytest.raises(ProcessDied):
         write(dying, [2], seed=2, overwrite=True)
     assert [1, 2] == numbers_in(account)
@@ -247,9 +298,10 @@ def test_without_suffix_two_tasks_with_one_name_are_an_error() -> None:
     account, plan = new_account(), plan_of(ROWS, suffixRandomStringToBlobName=False)
     container = account.container("container")
     staged = [stage_rows(container, plan, [rows([n])], seed=n) for n in (1, 2)]
-    with pytest.raises(ConflictError, match="another blob has this name"):
+    with pytest.raises(ConflictError, match=r"two tasks of this batch gave it.*suffixRandomStringToBlobName"):
         committer(container, plan).commit(staged, Transaction("q", 0))
     assert {} == public_blobs(account)
+    assert [] == history(account)
 
 
 def test_a_foreign_blob_of_the_same_name_is_left_as_it_is() -> None:
@@ -257,9 +309,14 @@ def test_a_foreign_blob_of_the_same_name_is_left_as_it_is() -> None:
     container = account.container("container")
     staged = stage_rows(container, plan, [rows([1])])
     container.put(staged.blobs[0].name, b"precious")
-    with pytest.raises(ConflictError, match=r"another writer's blob has this name.*left as it is"):
+    with pytest.raises(ConflictError, match=r"another writer's blob has this name.*nothing of it is visible.*run the"):
         committer(container, plan).commit([staged], Transaction("q", 0))
     assert b"precious" == account.service.contents("container")[staged.blobs[0].name]
+    write(account, [1], Transaction("q", 0), seed=2)
+    write(account, [2], Transaction("q", 1), seed=3)
+    assert {"append", "void"} == {entry.operation for entry in history(account)}
+    container.delete(staged.blobs[0].name)
+    assert [1, 2] == numbers_in(account)
 
 
 # --- epochs (P5) ------------------------------------------------------------------------------------------------------
@@ -338,7 +395,7 @@ def test_an_expired_batch_is_voided_by_another_writer_and_replaced_by_its_own_re
     write(account, [1, 2], Transaction("q", 0), seed=3)
     assert [1, 2, 9] == numbers_in(account)
     operations = [(entry.operation, entry.replaces) for entry in history(account)]
-    assert [("append", None), ("void", 0), ("append", None), ("replace", 0)] == operations
+    assert [("append", None), ("void", 0), ("append", None), ("append", None)] == operations
     live = live_blobs(history(account))
     assert set(public_blobs(account)) == set(live)
 
@@ -374,7 +431,7 @@ def test_an_expired_batch_tells_its_own_writer_to_run_it_again() -> None:
     container = account.container("container")
     staged = stage_rows(container, plan, [rows([1])])
     account.clock.sleep(WEEK_AND_A_DAY)
-    with pytest.raises(ConflictError, match=r"the staged blocks of 1 of 1 blobs are gone.*run it again"):
+    with pytest.raises(ConflictError, match=r"1 of its 1 blobs.*its staged blocks are gone.*run the batch again"):
         committer(container, plan).commit([staged], Transaction("q", 0))
     write(account, [1], Transaction("q", 0), seed=2)
     assert [1] == numbers_in(account)
@@ -532,7 +589,8 @@ def test_an_old_batch_of_many_streams_that_comes_late_changes_nothing() -> None:
     before = account.service.contents("container")
     container, plan = account.container("container"), plan_of(ROWS, "container", streamColumn="stream")
     staged = stage_rows(container, plan, [spread(7)], seed=7)
-    assert [] == committer(container, plan, 7).commit([staged], Transaction("q", 0))
+    with pytest.raises(ConflictError, match="the log has batch 1 of this query already"):
+        committer(container, plan, 7).commit([staged], Transaction("q", 0))
     assert before == account.service.contents("container")
 
 

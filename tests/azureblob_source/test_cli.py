@@ -272,7 +272,7 @@ def test_repair_shows_what_is_left_and_removes_it_if_asked(account: MemoryAccoun
     assert UNCONFIRMED == run(account, "repair", "demo", "--leftovers").exit_code
     assert 1 == len(account.service.staged("demo"))
     result = run(account, "repair", "demo/flights", "--leftovers", "--yes", "--json")
-    assert {"published": 0, "voided": 0, "removed": 1} == json.loads(result.stdout)["done"]
+    assert {"published": 0, "voided": 0, "removed": 1, "revived": 0} == json.loads(result.stdout)["done"]
     assert {} == account.service.staged("demo")
 
 
@@ -352,7 +352,7 @@ def test_all_of_it_on_the_emulator(azurite: Azurite, container_name: str) -> Non
     done = document("vacuum", where, "--older-than", "1s", "--force", "--yes")["done"]
     assert {"entries": 2, "blobs": 2, "foreign": []} == done
     repaired = document("repair", container_name, "--leftovers", "--older-than", "1s", "--yes")["done"]
-    assert {"published": 0, "voided": 0, "removed": 1} == repaired
+    assert {"published": 0, "voided": 0, "removed": 1, "revived": 0} == repaired
     [stream] = document("ls", container_name)["streams"]
     assert (2, 2, 1, 1) == (stream["firstVersion"], stream["version"], stream["blobs"], stream["rows"])
     assert {"origin": "EWR", "n": 2} == document("tail", where, "-n", "9")

@@ -241,11 +241,19 @@ def test_an_overwrite_without_rows_forgets_the_schemas_with_the_next_rows() -> N
     assert (1, ("b",)) == (head.since, head.schemas)
 
 
-def test_an_overwrite_that_is_voided_leaves_it_open_since_when() -> None:
-    head = written_with("a").behind(None, published=-1)
-    head = written_with("b", operation="overwrite").behind(head, published=0)
+def test_an_overwrite_that_is_voided_leaves_live_what_was_live_before() -> None:
+    before = written_with("a").behind(None, published=-1)
+    head = written_with("b", operation="overwrite").behind(before, published=0)
+    voiding = replace(written_with(operation="void"), replaces=1)
+    head = voiding.behind(head, published=0, restored=before)
+    assert (0, ("a",)) == (head.since, head.schemas)
+
+
+def test_nothing_is_live_when_a_vacuum_took_what_was_before_a_voided_overwrite() -> None:
+    before = written_with("a").behind(None, published=-1)
+    head = written_with("b", operation="overwrite").behind(before, published=0)
     head = replace(written_with(operation="void"), replaces=1).behind(head, published=0)
-    assert (None, None) == (head.since, head.schemas)
+    assert (2, ()) == (head.since, head.schemas)
 
 
 def test_a_log_of_the_first_release_says_it_from_the_next_overwrite_on() -> None:

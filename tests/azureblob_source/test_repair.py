@@ -100,7 +100,7 @@ def test_what_can_no_longer_be_published_is_voided_and_its_repeat_replaces_it() 
     log = CommitLog(container, "flights", readers=1)
     assert ["append", "append", "void"] == [each.operation for each in log.history()]
     again = LogEntry(-1, "again", WHEN, transaction=Transaction("q", 1), blobs=staged(account, 9))
-    assert "replace" == commit(log, again, Publisher(container, threads=1)).operation
+    assert "append" == commit(log, again, Publisher(container, threads=1)).operation
     assert 4 == len(public(account))
 
 
@@ -140,7 +140,12 @@ def test_staged_blocks_are_left_alone_unless_asked_for() -> None:
 
 def test_what_a_decision_over_many_streams_names_is_no_leftover() -> None:
     account = new_account()
-    decide(CommitLog(account.container("container"), "_batches/q"), draft(account, 0), None)
+    decide(
+        CommitLog(account.container("container"), "_batches/q"),
+        draft(account, 0),
+        Publisher(account.container("container")),
+        publishes=False,
+    )
     account.clock.sleep(2 * DAY)
     found = plan(account)
     assert ((), (), ()) == (found.leftovers, found.recent, found.streams)
@@ -170,11 +175,38 @@ def test_a_blob_that_was_published_after_the_plan_is_never_discarded() -> None:
     assert sorted(blob.name for blob in blobs) == public(account)
 
 
+def test_what_is_decided_in_a_stream_that_had_no_log_when_the_plan_was_made_is_no_leftover() -> None:
+    account = new_account()
+    first = draft(account, 0)
+    account.clock.sleep(2 * DAY)
+    container, found = account.container("container"), plan(account)
+    assert (2, ()) == (len(found.leftovers), found.streams)
+    decide(CommitLog(container, "flights", readers=1), first, Publisher(container, threads=1))
+    assert 0 == repair(container, found, lambda: draft(account, 7), Publisher(container), leftovers=True).removed
+
+
+def test_a_blob_that_is_visible_again_after_the_log_took_it_back_is_deleted() -> None:
+    account = new_account()
+    container = account.container("container")
+    lost = draft(account, 0)
+    decide(CommitLog(container, "flights", readers=1), lost, Publisher(container, threads=1))
+    account.clock.sleep(8 * DAY)
+    commit(CommitLog(container, "flights", readers=1), draft(account, 1), Publisher(container, threads=1))
+    blob = lost.blobs[0]
+    container.stage_block(blob.name, blob.block_ids[0], b"late")
+    assert Publisher(container).publish_blob(blob, lost.attributes) is None
+    assert [blob.name] == [revived.name for revived in plan(account).revived]
+    assert Repaired(0, 0, 0, 1) == mend(account)
+    assert plan(account).is_empty
+    assert 2 == len(public(account))
+
+
 def test_one_stream_can_be_repaired_alone() -> None:
     account = new_account()
     decided(account)
     decide(CommitLog(account.container("container"), "other"),
-           LogEntry(-1, "o", WHEN, blobs=staged(account, 3, stream="other")), None)  # fmt: skip
+           LogEntry(-1, "o", WHEN, blobs=staged(account, 3, stream="other")),
+           Publisher(account.container("container")))  # fmt: skip
     assert ["other"] == [unfinished.stream for unfinished in plan(account, "other").unfinished]
     assert ["flights", "other"] == [unfinished.stream for unfinished in plan(account).unfinished]
 

@@ -346,9 +346,9 @@ def decisions(account: MemoryAccount, count: int, *, replaced: bool = False) -> 
     blob = BlobEntry("flights/0-0.avro", "flights", None, f"{0:016x}", 1, 10, 200, 100, "f", "end")
     for version in range(count):
         draft = LogEntry(-1, f"d{version}", "t", blobs=(blob,), transaction=Transaction("q", version))
-        entry = decide(log, draft, None)
+        entry = decide(log, draft, Publisher(log.container), publishes=False)
     if replaced:
-        decide(log, replacement(entry, replace(draft, write_id="r")), None)
+        decide(log, replacement(entry, replace(draft, write_id="r")), Publisher(log.container), publishes=False)
     account.clock.sleep(DAY)
 
 

@@ -1,0 +1,1 @@
+"""Reads Avro files that others wrote, and compares every row with what fastavro reads."""
