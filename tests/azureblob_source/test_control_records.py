@@ -580,7 +580,7 @@ def test_a_batch_that_is_voided_says_nothing_and_its_replacement_speaks_for_itse
     assert [7] == times(account)
     attempt(account, 6, 3)
     assert [7, 6] == times(account)
-    assert ["append", "void", "append", "replace"] == [entry.operation for entry in history(account)]
+    assert ["append", "void", "append", "append"] == [entry.operation for entry in history(account)]
     assert () == history(account)[1].control
 
 

@@ -24,6 +24,7 @@ from tests.azureblob_source.sink_rows import committer, new_account, plan_of, pu
 
 if TYPE_CHECKING:
     from azure_account.memory import MemoryAccount
+    from azureblob_source.publish import Unpublishable
 
 DAY = 24 * 3600.0
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -324,7 +325,7 @@ def test_a_writer_whose_batch_was_published_by_another_and_vacuumed_while_it_sle
     draft = LogEntry(-1, "late", "2026-01-01T00:00:00+00:00", blobs=(blob,), transaction=Transaction("slow", 0))
 
     class Sleepy(Publisher):
-        def publish(self, entry: LogEntry) -> list[BlobEntry]:
+        def publish(self, entry: LogEntry) -> list[Unpublishable]:
             if entry.write_id == "late":
                 assert 3 == write(account, 3).version
                 assert "flights/late.avro" in names(account)

@@ -322,7 +322,6 @@ class History:
             self._say(f"  {call.operation} {call.name} takes effect late")
             self.world.seen["late effect after an expiry"] += expiries < self.world.expiries
             self.world.seen["late effect after a void"] += voids < self.world.truth.voids
-            self.world.truth.caller = 0
             effect(request)
 
     def _repair(self, where: int, how: int) -> None:
@@ -421,7 +420,9 @@ class History:
     def _clear_up(self) -> None:
         """What repairs and vacuums that died have left."""
         world = self.world
-        if plan_repair(world.container, None, world.utc()).unfinished:
+        plan = plan_repair(world.container, None, world.utc())
+        if plan.unfinished or plan.revived:
+            world.seen["repair deletes what came back"] += len(plan.revived)
             self._finish(self._begin("repair", repair_all, 2))
         for _ in range(2 if any(world.truth.first.values()) else 0):
             for log in world.logs:
@@ -458,8 +459,8 @@ class History:
     def _check(self) -> None:
         world, truth = self.world, self.world.truth
         plan = plan_repair(world.container, None, world.utc())
-        if plan.unfinished:
-            truth.fail(f"a second repair finds {plan.unfinished[0]}")
+        for found in (*plan.unfinished, *plan.revived):
+            truth.fail(f"a second repair finds {found}")
         for query in world.queries:
             for batch in range(query.committed + 1):
                 transaction = query.transaction(batch)

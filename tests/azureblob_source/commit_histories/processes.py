@@ -92,7 +92,7 @@ class Process(Intercept):
         try:
             self._act(self)
         except ProcessDied:
-            self.world.truth.dead.add(self.number)
+            return
         except BaseException as error:  # noqa: BLE001 - handed to the history
             self.error = error
 

@@ -182,7 +182,7 @@ class World:
 
     def note_call(self, process: Process, call: Call, fault: Fault | None) -> None:
         """Count what a call is part of, and show it."""
-        self.truth.writer, self.truth.caller, aim = process.query, process.number, aim_of(call)
+        self.truth.writer, aim = process.query, aim_of(call)
         if aim == "publish" and call.name in self.truth.removed:
             self.seen["publishes what was taken back"] += 1
         if aim == "decide" and process.kind == "driver" and process.voids_seen < self.truth.voids:
