@@ -40,7 +40,10 @@ class TransientError(AzureBlobError):
 
 
 class CorruptError(AzureBlobError):
-    """Stored bytes break their format. The message names blob and offset."""
+    """Stored bytes break their format. The message names blob and offset.
+
+    Only that: what is whole but not supported, or does not fit the schema it is read as, is a `ConfigurationError`.
+    """
 
 
 def describe(

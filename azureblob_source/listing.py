@@ -7,12 +7,11 @@ of Avro that Samza, Event Hubs Capture or anyone else wrote) the listing and the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError, describe
-from azureblob_source.avro import schema as avro_schema
+from azure_account.errors import CorruptError, NotFoundError, TransientError, describe
 from azureblob_source.avro.container_file import read_header
+from azureblob_source.avro.schema import header_schema
 from azureblob_source.avro.superset import superset
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.naming import schema_name
@@ -104,7 +103,8 @@ def kept_history(log: CommitLog, version: int | None, *, live_only: bool = False
 
 def writer_schema(log: CommitLog, fingerprint: str) -> AvroSchema:
     """A schema that the stream's writers have used. Entries of the log name it by its fingerprint."""
-    return avro_schema.parse(log.container.get(schema_name(log.stream, fingerprint)).data.decode())
+    name = schema_name(log.stream, fingerprint)
+    return header_schema(log.container.get(name).data.decode(), blob=name)
 
 
 @dataclass(frozen=True)
@@ -232,14 +232,4 @@ class _Headers:
 
     def _read(self, blob: StreamBlob) -> AvroSchema:
         header = read_header(plain(BlobBytes(self._gets, blob)), blob=blob.name)
-        try:
-            return _parsed(header.schema_json)
-        except ConfigurationError as cause:
-            step = "Restore the blob, or skip it with option ignoreCorruptBlobs."
-            message = describe("read", f"blob {blob.name}", f"the schema in its header: {cause}", step)
-            raise CorruptError(message) from cause
-
-
-@lru_cache(maxsize=1024)
-def _parsed(text: str) -> AvroSchema:
-    return avro_schema.parse(text)
+        return header_schema(header.schema_json, blob=blob.name)

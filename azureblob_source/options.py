@@ -93,7 +93,13 @@ SINK = OptionTable(
         Option(
             "compression.type", one_of("none", "gzip"), "none", "Gzip around every Azure block, as Samza.", "Encoding"
         ),
-        Option("avroSchema", text(), None, "Avro schema (JSON) to write with, or to read as.", "Encoding"),
+        Option(
+            "avroSchema",
+            text(),
+            None,
+            "Avro schema (JSON) to write with, or to read as; then with names and enum symbols of any characters.",
+            "Encoding",
+        ),
         Option("recordName", text(), "row", "Name of the record in an inferred schema.", "Encoding"),
         Option("recordNamespace", text(), None, "Its namespace.", "Encoding"),
         Option("valueColumn", text(), None, "Binary column of encoded Avro datums, written as they are.", "Encoding"),
@@ -164,7 +170,11 @@ SOURCE = OptionTable(
         Option("startTime", instant(), None, "Leave out blobs that hold nothing at or after this time.", "Reading"),
         Option("endTime", instant(), None, "Leave out blobs that hold nothing before this time.", "Reading"),
         Option(
-            "ignoreCorruptBlobs", boolean(), default=False, help="Skip damaged blobs, and count them.", group="Reading"
+            "ignoreCorruptBlobs",
+            boolean(),
+            default=False,
+            help="Skip damaged blobs, and count them. Rows that do not fit are never skipped.",
+            group="Reading",
         ),
         Option("maxPartitionBytes", byte_size(), 32 << 20, "Stored bytes that a task reads at most.", "Reading"),
         Option("publishTimeoutMs", milliseconds(), 120_000, "Wait for a batch that is being published.", "Reading"),
@@ -320,7 +330,7 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         view=given["view"],
         columns=given["columns"],
         metadata_columns=given["metadataColumns"],
-        avro_schema=_schema(given),
+        avro_schema=_schema(given, reading=True),
         between=_time_range(given),
         ignore_corrupt=given["ignoreCorruptBlobs"],
         part_bytes=given["maxPartitionBytes"],
@@ -366,9 +376,9 @@ def _codec(given: ParsedOptions) -> str:
     return codec
 
 
-def _schema(given: ParsedOptions) -> AvroSchema | None:
+def _schema(given: ParsedOptions, *, reading: bool = False) -> AvroSchema | None:
     written: str | None = given["avroSchema"]
-    return None if written is None else avro_schema.parse(written)
+    return None if written is None else avro_schema.parse(written, reading=reading)
 
 
 def _value_column(given: ParsedOptions) -> str | None:

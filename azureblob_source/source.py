@@ -354,6 +354,8 @@ def _as(expected: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
     Columns of the right type are not cast: Arrow would refuse a null struct for the nulls below it where a field of
     the struct must not be null.
     """
+    if not expected.names:  # whose number of rows no column says
+        return batch
     columns = (
         column if column.type == to.type else column.cast(to.type) for column, to in zip(batch, expected, strict=True)
     )

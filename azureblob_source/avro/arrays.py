@@ -12,13 +12,15 @@ import numpy as np
 import pyarrow as pa
 
 from azure_account.errors import CorruptError
-from azureblob_source.avro.buffers import filled, indices, offsets_of, spread, struct, texts
+from azureblob_source.avro.buffers import filled, indices, offsets_of, spread, struct, with_nulls
 from azureblob_source.avro.decimals import decimals
-from azureblob_source.avro.layout import Fixed, Items, Node, Number, Optional, Raw, Row, Text
+from azureblob_source.avro.entries import last_entries
+from azureblob_source.avro.layout import Fixed, Items, Node, Nothing, Number, Optional, Raw, Row, Text
 from azureblob_source.avro.layout import Union as Tagged
 from azureblob_source.avro.plan import (
     Branches,
     Constant,
+    DamagedValueError,
     Decimal,
     Leaf,
     Listed,
@@ -30,6 +32,7 @@ from azureblob_source.avro.plan import (
     Present,
     Record,
     Symbols,
+    UnfitError,
     UnresolvedError,
 )
 from azureblob_source.avro.program import MAX_FREE
@@ -38,6 +41,8 @@ from azureblob_source.avro.types import PRIMITIVE_TYPES
 from azureblob_source.avro.unwanted import INT32_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy.typing as npt
 
     from azureblob_source.arrow_values import I64, Bytes
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
     I32 = npt.NDArray[np.int32]
 
 _INT64_MAX = 2**63 - 1
+_NOTHING = Nothing()
 _DAY = 24 * 60 * 60 * 10**6  # microseconds
 _ASCII = 0x80  # ends below it
 _CONTINUES = 0xC0  # the two high bits of a UTF-8 byte, of which only the first is set inside a character
@@ -54,14 +60,14 @@ _CONTINUES = 0xC0  # the two high bits of a UTF-8 byte, of which only the first 
 def columns(plan: Record, scan: Scan) -> list[pa.Array]:
     """The columns of the rows that were scanned, in the order of the plan's fields.
 
-    Raises UnresolvedError for values that the reader's schema has no place for, CorruptError or ArrowException for
-    values that their own type cannot have.
+    Raises UnresolvedError for values that the reader's schema has no place for, UnfitError for values that its types
+    cannot hold, DamagedValueError and CorruptError for bytes that are no values at all.
     """
     return _Builder(scan).fields(plan, scan.program.root, scan.rows)
 
 
 def single(avro: AvroType, plan: Plan, datum: bytes) -> pa.Array:
-    """The one value of a datum; raises as `columns` does, or CorruptError if it is none."""
+    """The one value of a datum; raises as `columns` does."""
     scan = Scanner(avro, plan).scan([Part(memoryview(datum), 1)])
     return _Builder(scan).build(plan, scan.program.root, 1)
 
@@ -74,20 +80,26 @@ class _Builder:
 
     def fields(self, plan: Record, node: Node, count: int) -> list[pa.Array]:
         nodes = node.fields if isinstance(node, Row) else {}
-        return [
-            field.value.take(indices(np.zeros(count, np.int32)))
-            if isinstance(field, Constant)
-            else self.build(field, nodes[key], count)
-            for key, field in plan.fields
-        ]
+        return [self._field(plan, place, nodes.get(key, _NOTHING), count) for place, (key, _) in enumerate(plan.fields)]
+
+    def _field(self, record: Record, place: int, node: Node, count: int) -> pa.Array:
+        plan = record.fields[place][1]
+        if isinstance(plan, Constant):
+            return plan.value.take(indices(np.zeros(count, np.int32)))
+        try:
+            return self.build(plan, node, count)
+        except (UnfitError, DamagedValueError) as cause:
+            raise cause.within(record.arrow.field(place).name) from cause
 
     def build(self, plan: Plan, node: Node, count: int) -> pa.Array:
         """The array of a node's values, nulls among them."""
         match plan, node:
-            case Never(), _:
-                raise plan.error
             case Leaf(kind="null"), _:
                 return pa.nulls(count, plan.arrow)
+            case Never(), _ if not isinstance(node, Optional):
+                if count:
+                    raise plan.error
+                return pa.nulls(0, plan.arrow)
             case Present(), Tagged():
                 if (self._scan.numbers(node.tags, count) == node.null).any():
                     raise _missing(plan)
@@ -112,7 +124,7 @@ class _Builder:
             case Leaf(), _:
                 return self._leaf(plan, node, count)
             case Decimal(), Text() | Fixed():
-                return decimals(plan.arrow, *self._texts(node, count))
+                return _decimals(plan, node, *self._texts(node, count))
             case Symbols(), Number():
                 return _symbols(plan, self._scan.numbers(node.slot, count))
             case Member(), _:
@@ -134,7 +146,7 @@ class _Builder:
             case Text() | Fixed():
                 offsets, data = self._texts(node, count)
                 if pa.types.is_string(plan.arrow):
-                    _check_text(offsets, data)
+                    _check_text(plan.kind, offsets, data)
                 return filled(plan.arrow, count, offsets, data)
         raise TypeError(f"{node} cannot be read by {plan}")
 
@@ -144,10 +156,13 @@ class _Builder:
             raw = numbers.view(np.uint64)
             numbers = (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64)
         if plan.unit:
-            return _times(plan.arrow, _microseconds(plan.unit, numbers))
+            return _times(plan, _microseconds(plan, numbers))
         narrow = plan.kind == "int"
         given = filled(PRIMITIVE_TYPES[plan.kind], count, numbers.astype(np.int32) if narrow else numbers)
-        return _cast(given, plan.arrow)
+        try:
+            return _cast(given, plan.arrow)
+        except pa.ArrowInvalid as cause:
+            raise UnfitError(f"a value does not fit the type it is read as ({cause})", plan.kind) from cause
 
     def _texts(self, node: Text | Fixed, count: int) -> tuple[I32, Bytes]:
         """Where each value begins and the last ends, and the bytes of all."""
@@ -158,7 +173,7 @@ class _Builder:
         else:
             lengths = self._scan.numbers(node.lengths, count)
         if len(data) > INT32_MAX:
-            raise CorruptError(f"one column of a batch has {len(data)} bytes, which is more than Arrow can hold")
+            raise UnfitError(f"a batch of it has {len(data)} bytes, which is more than Arrow can hold", "")
         offsets = offsets_of(lengths)
         self._scan.values(node.data, int(offsets[-1]))
         return offsets, data
@@ -168,8 +183,8 @@ class _Builder:
         total = int(counts.sum())
         if total > (MAX_FREE if node.free else INT32_MAX):
             raise CorruptError(f"a batch claims {total} items without bytes")
-        offsets = indices(offsets_of(counts))
         if isinstance(plan, Listed):
+            offsets = indices(offsets_of(counts))
             return pa.ListArray.from_arrays(offsets, self.build(plan.item, node.item, total), type=plan.arrow)
         if isinstance(plan, Paired):
             keys, items = self.fields(plan.entry, node.item, total)
@@ -177,12 +192,21 @@ class _Builder:
             entry = node.item.fields if isinstance(node.item, Row) else {}
             keys = self.build(Leaf(pa.string(), "string"), entry["key"], total)
             items = self.build(plan.value, entry["value"], total)
-        return pa.MapArray.from_arrays(offsets, keys, items, type=plan.arrow)
+        kept = last_entries(counts, keys)
+        if kept is not None:
+            counts, places = kept
+            keys, items = keys.take(places), items.take(places)
+        return pa.MapArray.from_arrays(indices(offsets_of(counts)), keys, items, type=plan.arrow)
 
     def _member(self, plan: Member, node: Node, count: int) -> pa.Array:
-        children = [pa.nulls(count, child.type) for child in plan.arrow]
-        children[plan.index] = self.build(plan.plan, node, count)
-        return struct(plan.arrow, children, count)
+        return self._struct(plan.arrow, {plan.index: self.build(plan.plan, node, count)}, count)
+
+    def _struct(self, arrow: pa.DataType, members: Mapping[int, pa.Array], count: int) -> pa.Array:
+        """A struct of which some members are there. The others share their nulls, for a union may have thousands."""
+        fields = list(arrow)
+        nulls = {kind: pa.nulls(count, kind) for kind in {each.type for each in fields}}
+        children = [members[place] if place in members else nulls[each.type] for place, each in enumerate(fields)]
+        return struct(arrow, children, count)
 
     def _branches(self, plan: Branches, node: Tagged, count: int) -> pa.Array:
         """Each branch's values make an array of their own; then all go to their places."""
@@ -191,12 +215,33 @@ class _Builder:
         used = [tag for tag, number in enumerate(counts) if number and tag != node.null]
         if not used:
             return pa.nulls(count, plan.arrow)
-        arrays = [self.build(plan.plans[f"b{tag}"], node.branches[tag], counts[tag]) for tag in used]
-        starts = dict(zip(used, accumulate([0, *map(len, arrays)]), strict=False))
-        places: I32 = np.zeros(count, np.int32)
-        for tag in used:
-            places[tags == tag] = np.arange(starts[tag], starts[tag] + counts[tag], dtype=np.int32)
-        return pa.concat_arrays(arrays).take(indices(places, tags != node.null))
+        plans = {tag: plan.plans[f"b{tag}"] for tag in used}
+        members = {tag: inner.index for tag, inner in plans.items() if isinstance(inner, Member)}
+        arrays = {tag: self.build(_value(inner), node.branches[tag], counts[tag]) for tag, inner in plans.items()}
+        if len(members) < len(plans):
+            return _placed(tags, arrays)
+        grouped: dict[int, dict[int, pa.Array]] = {}
+        for tag, index in members.items():
+            grouped.setdefault(index, {})[tag] = arrays[tag]
+        array = self._struct(plan.arrow, {index: _placed(tags, some) for index, some in grouped.items()}, count)
+        return array if not counts[node.null] or node.null < 0 else with_nulls(array, tags != node.null)
+
+
+def _value(plan: Plan) -> Plan:
+    """The plan of a value that goes to a member of a struct, without the others."""
+    return plan.plan if isinstance(plan, Member) else plan
+
+
+def _placed(tags: I64, arrays: Mapping[int, pa.Array]) -> pa.Array:
+    """The values of some branches where their tags stand, and nulls elsewhere."""
+    starts = accumulate([0, *map(len, arrays.values())])
+    places: I32 = np.zeros(len(tags), np.int32)
+    there = np.zeros(len(tags), np.bool_)
+    for start, (tag, array) in zip(starts, arrays.items(), strict=False):
+        rows = tags == tag
+        places[rows] = np.arange(start, start + len(array), dtype=np.int32)
+        there |= rows
+    return pa.concat_arrays(list(arrays.values())).take(indices(places, there))
 
 
 def _missing(plan: Present) -> UnresolvedError:
@@ -213,26 +258,33 @@ def _cast(array: pa.Array, arrow: pa.DataType) -> pa.Array:
     return array if array.type == arrow else array.cast(arrow, safe=not pa.types.is_floating(arrow))
 
 
-def _microseconds(unit: str, numbers: I64) -> I64:
+def _microseconds(plan: Leaf, numbers: I64) -> I64:
     """Counts of time in microseconds; what is finer goes to the one before, as it must before 1970, too."""
-    if unit == "ns":
+    if plan.unit == "ns":
         return numbers // 1000
-    if unit == "ms":
+    if plan.unit == "ms":
         if len(numbers) and max(-int(numbers.min()), int(numbers.max())) > _INT64_MAX // 1000:
-            raise CorruptError("a time is too far from 1970 to be counted in microseconds")
+            raise UnfitError("a time is too far from 1970 to be counted in microseconds", plan.kind)
         return numbers * 1000
     return numbers
 
 
-def _times(arrow: pa.DataType, microseconds: I64) -> pa.Array:
-    outside = pa.types.is_time(arrow) and len(microseconds) and microseconds.view(np.uint64).max() >= _DAY
+def _times(plan: Leaf, microseconds: I64) -> pa.Array:
+    outside = pa.types.is_time(plan.arrow) and len(microseconds) and microseconds.view(np.uint64).max() >= _DAY
     if outside:
-        raise CorruptError("a time of day is not within the day")
-    return filled(arrow, len(microseconds), microseconds)
+        raise UnfitError("a time of day is not between 00:00 and 24:00", plan.kind)
+    return filled(plan.arrow, len(microseconds), microseconds)
 
 
-def _check_text(offsets: I32, data: Bytes) -> None:
-    """All bytes together are UTF-8, and no value begins within a character."""
+def _decimals(plan: Decimal, node: Text | Fixed, offsets: I32, data: Bytes) -> pa.Array:
+    try:
+        return decimals(plan.arrow, offsets, data)
+    except pa.ArrowInvalid as cause:
+        raise UnfitError(str(cause), "fixed" if isinstance(node, Fixed) else "bytes") from cause
+
+
+def _check_text(kind: str, offsets: I32, data: Bytes) -> None:
+    """All bytes together are UTF-8, and no value begins within a character. `kind` is what they were written as."""
     if not len(data) or data.max() < _ASCII:
         return
     whole = filled(pa.binary(), 1, np.array([0, len(data)], np.int32), data)
@@ -240,13 +292,20 @@ def _check_text(offsets: I32, data: Bytes) -> None:
     try:
         whole.cast(pa.string())
     except pa.ArrowInvalid as cause:
-        raise CorruptError("a string is not utf8") from cause
+        raise _no_text(kind) from cause
     if ((begins & _CONTINUES) == _ASCII).any():
-        raise CorruptError("a string is not utf8")
+        raise _no_text(kind)
+
+
+def _no_text(kind: str) -> Exception:
+    """Bytes may be anything, but what was written as a string must be UTF-8."""
+    if kind == "string":
+        return DamagedValueError("a string is not utf8")
+    return UnfitError(f"{kind} that are not utf8 are read as a string", kind)
 
 
 def _symbols(plan: Symbols, numbers: I64) -> pa.Array:
-    unknown = np.array([symbol is None for symbol in plan.symbols])
-    if unknown.any() and unknown[numbers].any():
+    found = plan.symbols.take(indices(numbers.astype(np.int32)))
+    if found.null_count:
         raise UnresolvedError(plan.path, "there is a symbol that the reader's enum lacks, and that has no default")
-    return texts(plan.arrow, [symbol or "" for symbol in plan.symbols]).take(indices(numbers.astype(np.int32)))
+    return found

@@ -37,6 +37,12 @@ def struct(arrow: pa.DataType, children: Sequence[pa.Array], count: int) -> pa.A
     return pa.Array.from_buffers(arrow, count, [None], 0)
 
 
+def with_nulls(array: pa.Array, there: Mask) -> pa.Array:
+    """A struct array without nulls, null where `there` is not true."""
+    children = [array.field(place) for place in range(array.type.num_fields)]
+    return pa.Array.from_buffers(array.type, len(array), [_bitmap(there)], children=children)
+
+
 def offsets_of(lengths: I64) -> I32:
     """Where each value begins, and where the last ends. Their sum must be below 2**31."""
     offsets: I32 = np.zeros(len(lengths) + 1, np.int32)
@@ -50,11 +56,13 @@ def indices(places: I32, valid: Mask | None = None) -> pa.Array:
     return pa.Array.from_buffers(pa.int32(), len(places), stored)
 
 
-def texts(arrow: pa.DataType, values: Sequence[str]) -> pa.Array:
-    """A few strings."""
-    encoded = [value.encode() for value in values]
+def texts(arrow: pa.DataType, values: Sequence[str | None]) -> pa.Array:
+    """Strings, some of them perhaps null."""
+    encoded = [b"" if value is None else value.encode() for value in values]
     offsets = offsets_of(np.array([len(value) for value in encoded], np.int64))
-    return filled(arrow, len(encoded), offsets, np.frombuffer(b"".join(encoded), np.uint8))
+    valid = np.array([value is not None for value in values], np.bool_)
+    stored = [pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(arrow, len(encoded), [None if valid.all() else _bitmap(valid), *stored])
 
 
 def spread(array: pa.Array, there: Mask) -> pa.Array:

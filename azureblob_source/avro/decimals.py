@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
-from azure_account.errors import CorruptError
 from azureblob_source.avro.buffers import filled
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pyarrow as pa
 
     from azureblob_source.arrow_values import Bytes
 
@@ -24,7 +23,7 @@ _PLACES = np.arange(_SIZE)
 def decimals(arrow: pa.DataType, offsets: npt.NDArray[np.int32], data: Bytes) -> pa.Array:
     """The numbers whose bytes lie between neighbouring offsets; no bytes are zero.
 
-    Raises CorruptError for a number beyond 128 bits, ArrowInvalid for one beyond the precision.
+    Raises ArrowInvalid for a number beyond the precision.
     """
     start, end = offsets[:-1], offsets[1:]
     length = end - start
@@ -51,12 +50,12 @@ def _check_fit(
         others = np.concatenate([[0], np.cumsum(data != filler)])
         extended = (others[stop] == others[begin]) & ((highest[long] >= _SIGN) == (filler >= _SIGN))
         if not (extended | (sign[long] != filler)).all():
-            raise CorruptError("a decimal has more than 128 bits")
+            raise pa.ArrowInvalid("a decimal has more than 128 bits")
 
 
 def _made(arrow: pa.DataType, numbers: Bytes) -> pa.Array:
     array = filled(arrow, len(numbers), numbers)
     array.validate(full=True)  # the precision
     if (numbers == _LOWEST).all(axis=1).any():  # which has no absolute value, and which Arrow lets pass for it
-        raise CorruptError("a decimal has more digits than its precision")
+        raise pa.ArrowInvalid("a decimal has more digits than its precision")
     return array

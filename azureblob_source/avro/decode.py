@@ -22,10 +22,10 @@ from azure_account.errors import ConfigurationError, CorruptError, describe
 from azureblob_source.avro import compression as codecs
 from azureblob_source.avro.arrays import columns as build_columns
 from azureblob_source.avro.container_file import blocks, is_gzip, read_header, ungzip
-from azureblob_source.avro.plan import Record, UnresolvedError
-from azureblob_source.avro.resolve import read_aliases, resolve
+from azureblob_source.avro.plan import DamagedValueError, Record, UnfitError, UnresolvedError
+from azureblob_source.avro.resolve import resolve
 from azureblob_source.avro.scan import Part, Scanner
-from azureblob_source.avro.schema import AvroSchema, arrow_schema, parse
+from azureblob_source.avro.schema import AvroSchema, arrow_schema, header_schema
 from azureblob_source.avro.superset import superset
 from azureblob_source.avro.wire import has_no_bytes
 
@@ -41,6 +41,7 @@ __all__ = ["decode_blob", "decode_blocks", "superset"]
 BATCH_ROWS = 32_768
 _BATCH_BYTES = 64 << 20
 _MAX_FREE_ROWS = 1 << 24  # of a block whose rows have no bytes
+_RESTART = "Start the query again: it then reads by the schemas that the stream has now."
 _SKIP = "Restore the blob, or skip it with option ignoreCorruptBlobs."
 
 
@@ -55,7 +56,8 @@ def decode_blob(
     """The rows of a whole blob, gzipped or not, in batches of `arrow_schema(reader)`; without a reader, the writer's.
 
     `columns` are the Arrow names of those wanted, by default all; the others are skipped. An empty blob has no
-    rows. Raises CorruptError, naming blob and byte, and ConfigurationError if the rows do not resolve to `reader`.
+    rows. Raises CorruptError, naming blob and byte, for bytes that are no rows, and ConfigurationError, naming blob and
+    column, for rows that do not resolve to `reader` or have a value that its types cannot hold.
     """
     plain = ungzip(data, blob=blob) if is_gzip(data) else data
     if len(plain):
@@ -74,7 +76,7 @@ def decode_blocks(
     columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some blocks of a blob; the rest as in `decode_blob`."""
-    decoder = _decoder(header.schema_json, reader, None if columns is None else tuple(columns), blob)
+    decoder = _decoder(header.schema_json, reader, columns, blob)
     waiting: list[_Body] = []
     rows = size = 0
     with decoder.scanner() as scanner:
@@ -102,11 +104,12 @@ class _Body:
 
 @dataclass(frozen=True, slots=True)
 class _Decoder:
-    """How the rows of one writer schema are read, and scanners that nobody uses now."""
+    """How the rows of one writer schema are read, and scanners that nobody uses now. `given`: by option avroSchema."""
 
     avro: AvroType
     plan: Record
     arrow: pa.Schema
+    given: bool
     idle: list[Scanner] = field(default_factory=list)
 
     @contextmanager
@@ -122,23 +125,23 @@ class _Decoder:
             self.idle.append(scanner)
 
 
-def _decoder(writer_json: str, reader: AvroSchema | None, columns: tuple[str, ...] | None, blob: str) -> _Decoder:
-    try:
-        writer = parse(writer_json)
-    except ConfigurationError as cause:
-        raise CorruptError(describe("read", f"blob {blob}", f"the schema in its header: {cause}", _SKIP)) from cause
-    try:
-        return _resolved(writer, reader or writer, columns)
-    except UnresolvedError as cause:
-        raise ConfigurationError(_unresolved(blob, cause)) from cause
+def _decoder(writer_json: str, reader: AvroSchema | None, columns: Sequence[str] | None, blob: str) -> _Decoder:
+    writer = header_schema(writer_json, blob=blob)
+    reader = reader or writer
+    return _resolved(writer, reader, reader.given, None if columns is None else tuple(columns))
 
 
 @lru_cache(maxsize=64)
-def _resolved(writer: AvroSchema, reader: AvroSchema, columns: tuple[str, ...] | None) -> _Decoder:
+def _resolved(
+    writer: AvroSchema,
+    reader: AvroSchema,
+    given: bool,
+    columns: tuple[str, ...] | None,
+) -> _Decoder:
     arrow = arrow_schema(reader)
-    plan = resolve(writer.type, reader.type, read_aliases(reader.root))
+    plan = resolve(writer.row, reader.row)
     if not isinstance(plan, Record):
-        raise UnresolvedError((), f"what was written is a {writer.type}, not a record, so its datums are not rows")
+        raise TypeError(f"a record was resolved to {plan}")
     if columns is not None:
         places = [arrow.get_field_index(name) for name in columns]
         missing = [name for name, place in zip(columns, places, strict=True) if place < 0]
@@ -147,7 +150,7 @@ def _resolved(writer: AvroSchema, reader: AvroSchema, columns: tuple[str, ...] |
             raise ConfigurationError(f"there is no column {', '.join(missing)} among {known}. Correct option columns.")
         arrow = pa.schema([arrow.field(place) for place in places])
         plan = replace(plan, arrow=pa.struct(list(arrow)), fields=tuple(plan.fields[place] for place in places))
-    return _Decoder(writer.type, plan, arrow)
+    return _Decoder(writer.row, plan, arrow, given)
 
 
 def _body(header: FileHeader, block: Block, decoder: _Decoder, blob: str) -> _Body:
@@ -200,13 +203,16 @@ def _read(
         scan = scanner.scan(parts)
         arrays = build_columns(decoder.plan, scan)
     except UnresolvedError as cause:
-        raise ConfigurationError(_unresolved(blob, cause)) from cause
-    except (CorruptError, pa.ArrowException) as cause:
+        raise ConfigurationError(_unresolved(blob, cause, given=decoder.given)) from cause
+    except UnfitError as cause:
+        raise ConfigurationError(_unfit(blob, cause)) from cause
+    except pa.ArrowException as cause:
+        raise ConfigurationError(_unfit(blob, UnfitError(f"Arrow cannot hold a value ({cause})", ""))) from cause
+    except (CorruptError, DamagedValueError) as cause:
         if len(parts) > 1:  # the first that is broken by itself is to blame
             for body, part in zip(bodies, parts, strict=False):
                 _read(decoder, scanner, [body], [part], blob)
-        reason = str(cause) if isinstance(cause, CorruptError) else f"a value does not have its type ({cause})"
-        raise CorruptError(_corrupt(blob, bodies[0].offset, reason)) from cause
+        raise CorruptError(_corrupt(blob, bodies[0].offset, str(cause))) from cause
     if not arrays:
         rows = pa.Array.from_buffers(decoder.plan.arrow, scan.rows, [None], 0)
         return pa.RecordBatch.from_struct_array(rows), scan.end
@@ -217,5 +223,12 @@ def _corrupt(blob: str, offset: int, cause: str) -> str:
     return describe("read", f"blob {blob}", f"in the block from byte {offset}, {cause}", _SKIP)
 
 
-def _unresolved(blob: str, cause: UnresolvedError) -> str:
-    return describe("read", f"blob {blob}", str(cause), "Change option avroSchema, or leave it out.")
+def _unresolved(blob: str, cause: UnresolvedError, *, given: bool) -> str:
+    step = "Change option avroSchema, or leave it out." if given else _RESTART
+    return describe("read", f"blob {blob}", str(cause), step)
+
+
+def _unfit(blob: str, cause: UnfitError) -> str:
+    plain = f"Give option avroSchema with plain {cause.plain} for that column, or leave it out with option columns."
+    step = plain if cause.plain else "Leave the column out with option columns."
+    return describe("read", f"blob {blob}", str(cause), step)

@@ -61,9 +61,10 @@ class RowEncoder:
         except OverflowError as cause:
             raise ConfigurationError(f"a batch of {batch.num_rows} rows is too large: {cause}. Send fewer.") from cause
         except UnfitValueError as cause:
+            step = "the type in option avroSchema" if self._avro.given else "give option avroSchema with another type"
             raise ConfigurationError(
                 f"column {'.'.join(cause.path)!r}, row {cause.row} of its batch: {cause.reason}. "
-                "Change the value, or the type in option avroSchema."
+                f"Change the value, or {step}."
             ) from cause
 
     def _encode_each(self, batch: pa.RecordBatch) -> EncodedRows:

@@ -14,6 +14,7 @@ from azureblob_source.arrow_values import Flags, stored_values, validity
 from azureblob_source.avro import varint
 from azureblob_source.avro.column_codec import Column, FixedWords, UnfitValueError
 from azureblob_source.avro.pieces import Codes, Piece, Words
+from azureblob_source.avro.types import MAX_PRECISION
 from azureblob_source.avro.varint import U64, WORD
 
 if TYPE_CHECKING:
@@ -144,14 +145,15 @@ class DecimalCodec:
     def _rescaled(self, array: pa.Array) -> pa.Array:
         if array.type.scale == self.scale and array.type.precision <= self.precision:
             return array
+        digits = min(self.precision, MAX_PRECISION)
         try:
-            return array.cast(pa.decimal128(min(self.precision, 38), self.scale))
+            return array.cast(pa.decimal128(digits, self.scale))
         except pa.ArrowInvalid as cause:
             for row, value in enumerate(array):
-                whole = self.precision - self.scale
-                if value.is_valid and abs(value.as_py()) >= 10**whole:
-                    reason = f"{value.as_py()} has more digits than Avro decimal({self.precision},{self.scale})"
-                    raise UnfitValueError(row, reason) from cause
+                if value.is_valid and abs(value.as_py()) >= 10 ** (digits - self.scale):
+                    wanted = f"Avro decimal({self.precision},{self.scale})"
+                    limit = "" if digits == self.precision else f" written with {digits} digits"
+                    raise UnfitValueError(row, f"{value.as_py()} has more digits than {wanted}{limit}") from cause
             raise
 
 

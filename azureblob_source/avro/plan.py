@@ -26,9 +26,39 @@ class UnresolvedError(TypeError):
         self.reason = reason
 
 
+class UnfitError(Exception):
+    """A value whose bytes are right and that the type it is read as cannot hold. `path` leads inwards to its column.
+
+    `plain` is the Avro type without logical type and hint, as which any value can be read; empty if there is none.
+    """
+
+    def __init__(self, reason: str, plain: str, path: Path = ()) -> None:
+        super().__init__(f"column {'.'.join(path)!r}: {reason}" if path else reason)
+        self.reason = reason
+        self.plain = plain
+        self.path = path
+
+    def within(self, name: str) -> UnfitError:
+        """The same seen from the record around."""
+        return UnfitError(self.reason, self.plain, (name, *self.path))
+
+
+class DamagedValueError(Exception):
+    """Bytes that are no value of the type they were written as. `path` leads inwards to its column."""
+
+    def __init__(self, reason: str, path: Path = ()) -> None:
+        super().__init__(f"column {'.'.join(path)!r}: {reason}" if path else reason)
+        self.reason = reason
+        self.path = path
+
+    def within(self, name: str) -> DamagedValueError:
+        """The same seen from the record around."""
+        return DamagedValueError(self.reason, (name, *self.path))
+
+
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value without parts. `unit` is ms, us or ns if it counts time."""
+    """A value without parts, written as a `kind`. `unit` is ms, us or ns if it counts time."""
 
     arrow: pa.DataType
     kind: str
@@ -44,10 +74,10 @@ class Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """An enum's index. `symbols` are the reader's, by the writer's index; None where it has none."""
+    """An enum's index. `symbols` are the reader's, by the writer's index, null where it has none."""
 
     arrow: pa.DataType
-    symbols: tuple[str | None, ...]
+    symbols: pa.Array
     path: Path
 
 
@@ -119,7 +149,7 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """A branch that the reader has no type for: an error if a row takes it."""
+    """What the reader has no type for: an error if a row has such a value."""
 
     arrow: pa.DataType
     error: UnresolvedError

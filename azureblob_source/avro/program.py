@@ -143,7 +143,7 @@ class _Writer:
 
     def value(self, avro: AvroType, plans: tuple[Plan, ...]) -> Node:
         """Code for one value. Without plans nobody wants it, but numbers and branches are read like all others."""
-        plans = tuple(map(_bare, plans))
+        plans = tuple(plan for plan in map(_bare, plans) if not isinstance(plan, Never))
         match avro.kind:
             case "null":
                 return Nothing()
@@ -211,12 +211,12 @@ class _Writer:
         return Text(lengths, data)
 
     def _record(self, avro: AvroType, plans: tuple[Plan, ...]) -> Row:
-        fields: dict[str, Node] = {}
-        for place, member in enumerate(avro.fields):
-            key = f"f{place}"
-            inner = tuple(p for plan in plans if isinstance(plan, Record) for name, p in plan.fields if name == key)
-            fields[key] = self.value(member.type, inner)
-        return Row(fields)
+        wanted: dict[str, list[Plan]] = {}
+        for plan in plans:
+            for key, inner in plan.fields if isinstance(plan, Record) else ():
+                wanted.setdefault(key, []).append(inner)
+        keyed = ((f"f{place}", member.type) for place, member in enumerate(avro.fields))
+        return Row({key: self.value(inner, tuple(wanted.get(key, ()))) for key, inner in keyed})
 
     def _union(self, avro: AvroType, plans: tuple[Plan, ...]) -> Node:
         kinds = [branch.kind for branch in avro.branches]
@@ -254,9 +254,8 @@ class _Writer:
         self.flush()
         for tag, branch in enumerate(avro.branches):
             wanted = [plan.plans[f"b{tag}"] for plan in plans if isinstance(plan, Branches) and f"b{tag}" in plan.plans]
-            inner = tuple(plan for plan in wanted if not isinstance(plan, Never))
             outer, self._code = self._code, []
-            nodes.append(self.value(branch, inner))
+            nodes.append(self.value(branch, tuple(wanted)))
             self.flush()
             code, self._code = self.taken(), outer
             cases.append(f"{tag} of {code} endof")

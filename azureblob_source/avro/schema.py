@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import fastavro
@@ -13,67 +14,110 @@ import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType
 from pyarrow import types as arrow_is
 
-from azure_account.errors import ConfigurationError
+from azure_account.errors import ConfigurationError, CorruptError, describe
 from azureblob_source.avro.fit import UnfitTypeError, check_fit, is_bytes, is_list, is_text, match_fields, plain
+from azureblob_source.avro.schema_json import Rules, UnsupportedSchemaError, is_name, read_type, unique
 from azureblob_source.avro.types import (
     CATALYST_TYPE,
     DAY_TIME_INTERVAL,
     SPARK_NAME,
     SPARK_TYPE,
+    AvroField,
     AvroType,
     arrow_field,
-    is_name,
-    read_type,
 )
 
-_MAX_TYPES = 20_000
-"""More than any table has columns. A few lines of nested names could stand for billions."""
+_ONLY_COLUMN = "value"
 
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """One writer schema. `json` is the compact text that stands in file headers, `root` the same parsed."""
+    """One schema. `json` is the compact text that stands in file headers, `root` the same parsed.
+
+    `given` says that a user gave it as option `avroSchema`; others come from headers, from rows or from other schemas.
+    """
 
     json: str
     root: dict[str, Any] = field(compare=False, repr=False)
     type: AvroType = field(compare=False, repr=False)
+    given: bool = field(default=False, compare=False, repr=False)
 
     @property
     def fingerprint(self) -> str:
         """16 hex characters: the first 8 bytes of the SHA-256 of `json`."""
         return hashlib.sha256(self.json.encode()).hexdigest()[:16]
 
+    @property
+    def row(self) -> AvroType:
+        """The record that a row is: the root, or one whose only field `value` is the root, with the same bytes."""
+        if self.type.kind == "record":
+            return self.type
+        return AvroType("record", name="row", fields=(AvroField(_ONLY_COLUMN, _ONLY_COLUMN, self.type),))
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel between Spark processes as the text alone."""
-        return parse, (self.json,)
+        return _restored, (self.json, self.given)
 
 
-def parse(text: str) -> AvroSchema:
-    """The schema in an `avroSchema` option or a file header. Raises ConfigurationError if it is malformed."""
+def parse(text: str, *, reading: bool = False) -> AvroSchema:
+    """The schema in an option `avroSchema`. Raises ConfigurationError if it is malformed.
+
+    One to read with may have names and enum symbols of any characters, for those of files are such.
+    """
     try:
         raw = json.loads(text)
-        fastavro.parse_schema(raw)
-        root = raw if isinstance(raw, dict) else {"type": raw}
-        return AvroSchema(json.dumps(raw, separators=(",", ":")), root, _bounded(read_type(raw)))
-    except (ValueError, SchemaParseException, UnknownType, TypeError, LookupError, AttributeError) as cause:
+        if not reading:
+            fastavro.parse_schema(raw)
+        return _made(raw, Rules.READ if reading else Rules.WRITE, given=True)
+    except UnsupportedSchemaError as cause:
+        raise ConfigurationError(f"the schema in option avroSchema {cause}. Give one with fewer columns.") from cause
+    except _MALFORMED as cause:
         detail = f"unknown type {cause}" if isinstance(cause, UnknownType) else str(cause)
         raise ConfigurationError(
             f"option avroSchema is not a valid Avro schema: {detail.rstrip('.')}. Correct the schema text."
         ) from cause
 
 
-def _bounded(avro: AvroType) -> AvroType:
-    if _size(avro, {}) > _MAX_TYPES:
-        raise ValueError(f"with its named types written out it has more than {_MAX_TYPES:,} types")
-    return avro
+def header_schema(text: str, *, blob: str) -> AvroSchema:
+    """The schema in a blob's header, as it stands there, however little it keeps to the specification.
+
+    Raises CorruptError if it has no meaning, ConfigurationError if it is not supported; both name the blob.
+    """
+    try:
+        return read_schema(text)
+    except UnsupportedSchemaError as cause:
+        step = "Write the blob anew with another schema."
+        raise ConfigurationError(describe("read", f"blob {blob}", f"the schema in its header {cause}", step)) from cause
+    except (ValueError, RecursionError) as cause:
+        step = "Restore the blob, or skip it with option ignoreCorruptBlobs."
+        detail = f"the schema in its header is not an Avro schema: {cause}"
+        raise CorruptError(describe("read", f"blob {blob}", detail, step)) from cause
 
 
-def _size(avro: AvroType, known: dict[int, int]) -> int:
-    """How many types there are in a type, those of a named type counted wherever it is used."""
-    if id(avro) not in known:
-        inner = [*(member.type for member in avro.fields), *avro.branches, *([avro.items] if avro.items else [])]
-        known[id(avro)] = 1 + sum(_size(one, known) for one in inner)
-    return known[id(avro)]
+@lru_cache(maxsize=256)
+def read_schema(text: str) -> AvroSchema:
+    """A schema that a program has written, as it stands. Raises ValueError as `read_type` does."""
+    return _made(json.loads(text), Rules.HEADER)
+
+
+def _restored(text: str, given: bool) -> AvroSchema:
+    return replace(read_schema(text), given=given)
+
+
+def _made(raw: Any, rules: Rules, *, given: bool = False) -> AvroSchema:
+    root = raw if isinstance(raw, dict) else {"type": raw}
+    return AvroSchema(json.dumps(raw, separators=(",", ":")), root, read_type(raw, rules), given)
+
+
+_MALFORMED = (
+    ValueError,
+    SchemaParseException,
+    UnknownType,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+)
 
 
 def infer(schema: pa.Schema, *, name: str, namespace: str | None) -> AvroSchema:
@@ -91,17 +135,22 @@ def infer(schema: pa.Schema, *, name: str, namespace: str | None) -> AvroSchema:
     for option, value in (("recordName", name), ("recordNamespace", namespace or "a")):
         if not is_name(value):
             raise ConfigurationError(f"option {option}={value!r} is not an Avro name. Use letters, digits and '_'.")
-    return parse(json.dumps(root | {"fields": fields}))
+    try:
+        return _made(root | {"fields": fields}, Rules.WRITE)
+    except UnsupportedSchemaError as cause:
+        raise ConfigurationError(f"the schema of the rows {cause}. Write fewer columns.") from cause
 
 
 def arrow_schema(avro: AvroSchema) -> pa.Schema:
-    """The Arrow schema that records of `avro` are read as. Raises ConfigurationError where no column can hold them."""
-    if avro.type.kind != "record":
-        raise ConfigurationError(f"the Avro schema is a {avro.type}, not a record, so its datums are not rows.")
+    """The Arrow schema that datums of `avro` are read as: the fields of a record, or one column `value`.
+
+    Raises ConfigurationError where no column can hold them.
+    """
     try:
-        return pa.schema([arrow_field(member) for member in avro.type.fields])
+        return pa.schema([arrow_field(member) for member in avro.row.fields])
     except TypeError as cause:
-        raise ConfigurationError(f"the Avro schema cannot be read as columns: {cause}.") from cause
+        step = "Give option avroSchema without that field."
+        raise ConfigurationError(f"the Avro schema cannot be read as columns: {cause}. {step}") from cause
 
 
 def check_writable(arrow: pa.Schema, avro: AvroSchema) -> None:
@@ -121,15 +170,15 @@ class _Inference:
     """Arrow to Avro, remembering the names given out, for a named type is defined once in a schema."""
 
     def __init__(self) -> None:
-        self._types: set[str] = set()
+        self._types: dict[str, int] = {}
 
     def fields(self, members: list[pa.Field], parent: str, path: tuple[str, ...]) -> list[dict[str, Any]]:
-        self._types.add(parent)
-        names: set[str] = set()
+        self._types.setdefault(parent, 1)
+        names: dict[str, int] = {}
         return [self._field(member, parent, names, path) for member in members]
 
-    def _field(self, member: pa.Field, parent: str, names: set[str], path: tuple[str, ...]) -> dict[str, Any]:
-        name = _unique(_sanitised(member.name), names)
+    def _field(self, member: pa.Field, parent: str, names: dict[str, int], path: tuple[str, ...]) -> dict[str, Any]:
+        name = unique(_sanitised(member.name), names)
         avro = self._nullable(member, f"{parent}_{name}", (*path, member.name))
         found: dict[str, Any] = {"name": name, "type": avro}
         if isinstance(avro, list):
@@ -158,14 +207,14 @@ class _Inference:
         return _leaf(arrow, path)
 
     def _record(self, members: list[pa.Field], name: str, path: tuple[str, ...]) -> dict[str, Any]:
-        name = _unique(name, self._types)
+        name = unique(name, self._types)
         return {"type": "record", "name": name, "fields": self.fields(members, name, path)}
 
     def _decimal(self, arrow: pa.DataType, name: str, path: tuple[str, ...]) -> dict[str, Any]:
         if not 0 <= arrow.scale <= arrow.precision:
             raise UnfitTypeError(path, f"Arrow type {arrow} has a scale that Avro does not know")
         size = ((10**arrow.precision - 1).bit_length() + 8) // 8
-        given = {"type": "fixed", "name": _unique(name, self._types), "size": size, "logicalType": "decimal"}
+        given = {"type": "fixed", "name": unique(name, self._types), "size": size, "logicalType": "decimal"}
         return given | {"precision": arrow.precision, "scale": arrow.scale}
 
 
@@ -212,12 +261,3 @@ def _is_variant(arrow: pa.DataType) -> bool:
 def _sanitised(name: str) -> str:
     name = re.sub(r"[^A-Za-z0-9_]", "_", name)
     return name if re.match(r"[A-Za-z_]", name) else f"_{name}"
-
-
-def _unique(name: str, taken: set[str]) -> str:
-    free, count = name, 1
-    while free in taken:
-        count += 1
-        free = f"{name}_{count}"
-    taken.add(free)
-    return free

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from azure_account.errors import ConfigurationError
 from azureblob_source.avro.resolve import time_kind
-from azureblob_source.avro.schema import AvroSchema, parse
+from azureblob_source.avro.schema import AvroSchema, read_schema
+from azureblob_source.avro.schema_json import UnsupportedSchemaError, unique
 from azureblob_source.avro.types import CATALYST_TYPE, SPARK_NAME, SPARK_TYPE, AvroField, AvroType
 from azureblob_source.avro.wire import may_be_null, value_branches
 
@@ -29,6 +31,7 @@ _WIDER = {
     frozenset(("string", "bytes")): "bytes",
     frozenset(("enum", "string")): "string",
 }
+_LEAVES = frozenset().union(*_WIDER, ["fixed"])
 _MICROS = {
     "time": AvroType("long", "time-micros"),
     "instant": AvroType("long", "timestamp-micros"),
@@ -58,10 +61,13 @@ def superset(schemas: Sequence[AvroSchema]) -> AvroSchema:
     if len(distinct) == 1:
         return distinct[0]
     try:
-        merged = reduce(lambda left, right: _merge(left, right, ()), (schema.type for schema in distinct))
+        merged = reduce(lambda left, right: _merge(left, right, ()), (schema.row for schema in distinct))
+        return read_schema(json.dumps(_Names().render(merged, ""), separators=(",", ":")))
     except _DifferError as cause:
         raise _conflict(distinct, cause) from cause
-    return parse(json.dumps(_Names().render(merged, ""), separators=(",", ":")))
+    except UnsupportedSchemaError as cause:
+        step = "Give option avroSchema with fewer columns."
+        raise ConfigurationError(f"the common schema of the writers' {cause}. {step}") from cause
 
 
 def _conflict(schemas: Sequence[AvroSchema], cause: _DifferError) -> ConfigurationError:
@@ -69,7 +75,7 @@ def _conflict(schemas: Sequence[AvroSchema], cause: _DifferError) -> Configurati
     for place, right in enumerate(schemas):
         for left in schemas[:place]:
             try:
-                _merge(left.type, right.type, ())
+                _merge(left.row, right.row, ())
             except _DifferError as pair:  # noqa: PERF203 - the error is what is looked for
                 return ConfigurationError(_message(f"{left.fingerprint} and {right.fingerprint}", pair))
     return ConfigurationError(_message(", ".join(schema.fingerprint for schema in schemas), cause))
@@ -101,21 +107,36 @@ def _merge_branches(left: AvroType, right: AvroType, path: Path) -> tuple[AvroTy
     others = value_branches(right)
     if len(merged) == 1:
         merged, others = list(others), tuple(merged)
+    places: dict[Any, list[int]] = {}
+    for place, branch in enumerate(merged):
+        _note(places, branch, place)
     for branch in others:
-        place = _like(merged, branch, path)
-        if place is not None:
-            merged[place] = _merge_values(merged[place], branch, path)
+        like = _like(merged, places, branch, path)
+        if like is not None:
+            merged[like] = _merge_values(merged[like], branch, path)
         elif len(others) > 1:
+            _note(places, branch, len(merged))
             merged.append(branch)
         else:
             raise _DifferError(path, left, right)
     return tuple(dict.fromkeys(merged))
 
 
-def _like(branches: Sequence[AvroType], branch: AvroType, path: Path) -> int | None:
-    """The place of the branch that `branch` merges with: an equal one, one of its kind, or any."""
-    able = [place for place, one in enumerate(branches) if _mergeable(one, branch, path)]
-    return min(able, key=lambda place: (branches[place] != branch, branches[place].kind != branch.kind), default=None)
+def _keys(branch: AvroType) -> tuple[Any, ...]:
+    """What a branch is looked for by: itself, its kind and name, its kind."""
+    return branch, (branch.kind, branch.name), branch.kind
+
+
+def _note(places: dict[Any, list[int]], branch: AvroType, place: int) -> None:
+    for key in _keys(branch):
+        places.setdefault(key, []).append(place)
+
+
+def _like(merged: Sequence[AvroType], places: dict[Any, list[int]], branch: AvroType, path: Path) -> int | None:
+    """The place of the branch that `branch` merges with: an equal one, one of its name, of its kind, or any."""
+    alike = chain.from_iterable(places.get(key, ()) for key in _keys(branch))
+    others = sorted(chain.from_iterable(places.get(kind, ()) for kind in _LEAVES - {branch.kind}))
+    return next((place for place in chain(alike, others) if _mergeable(merged[place], branch, path)), None)
 
 
 def _mergeable(left: AvroType, right: AvroType, path: Path) -> bool:
@@ -195,7 +216,7 @@ class _Names:
     """A type as JSON. Every named type is written out where it stands, so it needs a name of its own."""
 
     def __init__(self) -> None:
-        self._taken: set[str] = set()
+        self._taken: dict[str, int] = {}
 
     def render(self, avro: AvroType, namespace: str) -> Any:
         match avro.kind:
@@ -242,10 +263,4 @@ class _Names:
         return avro.kind if len(found) == 1 else found
 
     def _unique(self, name: str, namespace: str) -> str:
-        full = name if "." in name or not namespace else f"{namespace}.{name}"
-        free, count = full, 1
-        while free in self._taken:
-            count += 1
-            free = f"{full}_{count}"
-        self._taken.add(free)
-        return free
+        return unique(name if "." in name or not namespace else f"{namespace}.{name}", self._taken)

@@ -1,13 +1,8 @@
-"""Avro schemas as a tree of values, so that no other module reads raw schema JSON.
-
-`read_type` resolves names and keeps of each logical type only what the specification calls valid; an invalid or unknown
-logical type leaves its underlying type, as the specification demands.
-"""
+"""Avro schemas as a tree of values, which `schema_json` reads, and the Arrow types that they are read as."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -18,34 +13,22 @@ DAY_TIME_INTERVAL = "interval day to second"
 SPARK_TYPE = "sparkType"
 SPARK_NAME = "sparkName"
 MAX_PRECISION = 38
-
-_LOGICAL_TYPES = {
-    "int": {"date", "time-millis"},
-    "long": {
-        "time-micros",
-        "timestamp-millis",
-        "timestamp-micros",
-        "timestamp-nanos",
-        "local-timestamp-millis",
-        "local-timestamp-micros",
-        "local-timestamp-nanos",
-    },
-    "string": {"uuid"},
-    "bytes": {"decimal"},
-    "fixed": {"decimal", "duration", "uuid"},
-    "array": {"map"},
-}
+_SHOWN = 8  # branches of a union in a message
 
 
 @dataclass(frozen=True, slots=True)
 class AvroField:
-    """A record field. `column` is the name of the Arrow field it stands for; `default` is raw JSON."""
+    """A record field. `column` is the name of the Arrow field it stands for; `default` is raw JSON.
+
+    `aliases` are the names under which a reader looks for it, too. They are no part of what the field is.
+    """
 
     name: str
     column: str
     type: AvroType
     has_default: bool = False
-    default: Any = None
+    default: Any = field(default=None, hash=False)
+    aliases: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +36,8 @@ class AvroType:
     """One type of a schema. Attributes that a kind does not have keep their empty default.
 
     `kind` is the Avro type name, or `reference` for a record that contains itself; `items` is the element type of an
-    array or the value type of a map; `hint` is Spark's own type name where the Avro type alone is ambiguous.
+    array or the value type of a map; `hint` is Spark's own type name where the Avro type alone is ambiguous. `aliases`
+    (full names) and an enum's `default` say how a reader takes what others wrote; they are no part of what the type is.
     """
 
     kind: str
@@ -67,12 +51,15 @@ class AvroType:
     size: int = 0
     precision: int = 0
     scale: int = 0
+    aliases: tuple[str, ...] = field(default=(), compare=False)
+    default: str | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         """The type as error messages show it."""
         match self.kind:
             case "union":
-                return f"[{', '.join(map(str, self.branches))}]"
+                more = [f"{len(self.branches) - _SHOWN} more"] if len(self.branches) > _SHOWN else []
+                return f"[{', '.join([*map(str, self.branches[:_SHOWN]), *more])}]"
             case "array" | "map":
                 return f"{self.logical or self.kind} of {self.items}"
             case "record" | "enum" | "reference":
@@ -99,30 +86,6 @@ class AvroType:
     def is_variant(self) -> bool:
         """Whether this is the record that stands for Spark's VARIANT."""
         return self.hint == "variant" and [field.name for field in self.fields] == ["value", "metadata"]
-
-
-def read_type(schema: Any, namespace: str = "", known: dict[str, AvroType] | None = None) -> AvroType:
-    """The tree of a schema that fastavro has accepted. `namespace` and `known` are of the enclosing type.
-
-    Raises ValueError for what fastavro lets pass and Avro does not: bad names, fields or branches twice, empty unions.
-    """
-    known = {} if known is None else known
-    match schema:
-        case str():
-            return AvroType(schema) if schema in PRIMITIVES else _named(schema, namespace, known)
-        case list():
-            return _union([read_type(branch, namespace, known) for branch in schema])
-        case {"type": dict() | list()}:
-            return read_type(schema["type"], namespace, known)
-        case {"type": "record" | "error"}:
-            return _record(schema, namespace, known)
-        case {"type": "enum" | "fixed"}:
-            return known.setdefault(_full_name(schema, namespace), _leaf(schema, _full_name(schema, namespace)))
-        case {"type": "array"}:
-            return AvroType("array", _logical(schema), items=read_type(schema["items"], namespace, known))
-        case {"type": "map"}:
-            return AvroType("map", items=read_type(schema["values"], namespace, known))
-    return _leaf(schema, "") if schema["type"] in PRIMITIVES else _named(schema["type"], namespace, known)
 
 
 def arrow_type(avro: AvroType) -> pa.DataType:
@@ -152,7 +115,9 @@ def arrow_field(field: AvroField) -> pa.Field:
 
 
 def _member(name: str, avro: AvroType) -> pa.Field:
-    return pa.field(name, arrow_type(avro), nullable=any(one.kind == "null" for one in (avro, *avro.branches)))
+    arrow = arrow_type(avro)
+    nullable = pa.types.is_null(arrow) or any(one.kind == "null" for one in (avro, *avro.branches))
+    return pa.field(name, arrow, nullable=nullable)
 
 
 def _variant_field(field: AvroField) -> pa.Field:
@@ -162,8 +127,8 @@ def _variant_field(field: AvroField) -> pa.Field:
 
 def _union_type(avro: AvroType) -> pa.DataType:
     others = [branch for branch in avro.branches if branch.kind != "null"]
-    if len(others) == 1:
-        return arrow_type(others[0])
+    if len(others) <= 1:
+        return arrow_type(others[0]) if others else pa.null()
     return pa.struct([pa.field(f"member{index}", arrow_type(branch)) for index, branch in enumerate(others)])
 
 
@@ -201,78 +166,3 @@ PRIMITIVE_TYPES: dict[str, pa.DataType] = {
     "enum": pa.string(),
 }
 """Arrow's type for the values of each kind as they stand in a file, logical types left out."""
-
-
-def _union(branches: list[AvroType]) -> AvroType:
-    kinds = [branch.name or branch.kind for branch in branches]
-    if not kinds or len(set(kinds)) < len(kinds) or "union" in kinds:
-        raise ValueError(f"a union of [{', '.join(kinds)}]")
-    return AvroType("union", branches=tuple(branches))
-
-
-def _full_name(schema: dict[str, Any], namespace: str) -> str:
-    name: str = schema["name"]
-    space = schema.get("namespace", namespace)
-    full = name if "." in name or not space else f"{space}.{name}"
-    if not is_name(full):
-        raise ValueError(f"{full!r} is not an Avro name")
-    return full
-
-
-def is_name(name: str) -> bool:
-    """Whether a name, perhaps with a namespace before it, is one that Avro allows."""
-    return re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", name, re.ASCII) is not None
-
-
-def _named(name: str, namespace: str, known: dict[str, AvroType]) -> AvroType:
-    full = name if "." in name or not namespace else f"{namespace}.{name}"
-    return known.get(full) or known[name]
-
-
-def _record(schema: dict[str, Any], namespace: str, known: dict[str, AvroType]) -> AvroType:
-    name = _full_name(schema, namespace)
-    known[name] = AvroType("reference", name=name)
-    inner = name.rpartition(".")[0]
-    fields = tuple(_field(field, inner, known) for field in schema["fields"])
-    names = [field.name for field in fields]
-    if len(set(names)) < len(names) or not all(is_name(field) and "." not in field for field in names):
-        raise ValueError(f"record {name} has fields of one name, or of no Avro name, among {names}")
-    known[name] = AvroType("record", name=name, hint=schema.get(SPARK_TYPE, ""), fields=fields)
-    return known[name]
-
-
-def _field(field: dict[str, Any], namespace: str, known: dict[str, AvroType]) -> AvroField:
-    column = field.get(SPARK_NAME, field["name"])
-    avro = read_type(field["type"], namespace, known)
-    return AvroField(field["name"], column, avro, "default" in field, field.get("default"))
-
-
-def _leaf(schema: dict[str, Any], name: str) -> AvroType:
-    return AvroType(
-        schema["type"],
-        _logical(schema),
-        name,
-        schema.get(SPARK_TYPE) or schema.get(CATALYST_TYPE, ""),
-        symbols=tuple(schema.get("symbols", ())),
-        size=schema.get("size", 0),
-        precision=schema.get("precision", 0),
-        scale=schema.get("scale", 0),
-    )
-
-
-def _logical(schema: dict[str, Any]) -> str:
-    logical: Any = schema.get("logicalType", "")
-    if logical not in _LOGICAL_TYPES.get(schema["type"], ()):
-        return ""
-    size = {"duration": 12, "uuid": 16}.get(logical)
-    valid = schema["type"] != "fixed" or size is None or schema["size"] == size
-    if logical == "decimal":
-        precision: Any = schema.get("precision")
-        scale = schema.get("scale", 0)
-        valid = isinstance(precision, int) and isinstance(scale, int) and precision > 0 and 0 <= scale <= precision
-        valid = valid and ("size" not in schema or 10**precision <= 1 << 8 * schema["size"] - 1)
-    if logical == "map":
-        items = schema["items"]
-        names = [field["name"] for field in items.get("fields", ())] if isinstance(items, dict) else []
-        valid = names == ["key", "value"]
-    return str(logical) if valid else ""

@@ -40,6 +40,8 @@ class Unwanted:
             case "record":
                 return " ".join(self.skipped(member.type) for member in avro.fields)
             case "union":
+                if not avro.branches:
+                    return "halt"
                 cases = (f"{tag} of {self.skipped(branch)} endof" for tag, branch in enumerate(avro.branches))
                 return f"data zigzag-> stack case {' '.join(cases)} halt endcase"
             case "array" | "map":

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from azureblob_source.avro.types import AvroType
 
 
+_LIMITS = {"int": 2**31, "long": 2**63}
+_LATIN = 0xFF
+
+
 def walk(avro: AvroType) -> Iterator[AvroType]:
     """The type and all types in it, but none behind a reference."""
     yield avro
@@ -43,10 +47,7 @@ def has_no_bytes(avro: AvroType) -> bool:
 
 
 def datum(avro: AvroType, default: Any) -> bytes:
-    """The bytes of a default, which is JSON; a union takes the first branch that it fits.
-
-    Raises ValueError, TypeError, AttributeError or LookupError, or struct.error, if it fits nowhere.
-    """
+    """The bytes of a default that `fits_default`; a union takes the first branch that it fits."""
     match avro.kind:
         case "boolean":
             return bytes([default])
@@ -62,7 +63,7 @@ def datum(avro: AvroType, default: Any) -> bytes:
         case "record":
             return b"".join(datum(each.type, default.get(each.name, each.default)) for each in avro.fields)
         case "union":
-            place = next((place for place, branch in enumerate(avro.branches) if _fits(branch, default)), 0)
+            place = next(place for place, branch in enumerate(avro.branches) if fits_default(branch, default))
             return encode(place) + datum(avro.branches[place], default)
         case "array":
             return _block([datum(avro.element, item) for item in default])
@@ -79,18 +80,40 @@ def _block(items: list[bytes]) -> bytes:
     return b"".join([encode(len(items)), *items, encode(0)]) if items else encode(0)
 
 
-def _fits(avro: AvroType, default: Any) -> bool:
-    match default:
-        case None:
-            return avro.kind == "null"
-        case bool():
-            return avro.kind == "boolean"
-        case int():
-            return avro.kind in ("int", "long", "float", "double")
-        case float():
-            return avro.kind in ("float", "double")
-        case str():
-            return default in avro.symbols if avro.kind == "enum" else avro.kind in ("string", "bytes", "fixed")
-        case list():
-            return avro.kind == "array"
-    return avro.kind in ("record", "map")
+def fits_default(avro: AvroType, default: Any) -> bool:
+    """Whether a JSON value is a default for `avro`. Nothing is one for a record within itself."""
+    match avro.kind, default:
+        case "union", _:
+            return any(fits_default(branch, default) for branch in avro.branches)
+        case "array", list():
+            return all(fits_default(avro.element, item) for item in default)
+        case "map", dict():
+            return all(fits_default(avro.element, item) for item in default.values())
+        case "record", dict():
+            names = {each.name for each in avro.fields if not each.has_default} - default.keys()
+            given = (each for each in avro.fields if each.name in default or each.has_default)
+            return not names and all(fits_default(each.type, default.get(each.name, each.default)) for each in given)
+    return _fits_leaf(avro, default)
+
+
+def _fits_leaf(avro: AvroType, default: Any) -> bool:
+    match avro.kind, default:
+        case ("null", None) | ("boolean", bool()) | ("string", str()):
+            return True
+        case (("int" | "long"), int()) if not isinstance(default, bool):
+            return -_LIMITS[avro.kind] <= default < _LIMITS[avro.kind]
+        case (("float" | "double"), (int() | float())) if not isinstance(default, bool):
+            return _fits_float(avro.kind, default)
+        case (("bytes" | "fixed"), str()):
+            return max(map(ord, default), default=0) <= _LATIN and (avro.kind == "bytes" or len(default) == avro.size)
+        case "enum", str():
+            return default in avro.symbols
+    return False
+
+
+def _fits_float(kind: str, number: float) -> bool:
+    try:
+        struct.pack("<f" if kind == "float" else "<d", number)
+    except OverflowError:
+        return False
+    return True

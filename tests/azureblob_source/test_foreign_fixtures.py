@@ -65,19 +65,10 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"value_counts": None},
     ],
 }
-WAITING = {
-    "reflected-class": "names with $ are refused",
-    "enum-of-digits": "enum symbols that are no Avro names are refused",
-    "default-of-another-type": "defaults that do not fit are refused",
-    "decimal-of-more-scale-than-precision": "invalid logical types are refused",
-    "root-of-four-records": "roots that are no record are refused",
-    "root-of-null-or-record": "roots that are no record are refused",
-}
-NAMES = [pytest.param(name, marks=[waiting(WAITING[name])] if name in WAITING else []) for name in ROWS]
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ROWS)
 def test_rows_are_what_java_reads(name: str, size: int) -> None:
     assert ROWS[name] == read(name, size)
 

@@ -351,6 +351,16 @@ def test_a_header_whose_schema_is_no_schema_is_damage_too() -> None:
     assert names[1:] == [blob.name for blob in between(account, None, None, ignore_corrupt=True).blobs]
 
 
+def test_a_header_that_keeps_to_no_specification_is_no_damage() -> None:
+    account = new_account()
+    (name,) = capture(account, 1)
+    odd = '{"type":"record","name":"my row","fields":[{"name":"größe","type":"int","default":null}]}'
+    account.container("container").put(name, header(odd, "null", bytes(range(16))))
+    (schema,) = snapshot(account).schemas
+    assert ["größe"] == [member.name for member in schema.type.fields]
+    assert not schema.given
+
+
 def test_if_every_header_is_damaged_nothing_can_be_read() -> None:
     account = new_account()
     account.container("container").put("flights/a.avro", b"x" * 100)

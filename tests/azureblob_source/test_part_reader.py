@@ -528,6 +528,14 @@ def test_a_schema_that_does_not_resolve_is_never_ignored() -> None:
         rows_of(holding(data), split(data, 1 << 20), reader=other, ignore_corrupt=True)
 
 
+def test_a_value_that_does_not_fit_is_never_ignored() -> None:
+    far = avro_file([{"n": 2**62, "data": None}])
+    instant = '{"type":"long","logicalType":"timestamp-millis"}'
+    reader = parse(f'{{"type":"record","name":"row","fields":[{{"name":"n","type":{instant}}}]}}')
+    with pytest.raises(ConfigurationError, match="column 'n': .* plain long for that column"):
+        rows_of(holding(far), split(far, 1 << 20), reader=reader, ignore_corrupt=True)
+
+
 def test_an_imitation_is_never_ignored() -> None:
     sync = SYNC
     body = b"a" * 50 + sync + b"".join(block(1, b"\x00\x00", sync)) + b"b" * 50

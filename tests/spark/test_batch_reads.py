@@ -17,6 +17,7 @@ import pyspark
 import pytest
 from pyspark.sql.types import StructType
 
+from azureblob_source.avro.container_file import block, header
 from azureblob_source.naming import log_name
 from azureblob_source.spark_types import arrow_of
 from tests.spark.errors import said
@@ -310,3 +311,50 @@ def test_a_folder_of_event_hubs_capture_is_read(stream: Stream, stored: Stored) 
     assert 0 == stream.read(startTime="2113-01-31").count()
     names = [each.name for each in stream.read(view="blobs").collect()]
     assert ["events/0/2013/01/31/12/00/05.avro", "events/1/2013/01/31/12/05/05.avro"] == names
+
+
+def foreign(schema: dict[str, Any] | str, *rows: bytes) -> bytes:
+    """A blob whose header keeps to no rule that fastavro would hold it to."""
+    sync = bytes(range(16))
+    return b"".join((header(json.dumps(schema), "null", sync), *block(len(rows), b"".join(rows), sync)))
+
+
+def test_files_whose_schemas_keep_to_no_specification_are_read(stream: Stream, stored: Stored) -> None:
+    stored.client.create_container()
+    twice = b"\x04\x02a\x02\x02a\x04\x00"
+    fields = [
+        {"name": "größe", "type": ["int", "null"], "default": "large"},
+        {"name": "a-b", "type": {"type": "enum", "name": "$", "symbols": ["x-y", "z"]}},
+        {"name": "map", "type": {"type": "map", "values": "int"}},
+        {"name": "day", "type": {"type": "string", "logicalType": "date"}},
+    ]
+    schema = {"type": "record", "name": "top level", "fields": fields}
+    stored.client.upload_blob("events/1.avro", foreign(schema, b"\x00\x0a\x02" + twice + b"\x02d"))
+    frame = stream.read(ignoreCorruptBlobs="true")
+    assert [(5, "z", {"a": 2}, "d")] == [tuple(row) for row in frame.collect()]
+    assert [(2,)] == [tuple(row) for row in frame.selectExpr("map['a']").collect()]
+
+
+def test_files_without_columns_or_records_are_read(stream: Stream, stored: Stored) -> None:
+    stored.client.create_container()
+    stored.client.upload_blob("events/1.avro", foreign("long", b"\x02", b"\x04"))
+    assert [1, 2] == sorted(row.value for row in stream.read().collect())
+    stored.client.upload_blob(
+        "events/1.avro", foreign({"type": "record", "name": "r", "fields": []}, b"", b"", b""), overwrite=True
+    )
+    assert (3, 3) == (stream.read().count(), len(stream.read().collect()))
+
+
+def test_a_value_that_does_not_fit_is_never_skipped_as_damage_and_the_advice_helps(
+    stream: Stream, stored: Stored
+) -> None:
+    stored.client.create_container()
+    column = {"name": "v", "type": {"type": "int", "logicalType": "time-millis"}}
+    schema = {"type": "record", "name": "r", "fields": [column, {"name": "id", "type": "long"}]}
+    stored.client.upload_blob("events/1.avro", foreign(schema, b"\x80\xf0\xb2\x52\x02"))
+    sentence = said(stream.read(ignoreCorruptBlobs="true").collect)
+    assert sentence.startswith("ConfigurationError: ")
+    assert "column 'v'" in sentence and "Give option avroSchema with plain int" in sentence
+    plain = json.dumps({**schema, "fields": [{"name": "v", "type": "int"}, schema["fields"][1]]})
+    assert [(86_400_000, 1)] == [tuple(row) for row in stream.read(avroSchema=plain).collect()]
+    assert [(1,)] == [tuple(row) for row in stream.read(columns="id").collect()]

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azure_account.errors import CorruptError
 from azureblob_source.avro.decimals import decimals
 
 LIMIT = 10**38 - 1
@@ -46,11 +45,11 @@ def test_more_than_128_bits_are_refused(
     number = int.from_bytes(wide, "big", signed=True)
     if -(2**127) <= number < 2**127:
         values[len(before)] = b"\x01" + bytes(16)
-    with pytest.raises(CorruptError, match="more than 128 bits"):
+    with pytest.raises(pa.ArrowInvalid, match="more than 128 bits"):
         read(values)
 
 
 @pytest.mark.parametrize("number", [10**38, -(10**38), 2**127 - 1, -(2**127)])
 def test_more_digits_than_the_precision_are_refused(number: int) -> None:
-    with pytest.raises((pa.ArrowInvalid, CorruptError)):
+    with pytest.raises(pa.ArrowInvalid):
         read([number.to_bytes(16, "big", signed=True)])

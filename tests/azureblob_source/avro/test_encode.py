@@ -345,6 +345,12 @@ def test_where_only_values_can_choose_a_branch_fastavro_writes_the_rows() -> Non
         ({"type": "fixed", "name": "f", "size": 3}, pa.binary(), [b"abc", b"ab"], "row 1 .* 2 bytes does not fit"),
         ({"type": "bytes", **CENTS}, pa.decimal128(9, 2), [Decimal("10000.00")], "row 0 .* 10000.00 has more digits"),
         (
+            {"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 10},
+            pa.decimal128(29, 0),
+            [Decimal(1), Decimal(10**29 - 1)],
+            r"row 1 .* has more digits than Avro decimal\(50,10\) written with 38 digits",
+        ),
+        (
             {"type": "long", "logicalType": "timestamp-micros"},
             pa.timestamp("s", "UTC"),
             [0, 2**62],

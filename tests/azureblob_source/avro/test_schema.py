@@ -152,8 +152,10 @@ def test_json_is_compact_and_fingerprinted_by_its_own_bytes() -> None:
 
 
 def test_a_schema_travels_between_processes() -> None:
-    avro = parsed({"name": "a", "type": "int"})
-    assert (avro, avro.root) == (pickle.loads(pickle.dumps(avro)), pickle.loads(pickle.dumps(avro)).root)  # noqa: S301
+    given = parsed({"name": "a", "type": "int"})
+    for avro in (given, avro_schema.read_schema(given.json)):
+        back = pickle.loads(pickle.dumps(avro))  # noqa: S301
+        assert (avro, avro.root, avro.type, avro.given) == (back, back.root, back.type, back.given)
 
 
 @pytest.mark.parametrize(
@@ -174,6 +176,37 @@ def test_a_schema_travels_between_processes() -> None:
     ],
 )
 def test_a_malformed_schema_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="option avroSchema is not a valid Avro schema"):
+        avro_schema.parse(text)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"name": "x", "type": "int", "default": None},
+        {"name": "x", "type": ["null", "int"], "default": "text"},
+        {"name": "x", "type": {"type": "fixed", "name": "f", "size": 2}, "default": "abc"},
+        {"name": "x", "type": {"type": "enum", "name": "e", "symbols": ["A"], "default": "B"}},
+        {"name": "x", "type": {"type": "fixed", "name": "f", "size": True}},
+        {"name": "x", "type": {"type": "fixed", "name": "f", "size": -1}},
+        {"name": "x", "type": {"type": "fixed", "name": "f", "size": 4.0}},
+        {"name": "x", "type": ["int", "int"]},
+        {"name": "x", "type": []},
+        {"name": "x", "type": {"type": "record", "name": "row", "fields": []}},
+    ],
+    ids=str,
+)
+def test_a_users_schema_keeps_to_the_specification_whether_written_or_read(field: dict[str, Any]) -> None:
+    text = json.dumps({"type": "record", "name": "row", "fields": [field]})
+    for reading in (False, True):
+        with pytest.raises(ConfigurationError, match="option avroSchema is not a valid Avro schema"):
+            avro_schema.parse(text, reading=reading)
+
+
+@pytest.mark.parametrize("name", ["größe", "a-b", "$", "a.b"])
+def test_a_schema_to_read_with_may_have_the_names_of_files_and_one_to_write_may_not(name: str) -> None:
+    text = json.dumps({"type": "record", "name": f"my {name}", "fields": [{"name": name, "type": "int"}]})
+    assert [name] == avro_schema.arrow_schema(avro_schema.parse(text, reading=True)).names
     with pytest.raises(ConfigurationError, match="option avroSchema is not a valid Avro schema"):
         avro_schema.parse(text)
 
@@ -240,9 +273,9 @@ def test_a_record_that_contains_itself_cannot_be_read_as_columns() -> None:
         avro_schema.arrow_schema(avro_schema.parse(text))
 
 
-def test_only_records_are_rows() -> None:
-    with pytest.raises(ConfigurationError, match="is a string, not a record"):
-        avro_schema.arrow_schema(avro_schema.parse('"string"'))
+def test_what_is_no_record_is_read_as_one_column_and_is_not_written() -> None:
+    only = pa.schema([pa.field("value", pa.string(), nullable=False)])
+    assert only == avro_schema.arrow_schema(avro_schema.parse('"string"'))
     with pytest.raises(ConfigurationError, match="rows need a record"):
         avro_schema.check_writable(pa.schema(members("a")), avro_schema.parse('"string"'))
 
@@ -308,5 +341,19 @@ def test_a_schema_whose_names_stand_for_billions_of_types_is_refused_at_once() -
     for depth in range(1, 40):
         fields = [{"name": "a", "type": inner}, {"name": "b", "type": f"r{depth - 1}"}]
         inner = {"type": "record", "name": f"r{depth}", "fields": fields}
-    with pytest.raises(ConfigurationError, match=r"written out it has more than 20,000 types"):
+    with pytest.raises(ConfigurationError, match=r"option avroSchema has more than 50,000 types .* written out"):
         avro_schema.parse(json.dumps(inner))
+    with pytest.raises(ConfigurationError, match=r"blob s/1 failed: the schema in its header has more than 50,000"):
+        avro_schema.header_schema(json.dumps(inner), blob="s/1")
+
+
+def test_rows_of_ten_thousand_nullable_columns_can_be_written() -> None:
+    rows = pa.schema([(f"column {place}", pa.int64()) for place in range(10_000)])
+    assert rows == avro_schema.arrow_schema(avro_schema.infer(rows, name="row", namespace=None))
+
+
+def test_rows_of_more_columns_than_there_may_be_are_refused_without_a_word_of_the_option() -> None:
+    rows = pa.schema([(f"c{place}", pa.int64()) for place in range(50_001)])
+    with pytest.raises(ConfigurationError, match=r"the schema of the rows has more than 50,000 types") as error:
+        avro_schema.infer(rows, name="row", namespace=None)
+    assert "avroSchema" not in str(error.value)
