@@ -21,7 +21,9 @@ import pyarrow as pa
 from azure_account.errors import ConfigurationError, CorruptError, describe
 from azureblob_source.avro import compression as codecs
 from azureblob_source.avro.arrays import columns as build_columns
-from azureblob_source.avro.container_file import blocks, is_gzip, read_header, ungzip
+from azureblob_source.avro.container_file import Whole, blocks, read_header
+from azureblob_source.avro.gzipped import Inflated, is_gzip
+from azureblob_source.avro.limits import DEFAULT_LIMITS, BeyondLimitError, ReadLimits
 from azureblob_source.avro.plan import Record, UnresolvedError
 from azureblob_source.avro.resolve import read_aliases, resolve
 from azureblob_source.avro.scan import Part, Scanner
@@ -51,20 +53,25 @@ def decode_blob(
     reader: AvroSchema | None = None,
     batch_rows: int = BATCH_ROWS,
     columns: Sequence[str] | None = None,
+    limits: ReadLimits = DEFAULT_LIMITS,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a whole blob, gzipped or not, in batches of `arrow_schema(reader)`; without a reader, the writer's.
 
     `columns` are the Arrow names of those wanted, by default all; the others are skipped. An empty blob has no
-    rows. Raises CorruptError, naming blob and byte, and ConfigurationError if the rows do not resolve to `reader`.
+    rows. Raises CorruptError, naming blob and byte, and ConfigurationError if the rows do not resolve to `reader` or
+    take more memory than `limits` allow.
     """
-    plain = ungzip(data, blob=blob) if is_gzip(data) else data
-    if len(plain):
+    whole = Whole(memoryview(data))
+    plain = Inflated(whole, blob) if is_gzip(data) else whole
+    if plain.cut(1):
         header = read_header(plain, blob=blob)
-        framed = blocks(plain, header, blob=blob)
-        yield from decode_blocks(header, framed, blob=blob, reader=reader, batch_rows=batch_rows, columns=columns)
+        framed = blocks(plain, header, blob=blob, most=limits.block_bytes)
+        yield from decode_blocks(
+            header, framed, blob=blob, reader=reader, batch_rows=batch_rows, columns=columns, limits=limits
+        )
 
 
-def decode_blocks(
+def decode_blocks(  # noqa: PLR0913 - the settings of a read, by name
     header: FileHeader,
     framed: Iterable[Block],
     *,
@@ -72,6 +79,7 @@ def decode_blocks(
     reader: AvroSchema | None = None,
     batch_rows: int = BATCH_ROWS,
     columns: Sequence[str] | None = None,
+    limits: ReadLimits = DEFAULT_LIMITS,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some blocks of a blob; the rest as in `decode_blob`."""
     decoder = _decoder(header.schema_json, reader, None if columns is None else tuple(columns), blob)
@@ -79,7 +87,7 @@ def decode_blocks(
     rows = size = 0
     with decoder.scanner() as scanner:
         for block in framed:
-            waiting.append(_body(header, block, decoder, blob))
+            waiting.append(_body(header, block, decoder, blob, limits.block_bytes))
             rows, size = rows + waiting[-1].rows, size + len(waiting[-1].data)
             while rows >= batch_rows or size >= _BATCH_BYTES:
                 batch, waiting = _next_batch(decoder, scanner, waiting, batch_rows, blob)
@@ -150,13 +158,15 @@ def _resolved(writer: AvroSchema, reader: AvroSchema, columns: tuple[str, ...] |
     return _Decoder(writer.type, plan, arrow)
 
 
-def _body(header: FileHeader, block: Block, decoder: _Decoder, blob: str) -> _Body:
+def _body(header: FileHeader, block: Block, decoder: _Decoder, blob: str, most: int) -> _Body:
     if block.rows > _MAX_FREE_ROWS and has_no_bytes(decoder.avro):
         raise CorruptError(_corrupt(blob, block.offset, f"it claims {block.rows} rows that have no bytes"))
     try:
-        body = codecs.codec(header.codec).decompress(block.body)
+        body = codecs.codec(header.codec).decompress(block.body, most)
     except CorruptError as cause:
         raise CorruptError(_corrupt(blob, block.offset, str(cause))) from cause
+    except BeyondLimitError as cause:
+        raise _beyond(blob, block.offset, cause) from cause
     except ConfigurationError as cause:
         message = describe("read", f"blob {blob}", str(cause), "Write the blob anew in another codec.")
         raise ConfigurationError(message) from cause
@@ -215,6 +225,10 @@ def _read(
 
 def _corrupt(blob: str, offset: int, cause: str) -> str:
     return describe("read", f"blob {blob}", f"in the block from byte {offset}, {cause}", _SKIP)
+
+
+def _beyond(blob: str, offset: int, cause: BeyondLimitError) -> ConfigurationError:
+    return ConfigurationError(describe("read", f"blob {blob}, block from byte {offset},", str(cause), cause.step))
 
 
 def _unresolved(blob: str, cause: UnresolvedError) -> str:
