@@ -39,6 +39,14 @@ class BeyondLimitError(Exception):
         self.step = step
 
 
+def batch_too_large(what: str = "one row") -> BeyondLimitError:
+    """The error for a row that takes more than a batch may."""
+    return BeyondLimitError(
+        f"{what} takes more memory than option {MAX_BATCH_BYTES} allows a batch",
+        f"Raise option {MAX_BATCH_BYTES} if the workers have the memory, or leave columns out by option columns.",
+    )
+
+
 def block_too_large(what: str, most: int) -> BeyondLimitError:
     """The error for a block of more than `most` bytes, `what` being one or the other size."""
     return BeyondLimitError(
