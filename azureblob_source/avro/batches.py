@@ -139,8 +139,9 @@ class Batches:
     def _read(self, parts: list[Part]) -> tuple[pa.RecordBatch, int]:
         """The rows of all parts as a batch, and where the last part ended."""
         large = self.room.metered and sum(len(part.body) for part in parts) > self.room.data
-        scan = self.scanner.scan(parts, self.room.items if large else None)
-        arrays = columns(self.plan, scan, self.room.items)
+        items = self.room.items if sum(part.rows for part in parts) > 1 else 2 * self.room.items
+        scan = self.scanner.scan(parts, items if large else None)
+        arrays = columns(self.plan, scan, items)
         if arrays:
             return pa.RecordBatch.from_arrays(arrays, schema=self.arrow), scan.end
         rows = pa.Array.from_buffers(self.plan.arrow, scan.rows, [None], 0)

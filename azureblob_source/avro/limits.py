@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 BLOCK_BYTES = 256 << 20
 BATCH_BYTES = 128 << 20
-MAX_LEVELS = 64
+MAX_LEVELS = 50
 """Levels of records, arrays and maps within each other in a schema. The JVM of Spark overflows its stack at 300."""
 
 MAX_BLOCK_BYTES = "maxBlockBytes"

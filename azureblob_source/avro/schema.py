@@ -15,6 +15,7 @@ from pyarrow import types as arrow_is
 
 from azure_account.errors import ConfigurationError
 from azureblob_source.avro.fit import UnfitTypeError, check_fit, is_bytes, is_list, is_text, match_fields, plain
+from azureblob_source.avro.nesting import check_json, check_levels
 from azureblob_source.avro.types import (
     CATALYST_TYPE,
     DAY_TIME_INTERVAL,
@@ -25,6 +26,9 @@ from azureblob_source.avro.types import (
     is_name,
     read_type,
 )
+
+_STRANGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What odd schemas provoke in the code that walks over them."""
 
 _MAX_TYPES = 20_000
 """More than any table has columns. A few lines of nested names could stand for billions."""
@@ -52,10 +56,11 @@ def parse(text: str) -> AvroSchema:
     """The schema in an `avroSchema` option or a file header. Raises ConfigurationError if it is malformed."""
     try:
         raw = json.loads(text)
+        check_json(raw)
         fastavro.parse_schema(raw)
         root = raw if isinstance(raw, dict) else {"type": raw}
         return AvroSchema(json.dumps(raw, separators=(",", ":")), root, _bounded(read_type(raw)))
-    except (ValueError, SchemaParseException, UnknownType, TypeError, LookupError, AttributeError) as cause:
+    except (*_STRANGE, SchemaParseException, UnknownType) as cause:
         detail = f"unknown type {cause}" if isinstance(cause, UnknownType) else str(cause)
         raise ConfigurationError(
             f"option avroSchema is not a valid Avro schema: {detail.rstrip('.')}. Correct the schema text."
@@ -63,6 +68,7 @@ def parse(text: str) -> AvroSchema:
 
 
 def _bounded(avro: AvroType) -> AvroType:
+    check_levels(avro)
     if _size(avro, {}) > _MAX_TYPES:
         raise ValueError(f"with its named types written out it has more than {_MAX_TYPES:,} types")
     return avro
@@ -100,7 +106,7 @@ def arrow_schema(avro: AvroSchema) -> pa.Schema:
         raise ConfigurationError(f"the Avro schema is a {avro.type}, not a record, so its datums are not rows.")
     try:
         return pa.schema([arrow_field(member) for member in avro.type.fields])
-    except TypeError as cause:
+    except _STRANGE as cause:
         raise ConfigurationError(f"the Avro schema cannot be read as columns: {cause}.") from cause
 
 

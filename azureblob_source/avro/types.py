@@ -6,6 +6,7 @@ logical type leaves its underlying type, as the specification demands.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ DAY_TIME_INTERVAL = "interval day to second"
 SPARK_TYPE = "sparkType"
 SPARK_NAME = "sparkName"
 MAX_PRECISION = 38
+_MAX_SIZE = 2**31 - 1  # of a fixed, as in Java
 
 _LOGICAL_TYPES = {
     "int": {"date", "time-millis"},
@@ -237,7 +239,7 @@ def _record(schema: dict[str, Any], namespace: str, known: dict[str, AvroType]) 
     names = [field.name for field in fields]
     if len(set(names)) < len(names) or not all(is_name(field) and "." not in field for field in names):
         raise ValueError(f"record {name} has fields of one name, or of no Avro name, among {names}")
-    known[name] = AvroType("record", name=name, hint=schema.get(SPARK_TYPE, ""), fields=fields)
+    known[name] = AvroType("record", name=name, hint=_text(schema.get(SPARK_TYPE)), fields=fields)
     return known[name]
 
 
@@ -248,16 +250,37 @@ def _field(field: dict[str, Any], namespace: str, known: dict[str, AvroType]) ->
 
 
 def _leaf(schema: dict[str, Any], name: str) -> AvroType:
+    size = _size(schema, name)
     return AvroType(
         schema["type"],
         _logical(schema),
         name,
-        schema.get(SPARK_TYPE) or schema.get(CATALYST_TYPE, ""),
+        _text(schema.get(SPARK_TYPE)) or _text(schema.get(CATALYST_TYPE)),
         symbols=tuple(schema.get("symbols", ())),
-        size=schema.get("size", 0),
-        precision=schema.get("precision", 0),
-        scale=schema.get("scale", 0),
+        size=size,
+        precision=_number(schema.get("precision")),
+        scale=_number(schema.get("scale")),
     )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _size(schema: dict[str, Any], name: str) -> int:
+    size = schema.get("size", 0)
+    if schema["type"] == "fixed" and not (type(size) is int and 0 <= size <= _MAX_SIZE):
+        raise ValueError(f"fixed {name} has the size {size!r}, which is not a number from 0 to {_MAX_SIZE}")
+    return _number(size)
+
+
+def _number(value: Any) -> int:
+    return value if type(value) is int else 0
+
+
+def _digits(size: int) -> int:
+    """The decimal digits that so many bytes of two's complement always hold."""
+    return math.floor(math.log10(2) * (8 * size - 1)) if size > 0 else 0
 
 
 def _logical(schema: dict[str, Any]) -> str:
@@ -269,8 +292,8 @@ def _logical(schema: dict[str, Any]) -> str:
     if logical == "decimal":
         precision: Any = schema.get("precision")
         scale = schema.get("scale", 0)
-        valid = isinstance(precision, int) and isinstance(scale, int) and precision > 0 and 0 <= scale <= precision
-        valid = valid and ("size" not in schema or 10**precision <= 1 << 8 * schema["size"] - 1)
+        valid = type(precision) is int and type(scale) is int and precision > 0 and 0 <= scale <= precision
+        valid = valid and (schema["type"] != "fixed" or precision <= _digits(schema["size"]))
     if logical == "map":
         items = schema["items"]
         names = [field["name"] for field in items.get("fields", ())] if isinstance(items, dict) else []
