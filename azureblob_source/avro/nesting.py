@@ -1,7 +1,7 @@
-"""How deeply types stand within each other: bounded, as every walk over a schema calls itself, and Spark's does too. Pure.
+"""How deeply types stand within each other: bounded, as each walk over a schema is recursive, and Spark's too. Pure.
 
-Two bounds: of the JSON text, looked at without recursion and before anything else; and of the types, as a named type may
-stand for any depth.
+Two bounds: of the JSON text, looked at without recursion and before anything else; and of the types, as a named type
+may stand for any depth.
 """
 
 from __future__ import annotations
