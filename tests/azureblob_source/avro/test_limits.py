@@ -21,7 +21,7 @@ from azureblob_source.avro.container_file import block, header
 from azureblob_source.avro.decode import decode_blob
 from azureblob_source.avro.limits import BeyondLimitError, ReadLimits
 from azureblob_source.avro.varint import encode
-from tests.azureblob_source.avro.bounded import MIB, Case, outcomes
+from tests.azureblob_source.avro.bounded import MIB, Case, Outcome, outcomes
 from tests.azureblob_source.avro.test_scan import SYNC, array, mapping, record
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ def odd_schemas(draw: st.DrawFn) -> tuple[Case, int]:
     return Case(of_codec("null", 1, bytes(4), schema), TIGHT, columns), 4
 
 
-EVENTS = {
+EVENTS: dict[str, Callable[[Outcome], bool]] = {
     "read": lambda found: not found.error,
     "cut into batches": lambda found: not found.error and found.batches > 1,
     "corrupt": lambda found: found.error == "CorruptError",
@@ -304,6 +304,5 @@ def test_whatever_bytes_claim_ends_in_rows_or_in_an_error_that_names_the_place()
             assert not found.error or "byte" in found.message or "schema" in found.message or "column" in found.message
             assert found.peak < bound(case.limits, size), (found, size)
 
-    run: Callable[[], None] = check
-    run()
+    check()
     assert set(EVENTS) == set(seen), seen
