@@ -127,14 +127,15 @@ def _decoder(writer_json: str, reader: AvroSchema | None, columns: tuple[str, ..
     try:
         return _resolved(writer, reader or writer, columns)
     except ConfigurationError as cause:
-        reason, _, step = str(cause).rpartition(". ")
-        step = step if reason else "Change option avroSchema, or leave it out."
-        raise ConfigurationError(describe("read", f"blob {blob}", reason or str(cause), step)) from cause
+        raise ConfigurationError(f"read blob {blob} failed: {cause}") from cause
 
 
 @lru_cache(maxsize=64)
 def _resolved(writer: AvroSchema, reader: AvroSchema, columns: tuple[str, ...] | None) -> _Decoder:
-    arrow = arrow_schema(reader)
+    try:
+        arrow = arrow_schema(reader)
+    except ConfigurationError as cause:
+        raise ConfigurationError(f"{cause} Change option avroSchema, or leave it out.") from cause
     plan = resolve(writer.type, reader.type, read_aliases(reader.root))
     if not isinstance(plan, Record):
         raise UnresolvedError((), f"what was written is a {writer.type}, not a record, so its datums are not rows")

@@ -17,6 +17,7 @@ import pyspark
 import pytest
 from pyspark.sql.types import StructType
 
+from azureblob_source.avro.limits import MAX_LEVELS
 from azureblob_source.naming import log_name
 from azureblob_source.spark_types import arrow_of
 from tests.spark.errors import said
@@ -310,3 +311,36 @@ def test_a_folder_of_event_hubs_capture_is_read(stream: Stream, stored: Stored) 
     assert 0 == stream.read(startTime="2113-01-31").count()
     names = [each.name for each in stream.read(view="blobs").collect()]
     assert ["events/0/2013/01/31/12/00/05.avro", "events/1/2013/01/31/12/05/05.avro"] == names
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """A record whose one column is arrays of arrays, that many levels in all."""
+    avro: Any = "int"
+    for _ in range(levels - 1):
+        avro = ["null", {"type": "array", "items": avro}]
+    return {"type": "record", "name": "row", "fields": [{"name": "v", "type": avro}]}
+
+
+@pytest.mark.pyspark40
+def test_the_deepest_schema_that_is_read_is_one_that_spark_can_process(stream: Stream, stored: Stored) -> None:
+    stored.client.create_container()
+    value: Any = 7
+    for _ in range(MAX_LEVELS - 1):
+        value = [value]
+    stored.client.upload_blob("events/a.avro", avro(nested(MAX_LEVELS), {"v": value}))
+    assert [value] == [row.v for row in stream.read().collect()]
+    assert 1 == stream.read().where("v is not null").count()
+    stored.client.upload_blob("events/a.avro", avro(nested(MAX_LEVELS + 1)), overwrite=True)
+    assert f"nested more than {MAX_LEVELS} levels deep" in said(lambda: stream.read().collect())
+
+
+def test_a_block_beyond_the_limit_is_refused_and_the_option_helps(stream: Stream, stored: Stored) -> None:
+    stored.client.create_container()
+    schema = {"type": "record", "name": "row", "fields": [{"name": "v", "type": "string"}]}
+    out = io.BytesIO()
+    fastavro.writer(out, schema, [{"v": "x" * 3_000_000}], codec="deflate")
+    stored.client.upload_blob("events/a.avro", out.getvalue())
+    sentence = said(lambda: stream.read(maxBlockBytes="2MiB", ignoreCorruptBlobs="true").collect())
+    assert "more than the 2,097,152 bytes of option maxBlockBytes. Raise option maxBlockBytes" in sentence
+    assert sentence.startswith("ConfigurationError: read blob events/a.avro, block from byte ")
+    assert [3_000_000] == [len(row.v) for row in stream.read(maxBlockBytes="4MiB", maxBatchBytes="16MiB").collect()]
