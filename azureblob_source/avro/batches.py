@@ -93,6 +93,11 @@ class Batches:
         return bool(self._waiting) and (self._count >= self.room.rows or self._size >= self.room.data)
 
     @property
+    def offset(self) -> int:
+        """Where the block of the next row begins."""
+        return self._waiting[0].offset
+
+    @property
     def empty(self) -> bool:
         """Whether nothing is left."""
         return not self._waiting

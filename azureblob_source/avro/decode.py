@@ -170,7 +170,7 @@ def _body(header: FileHeader, block: Block, decoder: _Decoder, blob: str, most: 
 def _next(decoder: _Decoder, batches: Batches, blob: str) -> list[pa.RecordBatch]:
     """The next batch, if it has rows."""
     try:
-        with _ours(blob, "its rows"):
+        with _ours(blob, f"the block from byte {batches.offset}, or one after it,"):
             batch = batches.next()
     except BrokenBlockError as broken:
         raise _broken(decoder, broken, blob) from broken.reason
