@@ -37,15 +37,25 @@ _PUBLISH_POLL = 0.5
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The blobs of a stream as of `version` (None without a log), and the writer schemas to read them by."""
+    """The blobs of a stream as of `version` (None without a log), and the writer schemas to read them by.
+
+    `examples` names, without a log, a blob of each schema.
+    """
 
     version: int | None
     blobs: tuple[StreamBlob, ...]
     schemas: tuple[AvroSchema, ...]
+    examples: tuple[str, ...] = ()
 
     @property
     def reader_schema(self) -> AvroSchema:
-        """The schema that every blob's rows resolve to."""
+        """The schema that every blob's rows resolve to. `ConfigurationError` names a blob that has no columns."""
+        for schema, name in zip(self.schemas, self.examples, strict=False):
+            try:
+                avro_schema.arrow_schema(schema)
+            except ConfigurationError as cause:  # noqa: PERF203 - each schema by itself
+                step = "Give option avroSchema without that column, or leave the blob out."
+                raise ConfigurationError(describe("read", f"blob {name}", str(cause), step)) from cause
         return superset(self.schemas)
 
 
@@ -209,10 +219,13 @@ def _from_listing(container: BlobContainer, stream: str, between: Between, *, ig
         raise NotFoundError(message)
     blobs = [blob for blob in found if blob.may_hold(between)]
     headers = _Headers(container, ignore_corrupt=ignore_corrupt)
-    schemas = side_by_side(headers.schema, blobs, _AT_ONCE)
-    kept = [(blob, schema) for blob, schema in zip(blobs, schemas, strict=True) if schema is not None]
-    used = dict.fromkeys(schema for _, schema in kept) or [headers.newest(found, stream)]
-    return Snapshot(None, tuple(blob for blob, _ in kept), tuple(used))
+    read = side_by_side(headers.schema, blobs, _AT_ONCE)
+    kept = [(blob, schema) for blob, schema in zip(blobs, read, strict=True) if schema is not None]
+    used: dict[AvroSchema, str] = {}
+    for blob, schema in kept:
+        used.setdefault(schema, blob.name)
+    schemas = tuple(used) or (headers.newest(found, stream),)
+    return Snapshot(None, tuple(blob for blob, _ in kept), schemas, tuple(used.values()))
 
 
 @dataclass
