@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from azure_account.errors import CorruptError, NotFoundError, TransientError, describe
+from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError, describe
 from azureblob_source.avro.container_file import read_header
-from azureblob_source.avro.schema import header_schema
+from azureblob_source.avro.schema import arrow_schema, header_schema
 from azureblob_source.avro.superset import superset
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.naming import schema_name
@@ -36,15 +36,24 @@ _PUBLISH_POLL = 0.5
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The blobs of a stream as of `version` (None without a log), and the writer schemas to read them by."""
+    """The blobs of a stream as of `version` (None without a log), and the writer schemas to read them by.
+
+    `examples` names, without a log, a blob of each schema.
+    """
 
     version: int | None
     blobs: tuple[StreamBlob, ...]
     schemas: tuple[AvroSchema, ...]
+    examples: tuple[str, ...] = ()
 
     @property
     def reader_schema(self) -> AvroSchema:
-        """The schema that every blob's rows resolve to."""
+        """The schema that every blob's rows resolve to. `ConfigurationError` names a blob that has no columns."""
+        for schema, name in zip(self.schemas, self.examples, strict=False):
+            try:
+                arrow_schema(schema)
+            except ConfigurationError as cause:  # noqa: PERF203 - each schema by itself
+                raise ConfigurationError(f"read blob {name} failed: {cause}") from cause
         return superset(self.schemas)
 
 
@@ -189,16 +198,19 @@ def _from_listing(container: BlobContainer, stream: str, between: Between, *, ig
         message = describe(
             "read",
             f"{container.url}/{stream}",
-            "there is no commit log and no blob ending in .avro or .avro.gz",
+            "there is no commit log, and no blob with bytes in it whose name ends in .avro or .avro.gz",
             "Check container and stream; `az storage blob list --prefix` shows what is there.",
         )
         raise NotFoundError(message)
     blobs = [blob for blob in found if blob.may_hold(between)]
     headers = _Headers(container, ignore_corrupt=ignore_corrupt)
-    schemas = side_by_side(headers.schema, blobs, _AT_ONCE)
-    kept = [(blob, schema) for blob, schema in zip(blobs, schemas, strict=True) if schema is not None]
-    used = dict.fromkeys(schema for _, schema in kept) or [headers.newest(found, stream)]
-    return Snapshot(None, tuple(blob for blob, _ in kept), tuple(used))
+    read = side_by_side(headers.schema, blobs, _AT_ONCE)
+    kept = [(blob, schema) for blob, schema in zip(blobs, read, strict=True) if schema is not None]
+    used: dict[AvroSchema, str] = {}
+    for blob, schema in kept:
+        used.setdefault(schema, blob.name)
+    schemas = tuple(used) or (headers.newest(found, stream),)
+    return Snapshot(None, tuple(blob for blob, _ in kept), schemas, tuple(used.values()))
 
 
 @dataclass

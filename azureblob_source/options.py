@@ -31,6 +31,7 @@ from azure_account.option_table import (
 )
 from azure_account.settings import AccountSettings, account_settings
 from azureblob_source.avro import schema as avro_schema
+from azureblob_source.avro.limits import BATCH_BYTES, BLOCK_BYTES, MAX_BATCH_BYTES, MAX_BLOCK_BYTES, ReadLimits
 from azureblob_source.control import VALUE
 from azureblob_source.location import Location, parse_location
 from azureblob_source.log_entry import ATTEMPT, Transaction
@@ -177,6 +178,20 @@ SOURCE = OptionTable(
             group="Reading",
         ),
         Option("maxPartitionBytes", byte_size(), 32 << 20, "Stored bytes that a task reads at most.", "Reading"),
+        Option(
+            MAX_BLOCK_BYTES,
+            byte_size(),
+            BLOCK_BYTES,
+            "Bytes of one Avro block, stored or inflated, that are read at most; a larger one is an error.",
+            "Reading",
+        ),
+        Option(
+            MAX_BATCH_BYTES,
+            byte_size(1 << 20),
+            BATCH_BYTES,
+            "Memory for one batch of rows while it is decoded: a batch has as many rows as fit.",
+            "Reading",
+        ),
         Option("publishTimeoutMs", milliseconds(), 120_000, "Wait for a batch that is being published.", "Reading"),
         Option(
             "versionAsOf", integer(0), None, "Read the stream as of this version.", "Batch reads", shown_default="head"
@@ -262,6 +277,7 @@ class SourceOptions:
     between: tuple[int | None, int | None]
     ignore_corrupt: bool
     part_bytes: int
+    limits: ReadLimits
     publish_timeout: float
     push_filters: bool
     version: int | None
@@ -334,6 +350,7 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         between=_time_range(given),
         ignore_corrupt=given["ignoreCorruptBlobs"],
         part_bytes=given["maxPartitionBytes"],
+        limits=ReadLimits(given[MAX_BLOCK_BYTES], given[MAX_BATCH_BYTES]),
         publish_timeout=given["publishTimeoutMs"] / 1000,
         push_filters=given["pushFilters"],
         version=given["versionAsOf"],

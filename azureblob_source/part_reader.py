@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from azure_account.errors import CorruptError
 from azureblob_source.avro.container_file import blocks, read_header
 from azureblob_source.avro.decode import decode_blocks
+from azureblob_source.avro.limits import DEFAULT_LIMITS, ReadLimits
 from azureblob_source.avro.splitting import is_splittable, part_blocks
 from azureblob_source.read_ahead import ReadAhead, plain
 from azureblob_source.skipped import skip
@@ -41,6 +42,7 @@ def read_parts(  # noqa: PLR0913 - the settings of a read, by name
     ignore_corrupt: bool = False,
     threads: int = THREADS,
     budget: int = BUDGET,
+    limits: ReadLimits = DEFAULT_LIMITS,
 ) -> Iterator[tuple[Part, pa.RecordBatch]]:
     """The rows of all parts, in order, resolved to `reader` (see `decode_blob`), each batch with its part.
 
@@ -48,14 +50,16 @@ def read_parts(  # noqa: PLR0913 - the settings of a read, by name
     `ignore_corrupt` keeps the rows before any damage, skips the rest of that part, and warns and counts (`skip`).
 
     `NotFoundError` if a blob is gone, `ConflictError` if it was replaced, `CorruptError` if it is damaged,
-    `ConfigurationError` if its rows do not resolve or it cannot be read in parts.
+    `ConfigurationError` if its rows do not resolve, it cannot be read in parts or takes more memory than `limits`.
     """
-    opener = _Opener()
+    opener = _Opener(limits.block_bytes)
 
     def rows(part: Part, source: PartBytes) -> Iterator[pa.RecordBatch]:
         found = opener.open(part, source)
         if found is not None:
-            decode = partial(decode_blocks, found.header, blob=part.blob.name, reader=reader, columns=columns)
+            decode = partial(
+                decode_blocks, found.header, blob=part.blob.name, reader=reader, columns=columns, limits=limits
+            )
             yield from _until_damage(found.blocks, decode) if ignore_corrupt else decode(found.blocks)
 
     with ReadAhead(container, parts, threads, budget) as ahead:
@@ -82,6 +86,7 @@ class _Opened:
 class _Opener:
     """Finds the blocks of parts. It remembers one header: the parts of a blob come one after the other."""
 
+    most: int
     _blob: str | None = None
     _header: FileHeader | None = None
 
@@ -96,7 +101,7 @@ class _Opener:
                 self._header = read_header(source, blob=name)
         if self._header is None:
             return None
-        return _Opened(self._header, part_blocks(source, self._header, part.start, part.end, blob=name))
+        return _Opened(self._header, self._part(source, self._header, part))
 
     def _from_beginning(self, part: Part, source: PartBytes) -> _Opened | None:
         name = self._blob = part.blob.name
@@ -108,11 +113,14 @@ class _Opener:
             return None
         header = read_header(file, blob=name)
         if file is not source:
-            return _Opened(header, blocks(file, header, blob=name))
+            return _Opened(header, blocks(file, header, blob=name, most=self.most))
         self._header = header
         if not is_splittable(header):
             source.read_on()
-        return _Opened(header, part_blocks(source, header, 0, part.end, blob=name))
+        return _Opened(header, self._part(source, header, part))
+
+    def _part(self, source: PartBytes, header: FileHeader, part: Part) -> Iterator[Block]:
+        return part_blocks(source, header, part.start, part.end, blob=part.blob.name, most=self.most)
 
 
 def _until_damage(framed: Iterable[Block], decode: Decode) -> Iterator[pa.RecordBatch]:

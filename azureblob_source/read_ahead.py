@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from azure_account.errors import ConflictError, CorruptError, NotFoundError, describe
-from azureblob_source.avro.container_file import Gunzip, is_gzip
+from azureblob_source.avro.gzipped import Inflated, is_gzip
+from azureblob_source.avro.held import Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,47 +32,7 @@ FIRST_LOOK = 1 << 14
 
 _LEAST_CHARGE = 1 << 16  # so that the budget bounds the number of small requests too
 _SLACK = 5  # a part's share (two to the power) that is fetched behind its end, as its last block rarely ends there
-_INFLATE_STEP = 1 << 18
 _ANYWHERE = 1 << 63
-
-
-class Pieces:
-    """Pieces of a blob's bytes at their places, each with what it is charged. They may overlap and leave gaps."""
-
-    def __init__(self) -> None:
-        self._held: list[tuple[int, bytes, int]] = []
-
-    def add(self, start: int, data: bytes, charge: int = 0) -> None:
-        """Hold a piece."""
-        self._held.append((start, data, charge))
-        self._held.sort(key=lambda piece: piece[0])
-
-    def until(self, start: int) -> int:
-        """How far the bytes from `start` on are held without a gap."""
-        for first, data, _ in self._held:
-            if first <= start < first + len(data):
-                start = first + len(data)
-        return start
-
-    def is_far(self, start: int) -> bool:
-        """Whether there is a gap between what is held and `start`."""
-        return bool(self._held) and all(first + len(data) < start for first, data, _ in self._held)
-
-    def view(self, start: int, end: int) -> memoryview:
-        """Held bytes: a view of one piece, or of several pieces joined."""
-        views = []
-        for first, data, _ in self._held:
-            if first <= start < min(first + len(data), end):
-                views.append(memoryview(data)[start - first : end - first])
-                start = first + len(data)
-        return views[0] if len(views) == 1 else memoryview(b"".join(views))
-
-    def drop(self, before: int) -> int:
-        """Let go of pieces that end before this place; returns what they were charged."""
-        kept = [piece for piece in self._held if piece[0] + len(piece[1]) > before]
-        freed = sum(piece[2] for piece in self._held) - sum(piece[2] for piece in kept)
-        self._held = kept
-        return freed
 
 
 class Gets:
@@ -160,6 +121,17 @@ class BlobBytes:
         """Let go of what lies before."""
         self._pieces.drop(before)
 
+    def is_near(self, end: int) -> bool:
+        """Whether they are held."""
+        return self._pieces.until(0) >= end
+
+    def look(self, start: int, end: int) -> memoryview | None:
+        """The bytes by a request of their own, unless they are held. They are not kept."""
+        end = self.cut(end)
+        if end <= start or self._pieces.until(start) >= end:
+            return self._pieces.view(start, end)
+        return memoryview(self._gets(self.blob, start, end - start).data)
+
     def _first(self) -> None:
         self._fetch(0, FIRST_LOOK)
 
@@ -180,6 +152,7 @@ class PartBytes(BlobBytes):
     def __init__(self, ahead: ReadAhead, blob: StreamBlob, planned: Iterable[tuple[int, int]]) -> None:
         super().__init__(ahead.gets, blob)
         self.planned = deque(planned)
+        self._horizon = max((end for _, end in self.planned), default=0)
         self.coming: deque[tuple[int, int, Future[BlobContent]]] = deque()
         self._ahead = ahead
 
@@ -191,12 +164,17 @@ class PartBytes(BlobBytes):
         if freed:
             self._ahead.release(freed)
 
+    def is_near(self, end: int) -> bool:
+        """Whether the bytes up to `end` are planned to be fetched, or nearly so."""
+        return end <= self._horizon + PIECE_BYTES
+
     def read_on(self) -> None:
         """The part, which begins with the blob, goes on to its end."""
         ends = [end for _, end, _ in self.coming] + [end for _, end in self.planned]
         rest = list(_ranges(max(ends, default=self._pieces.until(0)), self.cut(_ANYWHERE)))
         if rest:
             self.planned.extend(rest)
+            self._horizon = rest[-1][1]
             self._ahead.hurry(self)
 
     def close(self) -> None:
@@ -305,42 +283,6 @@ def _plan(part: Part, *, with_header: bool) -> Iterator[tuple[int, int]]:
 def _ranges(start: int, stop: int) -> Iterator[tuple[int, int]]:
     for at in range(start, stop, PIECE_BYTES):
         yield at, min(at + PIECE_BYTES, stop)
-
-
-class Inflated:
-    """A `Source` over the plain bytes of a gzipped one. Places count in the plain bytes, in errors too."""
-
-    def __init__(self, source: Source, blob: str) -> None:
-        self._source = source
-        self._members = Gunzip(blob)
-        self._pieces = Pieces()
-        self._taken = self._plain = 0
-        self._whole = False
-
-    def cut(self, end: int) -> int:
-        """`end`, or the size of the plain bytes, which is known when they have all been inflated."""
-        while self._plain < end and not self._whole:
-            self._inflate()
-        return min(end, self._plain)
-
-    def read(self, start: int, end: int) -> memoryview:
-        """The plain bytes `[start, end)`."""
-        return self._pieces.view(start, end)
-
-    def forget(self, before: int) -> None:
-        """Let go of what lies before."""
-        self._pieces.drop(before)
-
-    def _inflate(self) -> None:
-        stop = self._source.cut(self._taken + min(max(self._taken, FIRST_LOOK), _INFLATE_STEP))
-        if stop == self._taken:
-            self._members.close()
-            self._whole = True
-            return
-        data = b"".join(self._members.feed(self._source.read(self._taken, stop)))
-        self._source.forget(stop)
-        self._pieces.add(self._plain, data)
-        self._plain, self._taken = self._plain + len(data), stop
 
 
 def plain(source: BlobBytes) -> Source:

@@ -194,6 +194,7 @@ class _Reader:
             reader=partition.reader,
             columns=columns,
             ignore_corrupt=self.options.ignore_corrupt,
+            limits=self.options.limits,
         )
         for part, batch in decoded:
             if not metadata:

@@ -17,6 +17,7 @@ from azureblob_source.avro.decimals import decimals
 from azureblob_source.avro.entries import last_entries
 from azureblob_source.avro.layout import Fixed, Items, Node, Nothing, Number, Optional, Raw, Row, Text
 from azureblob_source.avro.layout import Union as Tagged
+from azureblob_source.avro.limits import BATCH_BYTES, batch_too_large
 from azureblob_source.avro.plan import (
     Branches,
     Constant,
@@ -37,6 +38,7 @@ from azureblob_source.avro.plan import (
 )
 from azureblob_source.avro.program import MAX_FREE
 from azureblob_source.avro.scan import Part, Scan, Scanner
+from azureblob_source.avro.sizes import item_bytes
 from azureblob_source.avro.types import PRIMITIVE_TYPES
 from azureblob_source.avro.unwanted import INT32_MAX
 
@@ -57,13 +59,14 @@ _ASCII = 0x80  # ends below it
 _CONTINUES = 0xC0  # the two high bits of a UTF-8 byte, of which only the first is set inside a character
 
 
-def columns(plan: Record, scan: Scan) -> list[pa.Array]:
+def columns(plan: Record, scan: Scan, room: int = BATCH_BYTES) -> list[pa.Array]:
     """The columns of the rows that were scanned, in the order of the plan's fields.
 
     Raises UnresolvedError for values that the reader's schema has no place for, UnfitError for values that its types
-    cannot hold, DamagedValueError and CorruptError for bytes that are no values at all.
+    cannot hold, DamagedValueError and CorruptError for bytes that are no values at all, BeyondLimitError if items of
+    arrays and maps take more than `room` bytes.
     """
-    return _Builder(scan).fields(plan, scan.program.root, scan.rows)
+    return _Builder(scan, room).fields(plan, scan.program.root, scan.rows)
 
 
 def single(avro: AvroType, plan: Plan, datum: bytes) -> pa.Array:
@@ -75,8 +78,9 @@ def single(avro: AvroType, plan: Plan, datum: bytes) -> pa.Array:
 class _Builder:
     """Arrays of `count` values each, of type `plan.arrow`."""
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: Scan, room: int = BATCH_BYTES) -> None:
         self._scan = scan
+        self._room = room
 
     def fields(self, plan: Record, node: Node, count: int) -> list[pa.Array]:
         nodes = node.fields if isinstance(node, Row) else {}
@@ -181,8 +185,11 @@ class _Builder:
     def _items(self, plan: Listed | Mapped | Paired, node: Items, count: int) -> pa.Array:
         counts = self._scan.numbers(node.counts, count)
         total = int(counts.sum())
+        self._room -= total * item_bytes(plan)
+        if (node.free and total > MAX_FREE and self._scan.rows > 1) or self._room < 0:
+            raise batch_too_large()
         if total > (MAX_FREE if node.free else INT32_MAX):
-            raise CorruptError(f"a batch claims {total} items without bytes")
+            raise CorruptError(f"a row claims {total} items without bytes")
         if isinstance(plan, Listed):
             offsets = indices(offsets_of(counts))
             return pa.ListArray.from_arrays(offsets, self.build(plan.item, node.item, total), type=plan.arrow)

@@ -9,13 +9,16 @@ import bz2
 import zlib
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from azure_account.errors import ConfigurationError, CorruptError
+from azureblob_source.avro.limits import BLOCK_BYTES, block_too_large
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
     from azure_account.account import Bytes
@@ -32,8 +35,29 @@ _LEVELS: dict[str, tuple[range, int] | None] = {
 }
 NAMES = tuple(_LEVELS)
 
+_STEP = 4 << 20
+"""Plain bytes of one step. Few blocks are larger, and those are copied together."""
+
+_INPUT_STEP = 1 << 16  # of bzip2 and xz, which copy what follows a stream
+_TOO_WIDE = "Memory usage limit"  # what liblzma says
+_XZ_DICTIONARY = 96 << 20  # what level 9 takes beyond the plain bytes, and some
 _CRC_SIZE = 4
 _SNAPPY_EXPANSION = 64  # one two-byte copy element yields at most 64 bytes
+
+
+class _Decompressor(Protocol):
+    """What bzip2 and xz have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: Bytes, max_length: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,32 +86,32 @@ class Codec:
                 return bytes(_lzma().compress(body, preset=self.level))
         return body
 
-    def decompress(self, data: Bytes) -> Bytes:
-        """The body out of its stored form. Codec null returns `data` itself. Raises CorruptError if `data` is broken.
+    def decompress(self, data: Bytes, most: int = BLOCK_BYTES) -> Bytes:
+        """The body out of its stored form. Codec null returns `data` itself.
 
-        The error tells the cause alone: the caller knows blob and offset.
+        Raises CorruptError if `data` is broken, BeyondLimitError if the body has more than `most` bytes. It is
+        inflated in steps, so that at most one step beyond `most` is ever held. The errors tell the cause alone: the
+        caller knows blob and offset.
         """
         try:
-            return self._decompress(data)
+            return self._decompress(data, most)
         except (zlib.error, OSError, ValueError, EOFError, pa.ArrowException) as cause:
             raise CorruptError(f"it is not valid {self.name} data ({cause})") from cause
 
-    def _decompress(self, data: Bytes) -> Bytes:
+    def _decompress(self, data: Bytes, most: int) -> Bytes:
         if not len(data) and self.name != "null":
             raise EOFError("there is none")
         match self.name:
             case "deflate":
-                return _inflate(data)
+                return _joined(_inflated(data), most)
             case "snappy":
-                return _unsnap(memoryview(data))
+                return _unsnap(memoryview(data), most)
             case "zstandard":
-                with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-                    body: bytes = stream.read()
-                return body
+                return _joined(_unzstd(data), most)
             case "bzip2":
-                return bz2.decompress(memoryview(data))
+                return _joined(_streams(memoryview(data), bz2.BZ2Decompressor, OSError), most)
             case "xz":
-                return _unxz(data)
+                return _joined(_unxz(memoryview(data), most), most)
         return data
 
 
@@ -116,21 +140,71 @@ def _deflate(body: Bytes, level: int) -> bytes:
     return b"".join((stream.compress(body), stream.flush()))
 
 
-def _inflate(data: Bytes) -> bytes:
-    """The plain bytes. What follows them is ignored: fastavro leaves part of a checksum there."""
-    stream = zlib.decompressobj(-zlib.MAX_WBITS)
-    body = stream.decompress(data)
-    if not stream.eof:
-        raise EOFError("it stops too early")
+def _joined(steps: Iterator[bytes], most: int) -> Bytes:
+    """The pieces as one body; a body of one piece is not copied."""
+    first = next(steps, b"")
+    second = next(steps, b"")
+    if not second and len(first) <= most:
+        return first
+    body = bytearray(first)
+    body += second
+    while len(body) <= most and (piece := next(steps, b"")):
+        body += piece
+    if len(body) > most:
+        raise block_too_large("it inflates to", most)
     return body
 
 
-def _unsnap(data: memoryview) -> bytes:
+def _inflated(data: Bytes) -> Iterator[bytes]:
+    """The plain bytes. What follows them is ignored: fastavro leaves part of a checksum there."""
+    stream = zlib.decompressobj(-zlib.MAX_WBITS)
+    rest = data
+    while not stream.eof:
+        piece = stream.decompress(rest, _STEP)
+        if not piece and not stream.eof:
+            raise EOFError("it stops too early")
+        rest = stream.unconsumed_tail
+        if piece:
+            yield piece
+
+
+def _unzstd(data: Bytes) -> Iterator[bytes]:
+    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+        while piece := stream.read(_STEP):
+            yield piece
+
+
+def _streams(data: memoryview, start: Callable[[], _Decompressor], error: type[Exception]) -> Iterator[bytes]:
+    """The plain bytes of streams that follow each other. What follows them and is none is ignored."""
+    at, ended = 0, False
+    while at < len(data):
+        stream, begun = start(), False
+        try:
+            while not stream.eof:
+                given = data[at : at + _INPUT_STEP] if stream.needs_input else b""
+                if stream.needs_input and not given:
+                    raise EOFError("it stops too early")
+                at += len(given)
+                piece = stream.decompress(given, _STEP)
+                if piece:
+                    begun = True
+                    yield piece
+        except error as cause:
+            if ended and not begun and _TOO_WIDE not in str(cause):
+                return
+            raise
+        at -= len(stream.unused_data)
+        ended = True
+
+
+def _unsnap(data: memoryview, most: int) -> bytes:
     """Raw snappy begins with the plain length; Avro puts the big-endian CRC32 of the plain bytes behind it."""
     packed, crc = data[:-_CRC_SIZE], data[-_CRC_SIZE:]
     size = _plain_size(packed)
     if size > _SNAPPY_EXPANSION * len(packed):
         raise ValueError(f"{len(packed)} bytes cannot hold {size}")
+    if size > most:
+        raise block_too_large("it inflates to", most)
     body: bytes = pa.Codec("snappy").decompress(pa.py_buffer(packed), size, asbytes=True)
     if zlib.crc32(body) != int.from_bytes(crc, "big"):
         raise ValueError("the checksum differs")
@@ -146,11 +220,15 @@ def _plain_size(packed: memoryview) -> int:
     raise ValueError("its length is unreadable")
 
 
-def _unxz(data: Bytes) -> bytes:
+def _unxz(data: memoryview, most: int) -> Iterator[bytes]:
+    """A stream's header says how much memory its dictionary takes, too."""
     lzma: Any = _lzma()
+    room = most + _XZ_DICTIONARY
     try:
-        return bytes(lzma.decompress(memoryview(data)))
+        yield from _streams(data, partial(lzma.LZMADecompressor, memlimit=room), lzma.LZMAError)
     except lzma.LZMAError as cause:
+        if _TOO_WIDE in str(cause):
+            raise block_too_large("to inflate it takes", most) from cause
         raise ValueError(str(cause)) from cause
 
 

@@ -9,11 +9,11 @@ Longs are zig-zag varints. The bytes may be all there, or come as they are read:
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
 
 from azure_account.errors import ConfigurationError, CorruptError, describe
+from azureblob_source.avro.limits import BLOCK_BYTES, block_too_large
 from azureblob_source.avro.varint import encode
 
 if TYPE_CHECKING:
@@ -26,11 +26,9 @@ SYNC_SIZE = 16
 
 _SCHEMA = "avro.schema"
 _CODEC = "avro.codec"
-_GZIP_MAGIC = b"\x1f\x8b"
-_GZIP_WINDOW = 16 + zlib.MAX_WBITS
-_GZIP_STEP = 1 << 20
 _MAX_VARINT = 10
-_MAX_METADATA = 64 << 20
+_MAX_METADATA = 64 << 20  # of a whole header
+_MAX_ENTRIES = 100_000
 
 
 class Source(Protocol):
@@ -44,6 +42,12 @@ class Source(Protocol):
 
     def forget(self, before: int) -> None:
         """Nothing before this place will be asked for again."""
+
+    def is_near(self, end: int) -> bool:
+        """Whether the bytes up to `end` are held, or are fetched whatever is asked for."""
+
+    def look(self, start: int, end: int) -> memoryview | None:
+        """The bytes `[start, end)`, cut where the bytes end; None if they cannot be had without those before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,14 @@ class Whole:
 
     def forget(self, before: int) -> None:
         """Nothing is freed."""
+
+    def is_near(self, end: int) -> bool:  # noqa: ARG002 - a `Source`
+        """They are there."""
+        return True
+
+    def look(self, start: int, end: int) -> memoryview | None:
+        """A view of the bytes `[start, end)`."""
+        return self.read(start, end)
 
 
 Readable: TypeAlias = "Bytes | Source"
@@ -121,9 +133,11 @@ def read_header(data: Readable, *, blob: str = "") -> FileHeader:
         if count < 0:
             count = -count
             cursor.long("the size of metadata")
+        if count + len(metadata) > _MAX_ENTRIES:
+            cursor.fail(f"its header claims {count} entries of metadata")
         for _ in range(count):
             key = cursor.text("a metadata key")
-            metadata[key] = bytes(cursor.field("a metadata value", _MAX_METADATA))
+            metadata[key] = bytes(cursor.field("a metadata value", _MAX_METADATA - cursor.at))
     if _SCHEMA not in metadata:
         cursor.fail("its header has no avro.schema")
     sync = bytes(cursor.take(SYNC_SIZE, "the sync marker"))
@@ -133,12 +147,19 @@ def read_header(data: Readable, *, blob: str = "") -> FileHeader:
 
 
 def blocks(
-    data: Readable, header: FileHeader, start: int | None = None, *, end: int | None = None, blob: str = ""
+    data: Readable,
+    header: FileHeader,
+    start: int | None = None,
+    *,
+    end: int | None = None,
+    blob: str = "",
+    most: int = BLOCK_BYTES,
 ) -> Iterator[Block]:
     """The blocks of `data` from `start`, where a block begins (by default behind the header), to the end.
 
     With `end`, only those whose preceding sync marker begins before it. Raises CorruptError, naming blob and byte,
-    where the framing breaks or `data` stops within a block.
+    where the framing breaks or `data` stops within a block, and ConfigurationError for a block of more than `most`
+    bytes.
     """
     source = _source(data)
     cursor = _Cursor(source, blob, header.size if start is None else start)
@@ -148,11 +169,40 @@ def blocks(
         rows = cursor.long("the row count of a block")
         if rows < 0:
             cursor.fail(f"a block claims {rows} rows", at=offset)
-        body = cursor.field("the body of a block")
+        body = _body(cursor, header.sync, offset, most)
         marker = cursor.at
         if cursor.take(SYNC_SIZE, "the sync marker of a block") != header.sync:
-            cursor.fail(f"the block from byte {offset} does not end with the file's sync marker", at=marker)
+            cursor.fail(_unmarked(offset), at=marker)
         yield Block(offset, rows, body, cursor.at)
+
+
+def _body(cursor: _Cursor, sync: bytes, offset: int, most: int) -> memoryview:
+    """The stored body of the block at `offset`.
+
+    A size that would have much fetched is believed only if a marker stands where it says: that alone is fetched first.
+    """
+    what = "the body of a block"
+    start = cursor.at
+    size = cursor.long(f"the length of {what}")
+    if size < 0:
+        cursor.fail(f"{what} claims {size} bytes", at=start)
+    marker = cursor.at + size
+    if size > most or not cursor.source.is_near(marker + SYNC_SIZE):
+        found = cursor.source.look(marker, marker + SYNC_SIZE)
+        if found is not None and len(found) < SYNC_SIZE:
+            cursor.skip(size, what)
+            cursor.take(SYNC_SIZE, "the sync marker of a block")
+        elif found is not None and found != sync:
+            cursor.fail(_unmarked(offset), at=marker)
+    if size > most:
+        error = block_too_large("it has", most)
+        target = f"blob {cursor.blob}, block from byte {offset},"
+        raise ConfigurationError(describe("read", target, str(error), error.step))
+    return cursor.take(size, what)
+
+
+def _unmarked(offset: int) -> str:
+    return f"the block from byte {offset} does not end with the file's sync marker"
 
 
 def is_block(source: Source, sync: bytes, at: int) -> bool:
@@ -172,50 +222,6 @@ def after_sync(data: bytes | bytearray, sync: bytes, start: int) -> int | None:
     return None if place < 0 else place + SYNC_SIZE
 
 
-def is_gzip(data: Bytes) -> bool:
-    """Whether `data` begins as gzip does, which no Avro file can."""
-    return bytes(data[:2]) == _GZIP_MAGIC
-
-
-def ungzip(data: Bytes, *, blob: str = "") -> bytes:
-    """The plain bytes of all gzip members, one behind the other. Raises CorruptError for anything else between them."""
-    members = Gunzip(blob)
-    parts = list(members.feed(memoryview(data)))
-    members.close()
-    return b"".join(parts)
-
-
-class Gunzip:
-    """Gzip members, one behind the other, whose bytes come piece by piece. Raises CorruptError for anything else."""
-
-    def __init__(self, blob: str = "") -> None:
-        self._blob = blob
-        self._stream: zlib._Decompress | None = None
-        self._at = self._member = 0
-
-    def feed(self, data: memoryview) -> Iterator[bytes]:
-        """The plain bytes that the next piece adds, in pieces. Steps bound what zlib copies behind a member."""
-        at = 0
-        while at < len(data):
-            if self._stream is None:
-                self._stream, self._member = zlib.decompressobj(_GZIP_WINDOW), self._at
-            step = data[at : at + _GZIP_STEP]
-            try:
-                plain = self._stream.decompress(step)
-            except zlib.error as cause:
-                _broken(self._blob, self._member, f"there is no whole gzip member ({cause})", cause)
-            taken = len(step) - len(self._stream.unused_data)
-            at, self._at = at + taken, self._at + taken
-            if self._stream.eof:
-                self._stream = None
-            yield plain
-
-    def close(self) -> None:
-        """There is no more: what has begun must have ended."""
-        if self._stream is not None:
-            _broken(self._blob, self._member, "the gzip member that begins there stops too early")
-
-
 def _source(data: Readable) -> Source:
     return Whole(memoryview(data)) if isinstance(data, (bytes, bytearray, memoryview)) else data
 
@@ -224,8 +230,8 @@ class _Cursor:
     """A position in a blob's bytes that moves forward, and tells where it fails."""
 
     def __init__(self, source: Source, blob: str, at: int = 0) -> None:
-        self._source = source
-        self._blob, self.at = blob, at
+        self.source = source
+        self.blob, self.at = blob, at
 
     @property
     def done(self) -> bool:
@@ -233,12 +239,12 @@ class _Cursor:
 
     def left(self, most: int) -> int:
         """How many of the next `most` bytes there are."""
-        return max(self._source.cut(self.at + most) - self.at, 0)
+        return max(self.source.cut(self.at + most) - self.at, 0)
 
     def long(self, what: str) -> int:
         """A zig-zag varint."""
         value, start = 0, self.at
-        ahead = self._source.read(start, start + self.left(_MAX_VARINT))
+        ahead = self.source.read(start, start + self.left(_MAX_VARINT))
         for place, byte in enumerate(ahead):
             value |= (byte & 0x7F) << 7 * place
             self.at += 1
@@ -250,23 +256,27 @@ class _Cursor:
 
     def take(self, size: int, what: str) -> memoryview:
         """The next `size` bytes."""
-        start, end = self.at, self.at + size
-        if self._source.cut(end) < end:
-            self._stops(size, what)
-        self.at = end
-        return self._source.read(start, end)
+        start = self.at
+        self.skip(size, what)
+        return self.source.read(start, self.at)
 
-    def field(self, what: str, most: int | None = None) -> memoryview:
+    def skip(self, size: int, what: str) -> None:
+        """Go on by `size` bytes, which are not read."""
+        if self.source.cut(self.at + size) < self.at + size:
+            self._stops(size, what)
+        self.at += size
+
+    def field(self, what: str, most: int) -> memoryview:
         """A length, up to `most`, and as many bytes."""
         start = self.at
         size = self.long(f"the length of {what}")
-        if size < 0 or (most is not None and size > most):
+        if size < 0 or size > most:
             self.fail(f"{what} claims {size} bytes", at=start)
         return self.take(size, what)
 
     def text(self, what: str) -> str:
         """A length and as many bytes of UTF-8."""
-        return self.decoded(bytes(self.field(what, _MAX_METADATA)), what)
+        return self.decoded(bytes(self.field(what, _MAX_METADATA - self.at)), what)
 
     def decoded(self, data: bytes, what: str) -> str:
         """`data`, already taken, as UTF-8."""
@@ -276,13 +286,14 @@ class _Cursor:
             self.fail(f"{what} is not UTF-8")
 
     def fail(self, cause: str, *, at: int | None = None) -> NoReturn:
-        _broken(self._blob, self.at if at is None else at, cause)
+        broken(self.blob, self.at if at is None else at, cause)
 
     def _stops(self, size: int, what: str) -> NoReturn:
         self.fail(f"it stops within {what}: {size} bytes expected, {self.left(size)} left")
 
 
-def _broken(blob: str, offset: int, cause: str, error: Exception | None = None) -> NoReturn:
+def broken(blob: str, offset: int, cause: str, error: Exception | None = None) -> NoReturn:
+    """Raise the CorruptError for the bytes at `offset`."""
     target = f"blob {blob} at byte {offset}" if blob else f"an Avro file at byte {offset}"
     raise CorruptError(
         describe("read", target, cause, "Restore the blob, or skip it with option ignoreCorruptBlobs.")

@@ -18,13 +18,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from azure_account.errors import ConfigurationError, CorruptError, describe
+from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, describe
 from azureblob_source.avro import compression as codecs
-from azureblob_source.avro.arrays import columns as build_columns
-from azureblob_source.avro.container_file import blocks, is_gzip, read_header, ungzip
+from azureblob_source.avro.batches import Batches, Body, BrokenBlockError, room_of
+from azureblob_source.avro.blame import place_of
+from azureblob_source.avro.container_file import Whole, blocks, read_header
+from azureblob_source.avro.gzipped import Inflated, is_gzip
+from azureblob_source.avro.limits import DEFAULT_LIMITS, MAX_BATCH_BYTES, MAX_BLOCK_BYTES, BeyondLimitError, ReadLimits
 from azureblob_source.avro.plan import DamagedValueError, Record, UnfitError, UnresolvedError
 from azureblob_source.avro.resolve import resolve
-from azureblob_source.avro.scan import Part, Scanner
+from azureblob_source.avro.scan import Scanner
 from azureblob_source.avro.schema import AvroSchema, arrow_schema, header_schema
 from azureblob_source.avro.superset import superset
 from azureblob_source.avro.wire import has_no_bytes
@@ -39,9 +42,9 @@ if TYPE_CHECKING:
 __all__ = ["decode_blob", "decode_blocks", "superset"]
 
 BATCH_ROWS = 32_768
-_BATCH_BYTES = 64 << 20
 _MAX_FREE_ROWS = 1 << 24  # of a block whose rows have no bytes
 _RESTART = "Start the query again: it then reads by the schemas that the stream has now."
+_REPORT = "Report this with the header of the blob; leave the blob out meanwhile."
 _SKIP = "Restore the blob, or skip it with option ignoreCorruptBlobs."
 
 
@@ -52,21 +55,26 @@ def decode_blob(
     reader: AvroSchema | None = None,
     batch_rows: int = BATCH_ROWS,
     columns: Sequence[str] | None = None,
+    limits: ReadLimits = DEFAULT_LIMITS,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a whole blob, gzipped or not, in batches of `arrow_schema(reader)`; without a reader, the writer's.
 
     `columns` are the Arrow names of those wanted, by default all; the others are skipped. An empty blob has no
     rows. Raises CorruptError, naming blob and byte, for bytes that are no rows, and ConfigurationError, naming blob and
-    column, for rows that do not resolve to `reader` or have a value that its types cannot hold.
+    column, for rows that do not resolve to `reader`, have a value that its types cannot hold, or take more memory than
+    `limits` allow.
     """
-    plain = ungzip(data, blob=blob) if is_gzip(data) else data
-    if len(plain):
+    whole = Whole(memoryview(data))
+    plain = Inflated(whole, blob) if is_gzip(data) else whole
+    if plain.cut(1):
         header = read_header(plain, blob=blob)
-        framed = blocks(plain, header, blob=blob)
-        yield from decode_blocks(header, framed, blob=blob, reader=reader, batch_rows=batch_rows, columns=columns)
+        framed = blocks(plain, header, blob=blob, most=limits.block_bytes)
+        yield from decode_blocks(
+            header, framed, blob=blob, reader=reader, batch_rows=batch_rows, columns=columns, limits=limits
+        )
 
 
-def decode_blocks(
+def decode_blocks(  # noqa: PLR0913 - the settings of a read, by name
     header: FileHeader,
     framed: Iterable[Block],
     *,
@@ -74,32 +82,22 @@ def decode_blocks(
     reader: AvroSchema | None = None,
     batch_rows: int = BATCH_ROWS,
     columns: Sequence[str] | None = None,
+    limits: ReadLimits = DEFAULT_LIMITS,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some blocks of a blob; the rest as in `decode_blob`."""
-    decoder = _decoder(header.schema_json, reader, columns, blob)
-    waiting: list[_Body] = []
-    rows = size = 0
+    given = reader is not None and reader.given
+    with _ours(blob, "its schema", given=given):
+        decoder = _decoder(header.schema_json, reader, None if columns is None else tuple(columns), blob)
+        room = room_of(decoder.avro, decoder.plan, batch_rows, limits.batch_bytes)
     with decoder.scanner() as scanner:
+        batches = Batches(scanner, decoder.plan, decoder.arrow, room)
         for block in framed:
-            waiting.append(_body(header, block, decoder, blob))
-            rows, size = rows + waiting[-1].rows, size + len(waiting[-1].data)
-            while rows >= batch_rows or size >= _BATCH_BYTES:
-                batch, waiting = _next_batch(decoder, scanner, waiting, batch_rows, blob)
-                yield batch
-                rows, size = sum(body.rows for body in waiting), sum(len(body.data) for body in waiting)
-        while waiting:
-            batch, waiting = _next_batch(decoder, scanner, waiting, batch_rows, blob)
-            if batch.num_rows:
-                yield batch
-
-
-@dataclass(frozen=True, slots=True)
-class _Body:
-    """What is left of a block, no longer in the file's codec. `offset` is the block's."""
-
-    offset: int
-    rows: int
-    data: memoryview
+            with _ours(blob, f"the block from byte {block.offset}"):
+                batches.add(_body(header, block, decoder, blob, limits.block_bytes))
+            while batches.full:
+                yield from _next(decoder, batches, blob)
+        while not batches.empty:
+            yield from _next(decoder, batches, blob)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +123,13 @@ class _Decoder:
             self.idle.append(scanner)
 
 
-def _decoder(writer_json: str, reader: AvroSchema | None, columns: Sequence[str] | None, blob: str) -> _Decoder:
+def _decoder(writer_json: str, reader: AvroSchema | None, columns: tuple[str, ...] | None, blob: str) -> _Decoder:
     writer = header_schema(writer_json, blob=blob)
     reader = reader or writer
-    return _resolved(writer, reader, reader.given, None if columns is None else tuple(columns))
+    try:
+        return _resolved(writer, reader, reader.given, columns)
+    except ConfigurationError as cause:
+        raise ConfigurationError(f"read blob {blob} failed: {cause}") from cause
 
 
 @lru_cache(maxsize=64)
@@ -153,70 +154,71 @@ def _resolved(
     return _Decoder(writer.row, plan, arrow, given)
 
 
-def _body(header: FileHeader, block: Block, decoder: _Decoder, blob: str) -> _Body:
-    if block.rows > _MAX_FREE_ROWS and has_no_bytes(decoder.avro):
-        raise CorruptError(_corrupt(blob, block.offset, f"it claims {block.rows} rows that have no bytes"))
+def _body(header: FileHeader, block: Block, decoder: _Decoder, blob: str, most: int) -> Body:
     try:
-        body = codecs.codec(header.codec).decompress(block.body)
+        body = codecs.codec(header.codec).decompress(block.body, most)
     except CorruptError as cause:
         raise CorruptError(_corrupt(blob, block.offset, str(cause))) from cause
+    except BeyondLimitError as cause:
+        raise _beyond(blob, block.offset, cause) from cause
     except ConfigurationError as cause:
         message = describe("read", f"blob {blob}", str(cause), "Write the blob anew in another codec.")
         raise ConfigurationError(message) from cause
-    return _Body(block.offset, block.rows, memoryview(body))
+    if block.rows > _MAX_FREE_ROWS and has_no_bytes(decoder.avro):
+        raise CorruptError(_corrupt(blob, block.offset, f"it claims {block.rows} rows that have no bytes"))
+    if block.rows > len(body) and not has_no_bytes(decoder.avro):
+        raise CorruptError(_corrupt(blob, block.offset, f"it claims {block.rows} rows, but it has {len(body)} bytes"))
+    return Body(block.offset, block.rows, memoryview(body))
 
 
-def _next_batch(
-    decoder: _Decoder, scanner: Scanner, waiting: list[_Body], batch_rows: int, blob: str
-) -> tuple[pa.RecordBatch, list[_Body]]:
-    """A batch out of the first bodies, and what is left of all."""
-    parts = _parts(waiting, batch_rows)
-    batch, end = _read(decoder, scanner, waiting, parts, blob)
-    left = waiting[len(parts) :]
-    if not parts[-1].whole:
-        last = waiting[len(parts) - 1]
-        left.insert(0, _Body(last.offset, last.rows - parts[-1].rows, last.data[end:]))
-    return batch, left
-
-
-def _parts(waiting: list[_Body], batch_rows: int) -> list[Part]:
-    """As many rows as fit into a batch, at least one; how large they are is guessed by the average of their block."""
-    parts: list[Part] = []
-    rows, size = batch_rows, _BATCH_BYTES
-    for body in waiting:
-        fit = min(body.rows, rows, size * body.rows // max(len(body.data), 1))
-        if not parts:
-            fit = max(fit, min(body.rows, 1))
-        if fit or not body.rows:
-            parts.append(Part(body.data, fit, fit == body.rows))
-        rows, size = rows - fit, size - len(body.data)
-        if fit < body.rows or rows <= 0 or size <= 0:
-            break
-    return parts
-
-
-def _read(
-    decoder: _Decoder, scanner: Scanner, bodies: Sequence[_Body], parts: Sequence[Part], blob: str
-) -> tuple[pa.RecordBatch, int]:
-    """The rows of all parts as a batch, and where the last part ended."""
+def _next(decoder: _Decoder, batches: Batches, blob: str) -> list[pa.RecordBatch]:
+    """The next batch, if it has rows."""
     try:
-        scan = scanner.scan(parts)
-        arrays = build_columns(decoder.plan, scan)
+        with _ours(blob, f"the block from byte {batches.offset}, or one after it,", given=decoder.given):
+            batch = batches.next()
+    except BrokenBlockError as broken:
+        raise _broken(decoder, broken, blob) from broken.reason
+    return [batch] if batch.num_rows else []
+
+
+def _broken(decoder: _Decoder, broken: BrokenBlockError, blob: str) -> AzureBlobError:
+    """The error for a block whose rows cannot be read, which names the first of them."""
+    body, part, reason = broken.body, broken.part, broken.reason
+    if isinstance(reason, BeyondLimitError):
+        return _beyond(blob, body.offset, reason, f"row {body.taken}: ")
+    with _ours(blob, f"the block from byte {body.offset}"):
+        place = place_of(decoder.avro, decoder.plan, part, body.taken)
+    if isinstance(reason, DamagedValueError):  # it names its column by itself, and those within it
+        place = place.replace(", column", ": column").partition(": column")[0] + ": " if place else ""
+    return CorruptError(_corrupt(blob, body.offset, f"{place}{reason}"))
+
+
+@contextmanager
+def _ours(blob: str, what: str, *, given: bool = False) -> Iterator[None]:
+    """Whatever bytes or schemas provoke becomes an error of this project that names the blob; it keeps its cause.
+
+    `given` says that the reader's schema is that of option avroSchema.
+    """
+    try:
+        yield
+    except (AzureBlobError, BrokenBlockError):
+        raise
     except UnresolvedError as cause:
-        raise ConfigurationError(_unresolved(blob, cause, given=decoder.given)) from cause
+        raise ConfigurationError(_unresolved(blob, cause, given=given)) from cause
     except UnfitError as cause:
         raise ConfigurationError(_unfit(blob, cause)) from cause
+    except BeyondLimitError as cause:
+        raise ConfigurationError(describe("read", f"blob {blob}", str(cause), cause.step)) from cause
+    except MemoryError as cause:
+        step = f"Lower options {MAX_BLOCK_BYTES} and {MAX_BATCH_BYTES}, or give the workers more memory."
+        raise ConfigurationError(
+            describe("read", f"blob {blob}", f"{what} takes more memory than there is", step)
+        ) from cause
     except pa.ArrowException as cause:
         raise ConfigurationError(_unfit(blob, UnfitError(f"Arrow cannot hold a value ({cause})", ""))) from cause
-    except (CorruptError, DamagedValueError) as cause:
-        if len(parts) > 1:  # the first that is broken by itself is to blame
-            for body, part in zip(bodies, parts, strict=False):
-                _read(decoder, scanner, [body], [part], blob)
-        raise CorruptError(_corrupt(blob, bodies[0].offset, str(cause))) from cause
-    if not arrays:
-        rows = pa.Array.from_buffers(decoder.plan.arrow, scan.rows, [None], 0)
-        return pa.RecordBatch.from_struct_array(rows), scan.end
-    return pa.RecordBatch.from_arrays(arrays, schema=decoder.arrow), scan.end
+    except Exception as cause:
+        kind = f"{what} cannot be read ({type(cause).__name__}: {cause})"
+        raise ConfigurationError(describe("read", f"blob {blob}", kind, _REPORT)) from cause
 
 
 def _corrupt(blob: str, offset: int, cause: str) -> str:
@@ -232,3 +234,8 @@ def _unfit(blob: str, cause: UnfitError) -> str:
     plain = f"Give option avroSchema with plain {cause.plain} for that column, or leave it out with option columns."
     step = plain if cause.plain else "Leave the column out with option columns."
     return describe("read", f"blob {blob}", str(cause), step)
+
+
+def _beyond(blob: str, offset: int, cause: BeyondLimitError, place: str = "") -> ConfigurationError:
+    target = f"blob {blob}, block from byte {offset},"
+    return ConfigurationError(describe("read", target, f"{place}{cause}", cause.step))

@@ -98,11 +98,13 @@ Node: TypeAlias = Nothing | Number | Raw | Text | Fixed | Optional | Union | Ite
 class Assumption:
     """What a faster program takes for granted: which nullable values are never null, and which longs may be wide.
 
-    A wide long has ten bytes. Places are numbers in the order of the type; without `wide`, all longs may be.
+    A wide long has ten bytes. Places are numbers in the order of the type; without `wide`, all longs may be. `room` is
+    what all items of arrays and maps may take, in bytes; without it they are not counted.
     """
 
     dense: frozenset[int] = frozenset()
     wide: frozenset[int] | None = frozenset()
+    room: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

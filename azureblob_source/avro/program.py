@@ -37,6 +37,7 @@ from azureblob_source.avro.layout import (
     Union,
 )
 from azureblob_source.avro.plan import Branches, Listed, Mapped, Member, Never, Paired, Plan, Present, Record
+from azureblob_source.avro.sizes import NUMBER, scanned_bytes
 from azureblob_source.avro.unwanted import INT32_MAX, SIZE, Unwanted, is_recursive, literal
 from azureblob_source.avro.wire import has_no_bytes
 
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
 
 MAX_FREE = 1 << 20
 """Values without any byte that an array may claim to have."""
+
+ROOM = "room"
+"""The variable that counts down what items may still take, if that is limited; below zero it was too little."""
 
 _RAW = {"boolean": ("B", "uint8"), "float": ("f", "float32"), "double": ("d", "float64")}
 _GUARD = "dup data len data pos - > if halt then"
@@ -79,7 +83,8 @@ def compiled(avro: AvroType, plan: Plan, assumed: Assumption) -> Program:
     row, words = writer.taken(), [_WIDE, writer.unwanted.word()]
     declared = [f"output {name} {kind}" for name, kind in writer.outputs.items()]
     loop = f"begin counts end 0= while counts q-> stack 0 do\n{row}\nloop data pos ends <- stack repeat"
-    source = "\n".join(["input data", "input counts", "output ends int64", *declared, *words, loop])
+    room = [] if assumed.room is None else [f"variable {ROOM} {assumed.room} {ROOM} !"]
+    source = "\n".join(["input data", "input counts", "output ends int64", *declared, *words, *room, loop])
     return Program(source, root, writer.strides, writer.bounds, writer.nullable, writer.longs, assumed.wide is None)
 
 
@@ -271,10 +276,17 @@ class _Writer:
         node, code = self._times(lambda: self._entry(avro, plans), "0 do\n{}\nloop")
         self.emit(
             "0 begin data zigzag-> stack dup while\n"
-            f"dup 0 < if negate {SIZE} drop then {guard} swap over + swap\n"
+            f"dup 0 < if negate {SIZE} drop then {guard} {self._metered(avro)} swap over + swap\n"
             f"{'drop' if free else code}\nrepeat drop {counts.output} <- stack"
         )
         return Items(counts, node, free)
+
+    def _metered(self, avro: AvroType) -> str:
+        """Take the room for as many items as the stack says."""
+        if self.assumed.room is None:
+            return ""
+        each = scanned_bytes(avro.element) + (NUMBER if avro.kind == "map" else 0)
+        return f"dup {each} * negate {ROOM} +! {ROOM} @ 0 < if halt then"
 
     def _entry(self, avro: AvroType, plans: tuple[Plan, ...]) -> Node:
         inner = tuple(inner for plan in plans for inner in _item_plans(plan))

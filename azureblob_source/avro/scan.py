@@ -16,7 +16,8 @@ import numpy as np
 
 from azure_account.errors import CorruptError
 from azureblob_source.avro.layout import Assumption
-from azureblob_source.avro.program import compiled
+from azureblob_source.avro.limits import BeyondLimitError, batch_too_large
+from azureblob_source.avro.program import ROOM, compiled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +33,15 @@ if TYPE_CHECKING:
 
 _TELL = (False,) * 13  # of each error of the machine: return its name and raise nothing
 _TOO_LONG = "varint too big"
+_TOO_DEEP = "recursion depth exceeded"
+_CAUSES = {
+    "user halt": ": it holds a length, a count or a branch that cannot be",
+    "read beyond": ": its bytes end within it",
+    "skip beyond": ": its bytes end within it",
+    _TOO_LONG: ": it holds a number of more than 64 bits",
+}
 _STACK = 4096
-_DEPTH = 1 << 14  # of calls, and so of records that contain themselves
+_DEPTH = 1 << 20  # of calls, some three for a record within itself; 40 MB that are touched only so far as they are used
 _ITEMS, _GROWTH = 4096, 2.0  # what an output has room for at first, and by what it grows
 
 
@@ -81,33 +89,41 @@ class Scanner:
     _nulls: frozenset[int] = frozenset()
     _machines: dict[Assumption, tuple[Program, Any]] = field(default_factory=dict)
 
-    def scan(self, parts: Sequence[Part]) -> Scan:
-        """Read all parts in one run. Raises CorruptError, which tells the cause alone, for bytes that are no datums."""
+    def scan(self, parts: Sequence[Part], room: int | None = None) -> Scan:
+        """Read all parts in one run. Items of arrays and maps may take `room` bytes; None does not count them.
+
+        Raises CorruptError, which tells the cause alone, for bytes that are no datums, and BeyondLimitError for items
+        that take more.
+        """
         data = parts[0].body if len(parts) == 1 else b"".join(part.body for part in parts)
-        if self._learnt.dense:
+        if self._learnt.dense and room is None:
             with suppress(CorruptError):
                 return self._run(parts, data, self._learnt)
-        scan = self._careful(parts, data)
-        self._learn(scan)
+        scan = self._careful(parts, data, room)
+        if room is None:
+            self._learn(scan)
         return scan
 
-    def _careful(self, parts: Sequence[Part], data: memoryview | bytes) -> Scan:
+    def _careful(self, parts: Sequence[Part], data: memoryview | bytes, room: int | None) -> Scan:
         """By programs that take no value for granted."""
         try:
-            return self._run(parts, data, Assumption(wide=self._learnt.wide))
+            return self._run(parts, data, Assumption(wide=self._learnt.wide, room=room))
         except CorruptError as error:
             if _TOO_LONG not in str(error):
                 raise
-        return self._run(parts, data, Assumption(wide=None))
+        return self._run(parts, data, Assumption(wide=None, room=room))
 
     def _run(self, parts: Sequence[Part], data: memoryview | bytes, assumed: Assumption) -> Scan:
         program, machine = self._machine(assumed)
         counts = np.array([part.rows for part in parts], np.int64)
         error = machine.run({"data": data, "counts": counts}, *_TELL)
         outputs = machine.outputs
+        beyond = assumed.room is not None and machine[ROOM] < 0
         machine.reset()  # lets go of data and outputs
+        if beyond:
+            raise batch_too_large()
         if error:
-            raise CorruptError(f"a row is unreadable ({error})")
+            raise _failed(error)
         end = _checked_end(parts, outputs["ends"].tolist())
         scan = Scan(program, outputs, sum(part.rows for part in parts), end)
         _check_bounds(scan)
@@ -135,6 +151,13 @@ class Scanner:
         if learnt != self._learnt:
             self._machines.pop(self._learnt, None)
             self._learnt = learnt
+
+
+def _failed(error: str) -> Exception:
+    if error == _TOO_DEEP:
+        step = "Write the blob anew with records that are not nested so deeply, or leave it out."
+        return BeyondLimitError(f"records that contain themselves are nested too deeply to be skipped ({error})", step)
+    return CorruptError(f"a row is unreadable ({error}{_CAUSES.get(error, '')})")
 
 
 def _checked_end(parts: Sequence[Part], ends: list[int]) -> int:

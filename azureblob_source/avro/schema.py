@@ -16,6 +16,7 @@ from pyarrow import types as arrow_is
 
 from azure_account.errors import ConfigurationError, CorruptError, describe
 from azureblob_source.avro.fit import UnfitTypeError, check_fit, is_bytes, is_list, is_text, match_fields, plain
+from azureblob_source.avro.nesting import check_json, check_levels
 from azureblob_source.avro.schema_json import Rules, UnsupportedSchemaError, is_name, read_type, unique
 from azureblob_source.avro.types import (
     CATALYST_TYPE,
@@ -28,6 +29,8 @@ from azureblob_source.avro.types import (
 )
 
 _ONLY_COLUMN = "value"
+_STRANGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What odd schemas provoke in the code that walks over them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +69,13 @@ def parse(text: str, *, reading: bool = False) -> AvroSchema:
     """
     try:
         raw = json.loads(text)
+        check_json(raw)
         if not reading:
             fastavro.parse_schema(raw)
         return _made(raw, Rules.READ if reading else Rules.WRITE, given=True)
     except UnsupportedSchemaError as cause:
-        raise ConfigurationError(f"the schema in option avroSchema {cause}. Give one with fewer columns.") from cause
-    except _MALFORMED as cause:
+        raise ConfigurationError(f"the schema in option avroSchema {cause}. Give a smaller one.") from cause
+    except (*_STRANGE, SchemaParseException, UnknownType) as cause:
         detail = f"unknown type {cause}" if isinstance(cause, UnknownType) else str(cause)
         raise ConfigurationError(
             f"option avroSchema is not a valid Avro schema: {detail.rstrip('.')}. Correct the schema text."
@@ -105,19 +109,11 @@ def _restored(text: str, given: bool) -> AvroSchema:
 
 
 def _made(raw: Any, rules: Rules, *, given: bool = False) -> AvroSchema:
+    check_json(raw)
+    avro = read_type(raw, rules)
+    check_levels(avro)
     root = raw if isinstance(raw, dict) else {"type": raw}
-    return AvroSchema(json.dumps(raw, separators=(",", ":")), root, read_type(raw, rules), given)
-
-
-_MALFORMED = (
-    ValueError,
-    SchemaParseException,
-    UnknownType,
-    TypeError,
-    LookupError,
-    AttributeError,
-    RecursionError,
-)
+    return AvroSchema(json.dumps(raw, separators=(",", ":")), root, avro, given)
 
 
 def infer(schema: pa.Schema, *, name: str, namespace: str | None) -> AvroSchema:
@@ -148,8 +144,8 @@ def arrow_schema(avro: AvroSchema) -> pa.Schema:
     """
     try:
         return pa.schema([arrow_field(member) for member in avro.row.fields])
-    except TypeError as cause:
-        step = "Give option avroSchema without that field."
+    except _STRANGE as cause:
+        step = "Give option avroSchema without that field, or leave the blob out."
         raise ConfigurationError(f"the Avro schema cannot be read as columns: {cause}. {step}") from cause
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from azure_account.errors import ConfigurationError, describe
 from azureblob_source.avro.container_file import SYNC_SIZE, after_sync, blocks, is_block
+from azureblob_source.avro.limits import BLOCK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,15 +37,17 @@ def is_splittable(header: FileHeader) -> bool:
     return len(set(header.sync)) >= _LEAST_DISTINCT
 
 
-def part_blocks(source: Source, header: FileHeader, start: int, end: int | None, *, blob: str) -> Iterator[Block]:
+def part_blocks(
+    source: Source, header: FileHeader, start: int, end: int | None, *, blob: str, most: int = BLOCK_BYTES
+) -> Iterator[Block]:
     """The blocks of the part `[start, end)`; `end` None is the end of the file.
 
     Raises CorruptError where the framing breaks, be it in the first block behind the part, and ConfigurationError if
-    the file cannot be read in parts.
+    the file cannot be read in parts or one of its blocks has more than `most` bytes.
     """
     if not is_splittable(header):
         if start == 0:
-            yield from blocks(source, header, blob=blob)
+            yield from blocks(source, header, blob=blob, most=most)
         return
     marker = header.size - SYNC_SIZE
     if start > marker:
@@ -53,11 +56,11 @@ def part_blocks(source: Source, header: FileHeader, start: int, end: int | None,
             return
         marker = found
     at = marker + SYNC_SIZE
-    for block in blocks(source, header, at, end=end, blob=blob):
+    for block in blocks(source, header, at, end=end, blob=blob, most=most):
         at = block.end
         yield block
     if end is not None and marker < end <= at - SYNC_SIZE:
-        _check(source, header, end, at, blob)
+        _check(source, header, end, at, blob, most)
 
 
 def _first_marker(source: Source, sync: bytes, start: int, end: int | None) -> int | None:
@@ -84,11 +87,11 @@ def _markers(data: bytes, sync: bytes) -> Iterator[int]:
         place = after_sync(data, sync, place - SYNC_SIZE + 1)
 
 
-def _check(source: Source, header: FileHeader, end: int, at: int, blob: str) -> None:
+def _check(source: Source, header: FileHeader, end: int, at: int, blob: str, most: int) -> None:
     """The next part, which begins at `end`, goes on where this one has left the chain: with the block at `at`."""
     marker = _first_marker(source, header.sync, end, at - SYNC_SIZE + 1)
     if marker is None:
-        for _ in blocks(source, header, at, blob=blob):
+        for _ in blocks(source, header, at, blob=blob, most=most):
             break
     elif marker != at - SYNC_SIZE:
         message = describe(

@@ -12,14 +12,17 @@ import pyarrow as pa
 import pytest
 
 from azure_account.clock import ManualClock
-from azure_account.errors import CorruptError, NotFoundError, TransientError
+from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
 from azure_account.faults import Crash, Faults, ProcessDied, on
 from azure_account.memory import MemoryAccount
 from azureblob_source.avro.container_file import header
+from azureblob_source.avro.schema import parse
 from azureblob_source.commit import Publisher
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.listing import take_snapshot
 from azureblob_source.log_entry import Transaction
+from azureblob_source.part_reader import read_parts
+from azureblob_source.parts import cut
 from azureblob_source.read_ahead import FIRST_LOOK
 from tests.azureblob_source.sink_rows import committer, new_account, plan_of, public_blobs, stage_rows
 
@@ -474,3 +477,19 @@ def test_entries_before_the_last_overwrite_are_not_read() -> None:
     assert names == [blob.name for blob in found.blobs]
     assert len([call for call in requests.calls if call.operation == "get" and "/_log/" in call.name]) < 10
     assert 40 == len(snapshot(account, 39).blobs)
+
+
+def test_a_blob_whose_schema_gives_no_columns_is_named_and_the_advice_helps() -> None:
+    account = new_account()
+    container = account.container("container")
+    tree = record(v="long", next=["null", "row"])
+    container.put("flights/a.avro", avro_file(record(v="long"), [{"v": 1}]))
+    container.put("flights/b.avro", avro_file(tree, [{"v": 2, "next": {"v": 3, "next": None}}]))
+    found = snapshot(account)
+    with pytest.raises(ConfigurationError, match="read blob flights/b.avro failed: .*record row contains itself"):
+        _ = found.reader_schema
+    reader = parse(json.dumps(record(v="long")))
+    rows = [
+        row for _, batch in read_parts(container, list(cut(found.blobs)), reader=reader) for row in batch.to_pylist()
+    ]
+    assert [{"v": 1}, {"v": 2}] == rows

@@ -166,7 +166,7 @@ def check_blob(task: Task, blob: BlobEntry, largest: int) -> list[bytes]:
     data = b"".join(rendered)
     if task.gzipped:
         assert [one_member(part) for part in rendered] == [gzip.decompress(part) for part in rendered]
-        data = container_file.ungzip(data)
+        data = gzip.decompress(data)
     rows = by_fastavro(data)
     stored = bodies(data)
     assert (blob.rows, blob.uncompressed) == (len(rows), sum(len(body) for _, body in stored))

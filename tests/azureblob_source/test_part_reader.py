@@ -32,8 +32,10 @@ from azure_account.faults import (
 from azure_account.memory import MemoryAccount
 from azure_account.tries import Call, Intercept
 from azureblob_source import read_ahead, skipped
-from azureblob_source.avro.container_file import SYNC_SIZE, block, header, read_header
+from azureblob_source.avro.container_file import SYNC_SIZE, block, blocks, header, read_header
+from azureblob_source.avro.limits import DEFAULT_LIMITS, ReadLimits
 from azureblob_source.avro.schema import parse
+from azureblob_source.avro.varint import encode
 from azureblob_source.listing import take_snapshot
 from azureblob_source.part_reader import read_parts
 from azureblob_source.parts import Part, cut
@@ -314,6 +316,57 @@ def test_bytes_are_fetched_ahead_and_no_more_than_the_budget() -> None:
                 assert ahead._held <= budget + 1000
     assert sum(blob.size for blob in blobs) == watch.total
     assert 0 == ahead._held
+
+
+def resized(data: bytes, number: int, size: int) -> bytes:
+    """The file with another size in its block of that number."""
+    there = list(blocks(data, read_header(data)))[number]
+    body = there.end - SYNC_SIZE - len(there.body)
+    return data[: there.offset] + encode(there.rows) + encode(size) + data[body:]
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("sync", [SYNC, FOUR])
+def test_a_size_is_not_believed_before_a_marker_is_seen_where_it_ends(sync: bytes) -> None:
+    data = avro_file(numbered(2_000, 1_000), interval=20_000, sync=sync)
+    size = len(next(blocks(data, read_header(data))).body)
+    broken = resized(data, 1, size * 64 - 7)
+    account, (blob,) = stored(a__avro=broken)
+    watch = Watch()
+    part = next(cut([blob], 50_000)) if sync == SYNC else Part(blob)
+    limits = DEFAULT_LIMITS if sync == SYNC else ReadLimits(block_bytes=size * 2)
+    with pytest.raises(CorruptError, match="does not end with the file's sync marker"):
+        list(read_parts(watched(account, watch), [part], budget=50_000, limits=limits))
+    assert watch.total < 110_000 < len(data) // 10
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_size_beyond_the_blob_is_corrupt_and_fetches_nothing() -> None:
+    data = avro_file(numbered(400, 1_000), interval=20_000)
+    account, (blob,) = stored(a__avro=resized(data, 1, len(data)))
+    watch = Watch()
+    with pytest.raises(CorruptError, match="it stops within the body of a block"):
+        list(read_parts(watched(account, watch), list(cut([blob], 50_000))[:1], budget=50_000))
+    assert watch.total < 110_000 < len(data) // 3
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_block_that_is_larger_than_its_part_costs_a_small_request_more() -> None:
+    data = avro_file(numbered(30, 9_000), interval=100_000)
+    account, (blob,) = stored(a__avro=data)
+    watch = Watch()
+    assert numbered(30, 9_000)[:12] == rows_of(watched(account, watch), list(cut([blob], 1_000))[:1])[:12]
+    assert 1 <= sum(size == SYNC_SIZE for _, size in watch.sizes) <= 2
+
+
+def test_a_block_beyond_the_limit_is_no_damage_and_the_advice_helps() -> None:
+    data = avro_file(numbered(30, 9_000), interval=100_000)
+    with pytest.raises(
+        ConfigurationError, match=r"read blob s/1.avro, block from byte \d+, .* Raise option maxBlockBytes"
+    ):
+        rows_of(holding(data), split(data, 1 << 20), limits=ReadLimits(block_bytes=100_000), ignore_corrupt=True)
+    raised = ReadLimits(block_bytes=120_000)
+    assert numbered(30, 9_000) == rows_of(holding(data), split(data, 1 << 20), limits=raised)
 
 
 @pytest.mark.usefixtures("small_pieces")

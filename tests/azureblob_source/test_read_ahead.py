@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from azure_account.errors import CorruptError
 from azure_account.faults import Faults
 from azureblob_source import read_ahead
+from azureblob_source.avro.gzipped import Inflated
+from azureblob_source.avro.held import Pieces
 from azureblob_source.parts import cut
-from azureblob_source.read_ahead import BlobBytes, Gets, Inflated, Pieces, ReadAhead, plain
+from azureblob_source.read_ahead import BlobBytes, Gets, ReadAhead, plain
 from azureblob_source.snapshot import StreamBlob
 from tests.azureblob_source.sink_rows import new_account
 

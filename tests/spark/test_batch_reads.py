@@ -18,6 +18,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from azureblob_source.avro.container_file import block, header
+from azureblob_source.avro.limits import MAX_LEVELS
 from azureblob_source.naming import log_name
 from azureblob_source.spark_types import arrow_of
 from tests.spark.errors import said
@@ -358,3 +359,36 @@ def test_a_value_that_does_not_fit_is_never_skipped_as_damage_and_the_advice_hel
     plain = json.dumps({**schema, "fields": [{"name": "v", "type": "int"}, schema["fields"][1]]})
     assert [(86_400_000, 1)] == [tuple(row) for row in stream.read(avroSchema=plain).collect()]
     assert [(1,)] == [tuple(row) for row in stream.read(columns="id").collect()]
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """A record whose one column is arrays of arrays, that many levels in all."""
+    avro: Any = "int"
+    for _ in range(levels - 1):
+        avro = ["null", {"type": "array", "items": avro}]
+    return {"type": "record", "name": "row", "fields": [{"name": "v", "type": avro}]}
+
+
+@pytest.mark.pyspark40
+def test_the_deepest_schema_that_is_read_is_one_that_spark_can_process(stream: Stream, stored: Stored) -> None:
+    stored.client.create_container()
+    value: Any = 7
+    for _ in range(MAX_LEVELS - 1):
+        value = [value]
+    stored.client.upload_blob("events/a.avro", avro(nested(MAX_LEVELS), {"v": value}))
+    assert [value] == [row.v for row in stream.read().collect()]
+    assert 1 == stream.read().where("v is not null").count()
+    stored.client.upload_blob("events/a.avro", avro(nested(MAX_LEVELS + 1)), overwrite=True)
+    assert f"nested more than {MAX_LEVELS} levels deep" in said(lambda: stream.read().collect())
+
+
+def test_a_block_beyond_the_limit_is_refused_and_the_option_helps(stream: Stream, stored: Stored) -> None:
+    stored.client.create_container()
+    schema = {"type": "record", "name": "row", "fields": [{"name": "v", "type": "string"}]}
+    out = io.BytesIO()
+    fastavro.writer(out, schema, [{"v": "x" * 3_000_000}], codec="deflate")
+    stored.client.upload_blob("events/a.avro", out.getvalue())
+    sentence = said(lambda: stream.read(maxBlockBytes="2MiB", ignoreCorruptBlobs="true").collect())
+    assert "more than the 2,097,152 bytes of option maxBlockBytes. Raise option maxBlockBytes" in sentence
+    assert sentence.startswith("ConfigurationError: read blob events/a.avro, block from byte ")
+    assert [3_000_000] == [len(row.v) for row in stream.read(maxBlockBytes="4MiB", maxBatchBytes="16MiB").collect()]

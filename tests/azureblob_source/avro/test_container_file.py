@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 from itertools import islice
@@ -16,16 +15,13 @@ from azure_account.errors import ConfigurationError, CorruptError
 from azureblob_source.avro.container_file import (
     SYNC_SIZE,
     FileHeader,
-    Gunzip,
     Whole,
     after_sync,
     block,
     blocks,
     header,
     is_block,
-    is_gzip,
     read_header,
-    ungzip,
 )
 from azureblob_source.avro.varint import encode
 
@@ -199,51 +195,3 @@ def test_a_marker_of_the_wrong_size_is_refused() -> None:
 def test_reserved_metadata_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"avro\.codec"):
         header(SCHEMA, "null", SYNC, {"avro.codec": b"xz"})
-
-
-@given(st.lists(st.binary(max_size=300), min_size=1, max_size=8))
-def test_every_gzip_member_is_read(parts: list[bytes]) -> None:
-    data = b"".join(gzip.compress(part, mtime=0) for part in parts)
-    assert is_gzip(data)
-    assert b"".join(parts) == ungzip(data)
-
-
-@given(st.lists(st.binary(max_size=300), min_size=1, max_size=4), st.integers(1, 40))
-def test_members_may_come_in_pieces(parts: list[bytes], step: int) -> None:
-    data = memoryview(b"".join(gzip.compress(part, mtime=0) for part in parts))
-    members = Gunzip()
-    plain = b"".join(piece for at in range(0, len(data), step) for piece in members.feed(data[at : at + step]))
-    members.close()
-    assert b"".join(parts) == plain
-
-
-def test_large_members_are_read() -> None:
-    parts = [SYNC * 300_000, b"", bytes(range(256)) * 9000]
-    assert b"".join(parts) == ungzip(b"".join(gzip.compress(part, compresslevel=0) for part in parts))
-
-
-def test_an_empty_blob_is_no_gzip_members() -> None:
-    assert not is_gzip(b"")
-    assert b"" == ungzip(b"")
-
-
-def test_avro_is_not_taken_for_gzip() -> None:
-    assert not is_gzip(file_of([]))
-
-
-@pytest.mark.parametrize("garbage", [b"\x00", b"\x00" * 512, b"trailing", b"\x1f\x8b"])
-def test_garbage_behind_the_members_is_corrupt(garbage: bytes) -> None:
-    member = gzip.compress(b"abc")
-    with pytest.raises(CorruptError, match=f"blob a.avro.gz at byte {len(member)}"):
-        ungzip(member + garbage, blob="a.avro.gz")
-
-
-@given(st.data())
-def test_a_member_that_stops_or_is_damaged_is_corrupt(data: st.DataObject) -> None:
-    member = gzip.compress(b"abc" * 50, mtime=0)
-    with pytest.raises(CorruptError):
-        ungzip(member + member[: data.draw(st.integers(1, len(member) - 1))])
-    checksum = bytearray(member)
-    checksum[-8 + data.draw(st.integers(0, 7))] ^= 1
-    with pytest.raises(CorruptError):
-        ungzip(bytes(checksum))

@@ -645,7 +645,7 @@ def test_errors_name_blob_and_block() -> None:
     ("rows", "body", "cause"),
     [
         (1, b"\x06ab", "a row is unreadable"),
-        (1, b"", "a row is unreadable"),
+        (1, b"", "it claims 1 rows, but it has 0 bytes"),
         (2, b"\x02a\x02", "a row is unreadable"),
         (1, b"\x02abc", "2 bytes are left behind its 1 rows"),
         (0, b"abc", "3 bytes are left behind its 0 rows"),

@@ -13,16 +13,18 @@ from itertools import chain
 from typing import Any
 
 import fastavro
+import pyarrow as pa
+import pyarrow.compute
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from azure_account.errors import CorruptError
-from azureblob_source.avro import decode
+from azure_account.errors import ConfigurationError, CorruptError
 from azureblob_source.avro.arrays import columns
 from azureblob_source.avro.container_file import block, blocks, header, read_header
 from azureblob_source.avro.decode import decode_blob
 from azureblob_source.avro.layout import Number, Raw, Row
+from azureblob_source.avro.limits import ReadLimits
 from azureblob_source.avro.plan import Record
 from azureblob_source.avro.program import MAX_FREE
 from azureblob_source.avro.resolve import resolve
@@ -196,10 +198,10 @@ def test_batches_are_cut_anywhere_from_blocks_of_any_size(sizes: list[int], batc
     assert all(0 < batch.num_rows <= batch_rows for batch in batches)
 
 
-def test_a_batch_is_cut_where_its_bytes_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "_BATCH_BYTES", 1000)
+def test_a_batch_is_cut_where_its_bytes_are_enough() -> None:
     rows = [{"v": "x" * size} for size in [10] * 300 + [400] * 5 + [3000] * 2 + [10] * 30]
-    batches = list(decode_blob(written(record(v="string"), rows, 700), blob="b"))
+    blob = written(record(v="string"), rows, 700)
+    batches = list(decode_blob(blob, blob="b", limits=ReadLimits(batch_bytes=2000)))
     assert rows == [row for batch in batches for row in batch.to_pylist()]
     assert max(batch.num_rows for batch in batches) <= 150
     assert max(batch.nbytes for batch in batches if batch.num_rows > 1) < 2500
@@ -265,12 +267,12 @@ def test_records_that_contain_each_other_are_skipped(values: list[Json]) -> None
     assert expected == read(written(record(before="int", tree=TREE, after="string"), rows), reader=reader)
 
 
-def test_records_nested_too_deeply_are_corrupt_and_crash_nothing() -> None:
+def test_records_nested_too_deeply_are_refused_and_crash_nothing() -> None:
     schema = record(v="int", next=["null", "row"])
     reader = parse(json.dumps(record(v="int")))
-    depth = 1000
-    assert [{"v": 1}] == read(framed(schema, (1, b"\x02\x02" * depth + b"\x02\x00")), reader=reader)
-    with pytest.raises(CorruptError, match="recursion depth exceeded"):
+    for depth in (1000, 300_000):
+        assert [{"v": 1}] == read(framed(schema, (1, b"\x02\x02" * depth + b"\x02\x00")), reader=reader)
+    with pytest.raises(ConfigurationError, match="blob b, block from byte .* row 0: .* nested too deeply"):
         read(framed(schema, (1, b"\x02\x02" * 10**6 + b"\x02\x00")), reader=reader)
 
 
@@ -374,10 +376,14 @@ def test_counts_of_blocks_do_not_overflow_together() -> None:
         read(framed(record(v=array("null")), (1, body)))
 
 
-def test_many_arrays_may_not_claim_more_items_without_bytes_than_one() -> None:
+def test_arrays_of_many_items_without_bytes_come_in_batches_of_their_own() -> None:
     body = (encode(MAX_FREE) + b"\x00") * 3
+    batches = list(decode_blob(framed(record(v=array("null")), (3, body)), blob="b"))
+    assert [1, 1, 1] == [batch.num_rows for batch in batches]
+    assert [[MAX_FREE]] * 3 == [pa.compute.list_value_length(batch.column("v")).to_pylist() for batch in batches]
+    nested = encode(3) + body + b"\x00"
     with pytest.raises(CorruptError, match="items without bytes"):
-        read(framed(record(v=array("null")), (3, body)))
+        read(framed(record(v=array(array("null"))), (1, nested)))
 
 
 @pytest.mark.parametrize("columns", [None, []])
