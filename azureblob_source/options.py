@@ -50,6 +50,8 @@ VIEWS = ("data", "blobs", "commits", "control", "schemas")
 METADATA_COLUMNS = {"blob": "_blob", "version": "_version", "partition": "_partition"}
 EARLIEST = "earliest"
 LATEST = "latest"
+FAIL = "fail"
+IGNORE = "ignore"
 _MAX_AZURE_BLOCK = 4000 << 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
@@ -203,6 +205,13 @@ SOURCE = OptionTable(
             "Streaming reads",
             shown_default="no limit",
         ),
+        Option(
+            "schemaEvolution",
+            one_of(FAIL, IGNORE),
+            FAIL,
+            "When a writer adds a column: stop before its rows, so that a restart reads them whole, or leave it out.",
+            "Streaming reads",
+        ),
     )
 )
 
@@ -259,6 +268,7 @@ class SourceOptions:
     starting_time: datetime | None
     max_blobs: int
     max_bytes: int | None
+    schema_evolution: str
 
 
 def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
@@ -331,6 +341,7 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         starting_time=given["startingTimestamp"],
         max_blobs=given["maxBlobsPerTrigger"],
         max_bytes=given["maxBytesPerTrigger"],
+        schema_evolution=given["schemaEvolution"],
     )
 
 

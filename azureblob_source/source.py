@@ -21,11 +21,12 @@ from azureblob_source.avro.schema import arrow_schema
 from azureblob_source.avro.superset import superset
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.filters import condition, selected
-from azureblob_source.following import Follower, Limits, new_blobs
+from azureblob_source.following import Follower, Limits, SchemaGuard, new_blobs
 from azureblob_source.listing import Snapshot, kept_history, take_snapshot, writer_schema
-from azureblob_source.options import LATEST, METADATA_COLUMNS, SourceOptions, source_options
+from azureblob_source.options import FAIL, LATEST, METADATA_COLUMNS, SourceOptions, source_options
 from azureblob_source.part_reader import read_parts
 from azureblob_source.parts import Part, cut, packed
+from azureblob_source.query_schema import QuerySchema
 from azureblob_source.snapshot import StreamBlob, stream_blob
 from azureblob_source.spark_types import arrow_of, spark_of
 
@@ -77,6 +78,8 @@ class ReadPlan:
     """One read: what it covers is looked up once, when it is first asked for."""
 
     options: SourceOptions
+    inferred: AvroSchema | None = None
+    """The schema that Spark's schema came of, for a query that keeps it as long as it runs."""
 
     @cached_property
     def snapshot(self) -> Snapshot:
@@ -105,7 +108,7 @@ class ReadPlan:
     @cached_property
     def reader_schema(self) -> AvroSchema:
         """The schema to resolve rows to."""
-        return self.options.avro_schema or self._logged_schema() or self.snapshot.reader_schema
+        return self.options.avro_schema or self.inferred or self._logged_schema() or self.snapshot.reader_schema
 
     def _logged_schema(self) -> AvroSchema | None:
         """The superset of the writer schemas that the log's entry names: no other entry has to be read for it."""
@@ -135,9 +138,15 @@ class ReadPlan:
         return pa.schema([*map(whole.field, columns), *map(_METADATA.field, metadata)])
 
 
-def read_plan(raw: Mapping[str, str], env: Mapping[str, str], *, streaming: bool | None = None) -> ReadPlan:
+def read_plan(
+    raw: Mapping[str, str],
+    env: Mapping[str, str],
+    *,
+    streaming: bool | None = None,
+    inferred: AvroSchema | None = None,
+) -> ReadPlan:
     """The plan of a read out of Spark's options; `streaming` if it is known which kind of read it is."""
-    return ReadPlan(source_options(raw, env, streaming=streaming))
+    return ReadPlan(source_options(raw, env, streaming=streaming), inferred)
 
 
 def spark_schema(plan: ReadPlan) -> StructType:
@@ -269,7 +278,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._target: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_follower": None}
+        return {**super().__getstate__(), "_follower": None, "_guard": None}
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         """Where a new query starts, marked as such: `start` is its own version.
@@ -301,7 +310,10 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         limits = Limits(self.options.max_blobs, self.options.max_bytes)
         if isinstance(limit, ReadAllAvailable):
             limits = Limits()
-        return {**start, "version": self._follower.latest(start["version"], limits, at_most=self._target)}
+        until = self._follower.latest(start["version"], limits, at_most=self._target)
+        if self._guard is not None:
+            until = self._guard.end(start["version"], until)
+        return {**start, "version": until}
 
     def _unlimited(self) -> dict[str, int]:
         """Spark asks for this before the initial offset, which, if it depends on the time, must be found now."""
@@ -329,9 +341,23 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return [PartsPartition((), self._plan.reader_schema)]
         if self.options.view != "data":
             return [EntriesPartition(first, last)]
-        added = new_blobs(self._follower.entries(after, last))
+        entries = self._follower.entries(after, last)
+        if self._guard is not None:
+            self._guard.check(entries)
+        added = new_blobs(entries)
         blobs = [stream_blob(entry, blob) for entry, blob in added]
         return self._partitions(blob for blob in blobs if blob.may_hold(self.options.between))
+
+    @cached_property
+    def _guard(self) -> SchemaGuard | None:
+        """What ends a batch before rows that the query cannot hold. None where a view or `avroSchema` fixes the rows."""
+        if self.options.view != "data" or self.options.avro_schema is not None:
+            return None
+        names = tuple(name for name in self.schema.names if name not in self._metadata)
+        is_inferred = self._plan.inferred is not None
+        columns = None if is_inferred and self.options.columns is None else names
+        strict = is_inferred and self.options.schema_evolution == FAIL
+        return SchemaGuard(self._follower, QuerySchema(self._plan.reader_schema, columns, strict))
 
     def commit(self, end: dict[str, int]) -> None:
         """The micro-batch up to here is done."""
