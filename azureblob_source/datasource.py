@@ -67,9 +67,10 @@ class AzureBlobDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Write the micro-batches of a streaming query."""
-        from azureblob_source.sink import StreamWriter, write_plan  # noqa: PLC0415
+        from azureblob_source.sink import StreamWriter, stream_write_plan  # noqa: PLC0415
 
-        return StreamWriter(write_plan(self.options, schema, os.environ, overwrite=overwrite), overwrite=overwrite)
+        plan = stream_write_plan(self.options, schema, os.environ, overwrite=overwrite)
+        return StreamWriter(plan, overwrite=overwrite)
 
 
 def _filters_are_pushed() -> bool:

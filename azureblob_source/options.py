@@ -80,7 +80,14 @@ def _version() -> Parser[int | str]:
 WHERE = OptionTable(
     (
         Option("path", text(), None, "Container and stream, as `container/stream` or a URL.", "Where"),
-        Option("container", text(), None, "The container, if not in the path. Created if absent.", "Where"),
+        Option("container", text(), None, "The container, if not in the path.", "Where"),
+        Option(
+            "createContainer",
+            boolean(),
+            default=True,
+            help="Create a container that is absent when written to; if `false`, that is an error.",
+            group="Where",
+        ),
         Option("stream", text(), None, "The stream, if not in the path.", "Where"),
         Option("checkpointLocation", text(), None, "Spark's own option of a streaming query; not used here.", "Where"),
     )
@@ -131,7 +138,7 @@ SINK = OptionTable(
         Option("deliveryGuarantee", one_of(EXACTLY_ONCE, AT_LEAST_ONCE), EXACTLY_ONCE, "Who publishes.", "Guarantee"),
         Option("eventTimeColumn", text(), None, "Timestamp column whose range is kept for each blob.", "Guarantee"),
         Option("epoch", integer(0), None, "Fencing token: writers of a lower epoch are refused.", "Guarantee"),
-        Option("txnAppId", text(), None, "With txnVersion: makes a batch write idempotent.", "Guarantee"),
+        Option("txnAppId", text(), None, "With txnVersion: makes a `df.write` idempotent.", "Guarantee"),
         Option("txnVersion", integer(0), None, "Rising number of the write within txnAppId.", "Guarantee"),
         Option(
             "envelopeColumn",
@@ -224,6 +231,7 @@ class SinkOptions:
 
     account: AccountSettings
     location: Location
+    create_container: bool
     router: Router
     limits: Limits
     codec: str
@@ -281,6 +289,7 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
     return SinkOptions(
         account=account_settings(given, location.account, env, url_endpoint=location.endpoint),
         location=location,
+        create_container=given["createContainer"],
         router=Router(location.stream, given["streamColumn"], given["partitionColumn"], given["dropRoutingColumns"]),
         limits=Limits(
             block_bytes=given["maxFlushThresholdSize"],

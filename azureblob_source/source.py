@@ -350,7 +350,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     @cached_property
     def _guard(self) -> SchemaGuard | None:
-        """What ends a batch before rows that the query cannot hold. None where a view or `avroSchema` fixes the rows."""
+        """What ends a batch before rows that the query cannot hold. None if a view or `avroSchema` fixes them."""
         if self.options.view != "data" or self.options.avro_schema is not None:
             return None
         names = tuple(name for name in self.schema.names if name not in self._metadata)
