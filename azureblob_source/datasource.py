@@ -54,10 +54,9 @@ class AzureBlobDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Follow a stream, or a view of it."""
-        from azureblob_source.source import StreamReader, read_plan  # noqa: PLC0415
+        from azureblob_source.stream_source import stream_reader  # noqa: PLC0415
 
-        plan = read_plan(self.options, os.environ, streaming=True, inferred=self._inferred)
-        return StreamReader(plan, schema)
+        return stream_reader(self.options, schema, os.environ, self._inferred)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Write a DataFrame: append to streams, or replace them."""

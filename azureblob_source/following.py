@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from azure_account.errors import ConflictError, NotFoundError, TransientError, describe
 from azureblob_source.listing import writer_schema
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from azureblob_source.query_schema import Misfit, QuerySchema
 
 _AT_ONCE = 16
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Follower:
             return self._nothing(after, head)
         if after is not None and at_most is not None and after >= at_most:
             return after
-        settled = self._settled(head, -1 if after is None else after)
+        settled = self._kept(lambda: self._settled(head, -1 if after is None else after), after)
         self._watch(after, settled, head)
         if at_most is not None:
             settled = min(settled, at_most)
@@ -89,20 +91,32 @@ class Follower:
             return settled if after is None else after
         if limits == Limits():
             return settled
-        return self._limited(after, settled, limits)
+        return self._kept(lambda: self._limited(after, settled, limits), after)
 
     def entries(self, after: int, until: int) -> list[LogEntry]:
         """The entries behind `after` up to `until`. `NotFoundError`, naming the earliest kept, if one is gone."""
         kept = [self._entries[version] for version in range(after + 1, until + 1) if version in self._entries]
         if len(kept) == until - after:
             return kept
-        found = self.log.entries(after + 1, until)
+        found = self._kept(lambda: self.log.entries(after + 1, until), after)
         self._remember(found)
         return found
 
     def forget(self, until: int) -> None:
         """Drop what is remembered of versions that will not be asked for again."""
         self._entries = {version: entry for version, entry in self._entries.items() if version > until}
+
+    def _kept(self, read: Callable[[], Result], after: int | None) -> Result:
+        """What `read` gives; an error of entries that are gone becomes one that a query's user can act upon."""
+        try:
+            return read()
+        except NotFoundError as gone:
+            if after is None or after + 1 >= self.log.kept_from:
+                raise
+            cause = f"a vacuum has removed the versions after it; the earliest kept is {self.log.kept_from}"
+            step = f"Start the query with a new checkpoint: it begins at version {self.log.kept_from}."
+            message = describe("read on from version", f"{after} of {self._place}", cause, step)
+            raise NotFoundError(message) from gone
 
     @property
     def _place(self) -> str:

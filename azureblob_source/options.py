@@ -32,6 +32,7 @@ from azure_account.option_table import (
 from azure_account.settings import AccountSettings, account_settings
 from azureblob_source.avro import schema as avro_schema
 from azureblob_source.control import VALUE
+from azureblob_source.foreign_options import HINTS
 from azureblob_source.location import Location, parse_location
 from azureblob_source.log_entry import ATTEMPT, Transaction
 from azureblob_source.open_blobs import MAX_BLOCKS, Limits
@@ -222,7 +223,11 @@ SOURCE = OptionTable(
     )
 )
 
-TABLE = WHERE + ACCOUNT_OPTIONS + SINK + SOURCE
+TABLE = WHERE + ACCOUNT_OPTIONS + SINK + SOURCE + OptionTable((), HINTS)
+
+# Not offered to those who misspell an option of the other side.
+_OF_READS = ("Reading", "Batch reads", "Streaming reads")
+_OF_WRITES = ("Routing", "Blobs", "Uploading", "Guarantee", "Control messages")
 
 
 @dataclass(frozen=True)
@@ -276,12 +281,13 @@ class SourceOptions:
     starting_time: datetime | None
     max_blobs: int
     max_bytes: int | None
+    has_limits: bool
     schema_evolution: str
 
 
 def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
     """The options of a write. `ConfigurationError` names the first option that is wrong, and the next step."""
-    given = TABLE.parse(raw)
+    given = TABLE.parse(raw, beside=_OF_READS)
     location = _location(given)
     threads = given["threadPoolCount"]
     queue = given["blockingQueueSize"]
@@ -323,7 +329,7 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
 
 def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
     """The options of a read. `streaming`, if that is known, refuses the options of the other kind of read."""
-    given = TABLE.parse(raw)
+    given = TABLE.parse(raw, beside=_OF_WRITES)
     if streaming is not None:
         _refuse("Batch reads" if streaming else "Streaming reads", given)
     location = _location(given)
@@ -350,6 +356,7 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         starting_time=given["startingTimestamp"],
         max_blobs=given["maxBlobsPerTrigger"],
         max_bytes=given["maxBytesPerTrigger"],
+        has_limits=not {"maxBlobsPerTrigger", "maxBytesPerTrigger"}.isdisjoint(given.given),
         schema_evolution=given["schemaEvolution"],
     )
 

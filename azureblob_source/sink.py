@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer
     from azure_account.settings import AccountSettings
+    from azureblob_source.location import Location
     from azureblob_source.log_entry import BlobEntry, LogEntry
-    from azureblob_source.options import SinkOptions
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class _Sink:
         transaction = self._transaction(staged, batch)
         entries = committer.commit(staged, transaction, overwrite=self.overwrite)
         if self.plan.options.transaction is not None:
-            _warn_of_skipped(self.plan.options, staged, entries)
+            _warn_of_dropped(self.plan.options.location, staged, entries)
         for entry in entries:
             commits = {"blobCommits": entry.metrics.get("blobCommits", 0)}
             metrics.count(commits, system=container.name, source=transaction.id if transaction else "batch")
@@ -226,16 +226,16 @@ _NO_BLOB = "_container"
 """A name that no blob of this project has."""
 
 
-def _warn_of_skipped(options: SinkOptions, staged: Sequence[StagedTask], entries: Sequence[LogEntry]) -> None:
-    """Say which streams keep an earlier write of the same transaction, so that the rows of this one were dropped."""
+def _warn_of_dropped(location: Location, staged: Sequence[StagedTask], entries: Sequence[LogEntry]) -> None:
+    """Say that the rows of a write were dropped, since an earlier one of the same transaction stands."""
     ours = {blob.attempt for task in staged for blob in task.blobs}
     for entry in entries:
-        if ours and not ours & {blob.attempt for blob in entry.blobs}:
+        if ours and ours.isdisjoint(blob.attempt for blob in entry.blobs):
             logger.warning(
                 "the rows of this write to %s were dropped: version %d was committed with the same `txnAppId` and "
-                "this or a later `txnVersion` (%s). That is right for a repeat of one write; a second write needs "
-                "a `txnAppId` of its own",
-                options.location, entry.version, options.transaction,
+                "this or a later `txnVersion`. That is right for a repeat of one write; a second write needs a "
+                "`txnAppId` of its own",
+                location, entry.version,
             )  # fmt: skip
 
 
