@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,17 @@ def in_a_thread(act: Callable[[], object]) -> None:
         raise failures[0]
 
 
+def warned(capfd: pytest.CaptureFixture[str], pattern: str) -> bool:
+    """Whether a process of Spark's says this on standard error, which reaches this process a little later."""
+    deadline, text = time.monotonic() + 20, ""
+    while time.monotonic() < deadline:
+        text += capfd.readouterr().err
+        if re.search(pattern, text):
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def documented(beginning: str) -> str:
     """The line of the troubleshooting page's code that begins so."""
     (line,) = (line.strip() for line in TROUBLESHOOTING.read_text("utf-8").splitlines() if beginning in line[:60])
@@ -68,7 +80,7 @@ def documented(beginning: str) -> str:
 def test_a_thread_writes_after_the_documented_line(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored
 ) -> None:
-    with pytest.raises(PySparkException, match="DATA_SOURCE_NOT_FOUND"):
+    with pytest.raises(Exception, match="DATA_SOURCE_NOT_FOUND"):
         in_a_thread(lambda: save(spark.range(3), options, target))
     line = documented("spark.createDataFrame(")
 
@@ -137,8 +149,7 @@ def test_the_second_write_of_one_transaction_is_dropped_with_a_warning_that_says
     save(spark.range(1), options, target, txnAppId="copy", txnVersion="1")
     assert "were dropped" not in capfd.readouterr().err
     save(spark.range(2), options, target, txnAppId="copy", txnVersion="1")
-    warning = capfd.readouterr().err
-    assert re.search(r"the rows of this write to \S+/events were dropped: version 0 .* `txnAppId` of its own", warning)
+    assert warned(capfd, r"the rows of this write to \S+/events were dropped: version 0 .* `txnAppId` of its own")
     save(spark.range(2), options, target, txnAppId="copy/second", txnVersion="1")
     assert 3 == load(spark, options, target).count()
 
@@ -211,8 +222,10 @@ def test_limits_are_kept_or_a_warning_says_that_this_spark_has_none(
     follow(spark, options, target, tmp_path / "default")
     assert "have no effect" not in capfd.readouterr().err
     follow(spark, options, target, tmp_path, maxBlobsPerTrigger="1")
-    warned = "options `maxBlobsPerTrigger` and `maxBytesPerTrigger` have no effect" in capfd.readouterr().err
-    assert HAS_LIMITS != warned
+    if HAS_LIMITS:
+        assert "have no effect" not in capfd.readouterr().err
+    else:
+        assert warned(capfd, "options `maxBlobsPerTrigger` and `maxBytesPerTrigger` have no effect")
 
 
 def test_after_a_first_write_without_rows_the_reader_is_told_what_to_do(
