@@ -229,14 +229,14 @@ _NO_BLOB = "_container"
 def _warn_of_dropped(location: Location, staged: Sequence[StagedTask], entries: Sequence[LogEntry]) -> None:
     """Say that the rows of a write were dropped, since an earlier one of the same transaction stands."""
     ours = {blob.attempt for task in staged for blob in task.blobs}
-    for entry in entries:
-        if ours and ours.isdisjoint(blob.attempt for blob in entry.blobs):
-            logger.warning(
-                "the rows of this write to %s were dropped: version %d was committed with the same `txnAppId` and "
-                "this or a later `txnVersion`. That is right for a repeat of one write; a second write needs a "
-                "`txnAppId` of its own",
-                location, entry.version,
-            )  # fmt: skip
+    kept = {blob.attempt for entry in entries for blob in entry.blobs}
+    if not ours <= kept:
+        logger.warning(
+            "the rows of this write to %s were dropped, for a write with the same `txnAppId` and this or a later "
+            "`txnVersion` was committed before. That is right for a repeat of one write; a second write needs a "
+            "`txnAppId` of its own",
+            location,
+        )
 
 
 _logs: dict[tuple[AccountSettings, str, str], CommitLog] = {}

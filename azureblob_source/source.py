@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from azure_account import connect
-from azure_account.errors import ConfigurationError
+from azure_account.errors import ConfigurationError, describe
 from azureblob_source import views
 from azureblob_source.avro.schema import arrow_schema
 from azureblob_source.avro.superset import superset
@@ -270,7 +270,18 @@ def _as(expected: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
     Columns of the right type are not cast: Arrow would refuse a null struct for the nulls below it where a field of
     the struct must not be null.
     """
-    columns = (
-        column if column.type == to.type else column.cast(to.type) for column, to in zip(batch, expected, strict=True)
-    )
-    return pa.RecordBatch.from_arrays(list(columns), schema=expected)
+    columns = [
+        column if column.type == to.type else _cast(column, to) for column, to in zip(batch, expected, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=expected)
+
+
+def _cast(column: pa.Array, to: pa.Field) -> pa.Array:
+    try:
+        return column.cast(to.type)
+    except pa.ArrowException as cause:
+        step = (
+            "If the type has changed since, load the DataFrame again; if you gave `.schema(…)`, change or leave it out."
+        )
+        becomes = f"the DataFrame has it as {to.type}, the stream as {column.type}: {cause}"
+        raise ConfigurationError(describe("read", f"column {to.name!r}", becomes, step)) from cause
