@@ -154,7 +154,7 @@ class OptionTable:
         if known is not None:
             return f"Option {key} is unknown. {known}"
         names = {option.name.lower(): option.name for option in self.options if option.group not in beside}
-        near = difflib.get_close_matches(key.lower(), names, n=1, cutoff=0.65)
+        near = difflib.get_close_matches(key.lower(), names, n=1, cutoff=0.7)
         hint = f" Did you mean {names[near[0]]}?" if near else f" The options are {', '.join(names.values())}."
         return f"Option {key} is unknown.{hint}"
 

@@ -66,9 +66,9 @@ class AzureBlobDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Write the micro-batches of a streaming query."""
-        from azureblob_source.sink import StreamWriter, stream_write_plan  # noqa: PLC0415
+        from azureblob_source.sink import StreamWriter, write_plan  # noqa: PLC0415
 
-        plan = stream_write_plan(self.options, schema, os.environ, overwrite=overwrite)
+        plan = write_plan(self.options, schema, os.environ, overwrite=overwrite, streaming=True)
         return StreamWriter(plan, overwrite=overwrite)
 
 

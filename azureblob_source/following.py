@@ -263,8 +263,8 @@ def _whole_range_before(entries: Sequence[LogEntry], version: int) -> int:
     """The last version before `version` where a range may end: never between two entries that belong together."""
     end = version - 1
     for entry in reversed(entries):
-        if entry.version > end and entry.replaces is not None and entry.replaces <= end:
-            end = max(entries[0].version, entry.replaces) - 1
+        if entry.version > end and entry.replaces is not None and entries[0].version <= entry.replaces <= end:
+            end = entry.replaces - 1
     return end
 
 

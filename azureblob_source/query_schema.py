@@ -54,7 +54,8 @@ class QuerySchema:
         try:
             merged = superset([self.reader, writer])
         except ConfigurationError as cause:
-            return Misfit(str(cause), f"{_RESTART}, if it can.") if self.strict else self._unresolved(writer)
+            step = "Then start the query again from its checkpoint."
+            return Misfit(str(cause), step) if self.strict else self._unresolved(writer)
         return self._change(arrow_schema(self.reader), arrow_schema(merged)) or self._unresolved(writer)
 
     def _change(self, before: pa.Schema, after: pa.Schema) -> Misfit | None:

@@ -163,9 +163,17 @@ class StreamWriter(_Sink, DataSourceStreamWriter, DataSourceArrowWriter):
         self.abort_batch(messages)
 
 
-def write_plan(raw: Mapping[str, str], schema: StructType, env: Mapping[str, str], *, overwrite: bool) -> WritePlan:
+def write_plan(
+    raw: Mapping[str, str], schema: StructType, env: Mapping[str, str], *, overwrite: bool, streaming: bool = False
+) -> WritePlan:
     """Everything about a write that can be checked before the first task, the container among it."""
     options = sink_options(raw, env)
+    if streaming and options.transaction is not None:  # it would let one micro-batch pass, and drop all others
+        message = (
+            "options `txnAppId` and `txnVersion` are for df.write: a streaming query is recognised by its checkpoint "
+            "and its batches. Leave them out here, or set them on the df.write within `foreachBatch`."
+        )
+        raise ConfigurationError(message)
     if overwrite and options.router.stream_column is not None:
         message = (
             "mode `overwrite` (as the output mode `complete`) replaces one stream, but option `streamColumn` names "
@@ -175,19 +183,6 @@ def write_plan(raw: Mapping[str, str], schema: StructType, env: Mapping[str, str
     plan = plan_write(options, arrow_of(schema))
     prepare(container_of(plan), create=options.create_container)
     return plan
-
-
-def stream_write_plan(
-    raw: Mapping[str, str], schema: StructType, env: Mapping[str, str], *, overwrite: bool
-) -> WritePlan:
-    """The plan of a streaming query's writes. A transaction of the user's would let one batch pass and no other."""
-    if sink_options(raw, env).transaction is not None:
-        message = (
-            "options `txnAppId` and `txnVersion` are for df.write: a streaming query is recognised by its checkpoint "
-            "and its batches. Leave them out here, or set them on the df.write within `foreachBatch`."
-        )
-        raise ConfigurationError(message)
-    return write_plan(raw, schema, env, overwrite=overwrite)
 
 
 def container_of(plan: WritePlan) -> BlobContainer:

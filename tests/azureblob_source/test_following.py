@@ -335,6 +335,12 @@ def test_a_range_does_not_end_between_a_batch_and_its_replacement_that_brings_a_
         ended(guard, 1)
 
 
+def test_a_replacement_of_what_an_earlier_range_read_does_not_hold_back_the_versions_before_it() -> None:
+    again = {"operation": "replace", "replaces": 0, "removed": ("flights/0-0.avro",)}
+    _, guard = guarded("a", "a", "a", "b", of_3=again)
+    assert 2 == ended(guard, 1)
+
+
 class Reader:
     """A streaming query: plans a range, reads it, commits it. Position, plan and committed rows survive a kill."""
 

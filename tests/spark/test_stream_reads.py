@@ -269,6 +269,18 @@ def test_a_type_that_became_wider_stops_a_query_and_a_restart_goes_on(job: Job) 
     assert [1, 2**40] == sorted(rows_of(job.batches))
 
 
+def test_a_column_whose_types_have_nothing_in_common_is_left_out_by_a_schema_as_the_error_says(job: Job) -> None:
+    append_version(job.options, job.target, pa.RecordBatch.from_pydict({"id": [1], "c": [True]}))
+    frame = job.read()
+    append_version(job.options, job.target, pa.RecordBatch.from_pydict({"id": [2], "c": ["x"]}))
+    sentence = said(lambda: job.start(frame).awaitTermination())
+    assert "column 'c' is [null, boolean] in one and [null, string] in the other. Give option avroSchema" in sentence
+    assert sentence.endswith("Then start the query again from its checkpoint.")
+    schema = '{"type": "record", "name": "row", "fields": [{"name": "id", "type": ["null", "long"]}]}'
+    job.start(job.read(avroSchema=schema)).awaitTermination()
+    assert ([2] if HAS_LIMITS else [1, 2]) == sorted(row for row in rows_of(job.batches) if isinstance(row, int))
+
+
 def test_an_overwrite_comes_as_new_rows(job: Job) -> None:
     job.write(1)
     assert [[1]] == job.run()
