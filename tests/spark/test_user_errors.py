@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +11,6 @@ import pytest
 from pyspark.errors import PySparkException
 
 from tests.spark.errors import said
-from tests.spark.test_stream_reads import HAS_LIMITS
 from tests.spark.versions import append_version
 
 if TYPE_CHECKING:
@@ -58,17 +55,6 @@ def in_a_thread(act: Callable[[], object]) -> None:
     thread.join()
     if failures:
         raise failures[0]
-
-
-def warned(capfd: pytest.CaptureFixture[str], pattern: str) -> bool:
-    """Whether a process of Spark's says this on standard error, which reaches this process a little later."""
-    deadline, text = time.monotonic() + 20, ""
-    while time.monotonic() < deadline:
-        text += capfd.readouterr().err
-        if re.search(pattern, text):
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def documented(beginning: str) -> str:
@@ -143,17 +129,6 @@ def test_a_transaction_on_a_streaming_query_is_refused_and_within_foreach_batch_
     assert [0, 1, 2] == sorted(row["id"] for row in stored.rows())
 
 
-def test_the_second_write_of_one_transaction_is_dropped_with_a_warning_that_says_how_to_keep_it(
-    spark: SparkSession, options: dict[str, str], target: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    save(spark.range(1), options, target, txnAppId="copy", txnVersion="1")
-    assert "were dropped" not in capfd.readouterr().err
-    save(spark.range(2), options, target, txnAppId="copy", txnVersion="1")
-    assert warned(capfd, r"the rows of this write to \S+/events were dropped, .* `txnAppId` of its own")
-    save(spark.range(2), options, target, txnAppId="copy/second", txnVersion="1")
-    assert 3 == load(spark, options, target).count()
-
-
 def test_names_of_other_formats_are_answered_and_the_answers_hold(
     spark: SparkSession, options: dict[str, str], target: str, tmp_path: Path
 ) -> None:
@@ -225,19 +200,6 @@ def test_a_query_that_a_vacuum_overtook_goes_on_with_a_new_checkpoint(
     assert sentence.startswith("NotFoundError: read on from version 3 of ")
     assert sentence.endswith("Start the query with a new checkpoint: it begins at version 6.")
     follow(spark, options, target, tmp_path / "new")
-
-
-def test_limits_are_kept_or_a_warning_says_that_this_spark_has_none(
-    spark: SparkSession, options: dict[str, str], target: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    save(spark.range(1), options, target)
-    follow(spark, options, target, tmp_path / "default")
-    assert "have no effect" not in capfd.readouterr().err
-    follow(spark, options, target, tmp_path, maxBlobsPerTrigger="1")
-    if HAS_LIMITS:
-        assert "have no effect" not in capfd.readouterr().err
-    else:
-        assert warned(capfd, "options `maxBlobsPerTrigger` and `maxBytesPerTrigger` have no effect")
 
 
 def test_after_a_first_write_without_rows_the_reader_is_told_what_to_do(

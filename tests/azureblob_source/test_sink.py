@@ -1,4 +1,4 @@
-"""The container of a write, and what a process remembers of it: writers in this process, on the emulator."""
+"""Writers in this process, on the emulator: their container, what is remembered of it, repeated transactions."""
 
 from __future__ import annotations
 
@@ -131,6 +131,22 @@ def test_a_later_write_of_a_process_has_its_own_credentials(
     entitled = writer(container_name, key)
     entitled.commit([staged])
     assert 1 == rows_in(entitled)
+
+
+def test_the_second_write_of_one_transaction_is_dropped_with_a_warning_that_says_how_to_keep_it(
+    key: dict[str, str], container_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    append(container_name, key, txnAppId="copy", txnVersion="2")
+    caplog.clear()
+    for version in ("2", "1"):
+        assert 1 == rows_in(append(container_name, key, txnAppId="copy", txnVersion=version))
+    dropped = [record.getMessage() for record in caplog.records if record.name == "azureblob_source.sink"]
+    assert 2 == len(dropped)
+    assert f"the rows of this write to {container_name}/events were dropped, " in dropped[0]
+    assert dropped[0].endswith("a second write needs a `txnAppId` of its own")
+    caplog.clear()
+    assert 2 == rows_in(append(container_name, key, txnAppId="copy/second", txnVersion="2")), "the advice, followed"
+    assert [] == caplog.records
 
 
 def test_a_wrong_key_is_refused_before_anything_is_staged(azurite: Azurite, container_name: str) -> None:
