@@ -164,9 +164,18 @@ class StreamWriter(_Sink, DataSourceStreamWriter, DataSourceArrowWriter):
 
 
 def write_plan(
-    raw: Mapping[str, str], schema: StructType, env: Mapping[str, str], *, overwrite: bool, streaming: bool = False
+    raw: Mapping[str, str],
+    schema: StructType,
+    env: Mapping[str, str],
+    *,
+    overwrite: bool,
+    streaming: bool = False,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> WritePlan:
-    """Everything about a write that can be checked before the first task, the container among it."""
+    """Everything about a write that can be checked before the first task, the container among it.
+
+    Spark asks for a streaming query's plan in each micro-batch: its container is looked at once a minute.
+    """
     options = sink_options(raw, env)
     if streaming and options.transaction is not None:  # it would let one micro-batch pass, and drop all others
         message = (
@@ -181,8 +190,16 @@ def write_plan(
         )
         raise ConfigurationError(message)
     plan = plan_write(options, arrow_of(schema))
-    prepare(container_of(plan), create=options.create_container)
+    key, now = (options.account, options.location.container), monotonic()
+    if not streaming or now - _seen.get(key, -_SEEN_SECONDS) >= _SEEN_SECONDS:
+        prepare(container_of(plan), create=options.create_container)
+        _seen[key] = now
     return plan
+
+
+_SEEN_SECONDS = 60.0
+_seen: dict[tuple[AccountSettings, str], float] = {}
+"""When the process last saw a container, on its monotonic clock."""
 
 
 def container_of(plan: WritePlan) -> BlobContainer:

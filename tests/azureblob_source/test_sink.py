@@ -121,6 +121,23 @@ def test_a_container_that_was_deleted_is_created_again_by_the_same_process(
     assert [0] == [entry.version for entry in CommitLog(container_of(written.plan), "events").history()]
 
 
+def test_the_container_of_a_streaming_query_is_looked_at_once_a_minute(
+    key: dict[str, str], container_name: str, client: ContainerClient
+) -> None:
+    raw, clock = {"path": f"{container_name}/events", **key}, [0.0]
+
+    def next_batch(seconds: float) -> bool:
+        """Plan a micro-batch so much later; whether the container exists then."""
+        clock[0] += seconds
+        write_plan(raw, ROWS, {}, overwrite=False, streaming=True, monotonic=lambda: clock[0])
+        return client.exists()
+
+    assert next_batch(1)
+    client.delete_container()
+    assert not next_batch(59)
+    assert next_batch(1)
+
+
 def test_a_later_write_of_a_process_has_its_own_credentials(
     azurite: Azurite, key: dict[str, str], container_name: str, client: ContainerClient
 ) -> None:
