@@ -64,7 +64,9 @@ class QuerySchema:
         if new and self.strict and self.columns is None:
             step = f"{_RESTART} and has {_them(new)}. To do without, set option `schemaEvolution` to `ignore`."
             return Misfit(f"it adds {_columns(new)}, which the query was started without", step)
-        for name in before.names if self.columns is None else self.columns:
+        for name in before.names:
+            if self.columns is not None and name not in self.columns:
+                continue
             was, becomes = before.field(name), after.field(name)
             if becomes.nullable > was.nullable:
                 return Misfit(f"it changes column {name!r}, which may be null now", f"{_RESTART}.")

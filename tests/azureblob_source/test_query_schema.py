@@ -47,6 +47,11 @@ def test_a_new_column_is_left_out_of_a_query_of_some_columns_and_of_one_that_ign
     assert query.misfit(schema(id="long", c="string")) is None
 
 
+def test_a_column_that_the_user_expects_and_the_stream_lacks_is_no_matter_of_a_change() -> None:
+    query = QuerySchema(ALL.reader, ("id", "nope"), strict=False)
+    assert query.misfit(schema(id="long", c="string")) is None
+
+
 @pytest.mark.parametrize("query", [ALL, SOME, OLD])
 def test_a_type_that_becomes_wider_does_not_fit_and_a_restart_is_the_cure(query: QuerySchema) -> None:
     misfit = query.misfit(schema(id="long", n=optional("long")))
