@@ -13,6 +13,7 @@ SELECTED = $(if $(PYTEST),|| test $$? -eq 5)
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header \
 	--no-python-downloads --no-emit-index-url
+EXTRAS := --extra cli --extra control-messages --extra spark
 # What exists of these is checked by mypy --strict; the tests with the exceptions of pyproject.toml.
 TYPED := $(wildcard azure_account azureblob_source control_messages pyspark_azureblob tools demo benchmarks tests)
 
@@ -59,9 +60,9 @@ fmt: setup ## format, and mend what the linter can mend
 lock: setup ## resolve the dependencies again (UPGRADE=--upgrade for newer versions)
 	$(COMPILE) $(UPGRADE) requirements/setup.in -o requirements/setup.lock
 	$(COMPILE) $(UPGRADE) requirements/node.in -o requirements/node.lock
-	$(COMPILE) $(UPGRADE) pyproject.toml --extra cli --group test --group notebooks --group check --group bench \
+	$(COMPILE) $(UPGRADE) pyproject.toml $(EXTRAS) --group test --group notebooks --group check --group bench \
 		-o requirements/dev.lock
-	$(COMPILE) $(UPGRADE) pyproject.toml --extra cli --group test -c requirements/pyspark40.in \
+	$(COMPILE) $(UPGRADE) pyproject.toml $(EXTRAS) --group test -c requirements/pyspark40.in \
 		-o requirements/pyspark40.lock
 	$(PYTHON) -m tools.node install --package-lock-only --prefix tools/azurite
 

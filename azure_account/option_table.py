@@ -9,14 +9,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 T = TypeVar("T")
 
@@ -90,9 +90,13 @@ class ParsedOptions(Mapping[str, Any]):
 
 @dataclass(frozen=True)
 class OptionTable:
-    """Options in the order of the manual. Tables are joined with `+`."""
+    """Options in the order of the manual. Tables are joined with `+`.
+
+    `hints` has a sentence for names that are none of ours but well known, in lower case.
+    """
 
     options: Sequence[Option[Any]]
+    hints: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = [option.name.lower() for option in self.options]
@@ -101,10 +105,13 @@ class OptionTable:
             raise ValueError(f"options defined twice: {', '.join(twice)}")
 
     def __add__(self, other: OptionTable) -> OptionTable:
-        return OptionTable((*self.options, *other.options))
+        return OptionTable((*self.options, *other.options), {**self.hints, **other.hints})
 
-    def parse(self, raw: Mapping[str, str]) -> ParsedOptions:
-        """Type all of `raw`. `ConfigurationError` for an unknown key (names the nearest) or a malformed value."""
+    def parse(self, raw: Mapping[str, str], *, beside: Collection[str] = ()) -> ParsedOptions:
+        """Type all of `raw`. `ConfigurationError` for an unknown key (names the nearest) or a malformed value.
+
+        Options of the groups `beside` are known, but not offered for an unknown one.
+        """
         plain = {option.name.lower(): option for option in self.options if option.prefix is None}
         values: dict[str, Any] = {
             option.name: option.default if option.prefix is None else dict(option.default or {})
@@ -114,7 +121,7 @@ class OptionTable:
         for key, value in raw.items():
             option = plain.get(key.lower()) or self._of_prefix(key)
             if option is None:
-                raise ConfigurationError(self._unknown(key))
+                raise ConfigurationError(self._unknown(key, beside))
             given.add(option.name)
             typed = option.value_of(option.name if option.prefix is None else key, value.strip())
             if option.prefix is None:
@@ -142,9 +149,12 @@ class OptionTable:
                 return option
         return None
 
-    def _unknown(self, key: str) -> str:
-        names = {option.name.lower(): option.name for option in self.options}
-        near = difflib.get_close_matches(key.lower(), names, n=1, cutoff=0.5)
+    def _unknown(self, key: str, beside: Collection[str]) -> str:
+        known = self.hints.get(key.lower())
+        if known is not None:
+            return f"Option {key} is unknown. {known}"
+        names = {option.name.lower(): option.name for option in self.options if option.group not in beside}
+        near = difflib.get_close_matches(key.lower(), names, n=1, cutoff=0.7)
         hint = f" Did you mean {names[near[0]]}?" if near else f" The options are {', '.join(names.values())}."
         return f"Option {key} is unknown.{hint}"
 

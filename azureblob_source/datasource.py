@@ -17,12 +17,17 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
+    from azureblob_source.avro.schema import AvroSchema
+
 
 class AzureBlobDataSource(DataSource):
     """Avro block blobs in Azure Blob Storage, by stream and partition. Options: `docs/OPTIONS.md`.
 
     Spark builds one of these per query and process. All options are checked here, on the driver, before a task runs.
     """
+
+    _inferred: AvroSchema | None = None
+    """The rows' schema as Spark has been given it. Spark keeps this object from there to the start of the query."""
 
     @classmethod
     def name(cls) -> str:
@@ -33,7 +38,11 @@ class AzureBlobDataSource(DataSource):
         """The schema of the rows that a read gives."""
         from azureblob_source.source import read_plan, spark_schema  # noqa: PLC0415 - costs only those who read
 
-        return spark_schema(read_plan(self.options, os.environ))
+        plan = read_plan(self.options, os.environ)
+        found = spark_schema(plan)
+        if plan.options.view == "data":
+            self._inferred = plan.reader_schema
+        return found
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Read a snapshot of a stream, or a view of it."""
@@ -45,9 +54,9 @@ class AzureBlobDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Follow a stream, or a view of it."""
-        from azureblob_source.source import StreamReader, read_plan  # noqa: PLC0415
+        from azureblob_source.stream_source import stream_reader  # noqa: PLC0415
 
-        return StreamReader(read_plan(self.options, os.environ, streaming=True), schema)
+        return stream_reader(self.options, schema, os.environ, self._inferred)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Write a DataFrame: append to streams, or replace them."""
@@ -59,7 +68,8 @@ class AzureBlobDataSource(DataSource):
         """Write the micro-batches of a streaming query."""
         from azureblob_source.sink import StreamWriter, write_plan  # noqa: PLC0415
 
-        return StreamWriter(write_plan(self.options, schema, os.environ, overwrite=overwrite), overwrite=overwrite)
+        plan = write_plan(self.options, schema, os.environ, overwrite=overwrite, streaming=True)
+        return StreamWriter(plan, overwrite=overwrite)
 
 
 def _filters_are_pushed() -> bool:

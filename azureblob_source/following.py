@@ -11,20 +11,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from azure_account.errors import ConflictError, NotFoundError, TransientError, describe
+from azureblob_source.listing import writer_schema
 from azureblob_source.options import EARLIEST, LATEST
 from azureblob_source.side_by_side import side_by_side
 from azureblob_source.snapshot import live_blobs, live_since
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from azureblob_source.commit_log import CommitLog
     from azureblob_source.log_entry import BlobEntry, LogEntry
+    from azureblob_source.query_schema import Misfit, QuerySchema
 
 _AT_ONCE = 16
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class Follower:
             return self._nothing(after, head)
         if after is not None and at_most is not None and after >= at_most:
             return after
-        settled = self._settled(head, -1 if after is None else after)
+        settled = self._kept(lambda: self._settled(head, -1 if after is None else after), after)
         self._watch(after, settled, head)
         if at_most is not None:
             settled = min(settled, at_most)
@@ -88,18 +92,32 @@ class Follower:
             return settled if after is None else after
         if limits == Limits():
             return settled
-        return self._limited(after, settled, limits)
+        return self._kept(lambda: self._limited(after, settled, limits), after)
 
     def entries(self, after: int, until: int) -> list[LogEntry]:
         """The entries behind `after` up to `until`. `NotFoundError`, naming the earliest kept, if one is gone."""
         kept = [self._entries[version] for version in range(after + 1, until + 1) if version in self._entries]
         if len(kept) == until - after:
             return kept
-        return self.log.entries(after + 1, until)
+        found = self._kept(lambda: self.log.entries(after + 1, until), after)
+        self._remember(found)
+        return found
 
     def forget(self, until: int) -> None:
         """Drop what is remembered of versions that will not be asked for again."""
         self._entries = {version: entry for version, entry in self._entries.items() if version > until}
+
+    def _kept(self, read: Callable[[], Result], after: int | None) -> Result:
+        """What `read` gives; an error of entries that are gone becomes one that a query's user can act upon."""
+        try:
+            return read()
+        except NotFoundError as gone:
+            if after is None or after + 1 >= self.log.kept_from:
+                raise
+            cause = f"a vacuum has removed the versions after it; the earliest kept is {self.log.kept_from}"
+            step = f"Start the query with a new checkpoint: it begins at version {self.log.kept_from}."
+            message = describe("read on from version", f"{after} of {self._place}", cause, step)
+            raise NotFoundError(message) from gone
 
     @property
     def _place(self) -> str:
@@ -169,9 +187,7 @@ class Follower:
         at = after
         while at < settled:
             ahead = min(settled, at + _AT_ONCE)
-            known = self.entries(at, ahead)
-            self._remember(known)
-            yield from known
+            yield from self.entries(at, ahead)
             at = ahead
 
     def _remember(self, entries: Iterable[LogEntry]) -> None:
@@ -187,6 +203,70 @@ class Follower:
             else:
                 high = middle - 1
         return low
+
+
+@dataclass
+class SchemaGuard:
+    """Ends the ranges of a query before the first version whose rows the query's schema does not hold.
+
+    Entries below the last overwrite are not looked at: their blobs are gone, which a reader of them reports.
+    """
+
+    follower: Follower
+    query: QuerySchema
+    _known: dict[str, Misfit | None] = field(default_factory=dict)
+
+    def end(self, after: int, until: int) -> int:
+        """The last version that can be read of those after `after` up to `until`. `ConflictError` if none can."""
+        if until <= after or self._holds_head():
+            return until
+        entries = self.follower.entries(after, until)
+        unfit = self._unfit(entries)
+        if unfit is None:
+            return until
+        end = _whole_range_before(entries, unfit[0].version)
+        if end <= after:
+            raise self._error(*unfit)
+        return end
+
+    def check(self, entries: Sequence[LogEntry]) -> None:
+        """`ConflictError` if the rows of a range do not fit. For Spark before 4.2, which sets the range by itself."""
+        unfit = None if self._holds_head() else self._unfit(entries)
+        if unfit is not None:
+            raise self._error(*unfit)
+
+    def _holds_head(self) -> bool:
+        """Whether everything since the last overwrite fits: the head names the writer schemas of all that."""
+        head = self.follower.log.head()
+        return head is not None and head.schemas is not None and not any(map(self._misfit, head.schemas))
+
+    def _unfit(self, entries: Sequence[LogEntry]) -> tuple[LogEntry, Misfit] | None:
+        head = self.follower.log.head()
+        since = (head.since if head is not None else None) or 0
+        for entry, blob in new_blobs(entries):
+            misfit = self._misfit(blob.schema) if entry.version >= since else None
+            if misfit is not None:
+                return entry, misfit
+        return None
+
+    def _misfit(self, fingerprint: str) -> Misfit | None:
+        if fingerprint not in self._known:
+            self._known[fingerprint] = self.query.misfit(writer_schema(self.follower.log, fingerprint))
+        return self._known[fingerprint]
+
+    def _error(self, entry: LogEntry, misfit: Misfit) -> ConflictError:
+        log = self.follower.log
+        place = f"version {entry.version} of {log.container.url}/{log.stream}"
+        return ConflictError(describe("read on with", place, misfit.cause, misfit.next_step))
+
+
+def _whole_range_before(entries: Sequence[LogEntry], version: int) -> int:
+    """The last version before `version` where a range may end: never between two entries that belong together."""
+    end = version - 1
+    for entry in reversed(entries):
+        if entry.version > end and entry.replaces is not None and entries[0].version <= entry.replaces <= end:
+            end = entry.replaces - 1
+    return end
 
 
 def new_blobs(entries: Iterable[LogEntry]) -> list[tuple[LogEntry, BlobEntry]]:

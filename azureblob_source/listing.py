@@ -199,7 +199,8 @@ def _from_listing(container: BlobContainer, stream: str, between: Between, *, ig
             "read",
             f"{container.url}/{stream}",
             "there is no commit log, and no blob with bytes in it whose name ends in .avro or .avro.gz",
-            "Check container and stream; `az storage blob list --prefix` shows what is there.",
+            "Check container and stream; `az storage blob list --prefix` shows what is there. If only DataFrames "
+            "without rows were written so far, write one with rows: a first write of none leaves nothing to read.",
         )
         raise NotFoundError(message)
     blobs = [blob for blob in found if blob.may_hold(between)]

@@ -45,7 +45,10 @@ def parse_location(path: str | None, container: str | None, stream: str | None) 
         endpoint=named.endpoint,
     )
     if not merged.container:
-        message = "no container is named. Give `container/stream` as the path, or the option `container`."
+        message = (
+            "no container is named. Give `container/stream` as the path, or the option `container`. There are no "
+            "catalog tables: use `save` and `load` in place of `saveAsTable`, `writeTo` and `CREATE TABLE`."
+        )
         raise ConfigurationError(message)
     if not _CONTAINER.fullmatch(merged.container) and merged.container not in ("$root", "$web"):
         message = (

@@ -33,6 +33,7 @@ from azure_account.settings import AccountSettings, account_settings
 from azureblob_source.avro import schema as avro_schema
 from azureblob_source.avro.limits import BATCH_BYTES, BLOCK_BYTES, MAX_BATCH_BYTES, MAX_BLOCK_BYTES, ReadLimits
 from azureblob_source.control import VALUE
+from azureblob_source.foreign_options import HINTS
 from azureblob_source.location import Location, parse_location
 from azureblob_source.log_entry import ATTEMPT, Transaction
 from azureblob_source.open_blobs import MAX_BLOCKS, Limits
@@ -51,6 +52,8 @@ VIEWS = ("data", "blobs", "commits", "control", "schemas")
 METADATA_COLUMNS = {"blob": "_blob", "version": "_version", "partition": "_partition"}
 EARLIEST = "earliest"
 LATEST = "latest"
+FAIL = "fail"
+IGNORE = "ignore"
 _MAX_AZURE_BLOCK = 4000 << 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
@@ -79,7 +82,14 @@ def _version() -> Parser[int | str]:
 WHERE = OptionTable(
     (
         Option("path", text(), None, "Container and stream, as `container/stream` or a URL.", "Where"),
-        Option("container", text(), None, "The container, if not in the path. Created if absent.", "Where"),
+        Option("container", text(), None, "The container, if not in the path.", "Where"),
+        Option(
+            "createContainer",
+            boolean(),
+            default=True,
+            help="Create a container that is absent when written to; if `false`, that is an error.",
+            group="Where",
+        ),
         Option("stream", text(), None, "The stream, if not in the path.", "Where"),
         Option("checkpointLocation", text(), None, "Spark's own option of a streaming query; not used here.", "Where"),
     )
@@ -136,7 +146,7 @@ SINK = OptionTable(
         Option("deliveryGuarantee", one_of(EXACTLY_ONCE, AT_LEAST_ONCE), EXACTLY_ONCE, "Who publishes.", "Guarantee"),
         Option("eventTimeColumn", text(), None, "Timestamp column whose range is kept for each blob.", "Guarantee"),
         Option("epoch", integer(0), None, "Fencing token: writers of a lower epoch are refused.", "Guarantee"),
-        Option("txnAppId", text(), None, "With txnVersion: makes a batch write idempotent.", "Guarantee"),
+        Option("txnAppId", text(), None, "With txnVersion: makes a `df.write` idempotent.", "Guarantee"),
         Option("txnVersion", integer(0), None, "Rising number of the write within txnAppId.", "Guarantee"),
         Option(
             "envelopeColumn",
@@ -228,10 +238,21 @@ SOURCE = OptionTable(
             "Streaming reads",
             shown_default="no limit",
         ),
+        Option(
+            "schemaEvolution",
+            one_of(FAIL, IGNORE),
+            FAIL,
+            "When a writer adds a column: stop before its rows, so that a restart reads them whole, or leave it out.",
+            "Streaming reads",
+        ),
     )
 )
 
-TABLE = WHERE + ACCOUNT_OPTIONS + SINK + SOURCE
+TABLE = WHERE + ACCOUNT_OPTIONS + SINK + SOURCE + OptionTable((), HINTS)
+
+# Not offered to those who misspell an option of the other side.
+_OF_READS = ("Reading", "Batch reads", "Streaming reads")
+_OF_WRITES = ("Routing", "Blobs", "Uploading", "Guarantee", "Control messages")
 
 
 @dataclass(frozen=True)
@@ -240,6 +261,7 @@ class SinkOptions:
 
     account: AccountSettings
     location: Location
+    create_container: bool
     router: Router
     limits: Limits
     codec: str
@@ -285,11 +307,13 @@ class SourceOptions:
     starting_time: datetime | None
     max_blobs: int
     max_bytes: int | None
+    has_limits: bool
+    schema_evolution: str
 
 
 def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
     """The options of a write. `ConfigurationError` names the first option that is wrong, and the next step."""
-    given = TABLE.parse(raw)
+    given = TABLE.parse(raw, beside=_OF_READS)
     location = _location(given)
     threads = given["threadPoolCount"]
     queue = given["blockingQueueSize"]
@@ -297,6 +321,7 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
     return SinkOptions(
         account=account_settings(given, location.account, env, url_endpoint=location.endpoint),
         location=location,
+        create_container=given["createContainer"],
         router=Router(location.stream, given["streamColumn"], given["partitionColumn"], given["dropRoutingColumns"]),
         limits=Limits(
             block_bytes=given["maxFlushThresholdSize"],
@@ -330,7 +355,7 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
 
 def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
     """The options of a read. `streaming`, if that is known, refuses the options of the other kind of read."""
-    given = TABLE.parse(raw)
+    given = TABLE.parse(raw, beside=_OF_WRITES)
     if streaming is not None:
         _refuse("Batch reads" if streaming else "Streaming reads", given)
     location = _location(given)
@@ -358,6 +383,8 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         starting_time=given["startingTimestamp"],
         max_blobs=given["maxBlobsPerTrigger"],
         max_bytes=given["maxBytesPerTrigger"],
+        has_limits=not {"maxBlobsPerTrigger", "maxBytesPerTrigger"}.isdisjoint(given.given),
+        schema_evolution=given["schemaEvolution"],
     )
 
 

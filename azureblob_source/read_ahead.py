@@ -75,8 +75,8 @@ class Gets:
                 "read",
                 f"blob {blob.name} in {self._container.url}",
                 "the blob is gone; an overwrite of the stream, or a vacuum, deletes the blobs of earlier versions",
-                "Read without `versionAsOf`; the view `commits` shows the versions. Start a streaming query anew, with "
-                "a new checkpoint.",
+                "Load the DataFrame again, without `versionAsOf`, to read the stream as it is now. Start a streaming "
+                "query anew, with a new checkpoint.",
             )
         )
 

@@ -24,7 +24,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from azure_account import connect
-from azure_account.errors import ConfigurationError, ConflictError
+from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
 from azureblob_source import metrics
 from azureblob_source.batch import BatchCommitter
 from azureblob_source.commit import Publisher
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from azure_account.account import BlobContainer
+    from azure_account.settings import AccountSettings
+    from azureblob_source.location import Location
     from azureblob_source.log_entry import BlobEntry, LogEntry
 
 logger = logging.getLogger(__name__)
@@ -62,7 +64,7 @@ class _Sink:
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Stage one task's rows. Called on an executor; may run twice for one task, or for a task that has lost."""
-        container = open_container(self.plan)
+        container = container_of(self.plan)
         who = _task()
         source = f"{who.get('query', 'batch')}/{who['task']}"
         try:
@@ -92,12 +94,14 @@ class _Sink:
         """Decide and publish what the tasks have staged."""
         staged = [StagedTask.from_json(message.staged) for message in messages if isinstance(message, TaskCommit)]
         if len(staged) < len(messages):
-            text = f"{len(messages) - len(staged)} of {len(messages)} tasks left no message; nothing was committed."
-            raise ConflictError(text)
-        container = open_container(self.plan)
-        committer = BatchCommitter(self.plan, container, _log_of(container), lambda: uuid.uuid4().hex, _utc)
+            lost = f"{len(messages) - len(staged)} of {len(messages)} tasks left no message; nothing was committed."
+            raise ConflictError(f"{lost} Run the write again.")
+        container = container_of(self.plan)
+        committer = BatchCommitter(self.plan, container, self._logs_of(container), lambda: uuid.uuid4().hex, _utc)
         transaction = self._transaction(staged, batch)
         entries = committer.commit(staged, transaction, overwrite=self.overwrite)
+        if self.plan.options.transaction is not None:
+            _warn_of_dropped(self.plan.options.location, staged, entries)
         for entry in entries:
             commits = {"blobCommits": entry.metrics.get("blobCommits", 0)}
             metrics.count(commits, system=container.name, source=transaction.id if transaction else "batch")
@@ -110,8 +114,17 @@ class _Sink:
         queries = {task.writer["query"] for task in staged if "query" in task.writer}
         if len(queries) != 1:
             text = f"the tasks of batch {batch} name {len(queries)} queries instead of one; nothing was committed."
-            raise ConflictError(text)
+            raise ConflictError(f"{text} Start the query again.")
         return Transaction(queries.pop(), batch)
+
+    def _logs_of(self, container: BlobContainer) -> Callable[[str], CommitLog]:
+        """The process's logs: they remember their heads, so that a commit need not look for them."""
+        account = self.plan.options.account
+
+        def log(stream: str) -> CommitLog:
+            return _logs.setdefault((account, container.name, stream), CommitLog(container, stream))
+
+        return log
 
     def abort_batch(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log only. Staged blocks expire by themselves, and what is decided must not be touched."""
@@ -150,9 +163,26 @@ class StreamWriter(_Sink, DataSourceStreamWriter, DataSourceArrowWriter):
         self.abort_batch(messages)
 
 
-def write_plan(raw: Mapping[str, str], schema: StructType, env: Mapping[str, str], *, overwrite: bool) -> WritePlan:
-    """Everything about a write that can be checked before the first task, the container among it."""
+def write_plan(
+    raw: Mapping[str, str],
+    schema: StructType,
+    env: Mapping[str, str],
+    *,
+    overwrite: bool,
+    streaming: bool = False,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> WritePlan:
+    """Everything about a write that can be checked before the first task, the container among it.
+
+    Spark asks for a streaming query's plan in each micro-batch: its container is looked at once a minute.
+    """
     options = sink_options(raw, env)
+    if streaming and options.transaction is not None:  # it would let one micro-batch pass, and drop all others
+        message = (
+            "options `txnAppId` and `txnVersion` are for df.write: a streaming query is recognised by its checkpoint "
+            "and its batches. Leave them out here, or set them on the df.write within `foreachBatch`."
+        )
+        raise ConfigurationError(message)
     if overwrite and options.router.stream_column is not None:
         message = (
             "mode `overwrite` (as the output mode `complete`) replaces one stream, but option `streamColumn` names "
@@ -160,37 +190,68 @@ def write_plan(raw: Mapping[str, str], schema: StructType, env: Mapping[str, str
         )
         raise ConfigurationError(message)
     plan = plan_write(options, arrow_of(schema))
-    open_container(plan)
+    key, now = (options.account, options.location.container), monotonic()
+    if not streaming or now - _seen.get(key, -_SEEN_SECONDS) >= _SEEN_SECONDS:
+        prepare(container_of(plan), create=options.create_container)
+        _seen[key] = now
     return plan
 
 
-def open_container(plan: WritePlan) -> BlobContainer:
-    """The container of a write, created if it is absent. Connections live as long as the process."""
-    account = connect(plan.options.account)
-    container = account.container(plan.options.location.container)
-    _create_once(container)
-    return container
+_SEEN_SECONDS = 60.0
+_seen: dict[tuple[AccountSettings, str], float] = {}
+"""When the process last saw a container, on its monotonic clock."""
 
 
-_created: set[str] = set()
+def container_of(plan: WritePlan) -> BlobContainer:
+    """The container of a write. Makes no request; connections live as long as the process."""
+    return connect(plan.options.account).container(plan.options.location.container)
 
 
-def _create_once(container: BlobContainer) -> None:
-    if container.url not in _created:
-        container.create()
-        _created.add(container.url)
+def prepare(container: BlobContainer, *, create: bool) -> None:
+    """See that the container exists; if it does not, create it, or raise `NotFoundError` where that is not wanted.
+
+    It is looked at by way of a blob in it: a SAS of the container lets nobody ask for the container itself.
+    """
+    try:
+        container.properties(_NO_BLOB)
+    except NotFoundError as absent:
+        if not create:
+            step = "Check its name, create it first, or leave out option `createContainer`."
+            cause = "it does not exist, and option `createContainer` is false"
+            raise NotFoundError(describe("write to container", container.url, cause, step)) from absent
+        _create(container)
 
 
-_logs: dict[tuple[str, str], CommitLog] = {}
+def _create(container: BlobContainer) -> None:
+    try:
+        if container.create():
+            logger.warning("container %s did not exist and was created", container.url)
+            for known in [key for key in _logs if key[1] == container.name]:
+                del _logs[known]  # its logs went with the container of this name that there was before
+    except ConfigurationError as refused:
+        step = "Check its name, or create it first by an identity that may."
+        cause = f"it does not exist and cannot be created ({refused})"
+        raise ConfigurationError(describe("write to container", container.url, cause, step)) from refused
 
 
-def _log_of(container: BlobContainer) -> Callable[[str], CommitLog]:
-    """The process's logs: they remember their heads, so that a commit need not look for them."""
+_NO_BLOB = "_container"
+"""A name that no blob of this project has."""
 
-    def log(stream: str) -> CommitLog:
-        return _logs.setdefault((container.url, stream), CommitLog(container, stream))
 
-    return log
+def _warn_of_dropped(location: Location, staged: Sequence[StagedTask], entries: Sequence[LogEntry]) -> None:
+    """Say that the rows of a write were dropped, since an earlier one of the same transaction stands."""
+    ours = {blob.attempt for task in staged for blob in task.blobs}
+    kept = {blob.attempt for entry in entries for blob in entry.blobs}
+    if not ours <= kept:
+        logger.warning(
+            "the rows of this write to %s were dropped, for a write with the same `txnAppId` and this or a later "
+            "`txnVersion` was committed before. That is right for a repeat of one write; a second write needs a "
+            "`txnAppId` of its own",
+            location,
+        )
+
+
+_logs: dict[tuple[AccountSettings, str, str], CommitLog] = {}
 
 
 def _utc() -> datetime:

@@ -1,4 +1,4 @@
-"""Spark's readers: the rows of a snapshot, the rows of one micro-batch after the other, or a view of the stream.
+"""Spark's readers: the rows of a snapshot, or a view of the stream, and what `stream_source.py` shares with them.
 
 driver:   take_snapshot or Follower ─► blobs ─► parts ─► partitions, each with what its task needs
 executor: read(partition) ─► read_parts (bytes ahead of decoding) ─► Arrow batches in Spark's own Arrow schema
@@ -12,30 +12,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from azure_account import connect
-from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from azure_account.errors import ConfigurationError, describe
 from azureblob_source import views
 from azureblob_source.avro.schema import arrow_schema
 from azureblob_source.avro.superset import superset
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.filters import condition, selected
-from azureblob_source.following import Follower, Limits, new_blobs
+from azureblob_source.following import new_blobs
 from azureblob_source.listing import Snapshot, kept_history, take_snapshot, writer_schema
-from azureblob_source.options import LATEST, METADATA_COLUMNS, SourceOptions, source_options
+from azureblob_source.options import METADATA_COLUMNS, SourceOptions, source_options
 from azureblob_source.part_reader import read_parts
 from azureblob_source.parts import Part, cut, packed
-from azureblob_source.snapshot import StreamBlob, stream_blob
 from azureblob_source.spark_types import arrow_of, spark_of
-
-try:  # pyspark 4.2
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
-except ImportError:
-
-    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Earlier releases run Trigger.AvailableNow as one batch over `latestOffset`."""
-
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,6 +37,7 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer
     from azureblob_source.avro.schema import AvroSchema
     from azureblob_source.filters import Condition
+    from azureblob_source.snapshot import StreamBlob
 
 _METADATA = pa.schema(
     [
@@ -77,6 +69,8 @@ class ReadPlan:
     """One read: what it covers is looked up once, when it is first asked for."""
 
     options: SourceOptions
+    inferred: AvroSchema | None = None
+    """The schema that Spark's schema came of, for a query that keeps it as long as it runs."""
 
     @cached_property
     def snapshot(self) -> Snapshot:
@@ -105,7 +99,7 @@ class ReadPlan:
     @cached_property
     def reader_schema(self) -> AvroSchema:
         """The schema to resolve rows to."""
-        return self.options.avro_schema or self._logged_schema() or self.snapshot.reader_schema
+        return self.options.avro_schema or self.inferred or self._logged_schema() or self.snapshot.reader_schema
 
     def _logged_schema(self) -> AvroSchema | None:
         """The superset of the writer schemas that the log's entry names: no other entry has to be read for it."""
@@ -135,9 +129,15 @@ class ReadPlan:
         return pa.schema([*map(whole.field, columns), *map(_METADATA.field, metadata)])
 
 
-def read_plan(raw: Mapping[str, str], env: Mapping[str, str], *, streaming: bool | None = None) -> ReadPlan:
+def read_plan(
+    raw: Mapping[str, str],
+    env: Mapping[str, str],
+    *,
+    streaming: bool | None = None,
+    inferred: AvroSchema | None = None,
+) -> ReadPlan:
     """The plan of a read out of Spark's options; `streaming` if it is known which kind of read it is."""
-    return ReadPlan(source_options(raw, env, streaming=streaming))
+    return ReadPlan(source_options(raw, env, streaming=streaming), inferred)
 
 
 def spark_schema(plan: ReadPlan) -> StructType:
@@ -145,14 +145,14 @@ def spark_schema(plan: ReadPlan) -> StructType:
     return spark_of(plan.arrow_schema())
 
 
-class _Reader:
+class PartsReader:
     """What both kinds of readers do. Pickled to the executors without what was looked up on the driver."""
 
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:
         self.options = plan.options
         self.schema = schema
         self.conditions: list[Condition] = []
-        self._plan = plan
+        self.plan = plan
         unknown = set(schema.names) - set(views.VIEWS[plan.options.view].names) if plan.options.view != "data" else ()
         if unknown:
             message = (
@@ -161,19 +161,20 @@ class _Reader:
             raise ConfigurationError(message)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_plan": ReadPlan(self.options)}
+        return {**self.__dict__, "plan": ReadPlan(self.options)}
 
     @property
-    def _metadata(self) -> list[str]:
+    def metadata(self) -> list[str]:
+        """The metadata columns that are asked for."""
         return [METADATA_COLUMNS[name] for name in self.options.metadata_columns]
 
-    def _partitions(self, blobs: Iterable[StreamBlob]) -> list[InputPartition]:
+    def partitions_of(self, blobs: Iterable[StreamBlob]) -> list[InputPartition]:
         """Blobs in name order: large ones in parts, several small ones to a partition."""
-        about_blobs = [each for each in self.conditions if each.column in self._metadata]
+        about_blobs = [each for each in self.conditions if each.column in self.metadata]
         if about_blobs:
             blobs = [blob for blob in blobs if selected(_origin(blob, 1), about_blobs).num_rows]
         size = self.options.part_bytes
-        return [PartsPartition(parts, self._plan.reader_schema) for parts in packed(cut(blobs, size), size)]
+        return [PartsPartition(parts, self.plan.reader_schema) for parts in packed(cut(blobs, size), size)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Rows of one partition, as Arrow batches of exactly the schema that Spark expects."""
@@ -186,10 +187,10 @@ class _Reader:
 
     def _rows(self, partition: PartsPartition) -> Iterator[pa.RecordBatch]:
         names: list[str] = self.schema.names
-        metadata = [name for name in names if name in self._metadata]
+        metadata = [name for name in names if name in self.metadata]
         columns = [name for name in names if name not in metadata]
         decoded = read_parts(
-            self._plan.container,
+            self.plan.container,
             partition.parts,
             reader=partition.reader,
             columns=columns,
@@ -205,7 +206,7 @@ class _Reader:
             yield pa.RecordBatch.from_arrays([by_name[name] for name in names], names)
 
     def _view(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        log = self._plan.log
+        log = self.plan.log
         if isinstance(partition, EntriesPartition):
             entries = log.entries(partition.first, partition.last)
         elif log.refresh() is None and self.options.view in ("blobs", "schemas"):
@@ -227,18 +228,18 @@ class _Reader:
 
     def _view_of_listing(self) -> pa.RecordBatch:
         if self.options.view == "blobs":
-            return views.listed_blobs(self._plan.snapshot.blobs)
-        return views.listed_schemas(self._plan.snapshot.schemas)
+            return views.listed_blobs(self.plan.snapshot.blobs)
+        return views.listed_schemas(self.plan.snapshot.schemas)
 
 
-class SnapshotReader(_Reader, DataSourceReader):
+class SnapshotReader(PartsReader, DataSourceReader):
     """`spark.read.format("azureblob")`."""
 
     def partitions(self) -> Sequence[InputPartition]:
         """What the tasks read."""
         if self.options.view != "data":
             return [InputPartition(None)]
-        return self._partitions(self._plan.snapshot.blobs) or [PartsPartition((), self._plan.reader_schema)]
+        return self.partitions_of(self.plan.snapshot.blobs) or [PartsPartition((), self.plan.reader_schema)]
 
 
 class FilteringReader(SnapshotReader):
@@ -257,91 +258,6 @@ class FilteringReader(SnapshotReader):
         return left
 
 
-class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`spark.readStream.format("azureblob")`. An offset `{"version": n, "start": m}` says that m+1 … n are read."""
-
-    def __init__(self, plan: ReadPlan, schema: StructType) -> None:
-        super().__init__(plan, schema)
-        if self.options.view == "schemas":
-            message = "option `view` schemas is a summary, which has no next row. Read it by spark.read."
-            raise ConfigurationError(message)
-        self._follower = Follower(plan.log, self.options.publish_timeout, time.monotonic)
-        self._initial: int | None = None
-        self._target: int | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_follower": None}
-
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """Where a new query starts, marked as such: `start` is its own version.
-
-        Spark asks again when the first batch is repeated, and does not keep the first answer: the offset of the batch's
-        end does, since `start` is passed on from each offset to the next.
-        """
-        if self._initial is None:
-            options = self.options
-            if options.avro_schema is None and self._follower.log.head() is None:
-                place = f"{self._follower.log.container.url}/{options.stream}"
-                step = "Start the writer first, or give option `avroSchema` to wait for it. Other blobs: spark.read."
-                raise NotFoundError(describe("follow", place, "there is no commit log", step))
-            self._initial = self._follower.before(options.starting_time or options.starting_version)
-        return {"version": self._initial, "start": self._initial}
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Tells a normal trigger from one that is to read all: the limits themselves are in the options."""
-        return ReadMaxFiles(self.options.max_blobs)
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read what is there now, in batches, and end."""
-        self._target = self._follower.latest(None, Limits())
-
-    def latestOffset(self, start: dict[str, int] | None = None, limit: ReadLimit | None = None) -> dict[str, int]:  # noqa: N802
-        """Where the next micro-batch ends. pyspark before 4.2 gives no `start`: then there is no limit."""
-        if start is None:
-            return self._unlimited()
-        limits = Limits(self.options.max_blobs, self.options.max_bytes)
-        if isinstance(limit, ReadAllAvailable):
-            limits = Limits()
-        return {**start, "version": self._follower.latest(start["version"], limits, at_most=self._target)}
-
-    def _unlimited(self) -> dict[str, int]:
-        """Spark asks for this before the initial offset, which, if it depends on the time, must be found now."""
-        if self.options.starting_version != LATEST and self.options.starting_time is None:
-            return {"version": self._follower.latest(None, Limits())}
-        initial = self.initialOffset()
-        return {**initial, "version": max(initial["version"], self._follower.latest(None, Limits()))}
-
-    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
-        """How far the stream has come, for the query's progress."""
-        head = self._follower.log.head()
-        return None if head is None else {"version": head.version}
-
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """What the tasks of one micro-batch read: the same whenever the range is asked for."""
-        after, last = start["version"], end["version"]
-        if start.get("start") == after:
-            after = min(after, end.get("start", after))
-        first = after + 1
-        if first > last + 1:
-            there = f"the checkpoint is at version {after}, the stream's newest is {last}"
-            step = "If the stream was deleted and written anew, start the query with a new checkpoint."
-            raise ConflictError(describe("read on", self.options.stream, there, step))
-        if first > last:
-            return [PartsPartition((), self._plan.reader_schema)]
-        if self.options.view != "data":
-            return [EntriesPartition(first, last)]
-        added = new_blobs(self._follower.entries(after, last))
-        blobs = [stream_blob(entry, blob) for entry, blob in added]
-        return self._partitions(blob for blob in blobs if blob.may_hold(self.options.between))
-
-    def commit(self, end: dict[str, int]) -> None:
-        """The micro-batch up to here is done."""
-        self._follower.forget(end["version"])
-
-    def stop(self) -> None:
-        """Nothing is held."""
-
-
 def _origin(blob: StreamBlob, rows: int) -> pa.RecordBatch:
     """The metadata columns of so many rows of a blob."""
     values = {"_blob": blob.name, "_version": blob.version, "_partition": blob.partition}
@@ -357,7 +273,18 @@ def _as(expected: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
     """
     if not expected.names:  # whose number of rows no column says
         return batch
-    columns = (
-        column if column.type == to.type else column.cast(to.type) for column, to in zip(batch, expected, strict=True)
-    )
-    return pa.RecordBatch.from_arrays(list(columns), schema=expected)
+    columns = [
+        column if column.type == to.type else _cast(column, to) for column, to in zip(batch, expected, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=expected)
+
+
+def _cast(column: pa.Array, to: pa.Field) -> pa.Array:
+    try:
+        return column.cast(to.type)
+    except pa.ArrowException as cause:
+        step = (
+            "If the type has changed since, load the DataFrame again; if you gave `.schema(…)`, change or leave it out."
+        )
+        becomes = f"the DataFrame has it as {to.type}, the stream as {column.type}: {cause}"
+        raise ConfigurationError(describe("read", f"column {to.name!r}", becomes, step)) from cause

@@ -189,7 +189,7 @@ def _broken(decoder: _Decoder, broken: BrokenBlockError, blob: str) -> AzureBlob
     with _ours(blob, f"the block from byte {body.offset}"):
         place = place_of(decoder.avro, decoder.plan, part, body.taken)
     if isinstance(reason, DamagedValueError):  # it names its column by itself, and those within it
-        place = place.replace(", column", ": column").partition(": column")[0] + ": " if place else ""
+        place = place.partition("column")[0]
     return CorruptError(_corrupt(blob, body.offset, f"{place}{reason}"))
 
 

@@ -158,3 +158,25 @@ class Never:
 Plan: TypeAlias = (
     Leaf | Decimal | Symbols | Listed | Mapped | Paired | Constant | Record | Member | Branches | Present | Never
 )
+
+
+def unresolved(plan: Plan) -> UnresolvedError | None:
+    """The error for the first values that the reader has no type for, None if it has types for all."""
+    match plan:
+        case Never():
+            return plan.error
+        case Record():
+            inner = [field for _, field in plan.fields]
+        case Branches():
+            inner = list(plan.plans.values())
+        case Listed():
+            inner = [plan.item]
+        case Mapped():
+            inner = [plan.value]
+        case Paired():
+            inner = [plan.entry]
+        case Member() | Present():
+            inner = [plan.plan]
+        case _:
+            inner = []
+    return next((error for each in inner if (error := unresolved(each)) is not None), None)

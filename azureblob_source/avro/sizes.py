@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from azureblob_source.avro.plan import (
     Branches,
@@ -46,7 +47,7 @@ def scanned_bytes(avro: AvroType) -> int:
         case "record":
             return sum(scanned_bytes(member.type) for member in avro.fields)
         case "union":
-            return NUMBER + max(map(scanned_bytes, avro.branches))
+            return NUMBER + max(map(scanned_bytes, avro.branches), default=0)
     return _SCANNED.get(avro.kind, NUMBER)
 
 
@@ -69,13 +70,15 @@ def arrow_bytes(plan: Plan) -> int:
         case Constant():
             return max(int(plan.value.nbytes), 1) + _PLACE
         case Symbols():
-            return max((len((symbol or "").encode()) for symbol in plan.symbols), default=0) + 2 * _PLACE
+            return (pc.max(pc.binary_length(plan.symbols)).as_py() or 0) + 2 * _PLACE
         case Present():
             return arrow_bytes(plan.plan)
         case Member():
             return _width(plan.arrow) + arrow_bytes(plan.plan)
         case Branches():
-            return _COPIES * (_width(plan.arrow) + max(map(arrow_bytes, plan.plans.values()), default=0))
+            # The members have the width of the whole: it is not asked for again, since there may be thousands.
+            inner = (one.plan if isinstance(one, Member) else one for one in plan.plans.values())
+            return _COPIES * (2 * _width(plan.arrow) + max(map(arrow_bytes, inner), default=0))
         case Leaf() | Decimal() | Listed() | Mapped() | Paired() | Never():
             return _width(plan.arrow)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +12,19 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from azure_account.errors import ConflictError, NotFoundError, TransientError
 from azure_account.faults import Faults
+from azureblob_source.avro.schema import AvroSchema, parse
 from azureblob_source.commit_log import CommitLog
-from azureblob_source.following import Follower, Limits, new_blobs
+from azureblob_source.following import Follower, Limits, SchemaGuard, new_blobs
 from azureblob_source.log_entry import BlobEntry, LogEntry, to_json
-from azureblob_source.naming import log_name
+from azureblob_source.naming import log_name, schema_name
+from azureblob_source.query_schema import QuerySchema
 from tests.azureblob_source.protocol import Driver, Progress, Row, World, log_first
 from tests.azureblob_source.sink_rows import NOON, new_account
 from tests.histories import run_histories
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from azure_account.memory import MemoryAccount
     from azureblob_source.log_entry import LogEntry as Entry
 
@@ -29,14 +34,21 @@ def blob(version: int, number: int = 0, size: int = 100) -> BlobEntry:
     return BlobEntry(name, "flights", None, "a" * 16, 1, 10, size, size, "f" * 16, "end")
 
 
-def put(account: MemoryAccount, version: int, *, blobs: int = 1, published: int | None = None, **given: Any) -> Entry:
+def put(
+    account: MemoryAccount,
+    version: int,
+    *,
+    blobs: int | tuple[BlobEntry, ...] = 1,
+    published: int | None = None,
+    **given: Any,
+) -> Entry:
     """An entry a minute after the one before; its blobs are public unless it says that only others are."""
     container = account.container("container")
     entry = LogEntry(
         version,
         f"w{version}",
         (NOON + timedelta(minutes=version)).isoformat(),
-        blobs=tuple(blob(version, number) for number in range(blobs)),
+        blobs=tuple(blob(version, number) for number in range(blobs)) if isinstance(blobs, int) else blobs,
         published=version - 1 if published is None else published,
         **given,
     )
@@ -231,10 +243,102 @@ def test_versions_that_were_removed_are_an_error_that_names_the_earliest() -> No
     with pytest.raises(NotFoundError, match=r"version 3 .*earliest kept is 5"):
         reader.before(3)
     until = reader.latest(1, Limits())
-    with pytest.raises(NotFoundError, match=r"\b5\b"):
+    overtaken = (
+        r"read on from version 1 of .*the earliest kept is 5. Start the query with a new checkpoint: .* version 5"
+    )
+    with pytest.raises(NotFoundError, match=overtaken):
         reader.entries(1, until)
-    with pytest.raises(NotFoundError, match=r"\b5\b"):
+    with pytest.raises(NotFoundError, match=overtaken):
         follower(account).latest(1, Limits(blobs=2))
+    anew = follower(account)
+    begin = anew.before("earliest")
+    assert [5, 6, 7] == [entry.version for entry in anew.entries(begin, anew.latest(begin, Limits()))]
+
+
+def guarded(*schemas: str, strict: bool = True, **given: Any) -> tuple[MemoryAccount, SchemaGuard]:
+    """A stream whose version n was written by the schema `schemas[n]`, and a query that was started with the first."""
+    account = new_account()
+    container = account.container("container")
+    written = {letter: parse(_record(letter)) for letter in "".join(schemas)}
+    for avro in written.values():
+        container.put(schema_name("flights", avro.fingerprint), avro.json.encode())
+    for version, letters in enumerate(schemas):
+        blobs = tuple(
+            replace(blob(version, number), schema=written[letter].fingerprint) for number, letter in enumerate(letters)
+        )
+        more = given.get(f"of_{version}", {})
+        put(account, version, **{"since": 0, "schemas": used(schemas, version, written), "blobs": blobs, **more})
+    reader = follower(account)
+    return account, SchemaGuard(reader, QuerySchema(written[schemas[0][0]], None, strict))
+
+
+def used(schemas: Sequence[str], version: int, written: Mapping[str, AvroSchema]) -> tuple[str, ...]:
+    return tuple(written[letter].fingerprint for letter in dict.fromkeys("".join(schemas[: version + 1])))
+
+
+def _record(column: str) -> str:
+    """The schema `a` has a column `a` alone; any other one has its own letter as well."""
+    fields = [{"name": name, "type": ["null", "long"], "default": None} for name in dict.fromkeys(("a", column))]
+    return json.dumps({"type": "record", "name": "row", "fields": fields})
+
+
+def ended(guard: SchemaGuard, after: int) -> int:
+    return guard.end(after, guard.follower.latest(after, Limits()))
+
+
+def test_a_range_ends_before_the_version_that_brings_a_column_and_the_next_one_is_refused() -> None:
+    _, guard = guarded("a", "a", "b", "a")
+    assert 1 == ended(guard, -1)
+    with pytest.raises(ConflictError, match=r"version 2 of .*flights failed: it adds column 'b'") as caught:
+        ended(guard, 1)
+    assert "goes on with this version" in str(caught.value)
+    with pytest.raises(ConflictError, match="version 2 of .*'b'"):
+        guard.check(guard.follower.entries(-1, 3))
+    guard.check(guard.follower.entries(-1, 1))
+
+
+def test_a_query_that_was_started_with_every_column_reads_on_and_looks_at_no_entry() -> None:
+    faults = Faults()
+    account, before = guarded("b", "a", "b", "a")
+    guard = SchemaGuard(follower(account, faults), before.query)
+    assert 3 == ended(guard, -1)
+    guard.check(guard.follower.entries(2, 3))
+    seen = faults.count
+    assert 3 == guard.end(-1, 3)
+    assert seen == faults.count
+
+
+def test_a_query_that_ignores_new_columns_reads_past_them() -> None:
+    _, guard = guarded("a", "b", "a", strict=False)
+    assert 2 == ended(guard, -1)
+
+
+def test_what_an_overwrite_took_away_stops_nobody() -> None:
+    gone = {"operation": "overwrite", "since": 2, "removed": ("flights/0-0.avro", "flights/1-0.avro")}
+    a = parse(_record("a")).fingerprint
+    _, guard = guarded("a", "b", "a", of_2={**gone, "schemas": (a,)})
+    assert 2 == ended(guard, -1)
+    assert 1 == guard.end(0, 1), "the reader of its blobs reports that they are gone, the schema is not the matter"
+
+
+def test_a_column_of_a_batch_that_was_voided_stops_nobody() -> None:
+    void = {"operation": "void", "replaces": 1, "removed": ("flights/1-0.avro",), "blobs": ()}
+    _, guard = guarded("a", "b", "a", "a", of_2=void)
+    assert 3 == ended(guard, -1)
+
+
+def test_a_range_does_not_end_between_a_batch_and_its_replacement_that_brings_a_column() -> None:
+    again = {"operation": "replace", "replaces": 2, "removed": ("flights/2-0.avro",)}
+    _, guard = guarded("a", "a", "a", "b", of_3=again)
+    assert 1 == ended(guard, -1)
+    with pytest.raises(ConflictError, match=r"version 3 of .*'b'"):
+        ended(guard, 1)
+
+
+def test_a_replacement_of_what_an_earlier_range_read_does_not_hold_back_the_versions_before_it() -> None:
+    again = {"operation": "replace", "replaces": 0, "removed": ("flights/0-0.avro",)}
+    _, guard = guarded("a", "a", "a", "b", of_3=again)
+    assert 2 == ended(guard, 1)
 
 
 class Reader:

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import re
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from opentelemetry import metrics as api
 
-from azureblob_source import metrics
+from azure_account.errors import CorruptError
+from azureblob_source import metrics, skipped
+from tests.azureblob_source.sink_rows import new_account
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +56,30 @@ def test_each_count_is_added_for_all_for_the_container_and_for_the_task(sums: Co
         ("azureblob.messagesSent", "source", "q/0"): 3,
         ("azureblob.messagesSent", "source", "q/1"): 2,
     } == dict(sums)
+
+
+def test_an_sdk_sees_the_instruments_that_the_page_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+    monkeypatch.setattr(api, "get_meter", provider.get_meter)
+    for cached in (metrics._counter, skipped._counter):
+        cached.cache_clear()
+    metrics.count(dict.fromkeys(metrics.COUNTERS, 2), system="data", source="q/0")
+    skipped.skip(new_account().container("data"), CorruptError("broken"))
+    for cached in (metrics._counter, skipped._counter):
+        cached.cache_clear()
+
+    seen: Any = reader.get_metrics_data()
+    (scope,) = seen.resource_metrics[0].scope_metrics
+    page = (Path(__file__).parents[2] / "docs" / "METRICS.md").read_text("utf-8")
+    named = re.findall(r"^\| `(azureblob\.\w+)` \| `(\S+)` \|", page, re.MULTILINE)
+    assert {(name.lower(), unit) for name, unit in named} == {(metric.name, metric.unit) for metric in scope.metrics}
+    assert "azureblob" == scope.scope.name
+    assert {1, 2} == {point.value for metric in scope.metrics for point in metric.data.data_points}
+    provider.shutdown()
 
 
 def test_without_a_telemetry_sdk_counting_does_nothing() -> None:

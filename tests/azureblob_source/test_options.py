@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from azure_account.account import BlobAttributes
 from azure_account.errors import ConfigurationError
 from azure_account.settings import DefaultIdentity
+from azureblob_source.foreign_options import HINTS
 from azureblob_source.location import Location
 from azureblob_source.log_entry import Transaction
 from azureblob_source.open_blobs import Limits
@@ -133,6 +135,43 @@ def test_every_option_is_taken_in_lower_case_as_spark_gives_it(option: Any) -> N
     assert option.name in TABLE.parse(raw).given
 
 
+HINTED = sorted(HINTS)
+NOT_OPTIONS = {
+    "commits", "earliest", "latest", "gzip", "fail", "ignore", "overwrite", "metadata.<key>", "createOrReplaceTempView",
+    ".save('container/stream')", "python -m azureblob_source vacuum",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HINTED)
+def test_the_name_of_another_systems_option_leads_to_options_that_exist(name: str) -> None:
+    assert name not in {option.name.lower() for option in TABLE.options}
+    named = set(re.findall("`([^`]+)`", HINTS[name]))
+    assert named <= {option.name for option in TABLE.options} | NOT_OPTIONS
+    assert named or HINTS[name].startswith("Leave it out: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("timestampAsOf", "the view `commits` lists them with their times, `versionAsOf` reads one."),
+        ("maxFilesPerTrigger", "`maxBlobsPerTrigger` is its name here."),
+        ("failOnDataLoss", "Start it with a new checkpoint."),
+        ("mergeSchema", "writers may add columns, and a read gives the superset of their schemas."),
+    ],
+)
+def test_well_known_names_are_answered_in_whatever_case(name: str, sentence: str) -> None:
+    for spelled in (name, name.lower()):
+        with pytest.raises(ConfigurationError, match=f"Option {spelled} is unknown. .*{re.escape(sentence)}$"):
+            source_options({"path": "data/flights", **ACCOUNT, spelled: "x"}, {})
+
+
+def test_a_misspelt_option_of_a_read_is_not_taken_for_one_of_a_write_nor_the_other_way_round() -> None:
+    with pytest.raises(ConfigurationError, match="is unknown. The options are"):
+        source_options({"path": "data/flights", **ACCOUNT, "eventTimeColum": "x"}, {})
+    with pytest.raises(ConfigurationError, match="Did you mean eventTimeColumn"):
+        sink(eventTimeColum="x")
+
+
 @pytest.mark.parametrize("option", TABLE.options, ids=lambda option: option.name)
 def test_every_option_says_what_it_is_for(option: Any) -> None:
     assert option.help.endswith(".")
@@ -144,7 +183,9 @@ def test_every_option_says_what_it_is_for(option: Any) -> None:
     [
         ({"partitionColum": "p"}, "partitionColum is unknown. Did you mean partitionColumn?"),
         ({"maxflushtresholdsize": 1}, "Did you mean maxFlushThresholdSize?"),
-        ({"compression": "gzip"}, "Did you mean compression.type?"),
+        ({"compression": "gzip"}, "`compression.type` (`gzip`) the whole blob."),
+        ({"location": "file:/x"}, "There are no catalog tables: save and load by path"),
+        ({"ignoreCorruptFile": "true"}, "Option ignoreCorruptFile is unknown. The options are"),
         ({"codec": "zstd"}, "Option codec: the value 'zstd' is not valid"),
         ({"codec": "deflat"}, "did you mean deflate?"),
         ({"maxFlushThresholdSize": 0}, "Option maxFlushThresholdSize"),

@@ -212,6 +212,75 @@ def test_columns_that_writers_added_later_are_read_after_a_restart(job: Job) -> 
     assert [[(2, "x")]] == job.run()
 
 
+def test_a_query_that_runs_stops_before_a_new_column_and_a_restart_goes_on_with_it(job: Job) -> None:
+    job.write(1)
+
+    def append(*_: object) -> None:
+        if not job.batches:
+            job.write(2)
+            append_version(job.options, job.target, pa.RecordBatch.from_pydict({"id": [3], "c": ["x"]}))
+            job.write(4)
+
+    sentence = said(lambda: job.start(job.read(), each=append, live=True).awaitTermination(120))
+    assert sentence.startswith("ConflictError: read on with version 2 of ")
+    assert "it adds column 'c', which the query was started without. Start the query again" in sentence
+    assert ([1, 2] if HAS_LIMITS else [1]) == rows_of(job.batches), "rows of versions before that are read first"
+    again = rows_of(job.run()) + rows_of(job.run())
+    assert [(3, "x"), (4, None)] == sorted(again)[-2:]
+    assert [1, 2, 3, 4] == sorted([*rows_of(job.batches[:-1]), *(row[0] for row in again)])
+
+
+def test_a_query_that_is_to_ignore_new_columns_goes_on_with_the_old_ones(job: Job) -> None:
+    job.write(1)
+    frame = job.read(schemaEvolution="ignore")
+    append_version(job.options, job.target, pa.RecordBatch.from_pydict({"id": [2], "c": ["x"]}))
+    job.start(frame).awaitTermination()
+    assert [1, 2] == sorted(rows_of(job.batches))
+
+
+@pytest.mark.parametrize("fixed", ["avroSchema", "columns", "schema", "view"])
+def test_a_query_whose_columns_the_user_has_fixed_is_not_stopped_by_a_new_one(job: Job, fixed: str) -> None:
+    job.write(1)
+    schema = '{"type": "record", "name": "row", "fields": [{"name": "id", "type": "long"}]}'
+    match fixed:
+        case "avroSchema":
+            frame = job.read(avroSchema=schema)
+        case "columns":
+            frame = job.read(columns="id")
+        case "schema":
+            reader = job.spark.readStream.format("azureblob").options(**job.options)
+            frame = reader.schema("id long").load(job.target)
+        case _:
+            frame = job.read(view="blobs").select("rows")
+    append_version(job.options, job.target, pa.RecordBatch.from_pydict({"id": [1], "c": ["x"]}))
+    job.start(frame).awaitTermination()
+    assert [1, 1] == rows_of(job.batches)
+
+
+def test_a_type_that_became_wider_stops_a_query_and_a_restart_goes_on(job: Job) -> None:
+    append_version(job.options, job.target, pa.RecordBatch.from_arrays([pa.array([1], pa.int32())], ["id"]))
+    frame = job.read()
+    job.write(2**40)
+    sentence = said(lambda: job.start(frame).awaitTermination())
+    assert "it changes column 'id' from int32 to int64. Start the query again from its checkpoint" in sentence
+    assert "avroSchema" not in sentence
+    assert ([1] if HAS_LIMITS else []) == rows_of(job.batches)
+    job.start(job.read()).awaitTermination()
+    assert [1, 2**40] == sorted(rows_of(job.batches))
+
+
+def test_a_column_whose_types_have_nothing_in_common_is_left_out_by_a_schema_as_the_error_says(job: Job) -> None:
+    append_version(job.options, job.target, pa.RecordBatch.from_pydict({"id": [1], "c": [True]}))
+    frame = job.read()
+    append_version(job.options, job.target, pa.RecordBatch.from_pydict({"id": [2], "c": ["x"]}))
+    sentence = said(lambda: job.start(frame).awaitTermination())
+    assert "column 'c' is boolean in one and string in the other. Give option avroSchema" in sentence
+    assert sentence.endswith("Then start the query again from its checkpoint.")
+    schema = '{"type": "record", "name": "row", "fields": [{"name": "id", "type": ["null", "long"]}]}'
+    job.start(job.read(avroSchema=schema)).awaitTermination()
+    assert ([2] if HAS_LIMITS else [1, 2]) == sorted(row for row in rows_of(job.batches) if isinstance(row, int))
+
+
 def test_an_overwrite_comes_as_new_rows(job: Job) -> None:
     job.write(1)
     assert [[1]] == job.run()

@@ -49,17 +49,10 @@ def test_a_broken_column_is_named_though_nobody_wants_it(wanted: list[str]) -> N
 @pytest.mark.parametrize(
     ("schema", "columns", "cause"),
     [
-        ("int", None, "is a int, not a record"),
         (record(n=["null", "row"]), None, "record row contains itself"),
         (record(n="int"), ["m"], "there is no column m among n. Correct option columns."),
-        ({"type": "record", "name": "r", "fields": [{"name": "v", "type": "int", "sparkName": 5}]}, None, "as columns"),
-        (
-            {"type": "record", "name": "r", "fields": [{"name": "v", "type": "int", "sparkName": "\ud800"}]},
-            None,
-            "as col",
-        ),
     ],
-    ids=["no record", "recursive", "no column", "name", "surrogate"],
+    ids=["recursive", "no column"],
 )
 def test_a_schema_that_gives_no_columns_names_the_blob(schema: Any, columns: list[str] | None, cause: str) -> None:
     with pytest.raises(ConfigurationError, match=f"read blob b failed: .*{cause}"):

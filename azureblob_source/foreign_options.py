@@ -1,0 +1,122 @@
+"""What to set here in place of options of Delta, Auto Loader, Iceberg, Kafka and Spark's file sources. Pure.
+
+The nearest spelling among the options of this format would mislead: it means something else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_BLOBS = "`maxBlobsPerTrigger` is its name here."
+_BYTES = "`maxBytesPerTrigger` is its name here."
+_CORRUPT = "`ignoreCorruptBlobs` is its name here."
+_CODEC = "`codec` compresses the blocks within a blob, `compression.type` (`gzip`) the whole blob."
+_BLOB_SIZE = "`maxBlobSize` is its name here."
+_SCHEMA = "Give the Avro schema to read as, in JSON, as `avroSchema`."
+_START = "`startingVersion` is its name here: `earliest`, `latest` or a version."
+_AS_OF_VERSION = "Versions are numbers: the view `commits` lists them, `versionAsOf` reads one."
+_AS_OF_TIME = "A read is of a version: the view `commits` lists them with their times, `versionAsOf` reads one."
+_ONLY_ROWS = "Leave it out: a streaming read gives the rows that are appended, and an overwrite as new rows."
+_SUPERSET = "Leave it out: writers may add columns, and a read gives the superset of their schemas."
+_WHOLE = "Mode `overwrite` replaces a whole stream: write what is to be replaced by itself to a stream of its own."
+_GAP = "Leave it out: a query that an overwrite or a vacuum has overtaken fails always. Start it with a new checkpoint."
+_AVRO = "Leave it out: blobs are Avro, and each has its schema with it."
+_LISTING = "Leave it out: the path names one stream, whose blobs are known from its log."
+_NO_TABLE = (
+    "There are no catalog tables: save and load by path, as in `.save('container/stream')`, and give what is loaded a "
+    "name for SQL by `createOrReplaceTempView`."
+)
+_NO_LIFETIME = "Leave it out: blobs stay until `python -m azureblob_source vacuum` or an overwrite deletes them."
+_EVOLUTION = (
+    "`schemaEvolution` is the nearest here: `fail` stops before a new column, so that a restart reads it; `ignore` "
+    "leaves it out."
+)
+_METADATA = "`metadata.<key>` is its name here, stored with every blob."
+_KEY = "Give the key as `accountAccessKey`, which Spark masks in plans."
+_SAS = "Give the SAS as `sasToken`."
+
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    _BLOBS: (
+        "maxFilesPerTrigger",
+        "cloudFiles.maxFilesPerTrigger",
+        "streaming-max-files-per-micro-batch",
+        "maxOffsetsPerTrigger",
+    ),
+    _BYTES: ("cloudFiles.maxBytesPerTrigger",),
+    _CORRUPT: ("ignoreCorruptFiles",),
+    _CODEC: ("compression", "compression-codec", "write.avro.compression-codec"),
+    _BLOB_SIZE: ("target-file-size-bytes", "maxFileSize", "delta.targetFileSize"),
+    "`maxMessagesPerBlob` is its name here.": ("maxRecordsPerFile",),
+    "`maxPartitionBytes` is its name here.": ("split-size",),
+    "`partitionColumn` is its name here.": ("partitionBy", "partitionColumns"),
+    _SCHEMA: ("avroSchemaUrl", "cloudFiles.schemaHints", "schemaHints"),
+    _START: ("startingOffsets", "cloudFiles.includeExistingFiles"),
+    "`startingTimestamp` is its name here.": ("stream-from-timestamp", "startingOffsetsByTimestamp"),
+    _AS_OF_VERSION: ("snapshot-id", "branch", "tag"),
+    _AS_OF_TIME: ("timestampAsOf", "as-of-timestamp"),
+    "`startTime` and `endTime` leave out blobs by the times of their rows.": ("modifiedAfter", "modifiedBefore"),
+    "`stream` is its name here, or the last part of the path.": ("topic", "subscribe"),
+    _ONLY_ROWS: (
+        "ignoreChanges",
+        "ignoreDeletes",
+        "skipChangeCommits",
+        "readChangeFeed",
+        "readChangeData",
+        "endingVersion",
+        "endingTimestamp",
+        "start-snapshot-id",
+        "end-snapshot-id",
+        "streaming-skip-overwrite-snapshots",
+        "streaming-skip-delete-snapshots",
+        "withEventTimeOrder",
+    ),
+    _SUPERSET: ("mergeSchema", "overwriteSchema", "merge-schema"),
+    _WHOLE: ("replaceWhere", "partitionOverwriteMode", "replaceUsing", "replaceOn"),
+    _GAP: ("failOnDataLoss", "ignoreMissingFiles"),
+    _EVOLUTION: (
+        "cloudFiles.schemaEvolutionMode",
+        "schemaEvolutionMode",
+        "schemaTrackingLocation",
+        "cloudFiles.rescuedDataColumn",
+        "rescuedDataColumn",
+    ),
+    _AVRO: (
+        "cloudFiles.format",
+        "cloudFiles.inferColumnTypes",
+        "cloudFiles.schemaLocation",
+        "inferSchema",
+        "header",
+        "delimiter",
+        "sep",
+        "multiLine",
+        "mode",
+        "positionalFieldMatching",
+        "datetimeRebaseMode",
+    ),
+    _LISTING: (
+        "recursiveFileLookup",
+        "pathGlobFilter",
+        "basePath",
+        "ignoreExtension",
+        "latestFirst",
+        "maxFileAge",
+        "fileNameOnly",
+        "maxCachedFiles",
+        "cloudFiles.useNotifications",
+        "cloudFiles.useIncrementalListing",
+        "cloudFiles.backfillInterval",
+        "cloudFiles.allowOverwrites",
+        "cloudFiles.partitionColumns",
+    ),
+    _NO_LIFETIME: ("cleanSource", "sourceArchiveDir", "cloudFiles.cleanSource"),
+    _METADATA: ("userMetadata",),
+    _NO_TABLE: ("location", "dbtable", "catalog"),
+    _KEY: ("fs.azure.account.key",),
+    _SAS: ("fs.azure.sas.fixed.token",),
+}
+
+HINTS: Mapping[str, str] = {name.lower(): sentence for sentence, names in _NAMES.items() for name in names}
+"""What to say of an option of another source, by its name in lower case."""

@@ -1,0 +1,71 @@
+"""The README's first example, run as a user would: as a file, by this Python, with no other preparation."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tools.java import java_home
+
+if TYPE_CHECKING:
+    from tests.spark.stored import Stored
+
+REPOSITORY = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.pyspark40
+
+
+WITHOUT_EXTRAS = """
+import sys
+
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("pandas", "google.protobuf"):
+            raise ModuleNotFoundError(name)
+
+
+sys.meta_path.insert(0, Missing())
+"""
+"""A `sitecustomize` for all Python processes of a job: what only the extra `control-messages` brings is not there."""
+
+
+def first_example() -> str:
+    (code,) = re.findall(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text("utf-8"), re.DOTALL)[:1]
+    return str(code)
+
+
+def run(job: Path, code: str) -> subprocess.CompletedProcess[str]:
+    job.write_text(code)
+    (job.parent / "sitecustomize.py").write_text(WITHOUT_EXTRAS)
+    java = java_home()
+    environment = {
+        "PATH": f"{job.parent}:/usr/bin:/bin",
+        "PYTHONPATH": f"{job.parent}{os.pathsep}{REPOSITORY}",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "TMPDIR": os.environ["TMPDIR"],
+        **({} if java is None else {"JAVA_HOME": str(java)}),
+    }
+    return subprocess.run([sys.executable, job], env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_first_example_works_as_it_stands(
+    options: dict[str, str], container_name: str, stored: Stored, tmp_path: Path
+) -> None:
+    other_python = tmp_path / "python3"
+    other_python.write_text("#!/bin/sh\necho 'this is not the Python with the package' >&2\nexit 1\n")
+    other_python.chmod(0o755)
+    code = first_example().replace('{"accountName": "myaccount"}', repr(options))
+    code = code.replace("mycontainer", container_name).replace("/tmp/checkpoints", str(tmp_path))  # noqa: S108
+    assert container_name in code
+    ended = run(tmp_path / "job.py", code)
+    assert 0 == ended.returncode, ended.stderr[-3000:]
+    assert list(range(1000)) == sorted(row["id"] for row in stored.rows("passengers"))
+    assert list(range(1000)) == sorted(row["id"] for row in stored.rows("gates"))
+    assert {"gate 0", "gate 1", "gate 2"} == {name.split("/")[1] for name in stored.data("gates")}

@@ -1,0 +1,211 @@
+"""Dead ends of other people's first days: what a user reads there, and that following it leads out."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+
+from tests.spark.errors import said
+from tests.spark.versions import append_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.spark.stored import Stored
+
+pytestmark = pytest.mark.pyspark40
+
+TROUBLESHOOTING = Path(__file__).parents[2] / "docs" / "TROUBLESHOOTING.md"
+
+
+def save(frame: DataFrame, options: dict[str, str], target: str, **more: str) -> None:
+    frame.write.format("azureblob").options(**options, **more).mode("append").save(target)
+
+
+def load(spark: SparkSession, options: dict[str, str], target: str, **more: str) -> DataFrame:
+    return spark.read.format("azureblob").options(**options, **more).load(target)
+
+
+def follow(spark: SparkSession, options: dict[str, str], target: str, folder: Path, **more: str) -> None:
+    """Read what there is into nothing."""
+    frame = spark.readStream.format("azureblob").options(**options, **more).load(target)
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def in_a_thread(act: Callable[[], object]) -> None:
+    """Run `act` in a thread of its own; raises what it raises."""
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            act()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
+
+
+def documented(beginning: str) -> str:
+    """The line of the troubleshooting page's code that begins so."""
+    (line,) = (line.strip() for line in TROUBLESHOOTING.read_text("utf-8").splitlines() if beginning in line[:60])
+    return line
+
+
+def test_a_thread_writes_after_the_documented_line(
+    spark: SparkSession, options: dict[str, str], target: str, stored: Stored
+) -> None:
+    with pytest.raises(Exception, match="DATA_SOURCE_NOT_FOUND"):
+        in_a_thread(lambda: save(spark.range(3), options, target))
+    line = documented("spark.createDataFrame(")
+
+    def as_documented() -> None:
+        exec(line, {"spark": spark})  # noqa: S102 - the line of the page
+        save(spark.range(3), options, target)
+
+    in_a_thread(as_documented)
+    assert [0, 1, 2] == sorted(row["id"] for row in stored.rows())
+
+
+def test_a_streaming_query_starts_in_a_thread_after_the_documented_line(
+    spark: SparkSession, options: dict[str, str], target: str, stored: Stored, tmp_path: Path
+) -> None:
+    (tmp_path / "input").mkdir()
+    (tmp_path / "input" / "a.json").write_text('{"id": 1}\n')
+
+    def start() -> None:
+        exec(documented("spark.createDataFrame("), {"spark": spark})  # noqa: S102 - the line of the page
+        frame = spark.readStream.schema("id long").json(str(tmp_path / "input"))
+        writer = frame.writeStream.format("azureblob").options(**options).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start(target).awaitTermination()
+
+    in_a_thread(start)
+    assert [1] == [row["id"] for row in stored.rows()]
+
+
+def test_an_option_of_a_batch_read_on_a_stream_is_the_last_thing_said(
+    spark: SparkSession, options: dict[str, str], target: str, tmp_path: Path
+) -> None:
+    save(spark.range(1), options, target)
+    with pytest.raises(PySparkException) as caught:
+        follow(spark, options, target, tmp_path, versionAsOf="0")
+    assert "option `versionAsOf` belongs to spark.read. Leave it out here." in str(caught.value)
+    assert "UnboundLocalError" not in str(caught.value)
+    follow(spark, options, target, tmp_path)
+
+
+def test_a_transaction_on_a_streaming_query_is_refused_and_within_foreach_batch_it_works(
+    spark: SparkSession, options: dict[str, str], target: str, stored: Stored, tmp_path: Path
+) -> None:
+    (tmp_path / "input").mkdir()
+    for number in range(3):
+        (tmp_path / "input" / f"{number}.json").write_text(f'{{"id": {number}}}\n')
+    frame = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(str(tmp_path / "input"))
+
+    def run(writer: Any, *target: str) -> None:
+        checkpoint = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        checkpoint.trigger(availableNow=True).start(*target).awaitTermination()
+
+    transaction = {"txnAppId": "copy", "txnVersion": "1"}
+    sentence = said(lambda: run(frame.writeStream.format("azureblob").options(**options, **transaction), target))
+    assert sentence.startswith("ConfigurationError: options `txnAppId` and `txnVersion` are for df.write: ")
+    assert [] == stored.names()
+
+    def write(batch: DataFrame, number: int) -> None:
+        save(batch, options, target, txnAppId="copy", txnVersion=str(number))
+
+    run(frame.writeStream.foreachBatch(write))
+    assert [0, 1, 2] == sorted(row["id"] for row in stored.rows())
+
+
+def test_names_of_other_formats_are_answered_and_the_answers_hold(
+    spark: SparkSession, options: dict[str, str], target: str, tmp_path: Path
+) -> None:
+    for id_ in (1, 2):
+        append_version(options, target, pa.RecordBatch.from_pydict({"id": [id_]}))
+
+    def sentence(**more: str) -> str:
+        return said(lambda: load(spark, options, target, **more))
+
+    assert "the view `commits` lists them with their times, `versionAsOf` reads one." in sentence(timestampAsOf="2013")
+    times = load(spark, options, target, view="commits").select("version", "timestamp").collect()
+    assert [0, 1] == sorted(row.version for row in times if row.timestamp is not None)
+    assert [1] == [row.id for row in load(spark, options, target, versionAsOf="0").collect()]
+    assert "`maxBlobsPerTrigger` is its name here." in sentence(maxFilesPerTrigger="1")
+    follow(spark, options, target, tmp_path, maxBlobsPerTrigger="1")
+
+
+def test_a_table_of_the_catalog_is_answered_with_what_works(
+    spark: SparkSession, options: dict[str, str], target: str
+) -> None:
+    frame = spark.range(3)
+    sentence = said(lambda: frame.write.format("azureblob").options(**options).mode("append").saveAsTable("copied"))
+    assert "There are no catalog tables: use `save` and `load` in place of `saveAsTable`" in sentence
+    save(frame, options, target)
+    load(spark, options, target).createOrReplaceTempView("copied")
+    assert 3 == spark.sql("SELECT * FROM copied").count()
+    spark.catalog.dropTempView("copied")
+
+
+def test_a_frame_whose_blobs_an_overwrite_deleted_is_loaded_again(
+    spark: SparkSession, options: dict[str, str], target: str
+) -> None:
+    save(spark.range(1), options, target)
+    frame = load(spark, options, target)
+    assert 1 == len(frame.collect())
+    spark.range(2).write.format("azureblob").options(**options).mode("overwrite").save(target)
+    sentence = said(frame.collect)
+    assert sentence.endswith(
+        "Load the DataFrame again, without `versionAsOf`, to read the stream as it is now. Start a streaming query "
+        "anew, with a new checkpoint."
+    )
+    assert 2 == len(load(spark, options, target).collect())
+
+
+def test_a_frame_whose_column_has_become_wider_is_loaded_again(
+    spark: SparkSession, options: dict[str, str], target: str
+) -> None:
+    append_version(options, target, pa.RecordBatch.from_arrays([pa.array([1], pa.int32())], ["id"]))
+    frame = load(spark, options, target)
+    append_version(options, target, pa.RecordBatch.from_pydict({"id": [2**40]}))
+    sentence = said(frame.collect)
+    assert "read column 'id' failed: the DataFrame has it as int32, the stream as int64: " in sentence
+    assert "If the type has changed since, load the DataFrame again" in sentence
+    assert [1, 2**40] == sorted(row.id for row in load(spark, options, target).collect())
+
+
+def test_a_query_that_a_vacuum_overtook_goes_on_with_a_new_checkpoint(
+    spark: SparkSession, options: dict[str, str], target: str, stored: Stored, tmp_path: Path
+) -> None:
+    for id_ in range(4):
+        append_version(options, target, pa.RecordBatch.from_pydict({"id": [id_]}))
+    follow(spark, options, target, tmp_path)
+    for id_ in range(4, 8):
+        append_version(options, target, pa.RecordBatch.from_pydict({"id": [id_]}))
+    stored.client.upload_blob("events/_log/_first.json", '{"formatVersion": 1, "first": 6}')
+    for version in range(6):
+        stored.client.delete_blob(f"events/_log/{version:020d}.json")
+    sentence = said(lambda: follow(spark, options, target, tmp_path))
+    assert sentence.startswith("NotFoundError: read on from version 3 of ")
+    assert sentence.endswith("Start the query with a new checkpoint: it begins at version 6.")
+    follow(spark, options, target, tmp_path / "new")
+
+
+def test_after_a_first_write_without_rows_the_reader_is_told_what_to_do(
+    spark: SparkSession, options: dict[str, str], target: str
+) -> None:
+    save(spark.range(0), options, target)
+    assert "write one with rows: a first write of none leaves nothing" in said(lambda: load(spark, options, target))
+    save(spark.range(2), options, target)
+    assert 2 == load(spark, options, target).count()
