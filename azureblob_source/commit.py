@@ -44,9 +44,11 @@ from azureblob_source.publish import Obstacle, Publisher, Unpublishable
 from azureblob_source.snapshot import live_blobs, standing_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from azure_account.account import BlobAttributes
     from azureblob_source.commit_log import CommitLog
+    from azureblob_source.log_entry import BlobEntry
 
 __all__ = ["Publisher", "check_epoch", "commit", "decide", "finish", "follow", "give_up", "open_epoch", "repeated"]
 
@@ -288,6 +290,22 @@ def check_epoch(log: CommitLog, head: LogEntry | None, epoch: int | None, outcom
     cause = f"the stream is at epoch {head.epoch} since version {head.version}, this writer {ours}"
     step = f"Another writer has taken over: stop this one. {outcome}"
     raise FencedError(describe("commit to", f"{log.stream} in {log.container.url}", cause, step))
+
+
+def publish_unless_fenced(
+    log_of: Callable[[str], CommitLog], publisher: Publisher, attributes: BlobAttributes, epoch: int | None
+) -> Callable[[BlobEntry], object]:
+    """What a task with `at-least-once` calls for each finished blob: it asks the stream's log for the epoch first.
+
+    A blob that cannot be published is left to the driver, whose commit finds it.
+    """
+
+    def publish(blob: BlobEntry) -> None:
+        log = log_of(blob.stream)
+        check_epoch(log, log.refresh(), epoch, "What this task has published before stays visible (at-least-once).")
+        publisher.publish_blob(blob, attributes)
+
+    return publish
 
 
 def replacement(entry: LogEntry, draft: LogEntry) -> LogEntry:

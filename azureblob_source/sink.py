@@ -17,7 +17,7 @@ import time
 import uuid
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -27,7 +27,7 @@ from azure_account import connect
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
 from azureblob_source import metrics
 from azureblob_source.batch import BatchCommitter
-from azureblob_source.commit import Publisher
+from azureblob_source.commit import Publisher, publish_unless_fenced
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.log_entry import Transaction
 from azureblob_source.options import sink_options
@@ -88,7 +88,8 @@ class _Sink:
         options = self.plan.options
         if not options.at_least_once:
             return None
-        return partial(Publisher(container).publish_blob, attributes=options.attributes)
+        log_of = cache(partial(CommitLog, container))
+        return publish_unless_fenced(log_of, Publisher(container), options.attributes, options.epoch)
 
     def commit_batch(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> list[LogEntry]:
         """Decide and publish what the tasks have staged."""

@@ -35,7 +35,7 @@ _TELL = (False,) * 13  # of each error of the machine: return its name and raise
 _TOO_LONG = "varint too big"
 _TOO_DEEP = "recursion depth exceeded"
 _CAUSES = {
-    "user halt": ": it holds a length, a count or a branch that cannot be",
+    "user halt": ": it holds a number of more than 64 bits, or a length, a count or a branch that cannot be",
     "read beyond": ": its bytes end within it",
     "skip beyond": ": its bytes end within it",
     _TOO_LONG: ": it holds a number of more than 64 bits",

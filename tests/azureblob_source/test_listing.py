@@ -204,9 +204,7 @@ def test_a_file_that_is_no_avro_is_named(size: int) -> None:
 
 
 def test_nothing_to_read_is_an_error_that_says_where_it_looked() -> None:
-    with pytest.raises(
-        NotFoundError, match=r"container/flights failed: there is no commit log, and no blob with bytes"
-    ):
+    with pytest.raises(NotFoundError, match=r"flights failed: there is no commit log, and no blob with bytes"):
         snapshot(new_account())
 
 

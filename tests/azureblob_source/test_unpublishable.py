@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timezone
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
 from azure_account.account import IF_ABSENT, BlobAttributes
-from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError
+from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, FencedError
 from azure_account.faults import Crash, Faults, ProcessDied, Refuse, on
-from azureblob_source.commit import Publisher, State, commit, decide, give_up, standing
+from azureblob_source.commit import Publisher, State, commit, decide, give_up, publish_unless_fenced, standing
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.log_entry import ATTEMPT, DISCARDED, LogEntry, Transaction
 from azureblob_source.naming import is_data
@@ -383,3 +384,21 @@ def test_a_batch_over_many_streams_that_one_of_them_refuses_is_published_in_none
         write_streams(account, [2, 3], Transaction("q", 1), 2)
     assert before == public_blobs(account)
     assert 1 == len(CommitLog(container, "_batches/q", readers=1).history())
+
+
+def test_a_task_that_publishes_at_once_is_fenced_before_it_does() -> None:
+    account, plan = new_account(), plan_of(ROWS, deliveryGuarantee="at-least-once", epoch=1)
+    container = account.container("container")
+
+    def publish_with(epoch: int) -> Any:
+        log_of = cache(lambda stream: CommitLog(container, stream, readers=1))
+        return publish_unless_fenced(log_of, publisher(account), plan.options.attributes, epoch)
+
+    staged = stage_rows(container, plan, [table([1])], seed=1, publish=publish_with(1))
+    committer(container, plan).commit([staged], None)
+    decide(log_of(account), LogEntry(-1, "leader", "2026-01-01T00:00:00+00:00", "epoch", epoch=2), publisher(account))
+    with pytest.raises(FencedError, match=r"at epoch 2.*this writer has epoch 1.*stays visible"):
+        stage_rows(container, plan, [table([2])], seed=2, publish=publish_with(1))
+    assert [1] == numbers(account)
+    stage_rows(container, plan, [table([3])], seed=3, publish=publish_with(2))
+    assert 2 == len(public_blobs(account))

@@ -463,7 +463,7 @@ def test_a_value_that_its_type_cannot_hold_is_no_damage_and_the_advice_helps(
 
 
 def test_text_that_was_written_as_such_and_is_no_utf8_is_damage_in_its_column() -> None:
-    with pytest.raises(CorruptError, match=r"in the block from byte \d+, column 'v': a string is not utf8"):
+    with pytest.raises(CorruptError, match=r"byte \d+, row 0 \(from 0\), column 'v': a string is not utf8"):
         read(blob(record(column("string")), b"\x04\xff\xfe"))
 
 
