@@ -19,20 +19,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from azure_account.account import IF_ABSENT, Conflict, Done
 from azure_account.errors import ConflictError, TransientError, describe
-from azureblob_source.commit import (
-    Publisher,
-    check_epoch,
-    commit,
-    decide,
-    follow,
-    repeated,
-    replacement,
-    unpublishable,
-)
+from azureblob_source.commit import check_epoch, commit, decide, follow, repeated, replacement
 from azureblob_source.control import merged, split_by_stream
 from azureblob_source.log_entry import LogEntry, Transaction
 from azureblob_source.metrics import total
 from azureblob_source.naming import batches_stream, schema_name
+from azureblob_source.publish import Publisher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -81,7 +73,8 @@ class BatchCommitter:
         blobs = [blob for task in staged for blob in task.blobs]
         streams = sorted({blob.stream for blob in blobs})
         self._keep_schema(streams)
-        self._check_service(streams, overwrite=overwrite)
+        given = options.router.stream
+        self._check_service(streams or ([] if given is None else [given]), overwrite=overwrite)
         writers = [{**task.writer, "metrics": task.metrics} for task in staged if task.blobs]
         control = merged(message for task in staged for message in task.control)
         if options.router.stream_column is not None and transaction is not None:
@@ -157,7 +150,7 @@ class BatchCommitter:
         self._check_epochs(draft)
         decision = decide(log, draft, self.publisher, publishes=False)
         while decision.transaction == transaction:
-            followed = self._follow(log, decision, writers)
+            followed = self._follow(log, decision, writers, fresh=decision.write_id == draft.write_id)
             standing = _newest_decision(log, decision)
             if standing != decision:
                 decision = standing
@@ -166,10 +159,19 @@ class BatchCommitter:
             if not lost:
                 return [entry for entry, _ in followed]
             if decision.write_id == draft.write_id:
-                raise unpublishable(log, decision, lost)
+                raise self._unpublishable(transaction, lost)
             logger.warning("batch %s is decided anew, it could not be published", transaction)
             decision = decide(log, replacement(decision, draft), self.publisher, publishes=False)
         return [decision]
+
+    def _unpublishable(self, transaction: Transaction, lost: Sequence[Unpublishable]) -> ConflictError:
+        stream, cause = lost[0].blob.stream, lost[0].cause
+        place = f"batch {transaction.version} of {transaction.id} in {self.container.url}"
+        step = (
+            "Start the query again from its checkpoint, or run the batch again: what other streams have of it is "
+            "replaced. If the service refused the blob, mend that first."
+        )
+        return ConflictError(describe("publish", place, f"stream {stream}, blob {lost[0].blob.name}: {cause}", step))
 
     def _check_epochs(self, draft: LogEntry) -> None:
         """`FencedError` before the batch is decided, if one of its streams refuses it."""
@@ -181,7 +183,7 @@ class BatchCommitter:
             check_epoch(log, head, draft.epoch)
 
     def _follow(
-        self, log: CommitLog, decision: LogEntry, writers: Sequence[Mapping[str, Any]]
+        self, log: CommitLog, decision: LogEntry, writers: Sequence[Mapping[str, Any]], *, fresh: bool
     ) -> list[tuple[LogEntry, Sequence[Unpublishable]]]:
         """Do in every stream's log what is decided; what earlier decisions on this batch had published goes first."""
         replaced = _replaced_by(log, decision)
@@ -197,7 +199,8 @@ class BatchCommitter:
             )
             for stream, of_stream in sorted(by_stream.items())
         }
-        return _each(lambda stream: follow(self.logs(stream), drafts[stream], self.publisher, superseded), list(drafts))
+        each = partial(follow, publisher=self.publisher, superseded=superseded, fresh=fresh)
+        return _each(lambda stream: each(self.logs(stream), drafts[stream]), list(drafts))
 
     def _draft(
         self,

@@ -26,14 +26,15 @@ from azure_account.option_table import seconds
 from azure_account.settings import account_settings
 from azureblob_source import cli_text as text
 from azureblob_source.cli_json import entry_json, json_line, repair_json, stored_json, streams_json, vacuum_json
-from azureblob_source.commit import Publisher, give_up
+from azureblob_source.commit import give_up, leave_out
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.inventory import inventory
 from azureblob_source.location import parse_location
 from azureblob_source.log_entry import LogEntry
 from azureblob_source.naming import BATCHES, log_stream
 from azureblob_source.options import TABLE
-from azureblob_source.repair import plan_repair, repair
+from azureblob_source.publish import Publisher
+from azureblob_source.repair import missing_blobs, plan_repair, repair
 from azureblob_source.tailing import Tail
 from azureblob_source.vacuum import check_retention, plan_vacuum, vacuum
 
@@ -222,6 +223,9 @@ def repair_command(  # noqa: PLR0913 - one argument for each option
     leave_blobs: Annotated[
         bool, typer.Option("--leave-blobs", help="… and delete nothing, where a policy protects its blobs.")
     ] = False,
+    leave_out_missing: Annotated[
+        bool, typer.Option("--leave-out-missing", help="Take blobs that were deleted by hand out of the log.")
+    ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: AsJson = False,
@@ -229,6 +233,9 @@ def repair_command(  # noqa: PLR0913 - one argument for each option
     """Publish batches that were decided and not finished, void those that cannot be. Show the plan, then ask."""
     shell = _shell(ctx)
     place = _place(shell, where, option)
+    if leave_out_missing:
+        _leave_out(shell, place, dry_run=dry_run, yes=yes, as_json=as_json)
+        return
     if void is not None:
         _give_up(shell, place, void, leave_blobs=leave_blobs, dry_run=dry_run, yes=yes, as_json=as_json)
         return
@@ -272,6 +279,23 @@ def _give_up(  # noqa: PLR0913 - the options of the command
     elif done is not None:
         shell.out.print(f"Version {version} was given up, by version {done.version}.")
     _end(shell, 1, done, dry_run=dry_run)
+
+
+def _leave_out(shell: Shell, place: Place, *, dry_run: bool, yes: bool, as_json: bool) -> None:
+    of = place.log(shell)
+    missing = missing_blobs(of)
+    for line in text.missing_lines(missing):
+        (shell.err if as_json else shell.out).print(line, soft_wrap=True)
+    done = None
+    if missing and not dry_run and _confirmed(shell, "Leave them out?", yes=yes, as_json=as_json):
+        names = [blob.name for blob in missing]
+        done = leave_out(of, names, _draft(shell, place), Publisher(place.container))
+    if as_json:
+        names = [blob.name for blob in missing]
+        _print_json({"stream": of.stream, "missing": names, "version": None if done is None else done.version})
+    elif done is not None:
+        shell.out.print(f"Version {done.version} leaves them out.")
+    _end(shell, len(missing), done, dry_run=dry_run)
 
 
 @app.command(name="vacuum")

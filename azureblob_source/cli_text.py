@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from azureblob_source.inventory import StreamSummary
-    from azureblob_source.log_entry import LogEntry
+    from azureblob_source.log_entry import BlobEntry, LogEntry
     from azureblob_source.repair import RepairPlan
     from azureblob_source.vacuum import VacuumPlan
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _WIDEST_CELL = 40
+_MISSING_SHOWN = 3
 _NONE = "–"
 _UUID = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -221,6 +222,19 @@ def void_lines(entry: LogEntry, *, leave_blobs: bool) -> list[str]:
     if entry.transaction is not None:
         lines.append(f"If its writer (transaction {entry.transaction.id}) runs it again, it is written anew.")
     return lines
+
+
+def missing_lines(missing: Sequence[BlobEntry]) -> list[str]:
+    """What leaving out blobs that are gone would do, in words."""
+    if not missing:
+        return ["Every blob that the log names is there."]
+    rows = plural(sum(blob.rows for blob in missing), "row")
+    shown = ", ".join(blob.name for blob in missing[:_MISSING_SHOWN])
+    more = "" if len(missing) <= _MISSING_SHOWN else f" and {len(missing) - _MISSING_SHOWN} more"
+    return [
+        f"{plural(len(missing), 'blob')} of the stream are gone, with {rows}: {shown}{more}.",
+        "If they can be restored (soft delete, versioning), do that. Else the log is to leave them out.",
+    ]
 
 
 def _cell(value: object) -> str:

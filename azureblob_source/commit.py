@@ -44,13 +44,12 @@ from azureblob_source.publish import Obstacle, Publisher, Unpublishable
 from azureblob_source.snapshot import live_blobs, standing_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from azure_account.account import BlobAttributes
     from azureblob_source.commit_log import CommitLog
     from azureblob_source.log_entry import BlobEntry
 
-__all__ = ["Publisher", "check_epoch", "commit", "decide", "finish", "follow", "give_up", "open_epoch", "repeated"]
 
 logger = logging.getLogger(__name__)
 
@@ -115,15 +114,18 @@ def commit(log: CommitLog, draft: LogEntry, publisher: Publisher) -> LogEntry:
 
 
 def follow(
-    log: CommitLog, draft: LogEntry, publisher: Publisher, superseded: frozenset[str]
+    log: CommitLog, draft: LogEntry, publisher: Publisher, superseded: frozenset[str], *, fresh: bool
 ) -> tuple[LogEntry, Sequence[Unpublishable]]:
     """Decide and publish one stream's part of a batch that was decided for many streams, in a log of its own.
 
     An entry that carries out an earlier decision on the batch is replaced (`superseded` are the blobs of those
     decisions, for entries of older releases that do not name theirs). One of a later decision is left alone: the caller
-    reads the decision again before it acknowledges. Returns the entry, and the blobs that cannot be published;
-    replacing the decision is left to the caller.
+    reads the decision again before it acknowledges. If this part was voided and the decision is not `fresh`, that is,
+    the caller's own, its blobs are lost: their names are not used again. Returns the entry, and the blobs that cannot
+    be published; replacing the decision is left to the caller.
     """
+    if not fresh and draft.blobs and _last(log.refresh(), draft) == VOIDED:
+        return draft, [Unpublishable(blob, Obstacle.GONE) for blob in draft.blobs]
     entry = decide(log, draft, publisher)
     while entry.transaction == draft.transaction:
         if _is_superseded(entry, draft, superseded):
@@ -144,11 +146,7 @@ def follow(
 
 def repeated(log: CommitLog, draft: LogEntry, publisher: Publisher) -> LogEntry | None:
     """Commit a batch that has no rows, if the log knows it from an earlier run; else write nothing, and return None."""
-    head = log.refresh()
-    last = None if head is None or draft.transaction is None else head.transactions.get(draft.transaction.id)
-    if last is None or draft.transaction is None or last.version < draft.transaction.version:
-        return None
-    return commit(log, draft, publisher)
+    return None if _last(log.refresh(), draft) is None else commit(log, draft, publisher)
 
 
 def decide(log: CommitLog, draft: LogEntry, publisher: Publisher, *, publishes: bool = True) -> LogEntry:
@@ -205,34 +203,54 @@ def finish(log: CommitLog, draft: LogEntry, publisher: Publisher) -> LogEntry | 
 def give_up(
     log: CommitLog, version: int, draft: LogEntry, publisher: Publisher, *, leave_blobs: bool = False
 ) -> LogEntry:
-    """Void one entry that cannot be published, whatever its age; returns the entry that voids it.
+    """Void one entry that cannot be published, whatever its age; returns the entry that was appended.
 
     `draft` is as for `finish`. `leave_blobs` deletes nothing, for blobs that a policy protects: readers of the log skip
-    them, readers of the listing still see them. `ConflictError` if the entry is published, now or before, or is voided
-    already.
+    them, readers of the listing still see them; an entry whose own blobs are public then stands, though blobs that it
+    takes away cannot be deleted. `ConflictError` if the entry is published, now or before, or is voided already.
+    """
+    while True:
+        check_epoch(log, log.refresh(), draft.epoch)
+        entry = log.read(version)
+        state = standing(log, entry)
+        if state is not State.OPEN:
+            cause = "it is published" if isinstance(state, Settled) else "it is voided or replaced already"
+            break
+        try:
+            lost = publisher.publish(entry)
+        except (ConfigurationError, ConflictError):
+            if not leave_blobs:
+                raise
+            return leave_out(log, (), draft, publisher)
+        if not lost:
+            cause = "it is published"
+            break
+        put = _void(log, log.head(), entry, draft, publisher, lost, leave_blobs=leave_blobs)
+        if put is not None:
+            return put
+    raise ConflictError(describe("void", _version(log, entry), cause, "There is nothing to void."))
+
+
+def leave_out(log: CommitLog, names: Collection[str], draft: LogEntry, publisher: Publisher) -> LogEntry:
+    """Append the entry that takes blobs out of the stream which were deleted by hand; returns it.
+
+    Blobs that earlier entries take away, and that cannot be deleted, stay where they are. `draft` is as for `finish`.
+    `ConflictError` if another blob of an entry that is not published yet is missing too.
     """
     while True:
         head = log.refresh()
         check_epoch(log, head, draft.epoch)
-        entry = log.read(version)
-        state = standing(log, entry)
-        lost = _obstacles(entry, publisher) if state is State.OPEN else None
-        if lost is None:
-            break
-        put = _void(log, head, entry, draft, publisher, lost, leave_blobs=leave_blobs)
-        if put.replaces == version:
-            return put
-    cause = "it is published" if state is State.OPEN or isinstance(state, Settled) else "it was taken back before"
-    raise ConflictError(describe("void", _version(log, entry), cause, "There is nothing to give up."))
-
-
-def _obstacles(entry: LogEntry, publisher: Publisher) -> Sequence[Unpublishable] | None:
-    """The blobs that cannot be published, none of them if the blobs to delete are the obstacle; None if all is done."""
-    try:
-        return publisher.publish(entry) or None
-    except (ConfigurationError, ConflictError) as error:
-        logger.warning("%s", error)
-        return ()
+        if head is None:
+            raise NotFoundError(describe("change", f"the log of {log.stream}", "there is none", "Check the name."))
+        unproven = log.entries(max(head.published + 1, log.kept_from), head.version)
+        for entry in standing_entries(unproven):
+            lost = [each for each in publisher.publish_blobs(entry) if each.blob.name not in names]
+            if lost:
+                step = "Look again at what is missing."
+                raise ConflictError(describe("leave out blobs of", _version(log, entry), _first_of(entry, lost), step))
+        entry = replace(draft, transaction=None, removed=tuple(sorted(names))).behind(head, head.version)
+        if log.put(entry).write_id == draft.write_id:
+            return entry
 
 
 def standing(log: CommitLog, entry: LogEntry) -> Standing:
@@ -247,17 +265,14 @@ def standing(log: CommitLog, entry: LogEntry) -> Standing:
             if first == before:
                 raise
             continue
-        return _by_later_entries(log, entry, later)
-    return _by_transaction(log, entry, Settled(frozenset(blob.name for blob in entry.blobs)))
+        return _by_later_entries(entry, later)
+    return _by_transaction(log, entry)
 
 
-def _by_later_entries(log: CommitLog, entry: LogEntry, later: Sequence[LogEntry]) -> Standing:
-    successors = [each for each in later if each.replaces == entry.version]
-    replacing = [each for each in successors if each.operation != "void"]
-    if replacing:
-        return Replaced(replacing[0])
-    if successors:
-        return _by_transaction(log, entry, State.VOIDED)
+def _by_later_entries(entry: LogEntry, later: Sequence[LogEntry]) -> Standing:
+    if any(each.replaces == entry.version for each in later):
+        same = [each for each in later if entry.transaction is not None and each.transaction == entry.transaction]
+        return Replaced(same[-1]) if same else State.VOIDED
     if any(each.published >= entry.version for each in later):
         # An overwrite deletes nothing before its own blobs are public, which of the newest entries is not known.
         done = [each for each in standing_entries(later) if each.version <= later[-1].published]
@@ -266,20 +281,18 @@ def _by_later_entries(log: CommitLog, entry: LogEntry, later: Sequence[LogEntry]
     return State.OPEN
 
 
-def _by_transaction(log: CommitLog, entry: LogEntry, unless_newer: Standing) -> Standing:
-    """What the head says of an entry's transaction, if the entry was voided, or a vacuum has removed it.
+def _by_transaction(log: CommitLog, entry: LogEntry) -> Standing:
+    """What the head's memory of transactions says of an entry that a vacuum has removed.
 
-    `unless_newer` is the answer if the head names the entry itself, as logs of older releases do after a void.
+    One without a transaction leaves no trace: it counts as voided, so that it is never taken for public.
     """
     head, transaction = log.refresh(), entry.transaction
-    last = None if head is None or transaction is None else head.transactions.get(transaction.id)
     if head is None or transaction is None:
         return State.VOIDED
-    if last is None or last.version > transaction.version:
+    last = head.transactions.get(transaction.id)
+    if last is None or last.version > transaction.version or last.entry == entry.version:
         return Settled(frozenset(blob.name for blob in entry.blobs))
-    if last.entry == VOIDED:
-        return State.VOIDED
-    return unless_newer if last.entry == entry.version else Replaced(_read_or_gone(log, last.entry, transaction, head))
+    return State.VOIDED if last.entry == VOIDED else Replaced(_read_or_gone(log, last.entry, transaction, head))
 
 
 def check_epoch(log: CommitLog, head: LogEntry | None, epoch: int | None, outcome: str = _NOTHING) -> None:
@@ -320,8 +333,13 @@ def replacement(entry: LogEntry, draft: LogEntry) -> LogEntry:
 
 def unpublishable(log: CommitLog, entry: LogEntry, lost: Sequence[Unpublishable]) -> ConflictError:
     """The error for a batch that its own writer has decided, could not publish, and has voided."""
-    cause = f"{_first_of(entry, lost)}. The version was voided, nothing of it is visible"
-    step = "Mend the cause if it is not the age of the batch, then run the batch again."
+    cause = f"{_first_of(entry, lost)}. The version was voided"
+    step = (
+        "Start the query again from its checkpoint, or run the batch again. If the service refused the blob, mend that "
+        "first."
+    )
+    if entry.transaction is None:
+        step += " If the rows go to several streams, look first which of these have theirs: they would have them twice."
     return ConflictError(describe("publish", _version(log, entry), cause, step))
 
 
@@ -334,34 +352,45 @@ def _settle(log: CommitLog, entry: LogEntry, draft: LogEntry, publisher: Publish
     ours = entry.write_id == draft.write_id
     state: Standing = State.OPEN if ours else standing(log, entry)
     lost: Sequence[Unpublishable] = ()
-    if state is State.OPEN:
+    while state is State.OPEN:
         lost = publisher.publish(entry)
         if not lost and log.looked_lately():
             return None
         state = standing(log, entry)
-        if state is State.OPEN and lost and ours:
-            _void(log, log.refresh(), entry, draft, publisher, lost)
-        publisher.remove(sorted(_taken_back(entry, state)), entry)
+        publisher.remove(sorted(_taken_back(entry, state, lost)), entry)
+        if state is State.OPEN and not lost:
+            return None
+        if not ours or state is not State.OPEN or _void(log, log.head(), entry, draft, publisher, lost) is not None:
+            break
+        state = standing(log, entry)  # another process has published it, or was first to append
     match state:
         case Replaced():
             return state
-        case State.OPEN if not lost:
-            return None
-        case State.OPEN | State.VOIDED:
-            return Lost(lost)
         case Settled():
             return None
+        case _:
+            return Lost(lost)
 
 
-def _taken_back(entry: LogEntry, state: Standing) -> frozenset[str]:
-    """The blobs of an entry that must not be visible any more."""
+def _taken_back(entry: LogEntry, state: Standing, lost: Sequence[Unpublishable]) -> set[str]:
+    """The blobs of an entry that were just published, or were public before, and must not be visible any more."""
+    failed = {each.blob for each in lost}
+    public = {blob.name for blob in entry.blobs if blob not in failed}
     match state:
         case State.OPEN:
-            return frozenset()
+            return set()
         case Settled(gone):
-            return gone
+            return public & gone
         case _:
-            return frozenset(blob.name for blob in entry.blobs)
+            return public
+
+
+def _last(head: LogEntry | None, draft: LogEntry) -> int | None:
+    """The entry that holds the draft's transaction or a later version of it, or `VOIDED`; None if the log has none."""
+    if head is None or draft.transaction is None:
+        return None
+    last = head.transactions.get(draft.transaction.id)
+    return None if last is None or last.version < draft.transaction.version else last.entry
 
 
 def _is_superseded(entry: LogEntry, draft: LogEntry, superseded: frozenset[str]) -> bool:
@@ -389,7 +418,7 @@ def _decided(log: CommitLog, head: LogEntry | None, draft: LogEntry) -> LogEntry
         )  # fmt: skip
     elif entry.rows != draft.rows and draft.decision is None and entry.operation != "gone":
         logger.warning(
-            "%s: batch %s of %s was decided with %s rows; this repeat has %s, which count only if those are lost",
+            "%s: batch %s of %s was committed with %s rows; this attempt has %s, which are used only if those are lost",
             log.stream, draft.transaction.version, draft.transaction.id, entry.rows, draft.rows,
         )  # fmt: skip
     return entry
@@ -442,12 +471,17 @@ def _check_expired(log: CommitLog, entry: LogEntry, lost: Sequence[Unpublishable
     age = log.container.age(log_name(log.stream, entry.version))
     if age is None or age >= STAGED_SECONDS:
         return
-    again = ""
+    own = ""
     if entry.transaction is not None:
-        again = f"Start its own writer again (transaction {entry.transaction.id}), which writes the batch anew. Or "
+        own = (
+            f"If its own writer (transaction {entry.transaction.id}) failed before the batch was complete, start that "
+            "writer again: it writes the batch anew. "
+        )
+    command = f"python -m azureblob_source repair {log.container.name}/{log.stream}"
     step = (
-        f"{again or 'Either '}restore the blob if it was deleted by hand, or give the batch up: "
-        f"`python -m azureblob_source repair {log.container.name}/{log.stream} --void {entry.version}`."
+        f"If a blob was deleted by hand, restore it (soft delete), or go on without its rows: `{command} "
+        f"--leave-out-missing`. {own}Or void the version, which deletes its other blobs too: `{command} --void "
+        f"{entry.version}`."
     )
     raise ConflictError(describe("finish", _version(log, entry), _first_of(entry, lost), step))
 
@@ -461,8 +495,14 @@ def _void(  # noqa: PLR0913 - the log and its head, the entry and why, and who d
     lost: Sequence[Unpublishable],
     *,
     leave_blobs: bool = False,
-) -> LogEntry:
-    """Append the entry that takes back `entry`, and delete what of it is public, unless another was appended first."""
+) -> LogEntry | None:
+    """Append the entry that takes back `entry`, and delete what of it is public.
+
+    None if another process has appended first, or has published the entry after all: judge it anew. What the service
+    only refuses may be published by a process with other rights, so one such blob is made unpublishable first.
+    """
+    if all(each.obstacle is Obstacle.REFUSED for each in lost) and not _made_final(log, entry, publisher, lost):
+        return None
     logger.warning("%s: version %d is voided, %s", log.stream, entry.version, _first_of(entry, lost))
     failed = {each.blob for each in lost}
     foreign = {each.blob.name for each in lost if each.obstacle is Obstacle.FOREIGN}
@@ -475,16 +515,29 @@ def _void(  # noqa: PLR0913 - the log and its head, the entry and why, and who d
         replaces=entry.version,
         decision=None,
         blobs=(),
-        removed=() if leave_blobs else tuple(sorted(own)),
+        removed=() if leave_blobs else tuple(sorted(own | publisher.deleted(entry))),
         control=(), metrics={}, writers=(),
     )  # fmt: skip
     published = entry.version - 1 if head is None else max(entry.version - 1, head.published)
     candidate = void.behind(head, published, restored=_before(log, entry))
     put = log.put(candidate)
-    if put.write_id == candidate.write_id:
-        publisher.publish(put)
     log.refresh()
+    if put.write_id != candidate.write_id:
+        return None
+    publisher.publish(put)
     return put
+
+
+def _made_final(log: CommitLog, entry: LogEntry, publisher: Publisher, lost: Sequence[Unpublishable]) -> bool:
+    """Drop the staged blocks of a blob that the service refuses. False if it was published meanwhile."""
+    try:
+        return publisher.discard(lost[0].blob)
+    except ConfigurationError as cause:
+        step = (
+            "Mend the cause, then start the query again from its checkpoint, or run `python -m azureblob_source "
+            "repair`: either publishes the version. Until then it stops other writers of the stream."
+        )
+        raise ConfigurationError(describe("publish", _version(log, entry), _first_of(entry, lost), step)) from cause
 
 
 def _before(log: CommitLog, entry: LogEntry) -> LogEntry | None:

@@ -146,7 +146,8 @@ class Follower:
         return settled
 
     def _is_public(self, blobs: Iterable[BlobEntry]) -> bool:
-        return all(side_by_side(self.log.container.properties, [blob.name for blob in blobs], _AT_ONCE))
+        found = side_by_side(self.log.container.properties, [blob.name for blob in blobs], _AT_ONCE)
+        return all(there is not None and there.size for there in found)  # an empty one is about to be discarded
 
     def _watch(self, after: int | None, settled: int, head: LogEntry) -> None:
         """Note how long nothing could be read because a decided batch is not published."""

@@ -178,7 +178,7 @@ class _Settled:
         published = -1 if head is None else head.published
         names = [blob.name for entry, blob in live if entry.version > published and blob.name not in public]
         there = side_by_side(self.log.container.properties, names, _AT_ONCE)
-        public.update(name for name, found in zip(names, there, strict=True) if found is not None)
+        public.update(name for name, found in zip(names, there, strict=True) if found is not None and found.size)
         return [name for name in names if name not in public]
 
     def _late(self, name: str, waited: float) -> str:

@@ -26,20 +26,21 @@ from azureblob_source.side_by_side import Item, Result, side_by_side
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from azure_account.account import BlobContainer
+    from azure_account.account import BlobContainer, BlobProperties
     from azureblob_source.log_entry import BlobEntry, LogEntry
 
 _READBACKS = 5
 _FINISHED_LATER = (
-    "If its batch is in the log, the next write to the stream or `python -m azureblob_source repair` finishes it. Run "
-    "the batch again only if it has a transaction (a streaming query, or `txnAppId`): it is found in the log then."
+    "If the batch is in the log, the next write to the stream or `python -m azureblob_source repair` publishes it. A "
+    "streaming query, or a write with `txnAppId`, can be run again safely; for any other write look at the view "
+    "`commits` first, as running it again may write its rows twice."
 )
 
 
 class Obstacle(Enum):
     """Why a blob cannot be published."""
 
-    GONE = "its staged blocks are gone"
+    GONE = "no blob has this name, and its staged blocks are gone (they expired, or the blob was deleted)"
     FOREIGN = "another writer's blob has this name"
     REFUSED = "the service refuses it"
 
@@ -97,14 +98,16 @@ class Publisher:
         try:
             self.container.put(name, b"-", attributes, condition=IF_ABSENT)
         except ConfigurationError as error:
-            step = "Nothing was decided. Change the options `tags.*` and `accessTier`, or grant what is missing."
+            step = "Nothing was committed. Change the options `tags.*` and `accessTier`, or grant what is missing."
             raise ConfigurationError(describe("write", f"a trial blob {name}", str(error), step)) from error
         try:
-            self.container.delete(name)
+            outcome = self.container.delete(name)
+            refused = outcome.reason if isinstance(outcome, Conflict) else ""
         except ConfigurationError as error:
-            if deletes:
-                step = "Nothing was decided. Grant the permission to delete, or append instead of overwriting."
-                raise ConfigurationError(describe("delete", f"a trial blob {name}", str(error), step)) from error
+            refused = str(error)
+        if deletes and refused:
+            step = "Nothing was committed. Grant the permission to delete, or append instead of overwriting."
+            raise ConfigurationError(describe("delete", f"a trial blob {name}", refused, step))
 
     def publish(self, entry: LogEntry) -> list[Unpublishable]:
         """Make every blob of a decided entry visible. Returns those that cannot be.
@@ -113,11 +116,31 @@ class Publisher:
         """
         if entry.operation in ("replace", "void"):
             self.remove(entry.removed, entry)
-        done = self._concurrently(lambda blob: self.publish_blob(blob, entry.attributes), entry.blobs)
-        failed = [each for each in done if each is not None]
+        failed = self.publish_blobs(entry)
         if not failed and entry.operation == "overwrite":
             self.remove(entry.removed, entry)
         return failed
+
+    def publish_blobs(self, entry: LogEntry) -> list[Unpublishable]:
+        """The same, but nothing is deleted."""
+        done = self._concurrently(lambda blob: self.publish_blob(blob, entry.attributes), entry.blobs)
+        return [each for each in done if each is not None]
+
+    def deleted(self, entry: LogEntry) -> set[str]:
+        """The blobs that an overwrite takes away and that are gone: it may have deleted them, so they stay away."""
+        if entry.operation != "overwrite":
+            return set()
+        found = self._concurrently(self.container.properties, entry.removed)
+        return {name for name, there in zip(entry.removed, found, strict=True) if there is None}
+
+    def discard(self, blob: BlobEntry) -> bool:
+        """Drop the staged blocks of a blob, so that nobody can publish it any more. False if it was published.
+
+        A plain delete would not know the difference, and no condition of a delete tells it. So an empty list of blocks
+        is committed where there is no blob, which drops them, and the empty blob deleted in just this version.
+        """
+        self.container.commit_block_list(blob.name, [], BlobAttributes({ATTEMPT: DISCARDED}), condition=IF_ABSENT)
+        return self._there(blob) is not _There.OURS
 
     def publish_blob(self, blob: BlobEntry, attributes: BlobAttributes) -> Unpublishable | None:
         """Commit one block list; None if the blob is public then."""
@@ -154,17 +177,17 @@ class Publisher:
                 if isinstance(outcome, Conflict):
                     raise ConflictError(self._held(name, entry, outcome.reason))
         except ConfigurationError as error:
+            if self.container.properties(name) is None:
+                return
             raise ConfigurationError(self._held(name, entry, str(error))) from error
         raise TransientError(describe("delete", self._place(name), "its state stays unknown", _FINISHED_LATER))
 
     def _held(self, name: str, entry: LogEntry, cause: str) -> str:
+        command = f"python -m azureblob_source repair {self.container.name}/STREAM --void {entry.version} --leave-blobs"
         step = (
-            f"Break its lease, delete its snapshots, lift the hold or grant the permission, then write again, which "
-            f"finishes version {entry.version}."
+            "Break its lease, delete its snapshots, lift the hold or grant the permission, then write again, which "
+            f"finishes version {entry.version}. Or leave it visible to readers of the listing: `{command}`."
         )
-        if entry.operation == "overwrite":
-            command = f"python -m azureblob_source repair {self.container.name}/<stream> --void {entry.version}"
-            step += f" Or take the overwrite back by `{command}`."
         return describe(f"version {entry.version}: delete", self._place(name), cause, step)
 
     def _there(self, blob: BlobEntry) -> _There:
@@ -174,14 +197,21 @@ class Publisher:
             return _There.NOTHING
         attempt = attempt_of(there.metadata)
         if attempt == DISCARDED and not there.size:
-            self.container.delete(blob.name, condition=Condition(if_match=there.etag))
-            return _There.NOTHING
+            return _There.NOTHING if self._clear(there) else _There.FOREIGN
         if attempt == blob.attempt or list(self.container.block_ids(blob.name)) == blob.block_ids:
             return _There.OURS
         return _There.FOREIGN
 
+    def _clear(self, there: BlobProperties) -> bool:
+        """Delete the empty blob of a discard. False where that is not permitted: its name is taken then."""
+        try:
+            outcome = self.container.delete(there.name, condition=Condition(if_match=there.etag))
+        except ConfigurationError:
+            return False
+        return isinstance(outcome, Done | Missing)
+
     def _name_taken(self, blob: BlobEntry, cause: str) -> ConflictError:
-        step = "Nothing of this batch was decided: run it again, with `suffixRandomStringToBlobName` set to true."
+        step = "Nothing of this batch was committed: run it again, with `suffixRandomStringToBlobName` set to true."
         return ConflictError(describe("commit", self._place(blob.name), cause, step))
 
     def _place(self, name: str) -> str:

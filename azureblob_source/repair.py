@@ -9,11 +9,12 @@ a task that arrives late and a writer that slept before it published; readers of
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Done
-from azure_account.errors import ConflictError
+from azure_account.errors import ConfigurationError, ConflictError
 from azureblob_source.commit import finish
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.log_entry import ATTEMPT, DISCARDED, attempt_of
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from azure_account.account import BlobContainer, BlobProperties
-    from azureblob_source.commit import Publisher
     from azureblob_source.log_entry import BlobEntry, LogEntry
+    from azureblob_source.publish import Publisher
 
+
+logger = logging.getLogger(__name__)
 
 _TIME_LEVELS = 5
 """Levels at the end of a data blob's name: yyyy/MM/dd/HH/mm-ss."""
@@ -116,6 +119,15 @@ def plan_repair(container: BlobContainer, stream: str | None, before: datetime) 
     )
 
 
+def missing_blobs(log: CommitLog) -> list[BlobEntry]:
+    """Blobs of the stream as of now that are neither there nor staged: they were deleted by hand, or have expired."""
+    head = log.refresh()
+    if head is None:
+        return []
+    there = {blob.name for blob in log.container.list(f"{log.stream}/", uncommitted=True)}
+    return [blob for name, blob in live_blobs(log.live_entries(head.version)).items() if name not in there]
+
+
 def repair(
     container: BlobContainer,
     plan: RepairPlan,
@@ -172,7 +184,7 @@ def _revived(log: CommitLog, committed: Mapping[str, BlobProperties]) -> list[Re
     if not entries:
         return []
     done = [entry for entry in entries if entry.version <= entries[-1].published]
-    live = live_blobs(done)
+    live = live_blobs(done).keys() | live_blobs(entries).keys()
     return [
         Revived(blob.name, blob.attempt)
         for entry in done
@@ -189,7 +201,11 @@ def _remove_revived(container: BlobContainer, blob: Revived) -> bool:
     there = container.properties(blob.name)
     if there is None or not _wrote(there, blob.attempt):
         return False
-    return isinstance(container.delete(blob.name, condition=Condition(if_match=there.etag)), Done)
+    try:
+        return isinstance(container.delete(blob.name, condition=Condition(if_match=there.etag)), Done)
+    except ConfigurationError as error:
+        logger.warning("%s", error)
+        return False
 
 
 def _unfinished(

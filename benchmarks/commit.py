@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from azure_account import BlobAttributes
 from azureblob_source.batch import BatchCommitter
-from azureblob_source.commit import Publisher
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.log_entry import Transaction
+from azureblob_source.publish import Publisher
 from benchmarks.emulator import drop
 from benchmarks.flights import PARTITION, repeated, spread
 from benchmarks.report import Report

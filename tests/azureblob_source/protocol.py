@@ -19,10 +19,11 @@ from azure_account.faults import Fault, Faults, NumberedCall, ProcessDied
 from azure_account.memory import MemoryAccount
 from azure_account.tries import Call, Intercept
 from azureblob_source.batch import batch_metrics
-from azureblob_source.commit import Publisher, commit
+from azureblob_source.commit import commit
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.log_entry import BlobEntry, LogEntry, Transaction, to_json
 from azureblob_source.naming import log_name
+from azureblob_source.publish import Publisher
 from azureblob_source.snapshot import live_blobs
 
 T = TypeVar("T")

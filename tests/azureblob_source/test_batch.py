@@ -25,11 +25,12 @@ from azure_account.faults import (
 )
 from azureblob_source import batch as batch_module
 from azureblob_source.batch import batch_metrics
-from azureblob_source.commit import Publisher, open_epoch
+from azureblob_source.commit import open_epoch
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.listing import take_snapshot
 from azureblob_source.log_entry import BlobEntry, LogEntry, Transaction
 from azureblob_source.naming import is_data, log_name, schema_name
+from azureblob_source.publish import Publisher
 from azureblob_source.snapshot import live_blobs
 from azureblob_source.staging import StagedTask
 from tests.azureblob_source.sink_rows import (
@@ -173,7 +174,7 @@ def test_a_repeat_with_another_number_of_rows_is_warned_of(caplog: pytest.LogCap
     write(account, [1, 2], Transaction("q", 0), seed=2)
     assert "" == caplog.text
     write(account, [1, 2, 3], Transaction("q", 0), seed=3)
-    assert "batch 0 of q was decided with 2 rows; this repeat has 3" in caplog.text
+    assert "batch 0 of q was committed with 2 rows; this attempt has 3" in caplog.text
     assert [1, 2] == numbers_in(account)
 
 
@@ -309,7 +310,7 @@ def test_a_foreign_blob_of_the_same_name_is_left_as_it_is() -> None:
     container = account.container("container")
     staged = stage_rows(container, plan, [rows([1])])
     container.put(staged.blobs[0].name, b"precious")
-    with pytest.raises(ConflictError, match=r"another writer's blob has this name.*nothing of it is visible.*run the"):
+    with pytest.raises(ConflictError, match=r"another writer's blob has this name.*was voided.*run the"):
         committer(container, plan).commit([staged], Transaction("q", 0))
     assert b"precious" == account.service.contents("container")[staged.blobs[0].name]
     write(account, [1], Transaction("q", 0), seed=2)

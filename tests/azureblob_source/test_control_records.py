@@ -16,10 +16,10 @@ from azure_account.errors import AzureBlobError, ConfigurationError
 from azure_account.faults import Crash, Faults, ProcessDied, at, on
 from azureblob_source import staging as staging_module
 from azureblob_source import views
-from azureblob_source.commit import Publisher
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.control import merged
 from azureblob_source.log_entry import LogEntry, Transaction, to_json
+from azureblob_source.publish import Publisher
 from azureblob_source.staging import StagedTask
 from control_messages.emission import Emission
 from control_messages.envelopes import unwrap, wrap

@@ -17,12 +17,12 @@ from azure_account.faults import Crash, Faults, ProcessDied, on
 from azure_account.memory import MemoryAccount
 from azureblob_source.avro.container_file import header
 from azureblob_source.avro.schema import parse
-from azureblob_source.commit import Publisher
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.listing import take_snapshot
 from azureblob_source.log_entry import Transaction
 from azureblob_source.part_reader import read_parts
 from azureblob_source.parts import cut
+from azureblob_source.publish import Publisher
 from azureblob_source.read_ahead import FIRST_LOOK
 from tests.azureblob_source.sink_rows import committer, new_account, plan_of, public_blobs, stage_rows
 

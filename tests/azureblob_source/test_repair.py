@@ -8,10 +8,11 @@ import pytest
 
 from azure_account.errors import FencedError
 from azure_account.faults import Crash, Fault, Faults, LateEffect, LostAnswer, ProcessDied, Reset, Throttle, at
-from azureblob_source.commit import Publisher, commit, decide
+from azureblob_source.commit import commit, decide
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.log_entry import BlobEntry, LogEntry, Transaction
 from azureblob_source.naming import blob_name
+from azureblob_source.publish import Publisher
 from azureblob_source.repair import Repaired, RepairPlan, plan_repair, repair
 from tests.azureblob_source.sink_rows import new_account
 

@@ -16,8 +16,8 @@ from azure_account.errors import ConfigurationError, TransientError
 from azure_account.faults import Faults, Throttle, Unreachable, on
 from azureblob_source.avro import schema as avro_schema
 from azureblob_source.avro.decode import decode_blob
-from azureblob_source.commit import Publisher
 from azureblob_source.log_entry import BlobEntry, Transaction
+from azureblob_source.publish import Publisher
 from azureblob_source.staging import GATHERED_ROWS, StagedTask, gather
 from tests.azureblob_source.sink_rows import (
     blob_rows,

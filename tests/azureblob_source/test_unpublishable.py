@@ -13,10 +13,12 @@ import pytest
 from azure_account.account import IF_ABSENT, BlobAttributes
 from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, FencedError
 from azure_account.faults import Crash, Faults, ProcessDied, Refuse, on
-from azureblob_source.commit import Publisher, State, commit, decide, give_up, publish_unless_fenced, standing
+from azureblob_source.commit import State, commit, decide, give_up, leave_out, publish_unless_fenced, standing
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.log_entry import ATTEMPT, DISCARDED, LogEntry, Transaction
 from azureblob_source.naming import is_data
+from azureblob_source.publish import Publisher, Unpublishable
+from azureblob_source.repair import missing_blobs
 from azureblob_source.snapshot import live_blobs
 from azureblob_source.vacuum import plan_vacuum, vacuum
 from tests.azureblob_source.sink_rows import blob_rows, committer, new_account, plan_of, public_blobs, stage_rows
@@ -154,14 +156,14 @@ def test_an_entry_that_was_voided_and_vacuumed_is_not_taken_for_published() -> N
 
 def refusing(account: MemoryAccount, operation: str, **when: Any) -> MemoryAccount:
     """The account with a service that refuses an operation on data blobs."""
-    return account.restarted(Faults(on(operation, Refuse(), name=when.pop("name", is_data), times=10**6, **when)))
+    return account.restarted(Faults(on(operation, Refuse(), **{"name": is_data, "times": 10**6, **when})))
 
 
 def test_what_the_service_refuses_is_voided_by_its_own_writer_and_stops_nobody() -> None:
     account = new_account()
     write(account, [[1]], Transaction("q", 0), seed=1)
-    with pytest.raises(ConflictError, match=r"cannot be published.*403.*was voided, nothing of it is visible"):
-        write(refusing(account, "commit_block_list", skip=1), [[2], [3]], Transaction("q", 1), seed=2)
+    with pytest.raises(ConflictError, match=r"cannot be published.*403.*was voided"):
+        write(refusing(account, "commit_block_list", skip=1, times=1), [[2], [3]], Transaction("q", 1), seed=2)
     assert [1] == numbers(account)
     write(account, [[9]], Transaction("other", 0), seed=3)
     write(account, [[2], [3]], Transaction("q", 1), seed=4)
@@ -170,7 +172,7 @@ def test_what_the_service_refuses_is_voided_by_its_own_writer_and_stops_nobody()
 
 def test_tags_that_the_account_does_not_have_are_noticed_before_anything_is_decided() -> None:
     account = new_account()
-    with pytest.raises(ConfigurationError, match=r"trial blob.*403.*Nothing was decided\. Change the options `tags"):
+    with pytest.raises(ConfigurationError, match=r"trial blob.*403.*Nothing was committed\. Change the options `tags"):
         write(refusing(account, "put", name=lambda name: "_probe" in name), [[1]], QUERY, tags__class="raw")
     assert [] == operations(account)
     write(account, [[1]], QUERY, seed=2)
@@ -193,7 +195,7 @@ def leased(account: MemoryAccount) -> str:
     write(account, [[1]], seed=1)
     (name,) = public_blobs(account)
     container.acquire_lease(name, "00000000-0000-0000-0000-000000000001", 60)
-    with pytest.raises(ConflictError, match=r"version 1: delete blob .*Break its lease.*or take|Or take the overwrite"):
+    with pytest.raises(ConflictError, match=r"version 1: delete blob .*Break its lease.*--void 1 --leave-blobs"):
         write(account, [[2]], seed=2, overwrite=True)
     return name
 
@@ -208,16 +210,72 @@ def test_a_leased_blob_that_an_overwrite_takes_away_is_an_error_and_gone_once_th
     assert [2, 3] == numbers(account)
 
 
-def test_an_overwrite_whose_old_blobs_cannot_be_deleted_can_be_given_up() -> None:
+def test_old_blobs_that_cannot_be_deleted_can_be_left_visible_to_the_listing() -> None:
     account = new_account()
-    leased(account)
-    give_up(log_of(account), 1, draft(account), publisher(account))
-    assert [1] == numbers(account)
+    name = leased(account)
+    with pytest.raises(ConflictError, match="Break its lease"):
+        give_up(log_of(account), 1, draft(account), publisher(account))
+    give_up(log_of(account), 1, draft(account), publisher(account), leave_blobs=True)
     write(account, [[3]], seed=4)
-    assert [1, 3] == numbers(account)
-    head = log_of(account).head()
-    assert head is not None
-    assert 0 == head.since
+    live = live_blobs(log_of(account).history())
+    assert {name, *live} == set(public_blobs(account))
+    assert [2, 3] == sorted(row["n"] for each in live for row in blob_rows(public_blobs(account)[each]))
+
+
+def test_an_overwrite_that_is_voided_brings_back_no_blob_that_is_gone() -> None:
+    account = new_account()
+    write(account, [[1]], seed=1)
+    write(account, [[2]], QUERY, seed=2, overwrite=True)
+    (name,) = public_blobs(account)
+    account.container("container").delete(name)
+    write(account, [[3]], seed=3)
+    assert [3] == numbers(account)
+
+
+def test_what_is_refused_here_and_published_by_another_driver_is_not_voided() -> None:
+    account, plan = new_account(), plan_of(ROWS)
+    staged = stage_rows(account.container("container"), plan, [table([1])], seed=1)
+
+    class Overtaken(Publisher):
+        def publish(self, entry: LogEntry) -> list[Unpublishable]:
+            failed = super().publish(entry)
+            if failed:
+                write(account, [[1]], QUERY, seed=2)
+            return failed
+
+    first = LogEntry(-1, "first", "2026-01-01T00:00:00+00:00", transaction=QUERY, blobs=staged.blobs)
+    once = refusing(account, "commit_block_list", times=1)
+    assert "append" == commit(log_of(account), first, Overtaken(once.container("container"), threads=1)).operation
+    assert [1] == numbers(account)
+    assert ["append"] == operations(account)
+
+
+def test_what_the_service_refuses_for_good_is_finished_once_the_cause_is_mended() -> None:
+    account = new_account()
+    with pytest.raises(ConfigurationError, match=r"publish version 0 .*403.*Mend the cause, then start the query"):
+        write(refusing(account, "commit_block_list"), [[1]], QUERY, seed=1)
+    with pytest.raises(ConflictError, match="finish version 0"):
+        write(refusing(account, "commit_block_list"), [[9]], Transaction("other", 0), seed=2)
+    write(account, [[1]], QUERY, seed=3)
+    assert [1] == numbers(account)
+    assert ["append"] == operations(account)
+
+
+def test_a_writer_that_may_not_delete_goes_on_after_an_entry_of_which_nothing_is_there() -> None:
+    account = new_account()
+    with pytest.raises(ProcessDied):
+        write(dies(account, "commit_block_list"), [[1]], QUERY, seed=1)
+    account.clock.sleep(8 * DAY)
+    write(refusing(account, "delete"), [[2]], seed=2)
+    assert [2] == numbers(account)
+
+
+def test_an_empty_overwrite_is_tried_before_it_is_decided_too() -> None:
+    account = new_account()
+    write(account, [[1]], seed=1)
+    with pytest.raises(ConfigurationError, match="Grant the permission to delete"):
+        write(refusing(account, "delete", name=lambda _: True), [], seed=2, overwrite=True)
+    assert ["append"] == operations(account)
 
 
 def test_blobs_that_a_policy_protects_can_be_left_behind() -> None:
@@ -246,7 +304,7 @@ def test_a_young_version_that_lacks_a_blob_is_not_taken_for_expired() -> None:
     write(account, [[1], [2]], QUERY, seed=1)
     name = min(public_blobs(account))
     account.container("container").delete(name)
-    with pytest.raises(ConflictError, match=r"version 0 .*restore the blob if it was deleted by hand.*--void 0"):
+    with pytest.raises(ConflictError, match=r"version 0 .*If a blob was deleted by hand, restore it.*--void 0"):
         write(account, [[3]], Transaction("other", 0), seed=2)
     assert 1 == len(public_blobs(account))
     account.clock.sleep(8 * DAY)
@@ -321,7 +379,7 @@ def test_two_blobs_of_a_batch_with_one_name_are_found_before_the_batch_is_decide
     two = stage_rows(container, plan, [table([2])], seed=2)
     (blob,) = two.blobs
     twin = type(two)((type(blob)(**{**vars(blob), "name": one.blobs[0].name}),), two.metrics, two.writer)
-    with pytest.raises(ConflictError, match=r"two tasks of this batch.*Nothing of this batch was decided"):
+    with pytest.raises(ConflictError, match=r"two tasks of this batch.*Nothing of this batch was committed"):
         committer(container, plan).commit([one, twin], QUERY)
     assert [] == operations(account)
     write(account, [[1], [2]], QUERY, seed=3)
@@ -334,7 +392,7 @@ def test_over_many_streams_a_taken_name_is_found_before_the_batch_is_decided() -
     container = account.container("container")
     staged = [stage_rows(container, plan, [table([0, 1], STREAMS)], seed=1)]
     container.put(staged[0].blobs[0].name, b"precious")
-    with pytest.raises(ConflictError, match=r"another blob has this name.*Nothing of this batch was decided"):
+    with pytest.raises(ConflictError, match=r"another blob has this name.*Nothing of this batch was committed"):
         committer(container, plan).commit(staged, QUERY)
     assert [] == [name for name in account.service.contents("container") if "/_log/" in name]
 
@@ -402,3 +460,20 @@ def test_a_task_that_publishes_at_once_is_fenced_before_it_does() -> None:
     assert [1] == numbers(account)
     stage_rows(container, plan, [table([3])], seed=3, publish=publish_with(2))
     assert 2 == len(public_blobs(account))
+
+
+def test_blobs_that_were_deleted_by_hand_can_be_left_out_and_the_others_stay() -> None:
+    account = new_account()
+    container = account.container("container")
+    (old,) = write(account, [[1]], Transaction("q", 0), seed=1)
+    (new,) = write(account, [[2], [3]], Transaction("q", 1), seed=2)
+    gone = {old.blobs[0].name, new.blobs[0].name}
+    for name in gone:
+        container.delete(name)
+    with pytest.raises(ConflictError, match="--leave-out-missing"):
+        write(account, [[9]], Transaction("other", 0), seed=3)
+    assert gone == {blob.name for blob in missing_blobs(log_of(account))}
+    leave_out(log_of(account), gone, draft(account), publisher(account))
+    assert [] == missing_blobs(log_of(account))
+    write(account, [[9]], Transaction("other", 0), seed=3)
+    assert [3, 9] == numbers(account)

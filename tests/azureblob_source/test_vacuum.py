@@ -15,10 +15,11 @@ from azure_account.errors import ConfigurationError, ConflictError, NotFoundErro
 from azure_account.faults import Crash, Fault, Faults, LateEffect, LostAnswer, ProcessDied, Reset, Throttle, TimeOut, at
 from azureblob_source import vacuum as vacuum_module
 from azureblob_source.boundary import Boundary, move_boundary, read_boundary
-from azureblob_source.commit import Publisher, commit, decide, replacement
+from azureblob_source.commit import commit, decide, replacement
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.log_entry import ATTEMPT, BlobEntry, LogEntry, Transaction, to_json
 from azureblob_source.naming import boundary_name, log_name
+from azureblob_source.publish import Publisher
 from azureblob_source.vacuum import LoggedEntry, VacuumPlan, check_retention, plan_from_listing, plan_vacuum, vacuum
 from tests.azureblob_source.sink_rows import committer, new_account, plan_of, public_rows, stage_rows
 

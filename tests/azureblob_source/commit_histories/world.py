@@ -16,13 +16,14 @@ from azure_account.errors import AzureBlobError, FencedError, NotFoundError, Tra
 from azure_account.faults import Fault, LateEffect, LostAnswer
 from azure_account.memory import MemoryAccount, MemoryService, OpenAnswers
 from azureblob_source.batch import BatchCommitter
-from azureblob_source.commit import Publisher, open_epoch
+from azureblob_source.commit import open_epoch
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.following import Follower, Limits, new_blobs
 from azureblob_source.listing import take_snapshot
 from azureblob_source.log_entry import BlobEntry, LogEntry, Transaction
 from azureblob_source.naming import batches_stream, log_stream, log_version
 from azureblob_source.options import EARLIEST
+from azureblob_source.publish import Publisher
 from azureblob_source.repair import plan_repair, repair
 from azureblob_source.staging import StagedTask, WritePlan
 from azureblob_source.vacuum import plan_vacuum, vacuum
