@@ -232,7 +232,7 @@ def missing_lines(missing: Sequence[BlobEntry]) -> list[str]:
     shown = ", ".join(blob.name for blob in missing[:_MISSING_SHOWN])
     more = "" if len(missing) <= _MISSING_SHOWN else f" and {len(missing) - _MISSING_SHOWN} more"
     return [
-        f"{plural(len(missing), 'blob')} of the stream are gone, with {rows}: {shown}{more}.",
+        f"Missing from the stream: {plural(len(missing), 'blob')} with {rows}: {shown}{more}.",
         "If they can be restored (soft delete, versioning), do that. Else the log is to leave them out.",
     ]
 

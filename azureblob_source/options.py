@@ -87,7 +87,7 @@ WHERE = OptionTable(
             "createContainer",
             boolean(),
             default=True,
-            help="Create a container that is absent when written to; if `false`, that is an error.",
+            help="`true`: a write creates the container if it does not exist, and warns. `false`: such a write fails.",
             group="Where",
         ),
         Option("stream", text(), None, "The stream, if not in the path.", "Where"),
@@ -242,7 +242,8 @@ SOURCE = OptionTable(
             "schemaEvolution",
             one_of(FAIL, IGNORE),
             FAIL,
-            "When a writer adds a column: stop before its rows, so that a restart reads them whole, or leave it out.",
+            "When a writer adds a column: `fail` stops the query before the first such row, and a restart reads the "
+            "column; `ignore` leaves the column out.",
             "Streaming reads",
         ),
     )

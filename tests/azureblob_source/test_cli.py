@@ -276,6 +276,24 @@ def test_repair_shows_what_is_left_and_removes_it_if_asked(account: MemoryAccoun
     assert {} == account.service.staged("demo")
 
 
+def test_repair_takes_blobs_that_were_deleted_by_hand_out_of_the_log(account: MemoryAccount) -> None:
+    whole = run(account, "repair", "demo/flights", "--leave-out-missing")
+    assert "Every blob that the log names is there." in whole.stdout
+    first = min(name for name in public(account) if name.startswith("flights/"))
+    account.container("demo").delete(first)
+    result = run(account, "repair", "demo/flights", "--leave-out-missing")
+    assert (UNCONFIRMED, True) == (result.exit_code, "Missing from the stream: 1 blob with 10 rows" in result.stdout)
+    done = json.loads(run(account, "repair", "demo/flights", "--leave-out-missing", "--yes", "--json").stdout)
+    assert ("flights", [first]) == (done["stream"], done["missing"])
+    assert 0 == run(account, "tail", "demo/flights", "-n", "1000").exit_code
+
+
+def test_repair_gives_up_a_version_only_if_it_cannot_be_published(account: MemoryAccount) -> None:
+    result = run(account, "repair", "demo/flights", "--void", "0", "--yes")
+    assert 1 == result.exit_code
+    assert "it is published. There is nothing to void." in result.stderr
+
+
 def public(account: MemoryAccount) -> list[str]:
     return [name for name in account.service.contents("demo") if not any(x.startswith("_") for x in name.split("/"))]
 

@@ -59,10 +59,10 @@ def test_each_row_is_public_once_in_every_history_and_everything_has_happened() 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3 * 3600)
-def test_the_same_in_a_hundred_thousand_histories() -> None:
-    """`make histories` prints how often each event happened."""
-    assert 0 == run_many(0, 100_000, 2)
+@pytest.mark.timeout(3600)
+def test_the_same_in_ten_thousand_histories() -> None:
+    """`make histories` runs 100,000, and prints how often each event happened."""
+    assert 0 == run_many(0, 10_000, 2)
 
 
 def violations(first: int, count: int) -> Iterator[str]:
