@@ -301,6 +301,7 @@ def test_each_row_is_public_once_or_vacuumed_whatever_slow_writers_and_vacuums_d
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("queries", [1, 2])
 def test_the_same_for_long(queries: int) -> None:
     assert explore(queries=queries, examples=1500)["strays"] > 100
