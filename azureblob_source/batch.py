@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from azure_account.account import IF_ABSENT, Conflict, Done
 from azure_account.errors import ConflictError, TransientError, describe
-from azureblob_source.commit import check_epoch, commit, decide, follow, repeated, replacement
+from azureblob_source.commit import commit, decide, follow, repeated, replacement
 from azureblob_source.control import merged, split_by_stream
+from azureblob_source.fencing import check_epoch
 from azureblob_source.log_entry import LogEntry, Transaction
 from azureblob_source.metrics import total
 from azureblob_source.naming import batches_stream, schema_name

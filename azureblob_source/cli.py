@@ -26,7 +26,6 @@ from azure_account.option_table import seconds
 from azure_account.settings import account_settings
 from azureblob_source import cli_text as text
 from azureblob_source.cli_json import entry_json, json_line, repair_json, stored_json, streams_json, vacuum_json
-from azureblob_source.commit import give_up, leave_out
 from azureblob_source.commit_log import CommitLog
 from azureblob_source.inventory import inventory
 from azureblob_source.location import parse_location
@@ -37,6 +36,7 @@ from azureblob_source.publish import Publisher
 from azureblob_source.repair import missing_blobs, plan_repair, repair
 from azureblob_source.tailing import Tail
 from azureblob_source.vacuum import check_retention, plan_vacuum, vacuum
+from azureblob_source.void import give_up, leave_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

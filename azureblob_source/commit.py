@@ -34,50 +34,23 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from azure_account.errors import ConfigurationError, ConflictError, FencedError, NotFoundError, describe
+from azure_account.errors import NotFoundError
+from azureblob_source.fencing import IN_PART, NOTHING, check_epoch
 from azureblob_source.log_entry import VOIDED, LogEntry, Transaction
-from azureblob_source.naming import log_name
-from azureblob_source.publish import Obstacle, Publisher, Unpublishable
-from azureblob_source.snapshot import live_blobs, standing_entries
+from azureblob_source.publish import Obstacle, Unpublishable
+from azureblob_source.snapshot import live_blobs
+from azureblob_source.standing import Replaced, Settled, Standing, State, read_or_gone, standing
+from azureblob_source.void import check_expired, unpublishable, void
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Sequence
 
-    from azure_account.account import BlobAttributes
     from azureblob_source.commit_log import CommitLog
-    from azureblob_source.log_entry import BlobEntry
-
+    from azureblob_source.publish import Publisher
 
 logger = logging.getLogger(__name__)
-
-_NOTHING = "Nothing of this batch was published."
-_IN_PART = "The batch was decided for many streams; what it has in others is finished by its repeat."
-STAGED_SECONDS = 7 * 24 * 3600.0
-"""How long Azure keeps the staged blocks of a blob after the last of them."""
-
-
-class State(Enum):
-    """What the log says of an entry that stands by itself."""
-
-    OPEN = "no later entry shows whether it is published"
-    VOIDED = "taken back, and not replaced yet"
-
-
-@dataclass(frozen=True)
-class Settled:
-    """The entry was published; an overwrite or a vacuum has deleted its blobs `gone` since."""
-
-    gone: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Replaced:
-    """The entry was taken back, and `by` stands for its batch."""
-
-    by: LogEntry
 
 
 @dataclass(frozen=True)
@@ -85,9 +58,6 @@ class Lost:
     """The entry cannot be published: `blobs` say why, none if it was voided before."""
 
     blobs: Sequence[Unpublishable] = ()
-
-
-Standing: TypeAlias = "State | Settled | Replaced"
 
 
 def commit(log: CommitLog, draft: LogEntry, publisher: Publisher) -> LogEntry:
@@ -157,7 +127,7 @@ def decide(log: CommitLog, draft: LogEntry, publisher: Publisher, *, publishes: 
     """
     while True:
         head = log.head()
-        check_epoch(log, head, draft.epoch, _NOTHING if draft.decision is None else _IN_PART)
+        check_epoch(log, head, draft.epoch, NOTHING if draft.decision is None else IN_PART)
         earlier = _decided(log, head, draft)
         if earlier is not None:
             return earlier
@@ -200,127 +170,6 @@ def finish(log: CommitLog, draft: LogEntry, publisher: Publisher) -> LogEntry | 
             return head
 
 
-def give_up(
-    log: CommitLog, version: int, draft: LogEntry, publisher: Publisher, *, leave_blobs: bool = False
-) -> LogEntry:
-    """Void one entry that cannot be published, whatever its age; returns the entry that was appended.
-
-    `draft` is as for `finish`. `leave_blobs` deletes nothing, for blobs that a policy protects: readers of the log skip
-    them, readers of the listing still see them; an entry whose own blobs are public then stands, though blobs that it
-    takes away cannot be deleted. `ConflictError` if the entry is published, now or before, or is voided already.
-    """
-    while True:
-        check_epoch(log, log.refresh(), draft.epoch)
-        entry = log.read(version)
-        state = standing(log, entry)
-        if state is not State.OPEN:
-            cause = "it is published" if isinstance(state, Settled) else "it is voided or replaced already"
-            break
-        try:
-            lost = publisher.publish(entry)
-        except (ConfigurationError, ConflictError):
-            if not leave_blobs:
-                raise
-            return leave_out(log, (), draft, publisher)
-        if not lost:
-            cause = "it is published"
-            break
-        put = _void(log, log.head(), entry, draft, publisher, lost, leave_blobs=leave_blobs)
-        if put is not None:
-            return put
-    raise ConflictError(describe("void", _version(log, entry), cause, "There is nothing to void."))
-
-
-def leave_out(log: CommitLog, names: Collection[str], draft: LogEntry, publisher: Publisher) -> LogEntry:
-    """Append the entry that takes blobs out of the stream which were deleted by hand; returns it.
-
-    Blobs that earlier entries take away, and that cannot be deleted, stay where they are. `draft` is as for `finish`.
-    `ConflictError` if another blob of an entry that is not published yet is missing too.
-    """
-    while True:
-        head = log.refresh()
-        check_epoch(log, head, draft.epoch)
-        if head is None:
-            raise NotFoundError(describe("change", f"the log of {log.stream}", "there is none", "Check the name."))
-        unproven = log.entries(max(head.published + 1, log.kept_from), head.version)
-        for entry in standing_entries(unproven):
-            lost = [each for each in publisher.publish_blobs(entry) if each.blob.name not in names]
-            if lost:
-                step = "Look again at what is missing."
-                raise ConflictError(describe("leave out blobs of", _version(log, entry), _first_of(entry, lost), step))
-        entry = replace(draft, transaction=None, removed=tuple(sorted(names))).behind(head, head.version)
-        if log.put(entry).write_id == draft.write_id:
-            return entry
-
-
-def standing(log: CommitLog, entry: LogEntry) -> Standing:
-    """What the log, as of now, says of one of its entries."""
-    first = log.boundary().first
-    while entry.version >= first:
-        head = log.refresh()
-        try:
-            later = [] if head is None else log.entries(entry.version + 1, head.version)
-        except NotFoundError:
-            before, first = first, log.boundary().first
-            if first == before:
-                raise
-            continue
-        return _by_later_entries(entry, later)
-    return _by_transaction(log, entry)
-
-
-def _by_later_entries(entry: LogEntry, later: Sequence[LogEntry]) -> Standing:
-    if any(each.replaces == entry.version for each in later):
-        same = [each for each in later if entry.transaction is not None and each.transaction == entry.transaction]
-        return Replaced(same[-1]) if same else State.VOIDED
-    if any(each.published >= entry.version for each in later):
-        # An overwrite deletes nothing before its own blobs are public, which of the newest entries is not known.
-        done = [each for each in standing_entries(later) if each.version <= later[-1].published]
-        removed = {name for each in done for name in each.removed}
-        return Settled(frozenset(blob.name for blob in entry.blobs if blob.name in removed))
-    return State.OPEN
-
-
-def _by_transaction(log: CommitLog, entry: LogEntry) -> Standing:
-    """What the head's memory of transactions says of an entry that a vacuum has removed.
-
-    One without a transaction leaves no trace: it counts as voided, so that it is never taken for public.
-    """
-    head, transaction = log.refresh(), entry.transaction
-    if head is None or transaction is None:
-        return State.VOIDED
-    last = head.transactions.get(transaction.id)
-    if last is None or last.version > transaction.version or last.entry == entry.version:
-        return Settled(frozenset(blob.name for blob in entry.blobs))
-    return State.VOIDED if last.entry == VOIDED else Replaced(_read_or_gone(log, last.entry, transaction, head))
-
-
-def check_epoch(log: CommitLog, head: LogEntry | None, epoch: int | None, outcome: str = _NOTHING) -> None:
-    """`FencedError` if the stream's head is at a higher epoch. `outcome` says what of the writer's rows is visible."""
-    if head is None or head.epoch is None or (epoch is not None and epoch >= head.epoch):
-        return
-    ours = "carries none" if epoch is None else f"has epoch {epoch}"
-    cause = f"the stream is at epoch {head.epoch} since version {head.version}, this writer {ours}"
-    step = f"Another writer has taken over: stop this one. {outcome}"
-    raise FencedError(describe("commit to", f"{log.stream} in {log.container.url}", cause, step))
-
-
-def publish_unless_fenced(
-    log_of: Callable[[str], CommitLog], publisher: Publisher, attributes: BlobAttributes, epoch: int | None
-) -> Callable[[BlobEntry], object]:
-    """What a task with `at-least-once` calls for each finished blob: it asks the stream's log for the epoch first.
-
-    A blob that cannot be published is left to the driver, whose commit finds it.
-    """
-
-    def publish(blob: BlobEntry) -> None:
-        log = log_of(blob.stream)
-        check_epoch(log, log.refresh(), epoch, "What this task has published before stays visible (at-least-once).")
-        publisher.publish_blob(blob, attributes)
-
-    return publish
-
-
 def replacement(entry: LogEntry, draft: LogEntry) -> LogEntry:
     """The draft as what takes the place of `entry`, which cannot be published or is superseded.
 
@@ -329,18 +178,6 @@ def replacement(entry: LogEntry, draft: LogEntry) -> LogEntry:
     if "overwrite" in (entry.operation, draft.operation):
         return replace(draft, operation="overwrite", replaces=entry.version)
     return replace(draft, operation="replace", replaces=entry.version, removed=tuple(b.name for b in entry.blobs))
-
-
-def unpublishable(log: CommitLog, entry: LogEntry, lost: Sequence[Unpublishable]) -> ConflictError:
-    """The error for a batch that its own writer has decided, could not publish, and has voided."""
-    cause = f"{_first_of(entry, lost)}. The version was voided"
-    step = (
-        "Start the query again from its checkpoint, or run the batch again. If the service refused the blob, mend that "
-        "first."
-    )
-    if entry.transaction is None:
-        step += " If the rows go to several streams, look first which of these have theirs: they would have them twice."
-    return ConflictError(describe("publish", _version(log, entry), cause, step))
 
 
 def _settle(log: CommitLog, entry: LogEntry, draft: LogEntry, publisher: Publisher) -> Replaced | Lost | None:
@@ -360,7 +197,7 @@ def _settle(log: CommitLog, entry: LogEntry, draft: LogEntry, publisher: Publish
         publisher.remove(sorted(_taken_back(entry, state, lost)), entry)
         if state is State.OPEN and not lost:
             return None
-        if not ours or state is not State.OPEN or _void(log, log.head(), entry, draft, publisher, lost) is not None:
+        if not ours or state is not State.OPEN or void(log, log.head(), entry, draft, publisher, lost) is not None:
             break
         state = standing(log, entry)  # another process has published it, or was first to append
     match state:
@@ -410,7 +247,7 @@ def _decided(log: CommitLog, head: LogEntry | None, draft: LogEntry) -> LogEntry
         return None
     if last.version == draft.transaction.version and last.entry in {VOIDED, draft.replaces}:
         return None
-    entry = _read_or_gone(log, last.entry, Transaction(draft.transaction.id, last.version), head)
+    entry = read_or_gone(log, last.entry, Transaction(draft.transaction.id, last.version), head)
     if last.version > draft.transaction.version:
         logger.warning(
             "%s: batch %s of %s was decided before batch %s; this repeat of it is ignored",
@@ -422,17 +259,6 @@ def _decided(log: CommitLog, head: LogEntry | None, draft: LogEntry) -> LogEntry
             log.stream, draft.transaction.version, draft.transaction.id, entry.rows, draft.rows,
         )  # fmt: skip
     return entry
-
-
-def _read_or_gone(log: CommitLog, version: int, transaction: Transaction, head: LogEntry) -> LogEntry:
-    """The entry that holds a transaction; one without blobs if it was voided, or a vacuum took it away."""
-    if version != VOIDED:
-        try:
-            return log.read(version)
-        except NotFoundError:
-            if version >= log.kept_from:
-                raise
-    return LogEntry(version, "gone", head.timestamp, "gone", transaction, published=version)
 
 
 def _settle_earlier(log: CommitLog, head: LogEntry | None, publisher: Publisher, draft: LogEntry) -> bool:
@@ -454,110 +280,8 @@ def _settle_earlier(log: CommitLog, head: LogEntry | None, publisher: Publisher,
         if lost:
             if log.refresh() == head:
                 if draft.replaces != entry.version:
-                    _check_expired(log, entry, lost)
-                _void(log, head, entry, draft, publisher, lost)
+                    check_expired(log, entry, lost)
+                void(log, head, entry, draft, publisher, lost)
             return False
     log.published = head.version
     return True
-
-
-def _check_expired(log: CommitLog, entry: LogEntry, lost: Sequence[Unpublishable]) -> None:
-    """`ConflictError` unless the entry may be voided by a writer of another batch.
-
-    It may if nothing of it is visible, or if it is so old, by the service's clock, that its staged blocks have expired.
-    """
-    if len(lost) == len(entry.blobs) and all(each.obstacle is not Obstacle.REFUSED for each in lost):
-        return
-    age = log.container.age(log_name(log.stream, entry.version))
-    if age is None or age >= STAGED_SECONDS:
-        return
-    own = ""
-    if entry.transaction is not None:
-        own = (
-            f"If its own writer (transaction {entry.transaction.id}) failed before the batch was complete, start that "
-            "writer again: it writes the batch anew. "
-        )
-    command = f"python -m azureblob_source repair {log.container.name}/{log.stream}"
-    step = (
-        f"If a blob was deleted by hand, restore it (soft delete), or go on without its rows: `{command} "
-        f"--leave-out-missing`. {own}Or void the version, which deletes its other blobs too: `{command} --void "
-        f"{entry.version}`."
-    )
-    raise ConflictError(describe("finish", _version(log, entry), _first_of(entry, lost), step))
-
-
-def _void(  # noqa: PLR0913 - the log and its head, the entry and why, and who does it
-    log: CommitLog,
-    head: LogEntry | None,
-    entry: LogEntry,
-    draft: LogEntry,
-    publisher: Publisher,
-    lost: Sequence[Unpublishable],
-    *,
-    leave_blobs: bool = False,
-) -> LogEntry | None:
-    """Append the entry that takes back `entry`, and delete what of it is public.
-
-    None if another process has appended first, or has published the entry after all: judge it anew. What the service
-    only refuses may be published by a process with other rights, so one such blob is made unpublishable first.
-    """
-    if all(each.obstacle is Obstacle.REFUSED for each in lost) and not _made_final(log, entry, publisher, lost):
-        return None
-    logger.warning("%s: version %d is voided, %s", log.stream, entry.version, _first_of(entry, lost))
-    failed = {each.blob for each in lost}
-    foreign = {each.blob.name for each in lost if each.obstacle is Obstacle.FOREIGN}
-    own = {blob.name for blob in entry.blobs if blob not in failed or blob.name not in foreign}
-    void = replace(
-        draft,
-        write_id=f"{draft.write_id}-void-{entry.version}",
-        operation="void",
-        transaction=None,
-        replaces=entry.version,
-        decision=None,
-        blobs=(),
-        removed=() if leave_blobs else tuple(sorted(own | publisher.deleted(entry))),
-        control=(), metrics={}, writers=(),
-    )  # fmt: skip
-    published = entry.version - 1 if head is None else max(entry.version - 1, head.published)
-    candidate = void.behind(head, published, restored=_before(log, entry))
-    put = log.put(candidate)
-    log.refresh()
-    if put.write_id != candidate.write_id:
-        return None
-    publisher.publish(put)
-    return put
-
-
-def _made_final(log: CommitLog, entry: LogEntry, publisher: Publisher, lost: Sequence[Unpublishable]) -> bool:
-    """Drop the staged blocks of a blob that the service refuses. False if it was published meanwhile."""
-    try:
-        return publisher.discard(lost[0].blob)
-    except ConfigurationError as cause:
-        step = (
-            "Mend the cause, then start the query again from its checkpoint, or run `python -m azureblob_source "
-            "repair`: either publishes the version. Until then it stops other writers of the stream."
-        )
-        raise ConfigurationError(describe("publish", _version(log, entry), _first_of(entry, lost), step)) from cause
-
-
-def _before(log: CommitLog, entry: LogEntry) -> LogEntry | None:
-    """The entry before an overwrite, if it is kept."""
-    if entry.operation != "overwrite" or entry.version == 0:
-        return None
-    try:
-        return log.read(entry.version - 1)
-    except NotFoundError:
-        return None
-
-
-def _version(log: CommitLog, entry: LogEntry) -> str:
-    return f"version {entry.version} of {log.stream} in {log.container.url}"
-
-
-def _first_of(entry: LogEntry, lost: Sequence[Unpublishable]) -> str:
-    if not lost:
-        return "on request"
-    return (
-        f"{len(lost)} of its {len(entry.blobs)} blobs cannot be published, the first is {lost[0].blob.name}: "
-        f"{lost[0].cause}"
-    )

@@ -27,8 +27,8 @@ from azure_account import connect
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
 from azureblob_source import metrics
 from azureblob_source.batch import BatchCommitter
-from azureblob_source.commit import publish_unless_fenced
 from azureblob_source.commit_log import CommitLog
+from azureblob_source.fencing import publish_unless_fenced
 from azureblob_source.log_entry import Transaction
 from azureblob_source.options import sink_options
 from azureblob_source.publish import Publisher

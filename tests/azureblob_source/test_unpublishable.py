@@ -13,14 +13,17 @@ import pytest
 from azure_account.account import IF_ABSENT, BlobAttributes
 from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, FencedError
 from azure_account.faults import Crash, Faults, ProcessDied, Refuse, on
-from azureblob_source.commit import State, commit, decide, give_up, leave_out, publish_unless_fenced, standing
+from azureblob_source.commit import commit, decide
 from azureblob_source.commit_log import CommitLog
+from azureblob_source.fencing import publish_unless_fenced
 from azureblob_source.log_entry import ATTEMPT, DISCARDED, LogEntry, Transaction
 from azureblob_source.naming import is_data
 from azureblob_source.publish import Publisher, Unpublishable
 from azureblob_source.repair import missing_blobs
 from azureblob_source.snapshot import live_blobs
+from azureblob_source.standing import State, standing
 from azureblob_source.vacuum import plan_vacuum, vacuum
+from azureblob_source.void import give_up, leave_out
 from tests.azureblob_source.sink_rows import blob_rows, committer, new_account, plan_of, public_blobs, stage_rows
 
 if TYPE_CHECKING:

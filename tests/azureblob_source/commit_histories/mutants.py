@@ -58,7 +58,7 @@ def _found(place: str) -> tuple[Any, str]:
 
 
 def _open(*_: object) -> object:
-    return importlib.import_module("azureblob_source.commit").State.OPEN
+    return importlib.import_module("azureblob_source.standing").State.OPEN
 
 
 MUTANTS: dict[str, Mutant] = {
