@@ -134,12 +134,8 @@ class Publisher:
         return {name for name, there in zip(entry.removed, found, strict=True) if there is None}
 
     def discard(self, blob: BlobEntry) -> bool:
-        """Drop the staged blocks of a blob, so that nobody can publish it any more. False if it was published.
-
-        A plain delete would not know the difference, and no condition of a delete tells it. So an empty list of blocks
-        is committed where there is no blob, which drops them, and the empty blob deleted in just this version.
-        """
-        self.container.commit_block_list(blob.name, [], BlobAttributes({ATTEMPT: DISCARDED}), condition=IF_ABSENT)
+        """Drop the staged blocks of a blob, so that no process can publish it any more. False if it was published."""
+        drop_staged_blocks(self.container, blob.name)
         return self._there(blob) is not _There.OURS
 
     def publish_blob(self, blob: BlobEntry, attributes: BlobAttributes) -> Unpublishable | None:
@@ -224,3 +220,11 @@ class Publisher:
             where = f"{len(items)} blobs in {self.container.url}"
             cause = "the time allowed by `closeTimeoutMs` is over"
             raise TransientError(describe("publish", where, cause, _FINISHED_LATER, elapsed=self.deadline)) from error
+
+
+def drop_staged_blocks(container: BlobContainer, name: str) -> None:
+    """Commit an empty block list where there is no blob; the caller deletes the empty blob, in just this version.
+
+    A plain delete could remove a blob that was committed meanwhile, and no condition of a delete prevents that.
+    """
+    container.commit_block_list(name, [], BlobAttributes({ATTEMPT: DISCARDED}), condition=IF_ABSENT)

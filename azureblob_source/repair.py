@@ -13,12 +13,13 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Done
+from azure_account.account import Condition, Done
 from azure_account.errors import ConfigurationError, ConflictError
 from azureblob_source.commit import finish
 from azureblob_source.commit_log import CommitLog
-from azureblob_source.log_entry import ATTEMPT, DISCARDED, attempt_of
+from azureblob_source.log_entry import DISCARDED, attempt_of
 from azureblob_source.naming import BATCHES, is_data, log_stream
+from azureblob_source.publish import drop_staged_blocks
 from azureblob_source.snapshot import live_blobs
 
 if TYPE_CHECKING:
@@ -259,12 +260,8 @@ def _is_leftover(blob: BlobProperties, named: set[str]) -> bool:
 
 
 def _discard(container: BlobContainer, name: str) -> bool:
-    """Drop the staged blocks of a blob, never a blob that was committed in the meantime.
-
-    A plain delete would not know the difference, and no condition of a delete tells it. So an empty list of blocks is
-    committed where there is no blob, which drops them, and the empty blob deleted in just this version.
-    """
-    container.commit_block_list(name, [], BlobAttributes({ATTEMPT: DISCARDED}), condition=IF_ABSENT)
+    """Drop the staged blocks of a blob, never a blob that was committed in the meantime."""
+    drop_staged_blocks(container, name)
     there = container.properties(name)
     if there is None or there.size or attempt_of(there.metadata) != DISCARDED:
         return False

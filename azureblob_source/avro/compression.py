@@ -90,7 +90,7 @@ class Codec:
         """The body out of its stored form. Codec null returns `data` itself.
 
         Raises CorruptError if `data` is broken, BeyondLimitError if the body has more than `most` bytes. It is
-        inflated in steps, so that at most one step beyond `most` is ever held. The errors tell the cause alone: the
+        inflated in steps, so that at most one step beyond `most` is ever held. The errors name only the cause: the
         caller knows blob and offset.
         """
         try:

@@ -70,7 +70,7 @@ _PROMOTIONS = {
 def resolve(writer: AvroType, reader: AvroType) -> Plan:
     """How to read as `reader`, which no record in it contains itself, what was written as `writer`.
 
-    Where that cannot be, the plan is `Never`: whoever reads such a value gets the error, which names the place.
+    Where that cannot be, the plan is `Never`: a row with such a value raises the error, which names the place.
     """
     return _Resolution().plan(writer, reader, ())
 

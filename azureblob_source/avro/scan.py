@@ -92,7 +92,7 @@ class Scanner:
     def scan(self, parts: Sequence[Part], room: int | None = None) -> Scan:
         """Read all parts in one run. Items of arrays and maps may take `room` bytes; None does not count them.
 
-        Raises CorruptError, which tells the cause alone, for bytes that are no datums, and BeyondLimitError for items
+        Raises CorruptError, which names only the cause, for bytes that are no datums, and BeyondLimitError for items
         that take more.
         """
         data = parts[0].body if len(parts) == 1 else b"".join(part.body for part in parts)
