@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 
 from azure_account.errors import NotFoundError
 from azureblob_source.fencing import IN_PART, NOTHING, check_epoch
-from azureblob_source.log_entry import VOIDED, LogEntry, Transaction
+from azureblob_source.log_entry import VOIDED, Applied, LogEntry, Transaction
 from azureblob_source.publish import Obstacle, Unpublishable
 from azureblob_source.snapshot import live_blobs
 from azureblob_source.standing import Replaced, Settled, Standing, State, read_or_gone, standing
@@ -94,7 +94,7 @@ def follow(
     the caller's own, its blobs are lost: their names are not used again. Returns the entry, and the blobs that cannot
     be published; replacing the decision is left to the caller.
     """
-    if not fresh and draft.blobs and _last(log.refresh(), draft) == VOIDED:
+    if not fresh and draft.blobs and _is_voided(log.refresh(), draft):
         return draft, [Unpublishable(blob, Obstacle.GONE) for blob in draft.blobs]
     entry = decide(log, draft, publisher)
     while entry.transaction == draft.transaction:
@@ -116,7 +116,7 @@ def follow(
 
 def repeated(log: CommitLog, draft: LogEntry, publisher: Publisher) -> LogEntry | None:
     """Commit a batch that has no rows, if the log knows it from an earlier run; else write nothing, and return None."""
-    return None if _last(log.refresh(), draft) is None else commit(log, draft, publisher)
+    return None if _known(log.refresh(), draft) is None else commit(log, draft, publisher)
 
 
 def decide(log: CommitLog, draft: LogEntry, publisher: Publisher, *, publishes: bool = True) -> LogEntry:
@@ -222,12 +222,18 @@ def _taken_back(entry: LogEntry, state: Standing, lost: Sequence[Unpublishable])
             return public
 
 
-def _last(head: LogEntry | None, draft: LogEntry) -> int | None:
-    """The entry that holds the draft's transaction or a later version of it, or `VOIDED`; None if the log has none."""
+def _known(head: LogEntry | None, draft: LogEntry) -> Applied | None:
+    """What the log says of the draft's transaction: the newest version of it, if that is the draft's or a later one."""
     if head is None or draft.transaction is None:
         return None
     last = head.transactions.get(draft.transaction.id)
-    return None if last is None or last.version < draft.transaction.version else last.entry
+    return None if last is None or last.version < draft.transaction.version else last
+
+
+def _is_voided(head: LogEntry | None, draft: LogEntry) -> bool:
+    """Whether the newest version of the draft's transaction is the draft's own, and was voided."""
+    last = _known(head, draft)
+    return last is not None and draft.transaction is not None and last == Applied(draft.transaction.version, VOIDED)
 
 
 def _is_superseded(entry: LogEntry, draft: LogEntry, superseded: frozenset[str]) -> bool:
@@ -240,10 +246,8 @@ def _is_superseded(entry: LogEntry, draft: LogEntry, superseded: frozenset[str])
 
 def _decided(log: CommitLog, head: LogEntry | None, draft: LogEntry) -> LogEntry | None:
     """The entry that decided the draft's transaction before, if any; without its blobs if a vacuum took it away."""
-    if head is None or draft.transaction is None:
-        return None
-    last = head.transactions.get(draft.transaction.id)
-    if last is None or last.version < draft.transaction.version:
+    last = _known(head, draft)
+    if head is None or draft.transaction is None or last is None:
         return None
     if last.version == draft.transaction.version and last.entry in {VOIDED, draft.replaces}:
         return None

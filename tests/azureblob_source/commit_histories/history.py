@@ -25,6 +25,7 @@ from tests.azureblob_source.commit_histories.world import (
     drive,
     follow_stream,
     forgive,
+    leave_out_missing,
     read_snapshot,
     repair_stream,
     vacuum_log,
@@ -424,10 +425,19 @@ class History:
         if plan.unfinished or plan.revived:
             world.seen["repair deletes what came back"] += len(plan.revived)
             self._finish(self._begin("repair", repair_all, 2))
+            self._follow_advice()
         for _ in range(2 if any(world.truth.first.values()) else 0):
             for log in world.logs:
                 act = forgive(partial(vacuum_log, log=log, age=timedelta(days=9999)))
                 self._finish(self._begin("vacuum", act, 3))
+
+    def _follow_advice(self) -> None:
+        """What a repair leaves because blobs were deleted by hand, and what its error says to do then."""
+        world = self.world
+        for found in plan_repair(world.container, None, world.utc()).unfinished:
+            lost = {row[:2] for name in found.lost for row in world.truth.blob_rows[name]}
+            if lost and lost <= world.truth.by_hand:
+                self._finish(self._begin("repair", forgive(partial(leave_out_missing, stream=found.stream)), 3))
 
     def _check_void(self) -> None:
         """A follower gets past a voided entry at the head, if all that is decided is published or voided."""

@@ -24,9 +24,10 @@ from azureblob_source.log_entry import BlobEntry, LogEntry, Transaction
 from azureblob_source.naming import batches_stream, log_stream, log_version
 from azureblob_source.options import EARLIEST
 from azureblob_source.publish import Publisher
-from azureblob_source.repair import plan_repair, repair
+from azureblob_source.repair import missing_blobs, plan_repair, repair
 from azureblob_source.staging import StagedTask, WritePlan
 from azureblob_source.vacuum import plan_vacuum, vacuum
+from azureblob_source.void import leave_out
 from tests.azureblob_source.commit_histories.processes import CONTAINER, Process, aim_of
 from tests.azureblob_source.commit_histories.truth import Row, Truth
 from tests.azureblob_source.sink_rows import plan_of
@@ -262,6 +263,7 @@ def drive(process: Process, query: Query, *, final: bool = False) -> None:  # no
             if query.kind == "app":
                 plan = write_plan(query.streams[0], epoch, query.transaction(batch))
                 writer = replace(writer, plan=plan)
+            before = standing(world, query, batch)
             entries = writer.commit(staged, query.transaction(batch), overwrite=query.kind == "overwrite")
         except AzureBlobError as error:
             failures += 1
@@ -271,7 +273,7 @@ def drive(process: Process, query: Query, *, final: bool = False) -> None:  # no
             if query.forgetful:
                 writer = committer(process, query, epoch)
             continue
-        if not acknowledge(world, query, batch, entries, rows):
+        if not acknowledge(world, query, batch, entries, rows, before):
             return
         batch += 1
     query.stalled = ""
@@ -289,13 +291,29 @@ def _failed(process: Process, error: AzureBlobError) -> bool:
     return True
 
 
-def acknowledge(world: World, query: Query, batch: int, entries: Sequence[LogEntry], staged: Sequence[Row]) -> bool:
-    """Tell Spark that a batch is done. False for a zombie, whose batch another driver has done."""
+def standing(world: World, query: Query, batch: int) -> LogEntry | None:
+    """The entry that stands for a batch by now, if it has been decided and has a transaction."""
+    transaction = query.transaction(batch)
+    return None if transaction is None else world.truth.standing(query.log, transaction)
+
+
+def acknowledge(
+    world: World,
+    query: Query,
+    batch: int,
+    entries: Sequence[LogEntry],
+    staged: Sequence[Row],
+    before: LogEntry | None,
+) -> bool:
+    """Tell Spark that a batch is done. False for a zombie, whose batch another driver has done.
+
+    `before` stood for the batch when the commit began. A repeat without rows that has found nothing then is right,
+    even if another driver decides the batch while the answer is on its way.
+    """
     label = f"batch {batch} of {query.id}"
     if world.trace is not None:
         world.trace(f"    {label} is done; {len(entries)} entries")
-    transaction = query.transaction(batch)
-    if transaction is None:
+    if query.transaction(batch) is None:
         query.plain.append((batch, list(entries)))
         world.truth.acknowledge(label, entries, staged)
         return True
@@ -305,8 +323,11 @@ def acknowledge(world: World, query: Query, batch: int, entries: Sequence[LogEnt
             return False
         query.committed = batch
     query.committed = max(query.committed, batch)
-    standing = world.truth.standing(query.log, transaction)
-    world.truth.acknowledge(label, [] if standing is None else [standing], staged)
+    stands = standing(world, query, batch)
+    if not entries and not staged and before is None and stands is not None and stands.blobs:
+        world.seen["decided beside a repeat without rows"] += 1
+        stands = None
+    world.truth.acknowledge(label, [] if stands is None else [stands], staged)
     return True
 
 
@@ -365,6 +386,15 @@ def repair_stream(process: Process, stream: str | None, age: timedelta, *, lefto
     world.seen["repair published"] += done.published
     world.seen["repair voided"] += done.voided
     world.seen["repair removed leftovers"] += done.removed
+
+
+def leave_out_missing(process: Process, stream: str) -> None:
+    """`azureblob repair --leave-out-missing`: what the error for a blob that was deleted by hand advises."""
+    world, log = process.world, CommitLog(process.container, stream)
+    draft = LogEntry(-1, world.new_id(), world.utc().isoformat(), epoch=epoch_of(world, stream))
+    names = [blob.name for blob in missing_blobs(log)]
+    leave_out(log, names, draft, Publisher(process.container))
+    world.seen["blobs deleted by hand are left out"] += len(names)
 
 
 def vacuum_log(process: Process, log: str, age: timedelta) -> None:
