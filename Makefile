@@ -37,7 +37,7 @@ crash: setup ## the slow tests: whole processes killed, long histories
 	$(BIN)/python -m pytest -m slow $(PYTEST)
 
 histories: setup ## 100,000 random histories of the commit protocol, with what happened in them (COUNT=, SEED= shows one)
-	$(BIN)/python -m tests.azureblob_source.commit_histories --processes 2 --count $(or $(COUNT),100000) \
+	$(BIN)/python -m tests.azureblob_source.log.commit_histories --processes 2 --count $(or $(COUNT),100000) \
 		$(if $(SEED),--seed $(SEED) --shrink)
 
 check: setup ## what CI runs: format, lint, types, imports, tests

@@ -10,7 +10,7 @@ _EXTRA = ("typer", "rich")
 def main() -> None:
     """Run the command line."""
     try:
-        from azureblob_source.cli import app  # noqa: PLC0415 - so that a missing extra can be named
+        from azureblob_source.cli.app import app  # noqa: PLC0415 - so that a missing extra can be named
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in _EXTRA:

@@ -36,7 +36,7 @@ class AzureBlobDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The schema of the rows that a read gives."""
-        from azureblob_source.source import read_plan, spark_schema  # noqa: PLC0415 - costs only those who read
+        from azureblob_source.read.source import read_plan, spark_schema  # noqa: PLC0415 - costs only those who read
 
         plan = read_plan(self.options, os.environ)
         found = spark_schema(plan)
@@ -46,7 +46,7 @@ class AzureBlobDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Read a snapshot of a stream, or a view of it."""
-        from azureblob_source.source import FilteringReader, SnapshotReader, read_plan  # noqa: PLC0415
+        from azureblob_source.read.source import FilteringReader, SnapshotReader, read_plan  # noqa: PLC0415
 
         plan = read_plan(self.options, os.environ, streaming=False)
         wants_filters = plan.options.push_filters and _filters_are_pushed()
@@ -54,19 +54,19 @@ class AzureBlobDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Follow a stream, or a view of it."""
-        from azureblob_source.stream_source import stream_reader  # noqa: PLC0415
+        from azureblob_source.read.stream_source import stream_reader  # noqa: PLC0415
 
         return stream_reader(self.options, schema, os.environ, self._inferred)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Write a DataFrame: append to streams, or replace them."""
-        from azureblob_source.sink import BatchWriter, write_plan  # noqa: PLC0415
+        from azureblob_source.write.sink import BatchWriter, write_plan  # noqa: PLC0415
 
         return BatchWriter(write_plan(self.options, schema, os.environ, overwrite=overwrite), overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Write the micro-batches of a streaming query."""
-        from azureblob_source.sink import StreamWriter, write_plan  # noqa: PLC0415
+        from azureblob_source.write.sink import StreamWriter, write_plan  # noqa: PLC0415
 
         plan = write_plan(self.options, schema, os.environ, overwrite=overwrite, streaming=True)
         return StreamWriter(plan, overwrite=overwrite)

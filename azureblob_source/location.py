@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from azure_account.errors import ConfigurationError
-from azureblob_source.naming import MAX_NAME, check_stream
+from azureblob_source.log.naming import MAX_NAME, check_stream
 
 _CONTAINER = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{1,61})[a-z0-9]")
 _HADOOP_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")

@@ -32,12 +32,12 @@ from azure_account.option_table import (
 from azure_account.settings import AccountSettings, account_settings
 from azureblob_source.avro import schema as avro_schema
 from azureblob_source.avro.limits import BATCH_BYTES, BLOCK_BYTES, MAX_BATCH_BYTES, MAX_BLOCK_BYTES, ReadLimits
-from azureblob_source.control import VALUE
 from azureblob_source.foreign_options import HINTS
 from azureblob_source.location import Location, parse_location
-from azureblob_source.log_entry import ATTEMPT, Transaction
-from azureblob_source.open_blobs import MAX_BLOCKS, Limits
-from azureblob_source.routing import Router
+from azureblob_source.log.entry import ATTEMPT, Transaction
+from azureblob_source.write.control_records import VALUE
+from azureblob_source.write.open_blobs import MAX_BLOCKS, Limits
+from azureblob_source.write.routing import Router
 from control_messages.emission import Emission
 
 if TYPE_CHECKING:

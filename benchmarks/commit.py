@@ -14,10 +14,10 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from azure_account import BlobAttributes
-from azureblob_source.batch import BatchCommitter
-from azureblob_source.commit_log import CommitLog
-from azureblob_source.log_entry import Transaction
-from azureblob_source.publish import Publisher
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.entry import Transaction
+from azureblob_source.log.publish import Publisher
+from azureblob_source.write.batch import BatchCommitter
 from benchmarks.emulator import drop
 from benchmarks.flights import PARTITION, repeated, spread
 from benchmarks.report import Report
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from azure_account import BlobContainer
-    from azureblob_source.staging import StagedTask, WritePlan
+    from azureblob_source.write.staging import StagedTask, WritePlan
     from tools.azurite import Azurite
 
 BLOBS = 1_000

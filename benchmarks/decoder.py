@@ -22,9 +22,9 @@ from datafusion import SessionConfig, SessionContext
 from rich.console import Console
 
 from azureblob_source.avro import schema as avro_schema
-from azureblob_source.avro.container_file import block, header, read_header
-from azureblob_source.avro.decode import decode_blob
-from azureblob_source.avro.encode import RowEncoder
+from azureblob_source.avro.decoding.decode import decode_blob
+from azureblob_source.avro.encoding.encode import RowEncoder
+from azureblob_source.avro.files.container_file import block, header, read_header
 from benchmarks.encoder import texts
 from benchmarks.report import Report, save, show
 from benchmarks.rounds import alternate, rates

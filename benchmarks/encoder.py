@@ -23,7 +23,7 @@ from rich.table import Table
 
 from azureblob_source.avro import schema as avro_schema
 from azureblob_source.avro import varint
-from azureblob_source.avro.encode import RowEncoder
+from azureblob_source.avro.encoding.encode import RowEncoder
 from tools.flights import flights
 
 BLOCK = 1 << 20

@@ -16,10 +16,10 @@ from rich.progress import track
 from azure_account import connect
 from azure_account.faults import Faults
 from azure_account.memory import MemoryAccount
-from azureblob_source.boundary import Boundary, move_boundary
-from azureblob_source.commit_log import CommitLog
-from azureblob_source.log_entry import LogEntry, to_json
-from azureblob_source.naming import log_name
+from azureblob_source.log.boundary import Boundary, move_boundary
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.entry import LogEntry, to_json
+from azureblob_source.log.naming import log_name
 from azureblob_source.options import sink_options
 from benchmarks.report import Report
 from benchmarks.rounds import seconds

@@ -109,7 +109,7 @@ def _child(azurite: Azurite, file: Path, container: str) -> dict[str, float]:
 
 def main(file: str, container: str) -> None:
     """The measured process: write the rows of `file`, then tell the figures as JSON."""
-    import azureblob_source.sink  # noqa: F401, PLC0415 - for its weight, which a worker has too
+    import azureblob_source.write.sink  # noqa: F401, PLC0415 - for its weight, which a worker has too
     from benchmarks.writer import open_container, plan_of, stage_batches  # noqa: PLC0415
 
     with pa.OSFile(file) as source, pa.ipc.open_stream(source) as rows:

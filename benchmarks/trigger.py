@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from azure_account import connect
-from azureblob_source.batch import BatchCommitter
-from azureblob_source.commit_log import CommitLog
+from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.options import sink_options
-from azureblob_source.staging import RandomNames, plan_write, stage
+from azureblob_source.write.batch import BatchCommitter
+from azureblob_source.write.staging import RandomNames, plan_write, stage
 from benchmarks.report import Report
 from tools.azurite import running_azurite
 from tools.spark_session import local_spark

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tools.azurite import Azurite
 
 pytest.register_assert_rewrite(
-    "tests.azure_account.contract", "tests.azureblob_source.protocol", "tests.control_messages.intermediate"
+    "tests.azure_account.contract", "tests.azureblob_source.log.protocol", "tests.control_messages.intermediate"
 )
 
 # A deadline measures the machine, not the code: tests share their cores with Spark and Azurite.

@@ -9,8 +9,9 @@ import pytest
 from opentelemetry import metrics as api
 
 from azure_account.errors import CorruptError
-from azureblob_source import metrics, skipped
-from tests.azureblob_source.sink_rows import new_account
+from azureblob_source import metrics
+from azureblob_source.read import skipped
+from tests.azureblob_source.write.sink_rows import new_account
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

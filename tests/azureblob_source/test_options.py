@@ -14,8 +14,7 @@ from azure_account.errors import ConfigurationError
 from azure_account.settings import DefaultIdentity
 from azureblob_source.foreign_options import HINTS
 from azureblob_source.location import Location
-from azureblob_source.log_entry import Transaction
-from azureblob_source.open_blobs import Limits
+from azureblob_source.log.entry import Transaction
 from azureblob_source.options import (
     SINK,
     SOURCE,
@@ -26,7 +25,8 @@ from azureblob_source.options import (
     sink_options,
     source_options,
 )
-from azureblob_source.routing import Router
+from azureblob_source.write.open_blobs import Limits
+from azureblob_source.write.routing import Router
 from control_messages.emission import Emission
 from tools.options_page import page
 

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azureblob_source.avro.schema import arrow_schema
-from azureblob_source.listing import take_snapshot
 from azureblob_source.options import CODECS
-from azureblob_source.part_reader import read_parts
-from azureblob_source.parts import cut, packed
+from azureblob_source.read.snapshot import take_snapshot
+from azureblob_source.read.split_reader import read_parts
+from azureblob_source.read.splits import cut, packed
 from tests.azureblob_source.arrow_tables import batches
-from tests.azureblob_source.sink_rows import committer, new_account, plan_of, stage_rows
+from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows
 
 
 def never_wait(_: float) -> None:

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from azure_account.errors import NotFoundError
-from azureblob_source.source import read_plan
+from azureblob_source.read.source import read_plan
 from tools.spark_session import local_spark
 
 if TYPE_CHECKING:

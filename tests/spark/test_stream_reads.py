@@ -13,7 +13,7 @@ import pyspark
 import pytest
 from pyspark.errors import PySparkException
 
-from azureblob_source.naming import log_name
+from azureblob_source.log.naming import log_name
 from tests.spark.errors import said
 from tests.spark.versions import append_version
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from azure_account.errors import AzureBlobError
 from azure_account.memory import MemoryAccount
-from azureblob_source.listing import take_snapshot
-from azureblob_source.part_reader import read_parts
-from azureblob_source.parts import cut
+from azureblob_source.read.snapshot import take_snapshot
+from azureblob_source.read.split_reader import read_parts
+from azureblob_source.read.splits import cut
 from tools.foreign_avro.comparison import difference, numbers, stored
 
 if TYPE_CHECKING:

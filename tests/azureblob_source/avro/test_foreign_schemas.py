@@ -23,10 +23,10 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from azure_account.errors import ConfigurationError, CorruptError
-from azureblob_source.avro.container_file import block, header
-from azureblob_source.avro.decode import decode_blob
+from azureblob_source.avro.decoding.decode import decode_blob
+from azureblob_source.avro.decoding.superset import superset
+from azureblob_source.avro.files.container_file import block, header
 from azureblob_source.avro.schema import arrow_schema, header_schema, parse
-from azureblob_source.avro.superset import superset
 from azureblob_source.avro.varint import encode
 
 if TYPE_CHECKING:

@@ -1,0 +1,241 @@
+"""Blobs of Avro to Arrow batches of the reader's schema. Pure.
+
+What becomes of a blob and of the two schemas::
+
+    blob ─► framing (container_file, codecs) ─► parts of bodies ─► scan: numpy arrays ─► arrays: Arrow
+    header's schema + reader's schema ─► resolve ─► plan ─► program ─┘                      │
+                                                     └──────────────────────────────────────┘
+
+A batch is read in one run, out of as many blocks as it needs, the last of them perhaps in part.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, describe
+from azureblob_source.avro.decoding.batches import Batches, Body, BrokenBlockError, room_of
+from azureblob_source.avro.decoding.blame import place_of
+from azureblob_source.avro.decoding.plan import DamagedValueError, Record, UnfitError, UnresolvedError
+from azureblob_source.avro.decoding.resolve import resolve
+from azureblob_source.avro.decoding.scan import Scanner
+from azureblob_source.avro.decoding.superset import superset
+from azureblob_source.avro.files import compression as codecs
+from azureblob_source.avro.files.container_file import Whole, blocks, read_header
+from azureblob_source.avro.files.gzipped import Inflated, is_gzip
+from azureblob_source.avro.limits import DEFAULT_LIMITS, MAX_BATCH_BYTES, MAX_BLOCK_BYTES, BeyondLimitError, ReadLimits
+from azureblob_source.avro.schema import AvroSchema, arrow_schema, header_schema
+from azureblob_source.avro.wire import has_no_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from azure_account.account import Bytes
+    from azureblob_source.avro.files.container_file import Block, FileHeader
+    from azureblob_source.avro.types import AvroType
+
+__all__ = ["decode_blob", "decode_blocks", "superset"]
+
+BATCH_ROWS = 32_768
+_MAX_FREE_ROWS = 1 << 24  # of a block whose rows have no bytes
+_RESTART = "Start the query again: it then reads by the schemas that the stream has now."
+_REPORT = "Report this with the header of the blob; leave the blob out meanwhile."
+_SKIP = "Restore the blob, or skip it with option ignoreCorruptBlobs."
+
+
+def decode_blob(
+    data: Bytes,
+    *,
+    blob: str,
+    reader: AvroSchema | None = None,
+    batch_rows: int = BATCH_ROWS,
+    columns: Sequence[str] | None = None,
+    limits: ReadLimits = DEFAULT_LIMITS,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a whole blob, gzipped or not, in batches of `arrow_schema(reader)`; without a reader, the writer's.
+
+    `columns` are the Arrow names of those wanted, by default all; the others are skipped. An empty blob has no
+    rows. Raises CorruptError, naming blob and byte, for bytes that are no rows, and ConfigurationError, naming blob and
+    column, for rows that do not resolve to `reader`, have a value that its types cannot hold, or take more memory than
+    `limits` allow.
+    """
+    whole = Whole(memoryview(data))
+    plain = Inflated(whole, blob) if is_gzip(data) else whole
+    if plain.cut(1):
+        header = read_header(plain, blob=blob)
+        framed = blocks(plain, header, blob=blob, most=limits.block_bytes)
+        yield from decode_blocks(
+            header, framed, blob=blob, reader=reader, batch_rows=batch_rows, columns=columns, limits=limits
+        )
+
+
+def decode_blocks(  # noqa: PLR0913 - the settings of a read, by name
+    header: FileHeader,
+    framed: Iterable[Block],
+    *,
+    blob: str,
+    reader: AvroSchema | None = None,
+    batch_rows: int = BATCH_ROWS,
+    columns: Sequence[str] | None = None,
+    limits: ReadLimits = DEFAULT_LIMITS,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of some blocks of a blob; the rest as in `decode_blob`."""
+    given = reader is not None and reader.given
+    with _ours(blob, "its schema", given=given):
+        decoder = _decoder(header.schema_json, reader, None if columns is None else tuple(columns), blob)
+        room = room_of(decoder.avro, decoder.plan, batch_rows, limits.batch_bytes)
+    with decoder.scanner() as scanner:
+        batches = Batches(scanner, decoder.plan, decoder.arrow, room)
+        for block in framed:
+            with _ours(blob, f"the block from byte {block.offset}"):
+                batches.add(_body(header, block, decoder, blob, limits.block_bytes))
+            while batches.full:
+                yield from _next(decoder, batches, blob)
+        while not batches.empty:
+            yield from _next(decoder, batches, blob)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoder:
+    """How the rows of one writer schema are read, and scanners that nobody uses now. `given`: by option avroSchema."""
+
+    avro: AvroType
+    plan: Record
+    arrow: pa.Schema
+    given: bool
+    idle: list[Scanner] = field(default_factory=list)
+
+    @contextmanager
+    def scanner(self) -> Iterator[Scanner]:
+        """A scanner for the use of one reader alone; what it learns serves the next one."""
+        try:
+            scanner = self.idle.pop()
+        except IndexError:
+            scanner = Scanner(self.avro, self.plan)
+        try:
+            yield scanner
+        finally:
+            self.idle.append(scanner)
+
+
+def _decoder(writer_json: str, reader: AvroSchema | None, columns: tuple[str, ...] | None, blob: str) -> _Decoder:
+    writer = header_schema(writer_json, blob=blob)
+    reader = reader or writer
+    try:
+        return _resolved(writer, reader, reader.given, columns)
+    except ConfigurationError as cause:
+        raise ConfigurationError(f"read blob {blob} failed: {cause}") from cause
+
+
+@lru_cache(maxsize=64)
+def _resolved(
+    writer: AvroSchema,
+    reader: AvroSchema,
+    given: bool,
+    columns: tuple[str, ...] | None,
+) -> _Decoder:
+    arrow = arrow_schema(reader)
+    plan = resolve(writer.row, reader.row)
+    if not isinstance(plan, Record):
+        raise TypeError(f"a record was resolved to {plan}")
+    if columns is not None:
+        places = [arrow.get_field_index(name) for name in columns]
+        missing = [name for name, place in zip(columns, places, strict=True) if place < 0]
+        if missing:
+            known = ", ".join(arrow.names)
+            raise ConfigurationError(f"there is no column {', '.join(missing)} among {known}. Correct option columns.")
+        arrow = pa.schema([arrow.field(place) for place in places])
+        plan = replace(plan, arrow=pa.struct(list(arrow)), fields=tuple(plan.fields[place] for place in places))
+    return _Decoder(writer.row, plan, arrow, given)
+
+
+def _body(header: FileHeader, block: Block, decoder: _Decoder, blob: str, most: int) -> Body:
+    try:
+        body = codecs.codec(header.codec).decompress(block.body, most)
+    except CorruptError as cause:
+        raise CorruptError(_corrupt(blob, block.offset, str(cause))) from cause
+    except BeyondLimitError as cause:
+        raise _beyond(blob, block.offset, cause) from cause
+    except ConfigurationError as cause:
+        message = describe("read", f"blob {blob}", str(cause), "Write the blob anew in another codec.")
+        raise ConfigurationError(message) from cause
+    if block.rows > _MAX_FREE_ROWS and has_no_bytes(decoder.avro):
+        raise CorruptError(_corrupt(blob, block.offset, f"it claims {block.rows} rows that have no bytes"))
+    if block.rows > len(body) and not has_no_bytes(decoder.avro):
+        raise CorruptError(_corrupt(blob, block.offset, f"it claims {block.rows} rows, but it has {len(body)} bytes"))
+    return Body(block.offset, block.rows, memoryview(body))
+
+
+def _next(decoder: _Decoder, batches: Batches, blob: str) -> list[pa.RecordBatch]:
+    """The next batch, if it has rows."""
+    try:
+        with _ours(blob, f"the block from byte {batches.offset}, or one after it,", given=decoder.given):
+            batch = batches.next()
+    except BrokenBlockError as broken:
+        raise _broken(decoder, broken, blob) from broken.reason
+    return [batch] if batch.num_rows else []
+
+
+def _broken(decoder: _Decoder, broken: BrokenBlockError, blob: str) -> AzureBlobError:
+    """The error for a block whose rows cannot be read, which names the first of them."""
+    body, part, reason = broken.body, broken.part, broken.reason
+    if isinstance(reason, BeyondLimitError):
+        return _beyond(blob, body.offset, reason, f"row {body.taken}: ")
+    with _ours(blob, f"the block from byte {body.offset}"):
+        place = place_of(decoder.avro, decoder.plan, part, body.taken)
+    if isinstance(reason, DamagedValueError):  # it names its column by itself, and those within it
+        place = place.partition("column")[0]
+    return CorruptError(_corrupt(blob, body.offset, f"{place}{reason}"))
+
+
+@contextmanager
+def _ours(blob: str, what: str, *, given: bool = False) -> Iterator[None]:
+    """Whatever bytes or schemas provoke becomes an error of this project that names the blob; it keeps its cause.
+
+    `given` says that the reader's schema is that of option avroSchema.
+    """
+    try:
+        yield
+    except (AzureBlobError, BrokenBlockError):
+        raise
+    except UnresolvedError as cause:
+        raise ConfigurationError(_unresolved(blob, cause, given=given)) from cause
+    except UnfitError as cause:
+        raise ConfigurationError(_unfit(blob, cause)) from cause
+    except BeyondLimitError as cause:
+        raise ConfigurationError(describe("read", f"blob {blob}", str(cause), cause.step)) from cause
+    except MemoryError as cause:
+        step = f"Lower options {MAX_BLOCK_BYTES} and {MAX_BATCH_BYTES}, or give the workers more memory."
+        raise ConfigurationError(
+            describe("read", f"blob {blob}", f"{what} takes more memory than there is", step)
+        ) from cause
+    except pa.ArrowException as cause:
+        raise ConfigurationError(_unfit(blob, UnfitError(f"Arrow cannot hold a value ({cause})", ""))) from cause
+    except Exception as cause:
+        kind = f"{what} cannot be read ({type(cause).__name__}: {cause})"
+        raise ConfigurationError(describe("read", f"blob {blob}", kind, _REPORT)) from cause
+
+
+def _corrupt(blob: str, offset: int, cause: str) -> str:
+    return describe("read", f"blob {blob}", f"in the block from byte {offset}, {cause}", _SKIP)
+
+
+def _unresolved(blob: str, cause: UnresolvedError, *, given: bool) -> str:
+    step = "Change option avroSchema, or leave it out." if given else _RESTART
+    return describe("read", f"blob {blob}", str(cause), step)
+
+
+def _unfit(blob: str, cause: UnfitError) -> str:
+    plain = f"Give option avroSchema with plain {cause.plain} for that column, or leave it out with option columns."
+    step = plain if cause.plain else "Leave the column out with option columns."
+    return describe("read", f"blob {blob}", str(cause), step)
+
+
+def _beyond(blob: str, offset: int, cause: BeyondLimitError, place: str = "") -> ConfigurationError:
+    target = f"blob {blob}, block from byte {offset},"
+    return ConfigurationError(describe("read", target, f"{place}{cause}", cause.step))

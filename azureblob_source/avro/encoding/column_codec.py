@@ -1,0 +1,89 @@
+"""What every column type provides: a codec, made once for a pair of types, and a column, made for each array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from azureblob_source.avro.encoding.pieces import Piece, Words, constant
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from azureblob_source.arrow_values import Flags
+    from azureblob_source.avro.varint import U64
+
+_u = np.uint64
+
+
+class UnfitValueError(ValueError):
+    """A value cannot be written. `row` is its index in the array at hand; `path` leads inwards from there."""
+
+    def __init__(self, row: int, reason: str, path: tuple[str, ...] = ()) -> None:
+        super().__init__(reason)
+        self.row = row
+        self.reason = reason
+        self.path = path
+
+    def within(self, row: int, name: str) -> UnfitValueError:
+        """The same seen from the array around, where it stands in `row` below `name`."""
+        return UnfitValueError(row, self.reason, (name, *self.path))
+
+
+class Column(Protocol):
+    """One array, checked and ready."""
+
+    def pieces(self) -> list[Piece]:
+        """The bytes of all rows."""
+        ...
+
+
+class Codec(Protocol):
+    """How arrays of one Arrow type become one Avro type."""
+
+    def prepare(self, array: pa.Array) -> Column:
+        """Check all values. Raises UnfitValueError for one that does not fit."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A column of the same bytes in every row: null, or the default of a field that the rows lack."""
+
+    content: bytes
+    count: int = 0
+
+    def prepare(self, array: pa.Array) -> Column:
+        """Nothing to check."""
+        return Constant(self.content, len(array))
+
+    def pieces(self) -> list[Piece]:
+        """The constant."""
+        return constant(self.content, self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedWords:
+    """Columns whose values all have the same few bytes, as one or more words of given sizes."""
+
+    words: list[npt.NDArray[Any]]
+    sizes: list[int]
+    valid: Flags | None
+
+    def pieces(self) -> list[Piece]:
+        """One piece for each word."""
+        return [_fixed_word(word, size, self.valid) for word, size in zip(self.words, self.sizes, strict=True)]
+
+
+def _fixed_word(word: npt.NDArray[Any], size: int, valid: Flags | None) -> Words:
+    if valid is None:
+        return Words(lambda begin, end: (word[begin:end].astype(_u), 8 * size), size, size)
+
+    def read(begin: int, end: int) -> tuple[U64, U64]:
+        present = valid[begin:end].astype(_u)
+        return word[begin:end] * present, present * _u(8 * size)
+
+    return Words(read, 0, size)

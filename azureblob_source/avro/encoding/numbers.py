@@ -1,0 +1,251 @@
+"""Columns of whole numbers: varints, dates and times, and decimals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types as arrow_is
+
+from azureblob_source.arrow_values import Flags, stored_values, validity
+from azureblob_source.avro import varint
+from azureblob_source.avro.encoding.column_codec import Column, FixedWords, UnfitValueError
+from azureblob_source.avro.encoding.pieces import Codes, Piece, Words
+from azureblob_source.avro.types import MAX_PRECISION
+from azureblob_source.avro.varint import U64, WORD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from azureblob_source.avro.types import AvroType
+
+_u = np.uint64
+_LIMITS = {"int": 2**31, "long": 2**63}
+_WIDEST = 16384  # entries of a table: beyond, looking up misses the caches and arithmetic is faster
+_BOOLEANS = np.array([0, 1], _u), np.array([8, 8], _u)
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerCodec:
+    """Zig-zag varints of any Arrow type that `integers` turns into numbers."""
+
+    integers: Callable[[pa.Array], npt.NDArray[Any]]
+    kind: str
+
+    def prepare(self, array: pa.Array) -> Column:
+        """Convert, then check the range."""
+        valid = validity(array)
+        values = self.integers(array)
+        smallest, largest = _range(values)
+        limit = _LIMITS[self.kind]
+        if valid is not None and not -varint.TABLED <= smallest <= largest < varint.TABLED:
+            smallest, largest = _range(values[valid])  # what lies under a null may be anything
+        if not -limit <= smallest <= largest < limit:
+            wrong = (values < -limit) | (values > limit - 1)
+            row = int(np.flatnonzero(wrong if valid is None else wrong & valid)[0])
+            raise UnfitValueError(row, f"{values[row]} is outside the range of Avro {self.kind}")
+        return IntegerColumn(values, valid, smallest, largest)
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerColumn:
+    """Numbers from `smallest` to `largest`; those that are not `valid` are arbitrary."""
+
+    values: npt.NDArray[Any]
+    valid: Flags | None
+    smallest: int
+    largest: int
+    boolean: bool = False
+
+    def pieces(self) -> list[Piece]:
+        """Codes if the numbers lie close together, else one or two words."""
+        if self.smallest >= -varint.TABLED and self.largest < varint.TABLED and self.largest - self.smallest < _WIDEST:
+            return [self._codes()]
+        least = varint.size(max(0, 2 * self.smallest, -2 * self.largest - 1)) if self.valid is None else 0
+        most = varint.size(max(2 * self.largest, -2 * self.smallest - 1))
+        if most <= WORD:
+            return [Words(lambda begin, end: self._heads(begin, end, least, most), least, most)]
+        return [
+            Words(lambda begin, end: self._heads(begin, end, least, most), min(least, WORD), WORD),
+            Words(lambda begin, end: self._tails(begin, end, least, most), max(least - WORD, 0), most - WORD),
+        ]
+
+    def _codes(self) -> Codes:
+        table, bits = _BOOLEANS if self.boolean else varint.tables(self.smallest, self.largest)
+        # Small types would have no room for products of codes.
+        dtype: Any = np.dtype(f"i{max(4, self.values.itemsize)}").type
+        values, valid, smallest = self.values, self.valid, dtype(self.smallest)
+        if valid is None:
+            if values.dtype == dtype:
+                return Codes.of(lambda begin, end: values[begin:end] - smallest, table, bits)
+            return Codes.of(lambda begin, end: values[begin:end].astype(dtype) - smallest, table, bits)
+        null = dtype(len(table))
+
+        def read(begin: int, end: int) -> npt.NDArray[Any]:
+            return np.where(valid[begin:end], values[begin:end].astype(dtype, copy=False) - smallest, null)
+
+        return Codes.of(read, np.append(table, _u(0)), np.append(bits, _u(0)), null=True)
+
+    def _numbers(self, begin: int, end: int, least: int, most: int) -> tuple[U64, U64 | int]:
+        values = self.values[begin:end]
+        if self.valid is None:
+            number = varint.zigzag(values)
+            return number, most if least == most else varint.lengths(number, least, most)
+        valid = self.valid[begin:end]
+        number = varint.zigzag(np.where(valid, values, 0))
+        length = varint.lengths(number, 1, most)
+        length *= valid
+        return number, length
+
+    def _heads(self, begin: int, end: int, least: int, most: int) -> tuple[U64, U64 | int]:
+        number, length = self._numbers(begin, end, least, most)
+        word = varint.words(number, length)
+        if most <= WORD:
+            return word, 8 * length if isinstance(length, int) else length << _u(3)
+        return word, 8 * WORD if isinstance(length, int) else np.minimum(length, _u(WORD)) << _u(3)
+
+    def _tails(self, begin: int, end: int, least: int, most: int) -> tuple[U64, U64 | int]:
+        number, length = self._numbers(begin, end, least, most)
+        tail = varint.tails(number)
+        if isinstance(length, int):
+            return tail, 8 * (length - WORD)
+        return tail, (length - np.minimum(length, _u(WORD))) << _u(3)
+
+
+def _range(values: npt.NDArray[Any]) -> tuple[int, int]:
+    return (int(values.min()), int(values.max())) if len(values) else (0, 0)
+
+
+def length_pieces(length: U64, least: int, most: int, valid: Flags | None) -> list[Piece]:
+    """The varints of lengths or counts; no bytes for rows that are not `valid`."""
+    return IntegerColumn(length.view(np.int64), valid, least, most).pieces()
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalCodec:
+    """Unscaled two's complement numbers, big endian: `size` bytes, or as few as needed after a length if size is 0."""
+
+    precision: int
+    scale: int
+    size: int
+
+    def prepare(self, array: pa.Array) -> Column:
+        """Rescale and check the precision."""
+        array, valid = self._rescaled(array), validity(array)
+        halves = stored_values(array, np.dtype((_u, 2))).reshape(-1, 2)
+        if valid is not None:
+            halves = halves * valid.astype(_u)[:, None]
+        low, high = np.ascontiguousarray(halves[:, 0]), np.ascontiguousarray(halves[:, 1])
+        return _fixed_decimal(low, high, self.size, valid) if self.size else VariableDecimal(low, high, valid)
+
+    def _rescaled(self, array: pa.Array) -> pa.Array:
+        if array.type.scale == self.scale and array.type.precision <= self.precision:
+            return array
+        digits = min(self.precision, MAX_PRECISION)
+        try:
+            return array.cast(pa.decimal128(digits, self.scale))
+        except pa.ArrowInvalid as cause:
+            for row, value in enumerate(array):
+                if value.is_valid and abs(value.as_py()) >= 10 ** (digits - self.scale):
+                    wanted = f"Avro decimal({self.precision},{self.scale})"
+                    limit = "" if digits == self.precision else f" written with {digits} digits"
+                    raise UnfitValueError(row, f"{value.as_py()} has more digits than {wanted}{limit}") from cause
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class VariableDecimal:
+    """128-bit numbers in two halves, written as Avro bytes."""
+
+    low_half: U64
+    high_half: U64
+    valid: Flags | None
+
+    def pieces(self) -> list[Piece]:
+        """The length and up to two words."""
+        least = 0 if self.valid is not None else 1
+        return [Words(self._prefix, least, 1), Words(self._first, 0, WORD), Words(self._second, least, WORD)]
+
+    def _prefix(self, begin: int, end: int) -> tuple[U64, U64]:
+        head, tail, valid = self._sizes(begin, end)
+        return (head + tail) << _u(1), valid << _u(3)
+
+    def _first(self, begin: int, end: int) -> tuple[U64, U64]:
+        size, _, _ = self._sizes(begin, end)
+        return _big_endian(self.high_half[begin:end], size), size << _u(3)
+
+    def _second(self, begin: int, end: int) -> tuple[U64, U64]:
+        _, size, _ = self._sizes(begin, end)
+        return _big_endian(self.low_half[begin:end], size), size << _u(3)
+
+    def _sizes(self, begin: int, end: int) -> tuple[U64, U64, U64]:
+        size = _decimal_size(self.low_half[begin:end], self.high_half[begin:end])
+        valid = np.ones(end - begin, _u) if self.valid is None else self.valid[begin:end].astype(_u)
+        size *= valid
+        tail = np.minimum(size, _u(WORD))
+        return size - tail, tail, valid
+
+
+def _big_endian(half: U64, size: U64) -> U64:
+    return (half << ((_u(WORD) - size) << _u(3))).byteswap()
+
+
+def _decimal_size(lower: U64, upper: U64) -> U64:
+    # As many bytes as the magnitude and a sign bit need, which is what fastavro writes.
+    negative = upper >> _u(63)
+    sign = _u(0) - negative
+    magnitude = (lower ^ sign) + negative
+    carry = (magnitude == 0).astype(_u) & negative
+    above = (upper ^ sign) + carry
+    size = np.ones(len(lower), _u)
+    for count in range(1, WORD + 1):
+        size += (above > 0) | (magnitude >= _u(1 << 8 * count - 1))
+    for count in range(1, WORD):
+        size += above >= _u(1 << 8 * count - 1)
+    return size
+
+
+def _fixed_decimal(low: U64, high: U64, size: int, valid: Flags | None) -> FixedWords:
+    sign = (high.view(np.int64) >> 63).view(_u)
+    words, sizes = [low], [min(size, WORD)]
+    for half in (high, *[sign] * (-(-size // WORD))):
+        rest = size - sum(sizes)
+        if rest > 0:
+            words.insert(0, half)
+            sizes.insert(0, min(rest, WORD))
+    shifted = [(word << _u(8 * (WORD - width))).byteswap() for word, width in zip(words, sizes, strict=True)]
+    return FixedWords(shifted, sizes, valid)
+
+
+def integers(arrow: pa.DataType, avro: AvroType) -> Callable[[pa.Array], npt.NDArray[Any]]:
+    """How arrays of an Arrow type become the numbers of an Avro type: in its unit, rounded down."""
+    if arrow_is.is_date64(arrow):
+        return lambda array: stored_values(array, np.int64) // 86_400_000
+    unit = getattr(arrow, "unit", None)
+    if unit is None or unit == "day" or arrow_is.is_date(arrow):
+        return stored
+    wanted = "ms" if avro.logical.endswith("millis") else "ns" if avro.logical.endswith("nanos") else "us"
+    return lambda array: _rescaled(array, _PER_SECOND[unit], _PER_SECOND[wanted], avro)
+
+
+def _rescaled(array: pa.Array, held: int, wanted: int, avro: AvroType) -> npt.NDArray[Any]:
+    values = stored_values(array, np.dtype(f"i{array.type.bit_width // 8}"))
+    if held >= wanted:
+        return values // (held // wanted) if held > wanted else values
+    factor = wanted // held
+    limit = (2**63 - 1) // factor
+    beyond = np.flatnonzero((values > limit) | (values < -limit))
+    valid = validity(array)
+    for row in beyond[:] if valid is None else beyond[valid[beyond]]:
+        raise UnfitValueError(int(row), f"{values[row]} {array.type} is outside the range of Avro {avro}")
+    return values.astype(np.int64) * factor
+
+
+def stored(array: pa.Array) -> npt.NDArray[Any]:
+    """The numbers as Arrow holds them."""
+    dtype = np.dtype(np.int32) if arrow_is.is_date(array.type) else np.dtype(array.type.to_pandas_dtype())
+    return stored_values(array, dtype)

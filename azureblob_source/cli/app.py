@@ -1,0 +1,463 @@
+"""The command line: `python -m azureblob_source ls | log | tail | repair | vacuum`.
+
+Only what a terminal needs is here: arguments, questions, progress. Exit codes: 0 done; 1 an error, told in one
+sentence; 2 wrong usage; 3 nothing was done for want of a yes; 130 ended by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from typer.core import TyperGroup
+
+from azure_account import connect
+from azure_account.clock import Clock, SystemClock
+from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError, describe
+from azure_account.option_table import seconds
+from azure_account.settings import account_settings
+from azureblob_source.cli.app import as_text as text
+from azureblob_source.cli.as_json import entry_json, json_line, repair_json, stored_json, streams_json, vacuum_json
+from azureblob_source.location import parse_location
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.entry import LogEntry
+from azureblob_source.log.naming import BATCHES, log_stream
+from azureblob_source.log.publish import Publisher
+from azureblob_source.log.void import give_up, leave_out
+from azureblob_source.maintenance.inventory import inventory
+from azureblob_source.maintenance.repair import missing_blobs, plan_repair, repair
+from azureblob_source.maintenance.tailing import Tail
+from azureblob_source.maintenance.vacuum import check_retention, plan_vacuum, vacuum
+from azureblob_source.options import TABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from azure_account.account import BlobContainer, StorageAccount
+    from azure_account.settings import AccountSettings
+    from azureblob_source.maintenance.tailing import Rows
+
+ERROR, UNCONFIRMED, INTERRUPTED = 1, 3, 130
+_POLL_SECONDS = 1.0
+_LONG = 60
+"""Entries or blobs from which on a progress bar is worth its line."""
+
+
+@dataclass(frozen=True)
+class Shell:
+    """What a command runs in. `interactive` says that somebody is there to be asked."""
+
+    connect: Callable[[AccountSettings], StorageAccount] = connect
+    env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    clock: Clock = field(default_factory=SystemClock)
+    interactive: bool = field(default_factory=lambda: sys.stdin.isatty() and sys.stdout.isatty())
+
+    @property
+    def out(self) -> Console:
+        """Standard output: as wide as the terminal, and as wide as it takes elsewhere."""
+        console = Console(highlight=False, soft_wrap=False)
+        return console if console.is_terminal or "COLUMNS" in os.environ else Console(highlight=False, width=1000)
+
+    @property
+    def err(self) -> Console:
+        """Standard error."""
+        return Console(stderr=True, highlight=False, soft_wrap=True)
+
+    @property
+    def now(self) -> datetime:
+        """The machine's time."""
+        return datetime.fromtimestamp(self.clock.now(), timezone.utc)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a location and the options name."""
+
+    container: BlobContainer
+    stream: str | None
+    epoch: int | None
+
+    def named(self) -> str:
+        """The stream, which the command needs. `ConfigurationError` if the location ends with the container."""
+        if self.stream is None:
+            raise ConfigurationError(f"no stream is named in container {self.container.name}. Give `container/stream`.")
+        return self.stream
+
+    def log(self, shell: Shell) -> CommitLog:
+        """The stream's log."""
+        return CommitLog(self.container, self.named(), monotonic=shell.clock.monotonic)
+
+
+class _Commands(TyperGroup):
+    """Turns the project's errors, and Ctrl-C, into a sentence and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except AzureBlobError as error:
+            Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(str(error))
+            raise typer.Exit(ERROR) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(INTERRUPTED) from error
+
+
+app = typer.Typer(cls=_Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+Where = Annotated[str, typer.Argument(metavar="CONTAINER[/STREAM]", help="Container and stream, or a URL.")]
+Stream = Annotated[str, typer.Argument(metavar="CONTAINER/STREAM", help="Container and stream, or a URL.")]
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-o",
+        "--option",
+        metavar="KEY=VALUE",
+        help="An option of the connector, such as accountName; repeatable. Give secrets as AZURE_STORAGE_* variables.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@app.callback()
+def main() -> None:
+    """Look at streams in Azure Blob Storage, mend them, and take old data away."""
+
+
+@app.command()
+def ls(ctx: typer.Context, where: Where, option: Options = None, *, as_json: AsJson = False) -> None:
+    """List streams: blobs, rows, bytes, head version, time of the last commit. Folders of Avro without a log too."""
+    shell = _shell(ctx)
+    place = _place(shell, where, option)
+    with shell.err.status("listing") if shell.err.is_terminal else _silence() as status:
+        streams = inventory(
+            place.container, place.stream or "", lambda name: status.update(f"reading the log of {name}")
+        )
+    if as_json:
+        _print_json(streams_json(place.container.name, streams))
+    elif streams:
+        shell.out.print(text.streams_table(streams))
+    else:
+        below = f" below {place.stream}" if place.stream else ""
+        shell.err.print(f"Container {place.container.name} holds no stream and no Avro blob{below}.")
+
+
+@app.command()
+def log(  # noqa: PLR0913 - one argument for each option
+    ctx: typer.Context,
+    where: Stream,
+    option: Options = None,
+    *,
+    count: Annotated[int, typer.Option("-n", min=1, help="How many of the newest entries.")] = 20,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
+    version: Annotated[int | None, typer.Option(min=0, help="Show this one entry in full.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a stream's history: one line for each commit."""
+    shell = _shell(ctx)
+    of = _place(shell, where, option).log(shell)
+    if version is not None:
+        entry = of.read(version)
+        if as_json:
+            _print_json(stored_json(entry))
+        else:
+            for table in text.entry_tables(entry):
+                shell.out.print(table, "")
+        return
+    entries = _newest(of, count)
+    if as_json and not follow:
+        _print_json({"stream": of.stream, "entries": [entry_json(entry) for entry in entries]})
+        return
+    _print_entries(shell, entries, as_json=as_json, header=True)
+    at = entries[-1].version
+    while follow:
+        head = of.refresh()
+        if head is not None and head.version > at:
+            _print_entries(shell, of.entries(at + 1, head.version), as_json=as_json, header=False)
+            at = head.version
+        shell.clock.sleep(_POLL_SECONDS)
+
+
+@app.command()
+def tail(  # noqa: PLR0913 - one argument for each option
+    ctx: typer.Context,
+    where: Stream,
+    option: Options = None,
+    *,
+    count: Annotated[int, typer.Option("-n", min=1, help="How many of the newest rows.")] = 10,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
+    columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a stream's newest rows; with --follow the last rows of each batch as it is published (all, with --json)."""
+    shell = _shell(ctx)
+    wanted = None if columns is None else [name.strip() for name in columns.split(",")]
+    of = Tail(_place(shell, where, option).log(shell), shell.clock, wanted)
+    _print_rows(shell, of.last(count), count, as_json=as_json)
+    if follow:
+        for rows in of.following():
+            _print_rows(shell, rows, count, as_json=as_json)
+
+
+@app.command(name="repair")
+def repair_command(  # noqa: PLR0913 - one argument for each option
+    ctx: typer.Context,
+    where: Where,
+    option: Options = None,
+    *,
+    leftovers: Annotated[bool, typer.Option("--leftovers", help="Remove what was staged and never decided.")] = False,
+    older_than: Annotated[
+        str, typer.Option(metavar="AGE", help="… if it is as old as this; longer than any batch.")
+    ] = "24h",
+    void: Annotated[
+        int | None, typer.Option(metavar="VERSION", min=0, help="Give up this one version, which cannot be published.")
+    ] = None,
+    leave_blobs: Annotated[
+        bool, typer.Option("--leave-blobs", help="… and delete nothing, where a policy protects its blobs.")
+    ] = False,
+    leave_out_missing: Annotated[
+        bool, typer.Option("--leave-out-missing", help="Take blobs that were deleted by hand out of the log.")
+    ] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Publish batches that were decided and not finished, void those that cannot be. Show the plan, then ask."""
+    shell = _shell(ctx)
+    place = _place(shell, where, option)
+    if leave_out_missing:
+        _leave_out(shell, place, dry_run=dry_run, yes=yes, as_json=as_json)
+        return
+    if void is not None:
+        _give_up(shell, place, void, leave_blobs=leave_blobs, dry_run=dry_run, yes=yes, as_json=as_json)
+        return
+    plan = plan_repair(place.container, place.stream, shell.now - _age(older_than))
+    work = len(plan.unfinished) + len(plan.revived) + (len(plan.leftovers) if leftovers else 0)
+    for line in text.repair_lines(plan, leftovers=leftovers):
+        (shell.err if as_json else shell.out).print(line, soft_wrap=True)
+    done = None
+    if work and not dry_run and _confirmed(shell, "Repair?", yes=yes, as_json=as_json):
+        with _progress(shell, "repairing", work) as advance:
+            done = repair(
+                place.container,
+                plan,
+                lambda: _draft(shell, place),
+                Publisher(place.container),
+                leftovers=leftovers,
+                progress=advance,
+            )
+    if as_json:
+        _print_json(repair_json(plan, done))
+    elif done is not None:
+        shell.out.print(
+            f"Published {text.plural(done.published, 'version')}, voided {done.voided}, removed what was staged for "
+            f"{text.plural(done.removed, 'blob')}, deleted {text.plural(done.revived, 'blob')} that were taken back.",
+            soft_wrap=True,
+        )
+    _end(shell, work, done, dry_run=dry_run)
+
+
+def _give_up(  # noqa: PLR0913 - the options of the command
+    shell: Shell, place: Place, version: int, *, leave_blobs: bool, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    of = place.log(shell)
+    for line in text.void_lines(of.read(version), leave_blobs=leave_blobs):
+        (shell.err if as_json else shell.out).print(line, soft_wrap=True)
+    done = None
+    if not dry_run and _confirmed(shell, "Give it up?", yes=yes, as_json=as_json):
+        done = give_up(of, version, _draft(shell, place), Publisher(place.container), leave_blobs=leave_blobs)
+    if as_json:
+        _print_json({"stream": of.stream, "version": version, "voidedBy": None if done is None else done.version})
+    elif done is not None:
+        shell.out.print(f"Version {version} was given up, by version {done.version}.")
+    _end(shell, 1, done, dry_run=dry_run)
+
+
+def _leave_out(shell: Shell, place: Place, *, dry_run: bool, yes: bool, as_json: bool) -> None:
+    of = place.log(shell)
+    missing = missing_blobs(of)
+    for line in text.missing_lines(missing):
+        (shell.err if as_json else shell.out).print(line, soft_wrap=True)
+    done = None
+    if missing and not dry_run and _confirmed(shell, "Leave them out?", yes=yes, as_json=as_json):
+        names = [blob.name for blob in missing]
+        done = leave_out(of, names, _draft(shell, place), Publisher(place.container))
+    if as_json:
+        names = [blob.name for blob in missing]
+        _print_json({"stream": of.stream, "missing": names, "version": None if done is None else done.version})
+    elif done is not None:
+        shell.out.print(f"Version {done.version} leaves them out.")
+    _end(shell, len(missing), done, dry_run=dry_run)
+
+
+@app.command(name="vacuum")
+def vacuum_command(  # noqa: PLR0913 - one argument for each option
+    ctx: typer.Context,
+    where: Stream,
+    option: Options = None,
+    *,
+    older_than: Annotated[str, typer.Option(metavar="AGE", help="Age from which on entries go, such as 30d or 12h.")],
+    force: Annotated[bool, typer.Option("--force", help="Allow an age below an hour.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove old commits with their blobs; the newest stays. Show the plan, then ask.
+
+    CONTAINER/_batches vacuums the decisions of batches that went to many streams.
+    """
+    shell = _shell(ctx)
+    place = _place(shell, where, option)
+    before = shell.now - check_retention(_age(older_than), forced=force)
+    plans = []
+    with _progress(shell, "reading the log", None) as advance:
+        for stream in _logs(place):
+            of = CommitLog(place.container, stream, monotonic=shell.clock.monotonic)
+            plans.append(plan_vacuum(of, before, advance))
+    lines = [line for plan in plans for line in text.vacuum_lines(plan)]
+    for line in lines or [f"Container {place.container.name} holds no decisions over many streams."]:
+        (shell.err if as_json else shell.out).print(line, soft_wrap=True)
+    work = sum(not plan.is_empty for plan in plans)
+    done = None
+    if work and not dry_run and _confirmed(shell, "Remove them for ever?", yes=yes, as_json=as_json):
+        entries = sum(len(plan.expired) + len(plan.leftovers) + len(plan.strays) for plan in plans)
+        with _progress(shell, "removing", entries) as advance:
+            done = [vacuum(place.container, plan, lambda: uuid.uuid4().hex, advance) for plan in plans]
+    documents = [vacuum_json(plan, done[at] if done else None) for at, plan in enumerate(plans)]
+    if as_json:
+        _print_json(documents[0] if place.stream in [plan.stream for plan in plans] else {"logs": documents})
+    elif done is not None:
+        gone, blobs = sum(each.entries for each in done), sum(each.blobs for each in done)
+        shell.out.print(f"Removed {text.plural(gone, 'entry')} and {text.plural(blobs, 'blob')}.")
+        for name in [name for each in done for name in each.foreign]:
+            shell.err.print(f"Blob {name} is by another writer and was left alone.")
+    _end(shell, work, done, dry_run=dry_run)
+
+
+def _shell(ctx: typer.Context) -> Shell:
+    return ctx.ensure_object(Shell)
+
+
+def _place(shell: Shell, where: str, options: Sequence[str] | None) -> Place:
+    """Parse location and options as the connector does. Decision logs are below a name that no stream may have."""
+    path, batches, below = where.partition(f"/{BATCHES}")
+    raw = {"path": path}
+    for option in options or ():
+        key, equals, value = option.partition("=")
+        if not equals:
+            raise typer.BadParameter("it must read KEY=VALUE", param_hint="'-o'")
+        raw[key.strip()] = value
+    given = TABLE.parse(raw)
+    location = parse_location(given["path"], given["container"], given["stream"])
+    settings = account_settings(given, location.account, shell.env, url_endpoint=location.endpoint)
+    stream = f"{BATCHES}{below}".rstrip("/") if batches else location.stream
+    return Place(shell.connect(settings).container(location.container), stream, given["epoch"])
+
+
+def _logs(place: Place) -> list[str]:
+    """The logs to vacuum: the stream's, or all decisions over many streams."""
+    stream = place.named()
+    if stream != BATCHES:
+        return [stream]
+    return sorted({of for blob in place.container.list(f"{BATCHES}/") if (of := log_stream(blob.name)) is not None})
+
+
+def _age(given: str) -> timedelta:
+    try:
+        return timedelta(seconds=seconds()(given.strip()))
+    except ValueError:
+        raise typer.BadParameter("give an age such as 30d, 12h or 90m", param_hint="'--older-than'") from None
+
+
+def _newest(of: CommitLog, count: int) -> list[LogEntry]:
+    head, first = of.refresh(), of.first()
+    if head is None or first is None:
+        step = "Check container and stream; `ls` shows what is there."
+        raise NotFoundError(
+            describe("read the commit log of", f"{of.container.url}/{of.stream}", "there is none", step)
+        )
+    return of.entries(max(first, head.version - count + 1), head.version)
+
+
+def _print_json(document: object) -> None:
+    sys.stdout.write(json_line(document) + "\n")
+    sys.stdout.flush()
+
+
+def _print_entries(shell: Shell, entries: Sequence[LogEntry], *, as_json: bool, header: bool) -> None:
+    if as_json:
+        for entry in entries:
+            _print_json(entry_json(entry))
+    else:
+        shell.out.print(text.entries_table(entries, header=header))
+
+
+def _print_rows(shell: Shell, found: Sequence[Rows], count: int, *, as_json: bool) -> None:
+    if as_json:
+        for each in found:
+            for row in each.batch.to_pylist():
+                _print_json(row)
+        return
+    total = sum(each.batch.num_rows for each in found)
+    rows = [row for each in found for row in each.batch.to_pylist()[-count:]][-count:]
+    if not rows:
+        shell.err.print("The stream has no rows yet.")
+        return
+    out = shell.out
+    table, hidden = text.rows_table(rows, out.width)
+    out.print(table)
+    versions = sorted({each.entry.version for each in found})
+    span = f"version {versions[0]}" if len(versions) == 1 else f"versions {versions[0]} to {versions[-1]}"
+    moment = text.time_text(datetime.fromisoformat(found[-1].entry.timestamp))
+    last = f"the last {len(rows):,} of {text.plural(total, 'row')}" if total > len(rows) else text.plural(total, "row")
+    note = f"{last}, {span}, {moment} UTC"
+    if hidden:
+        note += f"; {text.plural(len(hidden), 'more column')} (--columns {','.join(hidden[:3])}, or --json)"
+    shell.err.print(note, style="dim")
+
+
+def _draft(shell: Shell, place: Place) -> LogEntry:
+    return LogEntry(-1, uuid.uuid4().hex, shell.now.isoformat(timespec="milliseconds"), epoch=place.epoch)
+
+
+def _confirmed(shell: Shell, question: str, *, yes: bool, as_json: bool) -> bool:
+    if yes:
+        return True
+    return shell.interactive and not as_json and typer.confirm(question, err=True)
+
+
+def _end(shell: Shell, work: int, done: object, *, dry_run: bool) -> None:
+    if work and done is None and not dry_run:
+        why = "" if shell.interactive else ": that takes --yes, or a terminal to ask on"
+        shell.err.print(f"Nothing was done{why}.")
+        raise typer.Exit(UNCONFIRMED)
+
+
+@contextmanager
+def _progress(shell: Shell, what: str, total: int | None) -> Iterator[Callable[[int], object]]:
+    """A progress bar on a terminal, if there is enough to do."""
+    if not shell.err.is_terminal or (total is not None and total < _LONG):
+        yield lambda _: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=shell.err, transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda more: progress.advance(task, more)
+
+
+class _Silent:
+    def update(self, message: str) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def _silence() -> Iterator[_Silent]:
+    yield _Silent()

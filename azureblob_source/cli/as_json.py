@@ -1,0 +1,130 @@
+"""What the command line tells programs: JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from azureblob_source.log import entry as log_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from azureblob_source.log.entry import LogEntry
+    from azureblob_source.maintenance.inventory import StreamSummary
+    from azureblob_source.maintenance.repair import Repaired, RepairPlan
+    from azureblob_source.maintenance.vacuum import Vacuumed, VacuumPlan
+
+
+def json_line(value: object) -> str:
+    """One line of JSON."""
+    return json.dumps(jsonable(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def jsonable(value: Any) -> Any:
+    """A value of a row as JSON can hold it: times in ISO 8601, decimals and what is no number as text, bytes in hex."""
+    match value:
+        case bool() | None | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case bytes():
+            return value.hex()
+        case Decimal():
+            return str(value)
+        case dict():
+            return {str(key): jsonable(each) for key, each in value.items()}
+        case list() | tuple():
+            return [jsonable(each) for each in value]
+    return str(value)
+
+
+def streams_json(container: str, streams: Iterable[StreamSummary]) -> dict[str, object]:
+    """The document of `ls`."""
+    return {
+        "container": container,
+        "streams": [
+            {
+                "name": each.name,
+                "log": each.version is not None,
+                "blobs": each.blobs,
+                "rows": each.rows,
+                "bytes": each.bytes,
+                "firstVersion": each.first,
+                "version": each.version,
+                "changed": each.changed,
+            }
+            for each in streams
+        ],
+    }
+
+
+def entry_json(entry: LogEntry) -> dict[str, object]:
+    """One line of `log`: the entry with its blobs and writers as numbers."""
+    stored = stored_json(entry)
+    kept = ("version", "timestamp", "operation", "transaction", "epoch", "replaces", "metrics")
+    found = {key: stored[key] for key in kept if key in stored}
+    counts = {
+        "blobs": len(entry.blobs),
+        "rows": entry.rows,
+        "bytes": sum(blob.size for blob in entry.blobs),
+        "removed": len(entry.removed),
+    }
+    return {**found, **counts, "writers": len(entry.writers)}
+
+
+def stored_json(entry: LogEntry) -> dict[str, Any]:
+    """The whole entry, as it is stored."""
+    return json.loads(log_entry.to_json(entry))
+
+
+def vacuum_json(plan: VacuumPlan, done: Vacuumed | None) -> dict[str, object]:
+    """The document of `vacuum`."""
+    document: dict[str, object] = {
+        "stream": plan.stream,
+        "plan": {
+            "entries": len(plan.expired),
+            "firstVersion": plan.boundary.first,
+            "newFirstVersion": plan.first,
+            "version": plan.last,
+            "blobs": 0 if plan.log_only else plan.blobs,
+            "rows": 0 if plan.log_only else plan.rows,
+            "bytes": 0 if plan.log_only else plan.bytes,
+            "leftovers": len(plan.leftovers),
+            "strays": len(plan.strays),
+        },
+        "done": None,
+    }
+    if done is not None:
+        document["done"] = {"entries": done.entries, "blobs": done.blobs, "foreign": list(done.foreign)}
+    return document
+
+
+def repair_json(plan: RepairPlan, done: Repaired | None) -> dict[str, object]:
+    """The document of `repair`."""
+    return {
+        "streams": list(plan.streams),
+        "unfinished": [
+            {
+                "stream": each.stream,
+                "version": each.entry.version,
+                "blobs": len(each.entry.blobs),
+                "missing": list(each.missing),
+                "lost": list(each.lost),
+                "stillThere": list(each.still_there),
+            }
+            for each in plan.unfinished
+        ],
+        "leftovers": [{"name": each.name, "since": jsonable(each.since)} for each in plan.leftovers],
+        "recent": [{"name": each.name, "since": jsonable(each.since)} for each in plan.recent],
+        "revived": [each.name for each in plan.revived],
+        "done": None if done is None else dataclasses.asdict(done),
+    }

@@ -1,0 +1,279 @@
+"""What the command line tells people: sizes, times, tables, plans in words."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from azureblob_source.cli.as_json import jsonable, stored_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.maintenance.inventory import StreamSummary
+    from azureblob_source.maintenance.repair import RepairPlan
+    from azureblob_source.maintenance.vacuum import VacuumPlan
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_WIDEST_CELL = 40
+_MISSING_SHOWN = 3
+_NONE = "–"
+_UUID = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def size_text(count: int) -> str:
+    """Bytes with three digits that matter: `999 B`, `1.21 MiB`, `34.5 GiB`."""
+    size, unit = float(count), 0
+    while size >= 999.5 and unit < len(_UNITS) - 1:  # noqa: PLR2004 - what would need a fourth digit
+        size, unit = size / 1024, unit + 1
+    digits = 0 if unit == 0 or size >= 99.95 else 1 if size >= 9.995 else 2  # noqa: PLR2004 - three digits
+    return f"{size:.{digits}f} {_UNITS[unit]}"
+
+
+def count_text(count: int | None) -> str:
+    """An integer in groups of three."""
+    return _NONE if count is None else f"{count:,}"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 blob`, `2,000 blobs`."""
+    return (
+        f"{count:,} {noun}" if count == 1 else f"{count:,} {noun[:-1]}ies" if noun[-1] == "y" else f"{count:,} {noun}s"
+    )
+
+
+def time_text(moment: datetime) -> str:
+    """UTC, to the second."""
+    return moment.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def streams_table(streams: Iterable[StreamSummary]) -> Table:
+    """The table of `ls`."""
+    table = _table("stream", "blobs>", "rows>", "size>", "version>", "last commit (UTC)")
+    for each in streams:
+        name = each.name or "(top level)"
+        stream = Text(name) if each.version is not None else Text.assemble(name, (" (no log)", "dim"))
+        cells = (count_text(each.blobs), count_text(each.rows), size_text(each.bytes), count_text(each.version))
+        table.add_row(stream, *cells, time_text(each.changed))
+    return _shrinking(table, 0)
+
+
+def entries_table(entries: Sequence[LogEntry], *, header: bool = True) -> Table:
+    """The table of `log`. Of a writer's id, the query's or `txnAppId`, the beginning suffices to know it again."""
+    epochs = any(entry.epoch is not None for entry in entries)
+    names = ("version>", "time (UTC)", "operation", "writer", "blobs>", "rows>", "size>")
+    table = _table(*names, *(["epoch>"] if epochs else []))
+    table.show_header = header
+    for entry in entries:
+        who = entry.transaction
+        table.add_row(
+            str(entry.version),
+            time_text(datetime.fromisoformat(entry.timestamp)),
+            entry.operation if entry.replaces is None else f"{entry.operation} {entry.replaces}",
+            _NONE if who is None else _UUID.sub(r"\1", who.id) + f":{who.version}",
+            count_text(len(entry.blobs)),
+            count_text(entry.rows),
+            size_text(sum(blob.size for blob in entry.blobs)),
+            *([_NONE if entry.epoch is None else str(entry.epoch)] if epochs else []),
+        )
+    return _shrinking(table, 3)
+
+
+def entry_tables(entry: LogEntry) -> list[Table]:
+    """One entry in full: what it says, its writers, its blobs."""
+    stored = stored_json(entry)
+    facts = Table(box=None, show_header=False, pad_edge=False)
+    facts.add_column(style="bold", no_wrap=True)
+    facts.add_column(overflow="fold")
+    for key, value in stored.items():
+        if key not in ("formatVersion", "blobs", "writers", "transactions", "removed", "control"):
+            facts.add_row(key, value if isinstance(value, str) else _compact(value))
+    for key in ("blobs", "writers", "transactions", "removed", "control"):
+        facts.add_row(key, count_text(len(stored.get(key, ()))))
+    writers = _table("query", "batch>", "task>", "attempt>", "seconds>", "rows>", "blocks>", "size>", title="writers")
+    for writer in entry.writers:
+        writers.add_row(*_writer_cells(writer))
+    blobs = _table("name", "partition", "rows>", "size>", "blocks>", "rolled by", title="blobs")
+    for blob in entry.blobs:
+        partition = _NONE if blob.partition is None else blob.partition
+        cells = (count_text(blob.rows), size_text(blob.size), count_text(blob.blocks), blob.rolled_by)
+        blobs.add_row(blob.name, partition, *cells)
+    return [facts, *(_shrinking(table, 0) for table in (writers, blobs) if table.row_count)]
+
+
+def _writer_cells(writer: Mapping[str, Any]) -> tuple[str, ...]:
+    metrics = writer.get("metrics", {})
+    return (
+        str(writer.get("query", _NONE)),
+        count_text(writer.get("batch")),
+        count_text(writer.get("task")),
+        count_text(writer.get("attempt")),
+        f"{writer['durationMs'] / 1000:.1f}" if "durationMs" in writer else _NONE,
+        count_text(metrics.get("messagesSent")),
+        count_text(metrics.get("blockUploads")),
+        size_text(metrics.get("bytesCompressed", 0)),
+    )
+
+
+def rows_table(rows: Sequence[Mapping[str, Any]], width: int) -> tuple[Table, list[str]]:
+    """Rows as far as they fit `width` characters, and the names of the columns that do not."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    cells = {name: [_cell(row.get(name)) for row in rows] for name in names}
+    shown: list[str] = []
+    room = width
+    for name in names:
+        wide = min(max(len(cell) for cell in (name, *cells[name])), _WIDEST_CELL) + 2
+        if shown and wide > room:
+            break
+        shown.append(name)
+        room -= wide
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for name in shown:
+        number = all(isinstance(row.get(name), int | float | Decimal | None) for row in rows)
+        table.add_column(
+            name, justify="right" if number else "left", no_wrap=True, overflow="ellipsis", max_width=_WIDEST_CELL
+        )
+    for place in range(len(rows)):
+        table.add_row(*(Text(cells[name][place]) for name in shown))
+    return table, names[len(shown) :]
+
+
+def vacuum_lines(plan: VacuumPlan) -> list[str]:
+    """What a vacuum would do, in words."""
+    if plan.is_empty:
+        return [f"{plan.stream}: there is nothing to remove, {_stay(plan)}. The newest version always does."]
+    lines = []
+    if plan.expired:
+        first, last = plan.expired[0], plan.expired[-1]
+        span = f"committed {time_text(first.written)} to {time_text(last.written)} UTC"
+        lines += [
+            f"{plan.stream}: versions {first.version} to {last.version} are to be removed ({span});",
+            f"{_stay(plan)}.",
+            "Their blobs belong to other streams and stay."
+            if plan.log_only
+            else f"With them go {plural(plan.blobs, 'blob')}, {plural(plan.rows, 'row')}, {size_text(plan.bytes)}.",
+        ]
+    if plan.leftovers or plan.boundary.removing:
+        lines.append(
+            f"{plan.stream}: a vacuum that was interrupted is finished: {plural(len(plan.leftovers), 'entry')}."
+        )
+    if plan.strays:
+        lines.append(f"{plan.stream}: {plural(len(plan.strays), 'entry')} that came too late to count go.")
+    return lines
+
+
+def _stay(plan: VacuumPlan) -> str:
+    return f"version {plan.last} stays" if plan.first == plan.last else f"versions {plan.first} to {plan.last} stay"
+
+
+def repair_lines(plan: RepairPlan, *, leftovers: bool) -> list[str]:
+    """What a repair would do, in words."""
+    lines = []
+    for each in plan.unfinished:
+        what = f"{each.stream}: version {each.entry.version} is decided and not published: "
+        if each.lost:
+            what += (
+                f"the staged blocks of {plural(len(each.lost), 'blob')} are gone, so it is to be voided if they have "
+                f"expired; --void {each.entry.version} gives it up in any case."
+            )
+        elif each.missing:
+            what += f"{len(each.missing)} of its {plural(len(each.entry.blobs), 'blob')} are to be published."
+        else:
+            what += f"{plural(len(each.still_there), 'blob')} that it takes away are to be deleted."
+        lines.append(what)
+    if not plan.unfinished:
+        lines.append(f"{plural(len(plan.streams), 'stream')}: everything that is decided is published.")
+    if plan.revived:
+        lines.append(f"{plural(len(plan.revived), 'blob')} that the log took back are visible again: to be deleted.")
+    if plan.leftovers:
+        fate = "is to be removed" if leftovers else "expires within seven days (--leftovers removes it)"
+        oldest = time_text(min(each.since for each in plan.leftovers))
+        lines.append(
+            f"What was staged for {plural(len(plan.leftovers), 'blob')} and never decided {fate}; the oldest is of "
+            f"{oldest} UTC."
+        )
+    if plan.recent:
+        lines.append(
+            f"What was staged for {plural(len(plan.recent), 'blob')} lately may yet be decided: it is left alone."
+        )
+    return lines
+
+
+def void_lines(entry: LogEntry, *, leave_blobs: bool) -> list[str]:
+    """What giving up an entry would do, in words."""
+    blobs = plural(len(entry.blobs), "blob")
+    what = (
+        f"Version {entry.version} ({entry.operation}, {plural(entry.rows, 'row')} in {blobs}) is to be given up: "
+        "readers of the log skip it, and "
+    )
+    if leave_blobs:
+        what += "what of it is visible stays visible to readers of the listing."
+    else:
+        what += "what of it is visible is deleted."
+    lines = [what]
+    if entry.transaction is not None:
+        lines.append(f"If its writer (transaction {entry.transaction.id}) runs it again, it is written anew.")
+    return lines
+
+
+def missing_lines(missing: Sequence[BlobEntry]) -> list[str]:
+    """What leaving out blobs that are gone would do, in words."""
+    if not missing:
+        return ["Every blob that the log names is there."]
+    rows = plural(sum(blob.rows for blob in missing), "row")
+    shown = ", ".join(blob.name for blob in missing[:_MISSING_SHOWN])
+    more = "" if len(missing) <= _MISSING_SHOWN else f" and {len(missing) - _MISSING_SHOWN} more"
+    return [
+        f"Missing from the stream: {plural(len(missing), 'blob')} with {rows}: {shown}{more}.",
+        "If they can be restored (soft delete, versioning), do that. Else the log is to leave them out.",
+    ]
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case str():
+            return value.replace("\n", "⏎")
+        case datetime():
+            return value.isoformat(sep=" ")
+        case dict() | list() | tuple():
+            return _compact(value)
+        case bytes():
+            return f"0x{value[:_WIDEST_CELL].hex()}"
+    return str(value)
+
+
+def _compact(value: object) -> str:
+    return json.dumps(jsonable(value), ensure_ascii=False)
+
+
+def _table(*columns: str, title: str | None = None) -> Table:
+    """A table of these columns; `>` behind a name puts it to the right. The first folds, the others keep their line."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), title_justify="left", title_style="bold")
+    table.title = title
+    for place, name in enumerate(columns):
+        right = name.endswith(">")
+        table.add_column(
+            name.rstrip(">"),
+            justify="right" if right else "left",
+            no_wrap=place > 0,
+            overflow="ellipsis" if place else "fold",
+        )
+    return table
+
+
+def _shrinking(table: Table, place: int) -> Table:
+    """The table with one column that gives way where there is no room for all."""
+    for at, column in enumerate(table.columns):
+        if at != place:
+            column.min_width = max(len(str(cell)) for cell in (column.header, *column.cells))
+    return table

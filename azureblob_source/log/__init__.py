@@ -1,0 +1,1 @@
+"""The commit log: what a stream consists of."""

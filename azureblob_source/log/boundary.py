@@ -1,0 +1,123 @@
+"""The boundary of a stream's log: the first version that counts.
+
+    <stream>/_log/_first.json     {"formatVersion": 1, "first": 120, "writeId": "…", "removing": {"118": "0x8D…", …}}
+
+A vacuum moves it, forward only, *before* it deletes anything. Entries below it do not exist for anybody, whatever lies
+there: what is not deleted yet, or what a writer with an old idea of the head puts into the hole. Without the blob,
+`first` is 0.
+
+`removing` are the ETags, by version, of the entries that are being deleted with their blobs. So whoever goes on with
+a vacuum that died tells those entries from one that was put into the hole afterwards, whose blobs are not its to
+delete: they may be decided again, by another entry.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Conflict, Done, Missing, Unknown
+from azure_account.errors import (
+    ConfigurationError,
+    ConflictError,
+    CorruptError,
+    NotFoundError,
+    TransientError,
+    describe,
+)
+from azureblob_source.log.naming import boundary_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from azure_account.account import BlobContainer
+
+FORMAT_VERSION = 1
+
+_PUT_ATTEMPTS = 5
+_JSON = BlobAttributes(content_type="application/json")
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """`etag` is empty where no boundary was ever put."""
+
+    first: int = 0
+    removing: Mapping[int, str] = field(default_factory=dict)
+    write_id: str = ""
+    etag: str = ""
+
+
+def to_json(boundary: Boundary) -> bytes:
+    """The boundary as it is stored."""
+    document = {
+        "formatVersion": FORMAT_VERSION,
+        "first": boundary.first,
+        "writeId": boundary.write_id,
+        "removing": {str(version): etag for version, etag in boundary.removing.items()},
+    }
+    return json.dumps({key: value for key, value in document.items() if value != {}}, separators=(",", ":")).encode()
+
+
+def from_json(data: bytes, name: str, etag: str) -> Boundary:
+    """The boundary stored as blob `name`. Unknown fields are ignored; a newer format is a `ConfigurationError`."""
+    try:
+        document = json.loads(data)
+        written_as = int(document["formatVersion"])
+        if written_as <= FORMAT_VERSION:
+            removing = {int(version): str(of) for version, of in document.get("removing", {}).items()}
+            return Boundary(int(document["first"]), removing, str(document.get("writeId", "")), etag)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        message = f"log boundary {name} is damaged ({error!r}). Restore it from a backup; do not delete it."
+        raise CorruptError(message) from error
+    message = (
+        f"log boundary {name} has format version {written_as}, this release reads up to {FORMAT_VERSION}. "
+        "Upgrade the package on this machine."
+    )
+    raise ConfigurationError(message)
+
+
+def read_boundary(container: BlobContainer, stream: str) -> Boundary:
+    """The boundary of a stream's log as of now: one request."""
+    name = boundary_name(stream)
+    try:
+        content = container.get(name)
+    except NotFoundError:
+        return Boundary()
+    return from_json(content.data, name, content.properties.etag)
+
+
+def move_boundary(container: BlobContainer, stream: str, old: Boundary, new: Boundary) -> Boundary:
+    """Put `new` (its `write_id` is fresh) in the place of `old`; returns it with its ETag.
+
+    `ConflictError` if the boundary is no longer `old`. A lost answer is resolved by reading back.
+    """
+    if new.first < old.first:
+        raise ValueError(f"a boundary moves forward only, not from {old.first} to {new.first}")
+    name = boundary_name(stream)
+    condition = Condition(if_match=old.etag) if old.etag else IF_ABSENT
+    for _ in range(_PUT_ATTEMPTS):
+        match container.put(name, to_json(new), _JSON, condition=condition):
+            case Done(etag):
+                return Boundary(new.first, new.removing, new.write_id, etag)
+            case Conflict() | Missing() | Unknown():
+                there = read_boundary(container, stream)
+                if there.write_id == new.write_id:
+                    return there
+                if there.etag != old.etag:
+                    message = describe(
+                        "vacuum",
+                        f"{stream} in {container.url}",
+                        "another vacuum is at work on this log",
+                        "Run it again when that one has ended.",
+                    )
+                    raise ConflictError(message)
+    message = describe(
+        "move",
+        f"log boundary {name} in {container.url}",
+        "no answer could be had",
+        "Run the vacuum again, which goes on where this one ended.",
+        attempts=_PUT_ATTEMPTS,
+    )
+    raise TransientError(message)

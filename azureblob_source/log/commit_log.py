@@ -1,0 +1,279 @@
+"""A stream's commit log in its container: find the head, read entries, append one.
+
+Versions are dense from the first kept to the head, so the head is found by doubling steps and halving, in about
+2·log2(n) requests, and a process that has appended once knows it without any.
+
+A vacuum takes old entries away and leaves a hole below the boundary (`boundary.py`). An entry in the hole is not in the
+log, whoever put it there: so the boundary is read *after* a put, after a search that found another head, after reading
+old entries; what lies below it is then disregarded. It only ever rises, and rises before anything is deleted, so what
+is at or above it afterwards was whole and in the log before.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from azure_account.account import IF_ABSENT, Conflict, Done
+from azure_account.errors import AzureBlobError, ConflictError, NotFoundError, TransientError, describe
+from azureblob_source.concurrent_map import side_by_side
+from azureblob_source.log.boundary import read_boundary
+from azureblob_source.log.entry import LogEntry, from_json, to_json
+from azureblob_source.log.naming import log_name, log_prefix, log_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from azure_account.account import BlobAttributes, BlobContainer
+    from azureblob_source.log.boundary import Boundary
+
+logger = logging.getLogger(__name__)
+
+_PUT_ATTEMPTS = 5
+_LATELY_SECONDS = 30.0
+_TRUSTED_SECONDS = 600.0
+"""How long a head that nobody follows is believed to be above the boundary. A vacuum keeps what is younger than an
+hour, so within this time none can have taken both the head and its successor."""
+
+
+class CommitLog:
+    """The log of one stream, as one process sees it. Not thread-safe: one thread commits to a stream at a time.
+
+    `readers` is how many entries are read side by side; `monotonic` gives seconds.
+    """
+
+    def __init__(
+        self,
+        container: BlobContainer,
+        stream: str,
+        *,
+        readers: int = 16,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.container = container
+        self.stream = stream
+        self.readers = readers
+        self.published = -1
+        """Every entry up to this version is known to be published."""
+        self.schemas: set[str] = set()
+        """Fingerprints of the writer schemas known to be kept beside the log."""
+        self.checked: list[tuple[BlobAttributes, bool]] = []
+        """Attributes, and whether with deletes, that the service is known to allow (`Publisher.check_attributes`)."""
+        self.kept_from = 0
+        """Versions below this are known to be in the log no more."""
+        self._monotonic = monotonic
+        self._head: LogEntry | None = None
+        self._looked = False
+        self._checked = 0.0
+
+    def head(self) -> LogEntry | None:
+        """The newest entry that this object knows of. It looks for one only the first time; see `refresh`."""
+        return self._head if self._looked else self.refresh()
+
+    def refresh(self, known: int | None = None) -> LogEntry | None:
+        """Follow the log to its newest entry as of now.
+
+        `known` is a version that the caller knows to have existed: the search begins there, if it is not known better.
+        """
+        head, start = self._head, self._start(known)
+        while start is not None:
+            newest = self._newest(start)
+            same = head is not None and newest == head.version
+            if same and self._monotonic() - self._checked < _TRUSTED_SECONDS:
+                break
+            found = head if same else self._find(newest)
+            first = self.boundary().first
+            if found is not None and newest >= first:
+                head = found
+                break
+            head = None
+            start = first if newest < first else self._listed(first)
+        self._head, self._looked = head, True
+        return head
+
+    def forget(self) -> None:
+        """Drop what is known of the head: it is searched anew."""
+        self._head, self._looked = None, False
+
+    def boundary(self) -> Boundary:
+        """The log's boundary as of now. A head below it is forgotten."""
+        boundary = read_boundary(self.container, self.stream)
+        self.kept_from = max(self.kept_from, boundary.first)
+        self._checked = self._monotonic()
+        if self._head is not None and self._head.version < self.kept_from:
+            self.forget()
+        return boundary
+
+    def looked_lately(self) -> bool:
+        """Whether this object has looked at the log within half a minute, as a process that did not sleep has."""
+        return self._monotonic() - self._checked < _LATELY_SECONDS
+
+    def first(self) -> int | None:
+        """The oldest version kept, None if the log is empty."""
+        first = self.boundary().first
+        return first if self._exists(first) else self._listed(first)
+
+    def read(self, version: int) -> LogEntry:
+        """One entry. `NotFoundError`, which names the oldest kept, if that version is not, or no longer, in the log."""
+        return self.entries(version, version)[0]
+
+    def entries(self, first: int, last: int) -> list[LogEntry]:
+        """The entries `first … last`, in order; read side by side when there are several. Errors as of `read`."""
+        versions = range(first, last + 1)
+        known = {} if self._head is None else {self._head.version: self._head}
+        unknown = [version for version in versions if version not in known]
+        if unknown:
+            found = self._find_all(unknown)
+            self.boundary()
+            known |= found
+        for version in versions:
+            if version not in known or version < self.kept_from:
+                raise NotFoundError(self._not_kept(version))
+        return [known[version] for version in versions]
+
+    def history(self, last: int | None = None) -> list[LogEntry]:
+        """Every entry kept, up to version `last`, by default the head as of now. `NotFoundError` if it is not kept."""
+        while True:
+            oldest, head = self.first(), self.refresh()
+            if head is None or oldest is None:
+                return []
+            newest = head.version if last is None else last
+            try:
+                return self.entries(min(oldest, newest), newest)
+            except NotFoundError:
+                if newest < oldest or self.kept_from <= oldest:
+                    raise
+
+    def live_entries(self, version: int) -> list[LogEntry]:
+        """The entries up to `version` that can have live blobs: those since the last overwrite. Errors as of `read`."""
+        last = self.read(version)
+        if last.since is None:
+            return self.history(version)
+        while True:
+            oldest = max(last.since, self.first() or 0)
+            if oldest > version:
+                raise NotFoundError(self._not_kept(version))
+            try:
+                return self.entries(oldest, version)
+            except NotFoundError:  # a vacuum that is at work may take the oldest away while they are read
+                if not oldest < self.kept_from <= version:
+                    raise
+
+    def put(self, entry: LogEntry) -> LogEntry:
+        """Put `entry` as its version unless that exists; returns the entry that stands there afterwards.
+
+        A lost answer is resolved by reading the version back: the same write id means that the put had been done.
+        Repeating the put is safe, as it can only ever create this very entry. `ConflictError` if the version turns out
+        to be below the boundary: it decides nothing, and neither does whatever else is found there.
+        """
+        name = log_name(self.stream, entry.version)
+        data = to_json(entry)
+        outcome = None
+        for _ in range(_PUT_ATTEMPTS):
+            outcome = self.container.put(name, data, condition=IF_ABSENT)
+            if isinstance(outcome, Done):
+                return self._standing(entry, entry)
+            if isinstance(outcome, Conflict) or self.container.properties(name) is not None:
+                return self._standing(self._find(entry.version), entry)
+        message = describe(
+            "commit",
+            f"log entry {name} in {self.container.url}",
+            f"no answer could be had ({outcome})",
+            _after_an_unknown_put(entry),
+            attempts=_PUT_ATTEMPTS,
+        )
+        raise TransientError(message)
+
+    def _standing(self, there: LogEntry | None, put: LogEntry) -> LogEntry:
+        """What is `there` after a put, if it counts."""
+        boundary = self.boundary()
+        if there is not None and put.version >= boundary.first:
+            if self._head is None or there.version > self._head.version:
+                self._head, self._looked = there, True
+            return there
+        self.forget()
+        # What a vacuum is removing, it removes with its blobs, which it could not if the entry were gone.
+        if there is not None and there.write_id == put.write_id and put.version not in boundary.removing:
+            self._withdraw(put)
+        message = describe(
+            "commit",
+            f"version {put.version} of {self.stream} in {self.container.url}",
+            f"since this writer last looked, a vacuum has made {boundary.first} the first version",
+            "This version decides nothing: run the batch again.",
+        )
+        raise ConflictError(message)
+
+    def _withdraw(self, entry: LogEntry) -> None:
+        name = log_name(self.stream, entry.version)
+        try:
+            self.container.delete(name)
+        except AzureBlobError as error:
+            logger.warning("%s is left where it counts for nothing, the next vacuum removes it (%s)", name, error)
+
+    def _start(self, known: int | None) -> int | None:
+        """Where the search for the head begins: a version that existed, None if there is none."""
+        start = known if self._head is None else max(self._head.version, known or 0)
+        if start is not None and start >= self.kept_from:
+            return start
+        if self.kept_from or self._exists(0):
+            return self.kept_from
+        return self.boundary().first or self._listed(0)
+
+    def _listed(self, first: int) -> int | None:
+        """The oldest version from `first` on, of a log that something else than a vacuum has shortened."""
+        for blob in self.container.list(log_prefix(self.stream), start_from=log_name(self.stream, first)):
+            version = log_version(blob.name)
+            if version is not None:
+                return version
+        return None
+
+    def _newest(self, known: int) -> int:
+        """The newest version, given one that exists."""
+        step = 1
+        while self._exists(known + step):
+            known, step = known + step, step * 2
+        missing = known + step
+        while missing - known > 1:
+            middle = (known + missing) // 2
+            if self._exists(middle):
+                known = middle
+            else:
+                missing = middle
+        return known
+
+    def _exists(self, version: int) -> bool:
+        return self.container.properties(log_name(self.stream, version)) is not None
+
+    def _find(self, version: int) -> LogEntry | None:
+        return find_entry(self.container, self.stream, version)
+
+    def _find_all(self, versions: list[int]) -> dict[int, LogEntry]:
+        found = side_by_side(self._find, versions, self.readers)
+        return {version: entry for version, entry in zip(versions, found, strict=True) if entry is not None}
+
+    def _not_kept(self, version: int) -> str:
+        oldest, head = self.first(), self.refresh()
+        known = "the log is empty"
+        if oldest is not None and head is not None:
+            known = f"the oldest entry kept is {oldest}, the newest {head.version}"
+        return describe("read version", f"{version} of {self.stream}", known, "Ask for a version that is kept.")
+
+
+def _after_an_unknown_put(entry: LogEntry) -> str:
+    if entry.transaction is not None:
+        return "Run the batch again: it is found if it was decided after all."
+    return (
+        f"Before you run it again, look at version {entry.version} (`python -m azureblob_source log … --version "
+        f"{entry.version}`): if its write id is {entry.write_id}, the batch is decided, and another run would write "
+        "its rows twice. With `txnAppId` and `txnVersion` a repeat is recognised."
+    )
+
+
+def find_entry(container: BlobContainer, stream: str, version: int) -> LogEntry | None:
+    """What lies at the place of a version, if anything, be it below the boundary."""
+    name = log_name(stream, version)
+    try:
+        return from_json(container.get(name).data, name)
+    except NotFoundError:
+        return None

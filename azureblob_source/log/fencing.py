@@ -1,0 +1,44 @@
+"""Epochs: a writer of a lower epoch than the stream's is refused, and so is one that carries none (decision 4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from azure_account.errors import FencedError, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from azure_account.account import BlobAttributes
+    from azureblob_source.log.commit_log import CommitLog
+    from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.log.publish import Publisher
+
+NOTHING = "Nothing of this batch was published."
+IN_PART = "The batch was decided for many streams; what it has in others is finished by its repeat."
+
+
+def check_epoch(log: CommitLog, head: LogEntry | None, epoch: int | None, outcome: str = NOTHING) -> None:
+    """`FencedError` if the stream's head is at a higher epoch. `outcome` says what of the writer's rows is visible."""
+    if head is None or head.epoch is None or (epoch is not None and epoch >= head.epoch):
+        return
+    ours = "carries none" if epoch is None else f"has epoch {epoch}"
+    cause = f"the stream is at epoch {head.epoch} since version {head.version}, this writer {ours}"
+    step = f"Another writer has taken over: stop this one. {outcome}"
+    raise FencedError(describe("commit to", f"{log.stream} in {log.container.url}", cause, step))
+
+
+def publish_unless_fenced(
+    log_of: Callable[[str], CommitLog], publisher: Publisher, attributes: BlobAttributes, epoch: int | None
+) -> Callable[[BlobEntry], object]:
+    """What a task with `at-least-once` calls for each finished blob: it asks the stream's log for the epoch first.
+
+    A blob that cannot be published is left to the driver, whose commit finds it.
+    """
+
+    def publish(blob: BlobEntry) -> None:
+        log = log_of(blob.stream)
+        check_epoch(log, log.refresh(), epoch, "What this task has published before stays visible (at-least-once).")
+        publisher.publish_blob(blob, attributes)
+
+    return publish

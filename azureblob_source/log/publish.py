@@ -1,0 +1,230 @@
+"""Publishing: what a log entry decides is made visible, or it is said why it cannot be.
+
+    publish(entry) ─► void, replace: delete what was taken back ─► commit block lists ─► overwrite: delete the old blobs
+
+A block list is committed only if the blob is absent. A blob that is there is ours if its `azureblob_attempt` metadata
+or, where a tool has replaced the metadata, its committed block ids say so. A blob that cannot be published is a value,
+`Unpublishable`: its staged blocks are gone, another writer's blob has its name, or the service refuses it as it is
+(index tags on an account that has none, a tier, a policy). What to do then is decided in `commit.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from concurrent.futures import TimeoutError as FuturesTimeoutError
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Conflict, Done, Missing
+from azure_account.errors import ConfigurationError, ConflictError, TransientError, describe
+from azureblob_source.concurrent_map import Item, Result, side_by_side
+from azureblob_source.log.entry import ATTEMPT, DISCARDED, attempt_of
+from azureblob_source.log.naming import probe_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from azure_account.account import BlobContainer, BlobProperties
+    from azureblob_source.log.entry import BlobEntry, LogEntry
+
+_READBACKS = 5
+_FINISHED_LATER = (
+    "If the batch is in the log, the next write to the stream or `python -m azureblob_source repair` publishes it. A "
+    "streaming query, or a write with `txnAppId`, can be run again safely; for any other write look at the view "
+    "`commits` first, as running it again may write its rows twice."
+)
+
+
+class Obstacle(Enum):
+    """Why a blob cannot be published."""
+
+    GONE = "no blob has this name, and its staged blocks are gone (they expired, or the blob was deleted)"
+    FOREIGN = "another writer's blob has this name"
+    REFUSED = "the service refuses it"
+
+
+@dataclass(frozen=True)
+class Unpublishable:
+    """A blob that cannot be made visible, and why."""
+
+    blob: BlobEntry
+    obstacle: Obstacle
+    refusal: str = ""
+
+    @property
+    def cause(self) -> str:
+        """One clause for a message."""
+        return self.refusal or self.obstacle.value
+
+
+class _There(Enum):
+    NOTHING = "no blob has the name"
+    OURS = "the blob of the same attempt"
+    FOREIGN = "another writer's blob"
+
+
+@dataclass(frozen=True)
+class Publisher:
+    """Commits block lists concurrently. `deadline` (s) bounds one entry; `threads` bounds the requests at once.
+
+    `unique_names` says that names carry a random suffix, so that no other blob is expected to have them.
+    """
+
+    container: BlobContainer
+    threads: int = 32
+    deadline: float = 300.0
+    unique_names: bool = True
+
+    def check_names(self, blobs: Sequence[BlobEntry]) -> None:
+        """`ConflictError` if a blob's name stands twice in `blobs`, or is taken. Called before they are decided."""
+        attempts: dict[str, str] = {}
+        for blob in blobs:
+            if attempts.setdefault(blob.name, blob.attempt) != blob.attempt:
+                raise self._name_taken(blob, "two tasks of this batch gave it to a blob of theirs")
+        if not self.unique_names:
+            for blob in blobs:
+                if self._there(blob) is _There.FOREIGN:
+                    raise self._name_taken(blob, "another blob has this name")
+
+    def check_attributes(self, stream: str, attributes: BlobAttributes, *, deletes: bool) -> None:
+        """Refuse index tags, a tier or deletes that the service does not allow here, before a batch is decided.
+
+        Writes and deletes one small blob beside the log. `ConfigurationError` says what the service refused.
+        """
+        asked = json.dumps([dict(attributes.tags), attributes.tier, deletes], sort_keys=True)
+        name = probe_name(stream, hashlib.sha256(asked.encode()).hexdigest()[:16])
+        try:
+            self.container.put(name, b"-", attributes, condition=IF_ABSENT)
+        except ConfigurationError as error:
+            step = "Nothing was committed. Change the options `tags.*` and `accessTier`, or grant what is missing."
+            raise ConfigurationError(describe("write", f"a trial blob {name}", str(error), step)) from error
+        try:
+            outcome = self.container.delete(name)
+            refused = outcome.reason if isinstance(outcome, Conflict) else ""
+        except ConfigurationError as error:
+            refused = str(error)
+        if deletes and refused:
+            step = "Nothing was committed. Grant the permission to delete, or append instead of overwriting."
+            raise ConfigurationError(describe("delete", f"a trial blob {name}", refused, step))
+
+    def publish(self, entry: LogEntry) -> list[Unpublishable]:
+        """Make every blob of a decided entry visible. Returns those that cannot be.
+
+        Idempotent, and safe for several processes at once. An error of removing blobs is raised.
+        """
+        if entry.operation in ("replace", "void"):
+            self.remove(entry.removed, entry)
+        failed = self.publish_blobs(entry)
+        if not failed and entry.operation == "overwrite":
+            self.remove(entry.removed, entry)
+        return failed
+
+    def publish_blobs(self, entry: LogEntry) -> list[Unpublishable]:
+        """The same, but nothing is deleted."""
+        done = self._concurrently(lambda blob: self.publish_blob(blob, entry.attributes), entry.blobs)
+        return [each for each in done if each is not None]
+
+    def deleted(self, entry: LogEntry) -> set[str]:
+        """The blobs that an overwrite takes away and that are gone: it may have deleted them, so they stay away."""
+        if entry.operation != "overwrite":
+            return set()
+        found = self._concurrently(self.container.properties, entry.removed)
+        return {name for name, there in zip(entry.removed, found, strict=True) if there is None}
+
+    def discard(self, blob: BlobEntry) -> bool:
+        """Drop the staged blocks of a blob, so that no process can publish it any more. False if it was published."""
+        drop_staged_blocks(self.container, blob.name)
+        return self._there(blob) is not _There.OURS
+
+    def publish_blob(self, blob: BlobEntry, attributes: BlobAttributes) -> Unpublishable | None:
+        """Commit one block list; None if the blob is public then."""
+        own = replace(attributes, metadata={**attributes.metadata, ATTEMPT: blob.attempt})
+        for _ in range(_READBACKS):
+            try:
+                outcome = self.container.commit_block_list(blob.name, blob.block_ids, own, condition=IF_ABSENT)
+            except ConfigurationError as error:
+                return None if self._there(blob) is _There.OURS else Unpublishable(blob, Obstacle.REFUSED, str(error))
+            if isinstance(outcome, Done):
+                return None
+            match self._there(blob):
+                case _There.OURS:
+                    return None
+                case _There.FOREIGN:
+                    return Unpublishable(blob, Obstacle.FOREIGN)
+            if isinstance(outcome, Missing):
+                return Unpublishable(blob, Obstacle.GONE)
+        raise TransientError(describe("publish", self._place(blob.name), "its state stays unknown", _FINISHED_LATER))
+
+    def remove(self, names: Sequence[str], entry: LogEntry) -> None:
+        """Delete the blobs that an entry takes away. Idempotent: their names are never used again.
+
+        `ConflictError` or `ConfigurationError` if one cannot be deleted: readers of the listing would go on to see it.
+        """
+        self._concurrently(lambda name: self._remove(name, entry), names)
+
+    def _remove(self, name: str, entry: LogEntry) -> None:
+        try:
+            for _ in range(_READBACKS):
+                outcome = self.container.delete(name)
+                if isinstance(outcome, Done | Missing):
+                    return
+                if isinstance(outcome, Conflict):
+                    raise ConflictError(self._held(name, entry, outcome.reason))
+        except ConfigurationError as error:
+            if self.container.properties(name) is None:
+                return
+            raise ConfigurationError(self._held(name, entry, str(error))) from error
+        raise TransientError(describe("delete", self._place(name), "its state stays unknown", _FINISHED_LATER))
+
+    def _held(self, name: str, entry: LogEntry, cause: str) -> str:
+        command = f"python -m azureblob_source repair {self.container.name}/STREAM --void {entry.version} --leave-blobs"
+        step = (
+            "Break its lease, delete its snapshots, lift the hold or grant the permission, then write again, which "
+            f"finishes version {entry.version}. Or leave it visible to readers of the listing: `{command}`."
+        )
+        return describe(f"version {entry.version}: delete", self._place(name), cause, step)
+
+    def _there(self, blob: BlobEntry) -> _There:
+        """What has the blob's name. The empty blob of a repair that was interrupted is deleted."""
+        there = self.container.properties(blob.name)
+        if there is None:
+            return _There.NOTHING
+        attempt = attempt_of(there.metadata)
+        if attempt == DISCARDED and not there.size:
+            return _There.NOTHING if self._clear(there) else _There.FOREIGN
+        if attempt == blob.attempt or list(self.container.block_ids(blob.name)) == blob.block_ids:
+            return _There.OURS
+        return _There.FOREIGN
+
+    def _clear(self, there: BlobProperties) -> bool:
+        """Delete the empty blob of a discard. False where that is not permitted: its name is taken then."""
+        try:
+            outcome = self.container.delete(there.name, condition=Condition(if_match=there.etag))
+        except ConfigurationError:
+            return False
+        return isinstance(outcome, Done | Missing)
+
+    def _name_taken(self, blob: BlobEntry, cause: str) -> ConflictError:
+        step = "Nothing of this batch was committed: run it again, with `suffixRandomStringToBlobName` set to true."
+        return ConflictError(describe("commit", self._place(blob.name), cause, step))
+
+    def _place(self, name: str) -> str:
+        return f"blob {name} in {self.container.url}"
+
+    def _concurrently(self, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        try:
+            return side_by_side(act, items, self.threads, self.deadline)
+        except FuturesTimeoutError as error:
+            where = f"{len(items)} blobs in {self.container.url}"
+            cause = "the time allowed by `closeTimeoutMs` is over"
+            raise TransientError(describe("publish", where, cause, _FINISHED_LATER, elapsed=self.deadline)) from error
+
+
+def drop_staged_blocks(container: BlobContainer, name: str) -> None:
+    """Commit an empty block list where there is no blob; the caller deletes the empty blob, in just this version.
+
+    A plain delete could remove a blob that was committed meanwhile, and no condition of a delete prevents that.
+    """
+    container.commit_block_list(name, [], BlobAttributes({ATTEMPT: DISCARDED}), condition=IF_ABSENT)

@@ -1,0 +1,1 @@
+"""Looking at streams, repairing and clearing them."""

@@ -1,0 +1,85 @@
+"""What streams a container holds: those with a commit log, as their logs tell, and plain folders of Avro."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.naming import BATCHES, log_stream
+from azureblob_source.read.blobs import live_blobs, name_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from azure_account.account import BlobContainer, BlobProperties
+
+
+@dataclass(frozen=True)
+class StreamSummary:
+    """One stream. `bytes` are as stored; `rows` and versions are None for a folder without a log.
+
+    first, version: the oldest version kept, and the head. changed: the head's time, or the newest blob's.
+    """
+
+    name: str
+    blobs: int
+    rows: int | None
+    bytes: int
+    first: int | None
+    version: int | None
+    changed: datetime
+
+
+def inventory(
+    container: BlobContainer, prefix: str, progress: Callable[[str], object] = lambda _: None
+) -> list[StreamSummary]:
+    """The streams and folders whose names begin with `prefix`, in name order. `progress` is told what is looked at.
+
+    One listing, and for each stream the entries of its log since the last overwrite.
+    """
+    listed = list(container.list(prefix))
+    streams = {stream for blob in listed if (stream := log_stream(blob.name)) is not None}
+    summaries = [_folder(name, blobs) for name, blobs in _folders(listed, streams).items()]
+    for stream in streams:
+        if not stream.startswith(f"{BATCHES}/"):
+            progress(stream)
+            summary = _summary(CommitLog(container, stream))
+            summaries += [] if summary is None else [summary]
+    return sorted(summaries, key=lambda summary: summary.name)
+
+
+def _summary(log: CommitLog) -> StreamSummary | None:
+    head, first = log.refresh(), log.first()
+    if head is None or first is None:
+        return None
+    live = live_blobs(log.live_entries(head.version)).values()
+    return StreamSummary(
+        name=log.stream,
+        blobs=len(live),
+        rows=sum(blob.rows for blob in live),
+        bytes=sum(blob.size for blob in live),
+        first=first,
+        version=head.version,
+        changed=datetime.fromisoformat(head.timestamp),
+    )
+
+
+def _folders(listed: Iterable[BlobProperties], streams: set[str]) -> dict[str, list[BlobProperties]]:
+    """Blobs of Avro that belong to no stream, by the part of their names before the time."""
+    folders: dict[str, list[BlobProperties]] = defaultdict(list)
+    for blob in listed:
+        levels = blob.name.split("/")
+        above = ("/".join(levels[:depth]) for depth in range(1, len(levels)))
+        hidden = any(level.startswith(("_", ".")) for level in levels)
+        if blob.size and blob.name.endswith((".avro", ".avro.gz")) and not hidden and streams.isdisjoint(above):
+            place, _ = name_time(blob.name)
+            folders[(blob.name[:place] if place is not None else "/".join(levels[:-1])).rstrip("/")].append(blob)
+    return folders
+
+
+def _folder(name: str, blobs: list[BlobProperties]) -> StreamSummary:
+    changed = max(blob.last_modified for blob in blobs)
+    return StreamSummary(name, len(blobs), None, sum(blob.size for blob in blobs), None, None, changed)

@@ -1,0 +1,268 @@
+"""Repair: finish what was decided and never published, and clear away what was staged and never decided.
+
+A stream's next writer would do the first by itself; a repair is for when there is none. The second costs nothing to
+leave alone, as Azure drops staged blocks after seven days; clearing it keeps listings short.
+
+A third kind needs a repair: a blob that is visible again after the log took it back (`revived`). It takes a request of
+a task that arrives late and a writer that slept before it published; readers of the log skip such a blob.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from azure_account.account import Condition, Done
+from azure_account.errors import ConfigurationError, ConflictError
+from azureblob_source.log.commit import finish
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.entry import DISCARDED, attempt_of
+from azureblob_source.log.naming import BATCHES, is_data, log_stream
+from azureblob_source.log.publish import drop_staged_blocks
+from azureblob_source.read.blobs import live_blobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from azure_account.account import BlobContainer, BlobProperties
+    from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.log.publish import Publisher
+
+
+logger = logging.getLogger(__name__)
+
+_TIME_LEVELS = 5
+"""Levels at the end of a data blob's name: yyyy/MM/dd/HH/mm-ss."""
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A decided entry that is not published: `missing` of its blobs are not there, `lost` of these cannot be made."""
+
+    stream: str
+    entry: LogEntry
+    missing: tuple[str, ...]
+    lost: tuple[str, ...]
+    still_there: tuple[str, ...] = ()
+    """Blobs that the entry takes away and that are there yet."""
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A blob of staged blocks that no entry names. `since` is the time that the listing gives."""
+
+    name: str
+    since: datetime
+
+
+@dataclass(frozen=True)
+class Revived:
+    """A blob that is visible though the log has taken it back. `attempt` is who wrote it."""
+
+    name: str
+    attempt: str
+
+
+@dataclass(frozen=True)
+class RepairPlan:
+    """What a repair would do. `recent` are staged blocks too young to be touched: their batch may yet be decided."""
+
+    streams: tuple[str, ...]
+    unfinished: tuple[Unfinished, ...]
+    leftovers: tuple[Leftover, ...]
+    recent: tuple[Leftover, ...]
+    revived: tuple[Revived, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.unfinished or self.leftovers or self.revived)
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What a repair has done: entries published, entries voided, leftovers and revived blobs removed."""
+
+    published: int
+    voided: int
+    removed: int
+    revived: int = 0
+
+
+def plan_repair(container: BlobContainer, stream: str | None, before: datetime) -> RepairPlan:
+    """What to mend in a stream, or in all streams of the container. Changes nothing.
+
+    Staged blocks are `leftovers` if they are older than `before`.
+    """
+    listed = list(container.list("" if stream is None else f"{stream}/", uncommitted=True))
+    streams = sorted({of for blob in listed if (of := _stream_of(blob)) is not None})
+    staged = {blob.name for blob in listed if not blob.committed}
+    unproven = {name: _unproven(CommitLog(container, name)) for name in streams}
+    unfinished = [
+        found
+        for name, entries in unproven.items()
+        for entry in entries
+        if (found := _unfinished(container, name, entry, entries, staged)) is not None
+    ]
+    committed = {blob.name: blob for blob in listed if blob.committed}
+    revived = [found for name in streams for found in _revived(CommitLog(container, name), committed)]
+    named = {blob.name for entries in unproven.values() for entry in entries for blob in entry.blobs}
+    named |= _decided_over_streams(container)
+    undecided = [Leftover(blob.name, blob.last_modified) for blob in listed if _is_leftover(blob, named)]
+    return RepairPlan(
+        tuple(streams),
+        tuple(unfinished),
+        tuple(leftover for leftover in undecided if leftover.since < before),
+        tuple(leftover for leftover in undecided if leftover.since >= before),
+        tuple(revived),
+    )
+
+
+def missing_blobs(log: CommitLog) -> list[BlobEntry]:
+    """Blobs of the stream as of now that are neither there nor staged: they were deleted by hand, or have expired."""
+    head = log.refresh()
+    if head is None:
+        return []
+    there = {blob.name for blob in log.container.list(f"{log.stream}/", uncommitted=True)}
+    return [blob for name, blob in live_blobs(log.live_entries(head.version)).items() if name not in there]
+
+
+def repair(
+    container: BlobContainer,
+    plan: RepairPlan,
+    draft: Callable[[], LogEntry],
+    publisher: Publisher,
+    *,
+    leftovers: bool = False,
+    progress: Callable[[int], object] = lambda _: None,
+) -> Repaired:
+    """Do what is planned, the removal of `leftovers` only if asked for. `progress` is told how many more are done.
+
+    `draft` gives a fresh write id, time and epoch for an entry that voids. `FencedError` if its epoch is too low;
+    `ConflictError`, after all else is done, if an entry cannot be published and may not be voided yet (see `give_up`).
+    """
+    published = voided = 0
+    failures: list[ConflictError] = []
+    for stream in dict.fromkeys(each.stream for each in plan.unfinished):
+        todo = {each.entry.version for each in plan.unfinished if each.stream == stream}
+        log = CommitLog(container, stream)
+        before = log.refresh()
+        try:
+            head = finish(log, draft(), publisher)
+        except ConflictError as error:
+            failures.append(error)
+            continue
+        if before is not None and head is not None:
+            given_up = {entry.replaces for entry in log.entries(before.version + 1, head.version)}
+            voided += len(todo & given_up)
+            published += len(todo - given_up)
+        progress(len(todo))
+    revived = sum(_remove_revived(container, each) for each in plan.revived)
+    progress(len(plan.revived))
+    removed = 0
+    if leftovers and plan.leftovers:
+        decided = _decided_now(container, {*plan.streams, *_streams_above(plan.leftovers)})
+        for leftover in plan.leftovers:
+            if leftover.name not in decided:
+                removed += _discard(container, leftover.name)
+            progress(1)
+    if failures:
+        raise failures[0]
+    return Repaired(published, voided, removed, revived)
+
+
+def _unproven(log: CommitLog) -> list[LogEntry]:
+    """The entries that the head does not say to be published."""
+    head = log.refresh()
+    return [] if head is None else log.entries(max(head.published + 1, log.kept_from), head.version)
+
+
+def _revived(log: CommitLog, committed: Mapping[str, BlobProperties]) -> list[Revived]:
+    """Blobs that are there though an entry that is finished has taken them back."""
+    entries = log.history()
+    if not entries:
+        return []
+    done = [entry for entry in entries if entry.version <= entries[-1].published]
+    live = live_blobs(done).keys() | live_blobs(entries).keys()
+    return [
+        Revived(blob.name, blob.attempt)
+        for entry in done
+        for blob in entry.blobs
+        if blob.name not in live and blob.name in committed and _wrote(committed[blob.name], blob.attempt)
+    ]
+
+
+def _wrote(there: BlobProperties | None, attempt: str) -> bool:
+    return there is not None and attempt_of(there.metadata) == attempt
+
+
+def _remove_revived(container: BlobContainer, blob: Revived) -> bool:
+    there = container.properties(blob.name)
+    if there is None or not _wrote(there, blob.attempt):
+        return False
+    try:
+        return isinstance(container.delete(blob.name, condition=Condition(if_match=there.etag)), Done)
+    except ConfigurationError as error:
+        logger.warning("%s", error)
+        return False
+
+
+def _unfinished(
+    container: BlobContainer, stream: str, entry: LogEntry, entries: Sequence[LogEntry], staged: set[str]
+) -> Unfinished | None:
+    later = [each for each in entries if each.version > entry.version]
+    if any(each.replaces == entry.version for each in later):
+        return None
+    taken_away = {name for each in later for name in each.removed}
+    blobs = [blob for blob in entry.blobs if blob.name not in taken_away]
+    missing = tuple(blob.name for blob in blobs if not _is_public(container, blob))
+    lost = tuple(name for name in missing if name not in staged)
+    still_there = tuple(name for name in entry.removed if container.properties(name) is not None)
+    return Unfinished(stream, entry, missing, lost, still_there) if missing or still_there else None
+
+
+def _is_public(container: BlobContainer, blob: BlobEntry) -> bool:
+    """Whether a blob is there, and not the empty one of a repair that was interrupted."""
+    there = container.properties(blob.name)
+    return there is not None and attempt_of(there.metadata) != DISCARDED
+
+
+def _streams_above(leftovers: Iterable[Leftover]) -> set[str]:
+    """Names of which a leftover's stream is one: it may have had no log when the plan was made."""
+    levels = [leftover.name.split("/")[:-_TIME_LEVELS] for leftover in leftovers]
+    return {"/".join(above[:depth]) for above in levels for depth in range(1, len(above) + 1)}
+
+
+def _decided_now(container: BlobContainer, streams: Iterable[str]) -> set[str]:
+    """Names in entries that may not be published yet, as of now."""
+    entries = (entry for stream in streams for entry in _unproven(CommitLog(container, stream)))
+    return {blob.name for entry in entries for blob in entry.blobs} | _decided_over_streams(container)
+
+
+def _decided_over_streams(container: BlobContainer) -> set[str]:
+    """Names that the newest decisions over many streams name: they may not be in their streams' logs yet."""
+    logs = sorted({found for blob in container.list(f"{BATCHES}/") if (found := log_stream(blob.name)) is not None})
+    heads = (CommitLog(container, log).head() for log in logs)
+    return {blob.name for head in heads if head is not None for blob in head.blobs}
+
+
+def _stream_of(blob: BlobProperties) -> str | None:
+    stream = log_stream(blob.name)
+    return None if stream is None or stream.startswith(f"{BATCHES}/") else stream
+
+
+def _is_leftover(blob: BlobProperties, named: set[str]) -> bool:
+    if blob.committed:
+        return blob.size == 0 and attempt_of(blob.metadata) == DISCARDED
+    return is_data(blob.name) and blob.name not in named
+
+
+def _discard(container: BlobContainer, name: str) -> bool:
+    """Drop the staged blocks of a blob, never a blob that was committed in the meantime."""
+    drop_staged_blocks(container, name)
+    there = container.properties(name)
+    if there is None or there.size or attempt_of(there.metadata) != DISCARDED:
+        return False
+    return isinstance(container.delete(name, condition=Condition(if_match=there.etag)), Done)

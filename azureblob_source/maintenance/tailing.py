@@ -1,0 +1,115 @@
+"""The newest rows of a stream, then those of each version as it is published. No Spark: entries, blobs, Arrow."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from azure_account.errors import NotFoundError, describe
+from azureblob_source.avro.decoding.decode import decode_blob
+from azureblob_source.avro.decoding.superset import superset
+from azureblob_source.options import LATEST
+from azureblob_source.read.following import Follower, Limits, new_blobs
+from azureblob_source.read.snapshot import writer_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from azure_account.clock import Clock
+    from azureblob_source.avro.schema import AvroSchema
+    from azureblob_source.log.commit_log import CommitLog
+    from azureblob_source.log.entry import BlobEntry, LogEntry
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECONDS = 1.0
+_ENTRIES_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that one blob of one version holds, all of them or the last."""
+
+    entry: LogEntry
+    blob: BlobEntry
+    batch: pa.RecordBatch
+
+
+@dataclass
+class Tail:
+    """One reader of a stream's end. `columns` are the names of those wanted, None for all."""
+
+    log: CommitLog
+    clock: Clock
+    columns: Sequence[str] | None = None
+    _schemas: dict[str, AvroSchema] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._follower = Follower(self.log, float("inf"), self.clock.monotonic)
+        self._at = -1
+
+    def last(self, count: int) -> list[Rows]:
+        """The last `count` rows that are published, in order. `NotFoundError` if the stream has no log."""
+        first = self.log.first()
+        if first is None:
+            step = "Check container and stream; `python -m azureblob_source ls` shows what is there."
+            place = f"{self.log.container.url}/{self.log.stream}"
+            raise NotFoundError(describe("read the newest rows of", place, "there is no commit log", step))
+        self._at = self._follower.before(LATEST)
+        wanted = self._newest_blobs(first, count)
+        rows = list(self._read(wanted))
+        surplus = sum(each.batch.num_rows for each in rows) - count
+        while rows and surplus >= rows[0].batch.num_rows:
+            surplus -= rows.pop(0).batch.num_rows
+        if rows and surplus > 0:
+            rows[0] = Rows(rows[0].entry, rows[0].blob, rows[0].batch.slice(surplus))
+        return rows
+
+    def following(self) -> Iterator[list[Rows]]:
+        """The rows of what is published from now on, one or several versions at a time. It never ends."""
+        while True:
+            until = self._follower.latest(self._at, Limits())
+            if until > self._at:
+                entries = self._follower.entries(self._at, until)
+                self._at = until
+                self._follower.forget(until)
+                rows = list(self._read(new_blobs(entries)))
+                if rows:
+                    yield rows
+            self.clock.sleep(_POLL_SECONDS)
+
+    def _newest_blobs(self, first: int, count: int) -> list[tuple[LogEntry, BlobEntry]]:
+        """The last blobs up to the present version that hold so many rows together."""
+        entries: list[LogEntry] = []
+        low = self._at + 1
+        while low > first and sum(blob.rows for _, blob in new_blobs(entries)) < count:
+            low = max(first, low - _ENTRIES_AT_ONCE)
+            upper = entries[0].version if entries else self._at + 1
+            entries = [*self.log.entries(low, upper - 1), *entries]
+        chosen: list[tuple[LogEntry, BlobEntry]] = []
+        rows = 0
+        for found in reversed(new_blobs(entries)):
+            if rows >= count:
+                break
+            rows += found[1].rows
+            chosen.append(found)
+        return chosen[::-1]
+
+    def _read(self, found: Iterable[tuple[LogEntry, BlobEntry]]) -> Iterator[Rows]:
+        """The blobs' rows, in the superset of all schemas seen so far. A blob that was taken away has none."""
+        found = list(found)
+        for _, blob in found:
+            if blob.schema not in self._schemas:
+                self._schemas[blob.schema] = writer_schema(self.log, blob.schema)
+        for entry, blob in found:
+            try:
+                data = self.log.container.get(blob.name).data
+            except NotFoundError:
+                logger.warning("blob %s of version %d was taken away, its rows are left out", blob.name, entry.version)
+                continue
+            reader = superset(tuple(self._schemas.values()))
+            for batch in decode_blob(data, blob=blob.name, reader=reader, columns=self.columns):
+                yield Rows(entry, blob, batch)

@@ -1,0 +1,1 @@
+"""The stream's blobs become rows."""

@@ -1,0 +1,129 @@
+"""Which blobs a stream consists of as of one version, and what is known of each without opening it. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, TypeAlias
+
+from azureblob_source.log.naming import log_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from azure_account.account import BlobProperties
+    from azureblob_source.log.entry import BlobEntry, LogEntry
+
+Between: TypeAlias = "tuple[int | None, int | None]"
+"""[start, end) in microseconds since 1970 UTC; None is open."""
+
+ALL_TIMES: Between = (None, None)
+
+# As this project and Samza write it, yyyy/MM/dd/HH/mm-ss, and as Event Hubs Capture does, yyyy/MM/dd/HH/mm/ss.
+_TIME_PATH = re.compile(r"(?:^|/)(?=(\d{4})/(\d\d)/(\d\d)/(\d\d)/(\d\d)[-/](\d\d)(?:[-./]|$))", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
+_WITHIN_SECOND = 999_999
+_WITHIN_MILLISECOND = 999
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBlob:
+    """A blob to read. `size` is in stored bytes; `partition` is a level of names, or several.
+
+    `earliest … latest`, in microseconds since 1970 UTC and both included, is where the times of its rows lie: their
+    event times if the log keeps these, else when they were written. None is unknown.
+    """
+
+    name: str
+    size: int
+    version: int | None = None
+    partition: str | None = None
+    earliest: int | None = None
+    latest: int | None = None
+    etag: str | None = None
+
+    def may_hold(self, between: Between) -> bool:
+        """Whether a row of it can have a time in the range."""
+        start, end = between
+        return (start is None or self.latest is None or self.latest >= start) and (
+            end is None or self.earliest is None or self.earliest < end
+        )
+
+
+def standing_entries(entries: Iterable[LogEntry]) -> list[LogEntry]:
+    """The entries that no other of them voids or replaces. What was taken back has added and removed nothing."""
+    entries = list(entries)
+    taken_back = {entry.replaces for entry in entries}
+    return [entry for entry in entries if entry.version not in taken_back]
+
+
+def live_blobs(entries: Iterable[LogEntry]) -> dict[str, BlobEntry]:
+    """The blobs, by name, that the entries add and no later one of them removes. Entries come in version order."""
+    live: dict[str, BlobEntry] = {}
+    for entry in standing_entries(entries):
+        for name in entry.removed:
+            live.pop(name, None)
+        live.update((blob.name, blob) for blob in entry.blobs)
+    return live
+
+
+def live_since(entries: Iterable[LogEntry]) -> int:
+    """The version of the last overwrite that stands, 0 if there is none."""
+    return max((entry.version for entry in standing_entries(entries) if entry.operation == "overwrite"), default=0)
+
+
+def stream_blob(entry: LogEntry, blob: BlobEntry) -> StreamBlob:
+    """A blob that a log entry adds."""
+    earliest, latest = blob.min_event_time, blob.max_event_time
+    if earliest is None or latest is None:
+        written = microseconds(datetime.fromisoformat(entry.timestamp)) + _WITHIN_MILLISECOND
+        earliest, latest = _ordered(name_time(blob.name)[1], written)
+    return StreamBlob(blob.name, blob.size, entry.version, blob.partition, earliest, latest)
+
+
+def listed_blob(stream: str, blob: BlobProperties) -> StreamBlob:
+    """A blob of a stream without a log. Storage gives whole seconds of its last change."""
+    place, started = name_time(blob.name)
+    changed = microseconds(blob.last_modified) + _WITHIN_SECOND
+    partition = None if place is None else blob.name[len(stream) + 1 : max(place - 1, 0)]
+    return StreamBlob(blob.name, blob.size, None, partition or None, *_ordered(started, changed), blob.etag or None)
+
+
+def listed_blobs(stream: str, found: Sequence[BlobProperties]) -> list[StreamBlob]:
+    """The data blobs in the listing of a stream without a log: none of hidden levels, nor of streams within it."""
+    nested = {log_stream(blob.name) for blob in found}
+    return [
+        listed_blob(stream, blob)
+        for blob in found
+        if blob.size
+        and blob.name.endswith((".avro", ".avro.gz"))
+        and not _is_hidden(levels := blob.name[len(stream) + 1 :].split("/"))
+        and not any("/".join((stream, *levels[:depth])) in nested for depth in range(1, len(levels)))
+    ]
+
+
+def name_time(name: str) -> tuple[int | None, int | None]:
+    """Where in a blob's name its time begins, and that time in microseconds; None if there is none."""
+    for match in reversed(list(_TIME_PATH.finditer(name))):
+        try:
+            moment = datetime(*map(int, match.groups()), tzinfo=timezone.utc)  # type: ignore[arg-type, misc]
+        except ValueError:
+            continue
+        return match.end(), microseconds(moment)
+    return None, None
+
+
+def microseconds(moment: datetime) -> int:
+    """Microseconds since 1970 UTC."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def _ordered(first: int | None, last: int) -> tuple[int | None, int]:
+    """The two times as a range: they come from two clocks."""
+    return (None, last) if first is None else (min(first, last), max(first, last))
+
+
+def _is_hidden(levels: Iterable[str]) -> bool:
+    return any(level.startswith(("_", ".")) for level in levels)

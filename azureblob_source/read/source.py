@@ -1,0 +1,290 @@
+"""Spark's readers: the rows of a snapshot, or a view of the stream, and what `stream_source.py` shares with them.
+
+driver:   take_snapshot or Follower ─► blobs ─► parts ─► partitions, each with what its task needs
+executor: read(partition) ─► read_parts (bytes ahead of decoding) ─► Arrow batches in Spark's own Arrow schema
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from azure_account import connect
+from azure_account.errors import ConfigurationError, describe
+from azureblob_source.avro.decoding.superset import superset
+from azureblob_source.avro.schema import arrow_schema
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.options import METADATA_COLUMNS, SourceOptions, source_options
+from azureblob_source.read import views
+from azureblob_source.read.filters import condition, selected
+from azureblob_source.read.following import new_blobs
+from azureblob_source.read.snapshot import Snapshot, kept_history, take_snapshot, writer_schema
+from azureblob_source.read.split_reader import read_parts
+from azureblob_source.read.splits import Part, cut, packed
+from azureblob_source.spark_types import arrow_of, spark_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+    from azure_account.account import BlobContainer
+    from azureblob_source.avro.schema import AvroSchema
+    from azureblob_source.read.blobs import StreamBlob
+    from azureblob_source.read.filters import Condition
+
+_METADATA = pa.schema(
+    [
+        pa.field("_blob", pa.string(), nullable=False),
+        pa.field("_version", pa.int64()),
+        pa.field("_partition", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class PartsPartition(InputPartition):
+    """What one task reads, in this order, resolved to this schema."""
+
+    parts: tuple[Part, ...]
+    reader: AvroSchema
+
+
+@dataclass(frozen=True)
+class EntriesPartition(InputPartition):
+    """The log entries `first … last` that a view of a streaming read shows."""
+
+    first: int
+    last: int
+
+
+@dataclass
+class ReadPlan:
+    """One read: what it covers is looked up once, when it is first asked for."""
+
+    options: SourceOptions
+    inferred: AvroSchema | None = None
+    """The schema that Spark's schema came of, for a query that keeps it as long as it runs."""
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """The stream's blobs."""
+        options = self.options
+        return take_snapshot(
+            self.container,
+            options.stream,
+            options.version,
+            time.sleep,
+            between=options.between,
+            publish_timeout=options.publish_timeout,
+            ignore_corrupt=options.ignore_corrupt,
+        )
+
+    @property
+    def container(self) -> BlobContainer:
+        """The container, over this process's connections."""
+        return connect(self.options.account).container(self.options.location.container)
+
+    @property
+    def log(self) -> CommitLog:
+        """The stream's log."""
+        return CommitLog(self.container, self.options.stream)
+
+    @cached_property
+    def reader_schema(self) -> AvroSchema:
+        """The schema to resolve rows to."""
+        return self.options.avro_schema or self.inferred or self._logged_schema() or self.snapshot.reader_schema
+
+    def _logged_schema(self) -> AvroSchema | None:
+        """The superset of the writer schemas that the log's entry names: no other entry has to be read for it."""
+        log, version = self.log, self.options.version
+        entry = log.head()
+        if entry is not None and version is not None:
+            entry = log.read(version) if version <= entry.version else None
+        if entry is None or not entry.schemas:
+            return None
+        return superset([writer_schema(log, fingerprint) for fingerprint in entry.schemas])
+
+    def arrow_schema(self) -> pa.Schema:
+        """The rows' schema: the columns that are asked for, and the metadata."""
+        if self.options.view != "data":
+            return views.VIEWS[self.options.view]
+        whole = arrow_schema(self.reader_schema)
+        columns = self.options.columns or whole.names
+        unknown = [column for column in columns if column not in whole.names]
+        if unknown:
+            message = f"option `columns` names {', '.join(unknown)}; the stream has {', '.join(whole.names)}."
+            raise ConfigurationError(message)
+        metadata = [METADATA_COLUMNS[name] for name in self.options.metadata_columns]
+        taken = [name for name in metadata if name in columns]
+        if taken:
+            message = f"the stream has a column {taken[0]} of its own. Leave it out of `metadataColumns` or `columns`."
+            raise ConfigurationError(message)
+        return pa.schema([*map(whole.field, columns), *map(_METADATA.field, metadata)])
+
+
+def read_plan(
+    raw: Mapping[str, str],
+    env: Mapping[str, str],
+    *,
+    streaming: bool | None = None,
+    inferred: AvroSchema | None = None,
+) -> ReadPlan:
+    """The plan of a read out of Spark's options; `streaming` if it is known which kind of read it is."""
+    return ReadPlan(source_options(raw, env, streaming=streaming), inferred)
+
+
+def spark_schema(plan: ReadPlan) -> StructType:
+    """The plan's schema in Spark's types."""
+    return spark_of(plan.arrow_schema())
+
+
+class PartsReader:
+    """What both kinds of readers do. Pickled to the executors without what was looked up on the driver."""
+
+    def __init__(self, plan: ReadPlan, schema: StructType) -> None:
+        self.options = plan.options
+        self.schema = schema
+        self.conditions: list[Condition] = []
+        self.plan = plan
+        unknown = set(schema.names) - set(views.VIEWS[plan.options.view].names) if plan.options.view != "data" else ()
+        if unknown:
+            message = (
+                f"the view {plan.options.view} has no column {', '.join(sorted(unknown))}. Leave out `.schema(…)`."
+            )
+            raise ConfigurationError(message)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "plan": ReadPlan(self.options)}
+
+    @property
+    def metadata(self) -> list[str]:
+        """The metadata columns that are asked for."""
+        return [METADATA_COLUMNS[name] for name in self.options.metadata_columns]
+
+    def partitions_of(self, blobs: Iterable[StreamBlob]) -> list[InputPartition]:
+        """Blobs in name order: large ones in parts, several small ones to a partition."""
+        about_blobs = [each for each in self.conditions if each.column in self.metadata]
+        if about_blobs:
+            blobs = [blob for blob in blobs if selected(_origin(blob, 1), about_blobs).num_rows]
+        size = self.options.part_bytes
+        return [PartsPartition(parts, self.plan.reader_schema) for parts in packed(cut(blobs, size), size)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Rows of one partition, as Arrow batches of exactly the schema that Spark expects."""
+        expected = arrow_of(self.schema)
+        found = self._rows(partition) if isinstance(partition, PartsPartition) else self._view(partition)
+        for batch in found:
+            rows = selected(_as(expected, batch.select(self.schema.names)), self.conditions)
+            if rows.num_rows:
+                yield rows
+
+    def _rows(self, partition: PartsPartition) -> Iterator[pa.RecordBatch]:
+        names: list[str] = self.schema.names
+        metadata = [name for name in names if name in self.metadata]
+        columns = [name for name in names if name not in metadata]
+        decoded = read_parts(
+            self.plan.container,
+            partition.parts,
+            reader=partition.reader,
+            columns=columns,
+            ignore_corrupt=self.options.ignore_corrupt,
+            limits=self.options.limits,
+        )
+        for part, batch in decoded:
+            if not metadata:
+                yield batch
+                continue
+            origin = _origin(part.blob, batch.num_rows)
+            by_name = {**dict(zip(columns, batch, strict=True)), **dict(zip(origin.schema.names, origin, strict=True))}
+            yield pa.RecordBatch.from_arrays([by_name[name] for name in names], names)
+
+    def _view(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        log = self.plan.log
+        if isinstance(partition, EntriesPartition):
+            entries = log.entries(partition.first, partition.last)
+        elif log.refresh() is None and self.options.view in ("blobs", "schemas"):
+            yield self._view_of_listing()
+            return
+        else:
+            entries = kept_history(log, self.options.version)
+        match self.options.view:
+            case "commits":
+                yield views.commits(entries)
+            case "blobs":
+                yield views.blobs(sorted(new_blobs(entries), key=lambda each: each[1].name))
+            case "control":
+                yield views.control(entries)
+            case "schemas":
+                added = new_blobs(entries)
+                texts = {blob.schema: writer_schema(log, blob.schema).json for _, blob in added}
+                yield views.schemas(added, texts)
+
+    def _view_of_listing(self) -> pa.RecordBatch:
+        if self.options.view == "blobs":
+            return views.listed_blobs(self.plan.snapshot.blobs)
+        return views.listed_schemas(self.plan.snapshot.schemas)
+
+
+class SnapshotReader(PartsReader, DataSourceReader):
+    """`spark.read.format("azureblob")`."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """What the tasks read."""
+        if self.options.view != "data":
+            return [InputPartition(None)]
+        return self.partitions_of(self.plan.snapshot.blobs) or [PartsPartition((), self.plan.reader_schema)]
+
+
+class FilteringReader(SnapshotReader):
+    """The same with filters. Spark refuses this class where `spark.sql.python.filterPushdown.enabled` is off."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Take the filters that can be applied here; returns the others."""
+        schema = arrow_of(self.schema)
+        left = []
+        for each in filters:
+            found = condition(each, schema)
+            if found is None:
+                left.append(each)
+            else:
+                self.conditions.append(found)
+        return left
+
+
+def _origin(blob: StreamBlob, rows: int) -> pa.RecordBatch:
+    """The metadata columns of so many rows of a blob."""
+    values = {"_blob": blob.name, "_version": blob.version, "_partition": blob.partition}
+    arrays = [pa.repeat(pa.scalar(values[field.name], field.type), rows) for field in _METADATA]
+    return pa.RecordBatch.from_arrays(arrays, schema=_METADATA)
+
+
+def _as(expected: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """`batch` in Spark's own Arrow types, which differ from ours in the unit of TIME values.
+
+    Columns of the right type are not cast: Arrow would refuse a null struct for the nulls below it where a field of
+    the struct must not be null.
+    """
+    if not expected.names:  # whose number of rows no column says
+        return batch
+    columns = [
+        column if column.type == to.type else _cast(column, to) for column, to in zip(batch, expected, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=expected)
+
+
+def _cast(column: pa.Array, to: pa.Field) -> pa.Array:
+    try:
+        return column.cast(to.type)
+    except pa.ArrowException as cause:
+        step = (
+            "If the type has changed since, load the DataFrame again; if you gave `.schema(…)`, change or leave it out."
+        )
+        becomes = f"the DataFrame has it as {to.type}, the stream as {column.type}: {cause}"
+        raise ConfigurationError(describe("read", f"column {to.name!r}", becomes, step)) from cause

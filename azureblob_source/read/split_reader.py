@@ -1,0 +1,151 @@
+"""The rows of parts of blobs: bytes are fetched ahead, and blocks decoded as soon as their bytes are there."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from azure_account.errors import CorruptError
+from azureblob_source.avro.decoding.decode import decode_blocks
+from azureblob_source.avro.files.container_file import blocks, read_header
+from azureblob_source.avro.files.splitting import is_splittable, part_blocks
+from azureblob_source.avro.limits import DEFAULT_LIMITS, ReadLimits
+from azureblob_source.read.read_ahead import ReadAhead, plain
+from azureblob_source.read.skipped import skip
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import TypeAlias
+
+    import pyarrow as pa
+
+    from azure_account.account import BlobContainer
+    from azureblob_source.avro.files.container_file import Block, FileHeader
+    from azureblob_source.avro.schema import AvroSchema
+    from azureblob_source.read.read_ahead import PartBytes
+    from azureblob_source.read.splits import Part
+
+    Decode: TypeAlias = Callable[[Iterable[Block]], Iterator[pa.RecordBatch]]
+
+THREADS = 4
+BUDGET = 32 << 20
+
+
+def read_parts(  # noqa: PLR0913 - the settings of a read, by name
+    container: BlobContainer,
+    parts: Sequence[Part],
+    *,
+    reader: AvroSchema | None = None,
+    columns: Sequence[str] | None = None,
+    ignore_corrupt: bool = False,
+    threads: int = THREADS,
+    budget: int = BUDGET,
+    limits: ReadLimits = DEFAULT_LIMITS,
+) -> Iterator[tuple[Part, pa.RecordBatch]]:
+    """The rows of all parts, in order, resolved to `reader` (see `decode_blob`), each batch with its part.
+
+    Up to `budget` bytes are fetched ahead on `threads` threads, which end when the iterator does, is closed or fails.
+    `ignore_corrupt` keeps the rows before any damage, skips the rest of that part, and warns and counts (`skip`).
+
+    `NotFoundError` if a blob is gone, `ConflictError` if it was replaced, `CorruptError` if it is damaged,
+    `ConfigurationError` if its rows do not resolve, it cannot be read in parts or takes more memory than `limits`.
+    """
+    opener = _Opener(limits.block_bytes)
+
+    def rows(part: Part, source: PartBytes) -> Iterator[pa.RecordBatch]:
+        found = opener.open(part, source)
+        if found is not None:
+            decode = partial(
+                decode_blocks, found.header, blob=part.blob.name, reader=reader, columns=columns, limits=limits
+            )
+            yield from _until_damage(found.blocks, decode) if ignore_corrupt else decode(found.blocks)
+
+    with ReadAhead(container, parts, threads, budget) as ahead:
+        for part, source in ahead:
+            found = rows(part, source)
+            for batch in _undamaged(container, found) if ignore_corrupt else found:
+                yield part, batch
+
+
+def _undamaged(container: BlobContainer, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from rows
+    except CorruptError as damage:
+        skip(container, damage)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    header: FileHeader
+    blocks: Iterator[Block]
+
+
+@dataclass
+class _Opener:
+    """Finds the blocks of parts. It remembers one header: the parts of a blob come one after the other."""
+
+    most: int
+    _blob: str | None = None
+    _header: FileHeader | None = None
+
+    def open(self, part: Part, source: PartBytes) -> _Opened | None:
+        """The part's blocks; None if others have them all, or there are none."""
+        name = part.blob.name
+        if part.start == 0:
+            return self._from_beginning(part, source)
+        if self._blob != name:
+            self._blob, self._header = name, None
+            if source.cut(1) and plain(source) is source:
+                self._header = read_header(source, blob=name)
+        if self._header is None:
+            return None
+        return _Opened(self._header, self._part(source, self._header, part))
+
+    def _from_beginning(self, part: Part, source: PartBytes) -> _Opened | None:
+        name = self._blob = part.blob.name
+        self._header = None
+        file = plain(source)
+        if file is not source:
+            source.read_on()
+        if not file.cut(1):
+            return None
+        header = read_header(file, blob=name)
+        if file is not source:
+            return _Opened(header, blocks(file, header, blob=name, most=self.most))
+        self._header = header
+        if not is_splittable(header):
+            source.read_on()
+        return _Opened(header, self._part(source, header, part))
+
+    def _part(self, source: PartBytes, header: FileHeader, part: Part) -> Iterator[Block]:
+        return part_blocks(source, header, part.start, part.end, blob=part.blob.name, most=self.most)
+
+
+def _until_damage(framed: Iterable[Block], decode: Decode) -> Iterator[pa.RecordBatch]:
+    """The rows of all blocks before the damaged one, then the `CorruptError`.
+
+    The decoder gathers rows of several blocks. Blocks whose rows are not all out are decoded again, one by one.
+    """
+    pending: deque[Block] = deque()
+    given = 0  # rows of the first pending block that are out already
+
+    def noted() -> Iterator[Block]:
+        for block in framed:
+            pending.append(block)
+            yield block
+
+    try:
+        for batch in decode(noted()):
+            given += batch.num_rows
+            while pending and given >= pending[0].rows:
+                given -= pending.popleft().rows
+            yield batch
+    except CorruptError:
+        for block in pending:
+            for batch in decode([block]):
+                if given < batch.num_rows:
+                    yield batch.slice(given)
+                given = max(0, given - batch.num_rows)
+        raise

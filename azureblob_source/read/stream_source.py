@@ -1,0 +1,180 @@
+"""Spark's streaming reader: the rows of one micro-batch after the other, or a view of what each one adds.
+
+driver:   Follower ─► log entries ─► SchemaGuard ─► new blobs ─► parts ─► partitions
+executor: read(partition), as for a snapshot (`source.py`)
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyspark.sql.datasource import DataSourceStreamReader
+
+from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, NotFoundError, describe
+from azureblob_source.options import FAIL, LATEST
+from azureblob_source.read.blobs import stream_blob
+from azureblob_source.read.following import Follower, Limits, SchemaGuard, new_blobs
+from azureblob_source.read.query_schema import QuerySchema
+from azureblob_source.read.source import EntriesPartition, PartsPartition, PartsReader, read_plan
+
+try:  # pyspark 4.2
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+except ImportError:
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Earlier releases run Trigger.AvailableNow as one batch over `latestOffset`."""
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.types import StructType
+
+    from azureblob_source.avro.schema import AvroSchema
+    from azureblob_source.read.source import ReadPlan
+
+logger = logging.getLogger(__name__)
+
+
+def stream_reader(
+    raw: Mapping[str, str], schema: StructType, env: Mapping[str, str], inferred: AvroSchema | None
+) -> DataSourceStreamReader:
+    """The reader of a streaming query. What is wrong is raised by its methods: see `RefusedReader`."""
+    try:
+        return StreamReader(read_plan(raw, env, streaming=True, inferred=inferred), schema)
+    except AzureBlobError as error:
+        return RefusedReader(error)
+
+
+class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Raises why a query cannot start as soon as Spark asks it for anything.
+
+    An error of `DataSource.streamReader` would be followed, in what Spark shows, by one of Spark's own clean-up
+    (`UnboundLocalError: … 'reader'`), which users take for the cause.
+    """
+
+    def __init__(self, error: AzureBlobError) -> None:
+        self._error = error
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise self._error
+
+    initialOffset = latestOffset = partitions = read = _refuse  # type: ignore[assignment] # noqa: N815 - Spark's names
+    getDefaultReadLimit = prepareForTriggerAvailableNow = reportLatestOffset = _refuse  # noqa: N815
+
+
+class StreamReader(PartsReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """`spark.readStream.format("azureblob")`. An offset `{"version": n, "start": m}` says that m+1 … n are read."""
+
+    def __init__(self, plan: ReadPlan, schema: StructType) -> None:
+        super().__init__(plan, schema)
+        if self.options.view == "schemas":
+            message = "option `view` schemas is a summary, which has no next row. Read it by spark.read."
+            raise ConfigurationError(message)
+        self._follower = Follower(plan.log, self.options.publish_timeout, time.monotonic)
+        self._initial: int | None = None
+        self._target: int | None = None
+        self._warned = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_follower": None, "_guard": None}
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        """Where a new query starts, marked as such: `start` is its own version.
+
+        Spark asks again when the first batch is repeated, and does not keep the first answer: the offset of the batch's
+        end does, since `start` is passed on from each offset to the next.
+        """
+        if self._initial is None:
+            options = self.options
+            if options.avro_schema is None and self._follower.log.head() is None:
+                place = f"{self._follower.log.container.url}/{options.stream}"
+                step = "Start the writer first, or give option `avroSchema` to wait for it. Other blobs: spark.read."
+                raise NotFoundError(describe("follow", place, "there is no commit log", step))
+            self._initial = self._follower.before(options.starting_time or options.starting_version)
+        return {"version": self._initial, "start": self._initial}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Tells a normal trigger from one that is to read all: the limits themselves are in the options."""
+        return ReadMaxFiles(self.options.max_blobs)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read what is there now, in batches, and end."""
+        self._target = self._follower.latest(None, Limits())
+
+    def latestOffset(self, start: dict[str, int] | None = None, limit: ReadLimit | None = None) -> dict[str, int]:  # noqa: N802
+        """Where the next micro-batch ends. pyspark before 4.2 gives no `start`: then there is no limit."""
+        if start is None:
+            self._warn_of_limits()
+            return self._unlimited()
+        limits = Limits(self.options.max_blobs, self.options.max_bytes)
+        if isinstance(limit, ReadAllAvailable):
+            limits = Limits()
+        until = self._follower.latest(start["version"], limits, at_most=self._target)
+        if self._guard is not None:
+            until = self._guard.end(start["version"], until)
+        return {**start, "version": until}
+
+    def _warn_of_limits(self) -> None:
+        if self.options.has_limits and not self._warned:
+            logger.warning(
+                "options `maxBlobsPerTrigger` and `maxBytesPerTrigger` have no effect on %s: this Spark has no limits "
+                "for Python sources, and every batch holds all that is there. Upgrade to Spark 4.2 or later",
+                self.options.location,
+            )
+        self._warned = True
+
+    def _unlimited(self) -> dict[str, int]:
+        """Spark asks for this before the initial offset, which, if it depends on the time, must be found now."""
+        if self.options.starting_version != LATEST and self.options.starting_time is None:
+            return {"version": self._follower.latest(None, Limits())}
+        initial = self.initialOffset()
+        return {**initial, "version": max(initial["version"], self._follower.latest(None, Limits()))}
+
+    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
+        """How far the stream has come, for the query's progress."""
+        head = self._follower.log.head()
+        return None if head is None else {"version": head.version}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """What the tasks of one micro-batch read: the same whenever the range is asked for."""
+        after, last = start["version"], end["version"]
+        if start.get("start") == after:
+            after = min(after, end.get("start", after))
+        first = after + 1
+        if first > last + 1:
+            there = f"the checkpoint is at version {after}, the stream's newest is {last}"
+            step = "If the stream was deleted and written anew, start the query with a new checkpoint."
+            raise ConflictError(describe("read on", self.options.stream, there, step))
+        if first > last:
+            return [PartsPartition((), self.plan.reader_schema)]
+        if self.options.view != "data":
+            return [EntriesPartition(first, last)]
+        entries = self._follower.entries(after, last)
+        if self._guard is not None:
+            self._guard.check(entries)
+        added = new_blobs(entries)
+        blobs = [stream_blob(entry, blob) for entry, blob in added]
+        return self.partitions_of(blob for blob in blobs if blob.may_hold(self.options.between))
+
+    @cached_property
+    def _guard(self) -> SchemaGuard | None:
+        """What ends a batch before rows that the query cannot hold. None if a view or `avroSchema` fixes them."""
+        if self.options.view != "data" or self.options.avro_schema is not None:
+            return None
+        names = tuple(name for name in self.schema.names if name not in self.metadata)
+        is_inferred = self.plan.inferred is not None
+        columns = None if is_inferred and self.options.columns is None else names
+        strict = is_inferred and self.options.schema_evolution == FAIL
+        return SchemaGuard(self._follower, QuerySchema(self.plan.reader_schema, columns, strict))
+
+    def commit(self, end: dict[str, int]) -> None:
+        """The micro-batch up to here is done."""
+        self._follower.forget(end["version"])
+
+    def stop(self) -> None:
+        """Nothing is held."""

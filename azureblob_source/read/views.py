@@ -1,0 +1,243 @@
+"""Views: what a stream's log tells, as tables. Pure.
+
+`commits` has a row for each version, `blobs` for each blob that is part of the stream, `schemas` for each writer schema
+among them, `control` for each control message that went through the stream.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from azureblob_source.arrow_values import int64_array
+from azureblob_source.read.blobs import standing_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from azureblob_source.avro.schema import AvroSchema
+    from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.read.snapshot import StreamBlob
+
+_COUNTS = pa.map_(pa.string(), pa.int64())
+_TIME = pa.timestamp("us", tz="UTC")
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+COMMITS = pa.schema(
+    [
+        pa.field("version", pa.int64(), nullable=False),
+        pa.field("timestamp", _TIME, nullable=False),
+        pa.field("operation", pa.string(), nullable=False),
+        pa.field("transactionId", pa.string()),
+        pa.field("transactionVersion", pa.int64()),
+        pa.field("epoch", pa.int64()),
+        pa.field("blobs", pa.int64(), nullable=False),
+        pa.field("rows", pa.int64(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+        pa.field("uncompressed", pa.int64(), nullable=False),
+        pa.field("removed", pa.int64(), nullable=False),
+        pa.field("replaces", pa.int64()),
+        pa.field("metrics", _COUNTS, nullable=False),
+        pa.field(
+            "writers",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("query", pa.string()),
+                        ("batch", pa.int64()),
+                        ("task", pa.int64()),
+                        ("attempt", pa.int64()),
+                        ("durationMs", pa.int64()),
+                        ("metrics", _COUNTS),
+                    ]
+                )
+            ),
+            nullable=False,
+        ),
+    ]
+)
+"""One row for each log entry: sizes are bytes as stored and before compression, `metrics` counts the whole batch,
+`writers` each task of it."""
+
+
+BLOBS = pa.schema(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("version", pa.int64()),
+        pa.field("timestamp", _TIME),
+        pa.field("partition", pa.string()),
+        pa.field("rows", pa.int64()),
+        pa.field("bytes", pa.int64(), nullable=False),
+        pa.field("uncompressed", pa.int64()),
+        pa.field("blocks", pa.int64()),
+        pa.field("schema", pa.string()),
+        pa.field("rolledBy", pa.string()),
+        pa.field("minEventTime", _TIME),
+        pa.field("maxEventTime", _TIME),
+    ]
+)
+"""One row for each blob of a snapshot, in name order. A stream without a log has names, partitions and bytes only."""
+
+CONTROL = pa.schema(
+    [
+        pa.field("version", pa.int64(), nullable=False),
+        pa.field("timestamp", _TIME, nullable=False),
+        pa.field("partition", pa.string()),
+        pa.field("type", pa.string()),
+        pa.field("taskName", pa.string()),
+        pa.field("taskCount", pa.int64()),
+        pa.field("generation", pa.int64()),
+        pa.field("idle", pa.bool_()),
+        pa.field("watermark", _TIME),
+        pa.field("streamId", pa.string()),
+        pa.field("message", pa.string(), nullable=False),
+    ]
+)
+"""One row for each control message and partition, in the order of the log: `timestamp` is the commit's, `watermark` the
+message's, and `message` is the message as JSON, with whatever else it tells, but not all its partitions."""
+
+SCHEMAS = pa.schema(
+    [
+        pa.field("fingerprint", pa.string(), nullable=False),
+        pa.field("firstVersion", pa.int64()),
+        pa.field("lastVersion", pa.int64()),
+        pa.field("blobs", pa.int64()),
+        pa.field("rows", pa.int64()),
+        pa.field("schema", pa.string(), nullable=False),
+    ]
+)
+"""One row for each writer schema of the blobs of a snapshot, as it stands in their headers, in order of first use. A
+stream without a log has fingerprints and schemas only."""
+
+VIEWS = {"commits": COMMITS, "blobs": BLOBS, "control": CONTROL, "schemas": SCHEMAS}
+
+
+def commits(entries: Sequence[LogEntry]) -> pa.RecordBatch:
+    """The history of a stream, oldest first."""
+    return pa.RecordBatch.from_pylist([_commit(entry) for entry in entries], COMMITS)
+
+
+def _commit(entry: LogEntry) -> dict[str, object]:
+    transaction = entry.transaction
+    return {
+        "version": entry.version,
+        "timestamp": datetime.fromisoformat(entry.timestamp),
+        "operation": entry.operation,
+        "transactionId": transaction.id if transaction else None,
+        "transactionVersion": transaction.version if transaction else None,
+        "epoch": entry.epoch,
+        "blobs": len(entry.blobs),
+        "rows": entry.rows,
+        "bytes": sum(blob.size for blob in entry.blobs),
+        "uncompressed": sum(blob.uncompressed for blob in entry.blobs),
+        "removed": len(entry.removed),
+        "replaces": entry.replaces,
+        "metrics": list(entry.metrics.items()),
+        "writers": [{**writer, "metrics": list(writer.get("metrics", {}).items())} for writer in entry.writers],
+    }
+
+
+def blobs(added: Iterable[tuple[LogEntry, BlobEntry]]) -> pa.RecordBatch:
+    """Blobs, each with the entry that added it."""
+    return pa.RecordBatch.from_pylist([_blob(entry, blob) for entry, blob in added], BLOBS)
+
+
+def listed_blobs(found: Iterable[StreamBlob]) -> pa.RecordBatch:
+    """The blobs of a stream without a log."""
+    rows = [{"name": blob.name, "partition": blob.partition, "bytes": blob.size} for blob in found]
+    return pa.RecordBatch.from_pylist(rows, BLOBS)
+
+
+def control(entries: Iterable[LogEntry]) -> pa.RecordBatch:
+    """The control messages of the entries, without those that others of them void or replace."""
+    told = [(entry, message) for entry in standing_entries(entries) for message in entry.control]
+    messages = pa.RecordBatch.from_pylist([_message(entry, message) for entry, message in told], CONTROL)
+    partitions = [_partitions(message) for _, message in told]
+    rows = messages.take(int64_array(np.repeat(np.arange(len(told)), list(map(len, partitions)))))
+    levels = pa.array([level for of_message in partitions for level in of_message], pa.string())
+    place = CONTROL.get_field_index("partition")
+    return rows.set_column(place, CONTROL.field(place), levels)
+
+
+def schemas(added: Iterable[tuple[LogEntry, BlobEntry]], texts: Mapping[str, str]) -> pa.RecordBatch:
+    """The writer schemas of blobs; `texts` gives the JSON of a fingerprint."""
+    rows: dict[str, dict[str, Any]] = {}
+    for entry, blob in added:
+        row = rows.setdefault(
+            blob.schema,
+            {
+                "fingerprint": blob.schema,
+                "firstVersion": entry.version,
+                "blobs": 0,
+                "rows": 0,
+                "schema": texts[blob.schema],
+            },
+        )
+        row["lastVersion"] = entry.version
+        row["blobs"] += 1
+        row["rows"] += blob.rows
+    return pa.RecordBatch.from_pylist(list(rows.values()), SCHEMAS)
+
+
+def listed_schemas(found: Iterable[AvroSchema]) -> pa.RecordBatch:
+    """The writer schemas of a stream without a log."""
+    rows = [{"fingerprint": avro.fingerprint, "schema": avro.json} for avro in found]
+    return pa.RecordBatch.from_pylist(rows, SCHEMAS)
+
+
+def _blob(entry: LogEntry, blob: BlobEntry) -> dict[str, object]:
+    return {
+        "name": blob.name,
+        "version": entry.version,
+        "timestamp": datetime.fromisoformat(entry.timestamp),
+        "partition": blob.partition,
+        "rows": blob.rows,
+        "bytes": blob.size,
+        "uncompressed": blob.uncompressed,
+        "blocks": blob.blocks,
+        "schema": blob.schema,
+        "rolledBy": blob.rolled_by,
+        "minEventTime": _moment(blob.min_event_time),
+        "maxEventTime": _moment(blob.max_event_time),
+    }
+
+
+def _moment(microseconds: int | None) -> datetime | None:
+    """The time, None also for one beyond the calendar."""
+    try:
+        return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return None
+
+
+def _message(entry: LogEntry, message: Mapping[str, Any]) -> dict[str, object]:
+    """Fields that are missing or of another type, as another release may write them, are null; `message` has them."""
+    milliseconds = _typed(message, "timestamp", int)
+    said = {name: value for name, value in message.items() if name != "partitions"}
+    return {
+        "version": entry.version,
+        "timestamp": datetime.fromisoformat(entry.timestamp),
+        "type": _typed(message, "type", str),
+        "taskName": _typed(message, "taskName", str),
+        "taskCount": _typed(message, "taskCount", int),
+        "generation": _typed(message, "generation", int),
+        "idle": _typed(message, "idle", bool),
+        "watermark": None if milliseconds is None else _moment(milliseconds * 1000),
+        "streamId": _typed(message, "streamId", str),
+        "message": json.dumps(said, ensure_ascii=False),
+    }
+
+
+def _partitions(message: Mapping[str, Any]) -> list[str | None]:
+    """The partitions of a message; earlier releases told one, without a list."""
+    partitions: list[str] | None = _typed(message, "partitions", list)
+    return [_typed(message, "partition", str)] if partitions is None else list(map(str, partitions))
+
+
+def _typed(message: Mapping[str, Any], name: str, kind: type) -> Any:
+    value = message.get(name)
+    return value if isinstance(value, kind) else None

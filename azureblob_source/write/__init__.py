@@ -1,0 +1,1 @@
+"""Rows become a batch that the log holds."""

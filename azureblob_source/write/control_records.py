@@ -1,0 +1,298 @@
+"""Control messages on their way through the sink. Pure.
+
+    rows ─┬─ user messages ────► written as they come ─────┐
+          └─ control messages ─► held to the task's end ───┴─► behind all rows of their partition, and told in the log
+
+With an *emission* the sink also writes control messages of its own: the watermarks of the tasks whose rows it has seen.
+
+The log tells a message once, with all partitions that it went to: what a thousand tasks say to a hundred partitions is
+a thousand objects `{"type": "watermark", …fields of the message…, "partitions": ["0", "1"]}`. Where rows have no
+partition level, `partitions` is left out; where one decision is about many streams, `stream` names the message's.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from azure_account.errors import ConfigurationError, describe
+from azureblob_source.arrow_values import int64_array, stored_values
+from control_messages.emission import TaskClocks
+from control_messages.envelopes import are_user_messages, unwrap
+from control_messages.errors import BadEnvelopeError
+from control_messages.messages import EARLIEST, MessageType, message_type, to_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from azureblob_source.arrow_values import I64
+    from azureblob_source.write.routing import Route, RoutedBatch, Router
+    from control_messages.emission import Emission
+
+PARTITION, VALUE, TASK, EVENT_TIME = "partition", "value", "task", "eventTime"
+"""Columns of the rows of an emission."""
+
+_TYPE_NAMES = {
+    MessageType.WATERMARK: "watermark",
+    MessageType.END_OF_STREAM: "endOfStream",
+    MessageType.DRAIN: "drain",
+}
+_UNTIMED = EARLIEST - 1
+_MANY_DIGITS = 2000  # no level has as many
+_Levels = tuple[str | None, ...]
+
+
+# rows of a task -------------------------------------------------------------------------------------------------------
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether a column of this type can hold envelopes."""
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def _is_int(kind: pa.DataType) -> bool:
+    return kind in (pa.int32(), pa.int64())
+
+
+def _is_task(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_string(kind)
+
+
+_NEEDED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
+    PARTITION: (_is_int, "an int or bigint"),
+    VALUE: (is_bytes, "binary"),
+    TASK: (_is_task, "an integer or a string"),
+    EVENT_TIME: (pa.types.is_timestamp, "a timestamp"),
+}
+
+
+def stored_rows(emission: Emission, rows: pa.Schema) -> pa.Schema:
+    """What is stored of the rows of an emission. `ConfigurationError` names a column that is missing or unfit."""
+    for column, (fits, expected) in _NEEDED.items():
+        place = rows.get_field_index(column)
+        if place < 0 and column == TASK and len(emission.names) == 1:
+            continue
+        if place < 0:
+            message = (
+                f"option `emission` needs a column {column!r}, {expected}; the rows to write have "
+                f"{', '.join(rows.names)}."
+            )
+            raise ConfigurationError(message)
+        kind = rows.field(place).type
+        if not fits(kind):
+            message = f"option `emission`: column {column!r} is {kind}, it must be {expected}. Cast it in the query."
+            raise ConfigurationError(message)
+    return pa.schema([rows.field(PARTITION), rows.field(VALUE)])
+
+
+class HeldControl:
+    """The control messages of one task attempt, held back while its user messages are written.
+
+    `user_rows` is called with every batch, then `control_rows` once and `tell` with each batch of them as it is routed;
+    `messages` are then what the task says in the log.
+    """
+
+    def __init__(self, column: str, router: Router, emission: Emission | None) -> None:
+        self._column, self._router = column, router
+        self._own = None if emission is None else _OwnWatermarks(emission)
+        self._held: list[pa.RecordBatch] = []
+        self._fields: dict[bytes, dict[str, Any]] = {}
+        self._routes: dict[bytes, dict[Route, None]] = {}
+
+    def user_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows to write now, perhaps none. `ConfigurationError` tells which row cannot be taken, and why."""
+        if self._own is not None:
+            self._own.check_partitions(batch)
+        is_user = are_user_messages(batch.column(self._column))
+        if not is_user.all():
+            control = batch.take(int64_array(np.flatnonzero(~is_user)))
+            batch = batch.take(int64_array(np.flatnonzero(is_user)))
+            self._check(control)
+            self._held.append(control if self._own is None else self._own.stored(control))
+        return batch if self._own is None else self._own.seen(batch)
+
+    def control_rows(self) -> Iterator[pa.RecordBatch]:
+        """The rows to write behind all others: those held, then the task's own."""
+        yield from self._held
+        self._held = []
+        if self._own is not None:
+            yield from self._own.rows()
+
+    def tell(self, routed: RoutedBatch) -> None:
+        """Take down which messages have gone where."""
+        envelopes, codes = _distinct(routed.batch.column(self._column))
+        count = len(routed.routes)
+        places = np.repeat(np.arange(count), np.diff(routed.starts))
+        for pair in np.unique(codes * count + places).tolist():
+            self._routes.setdefault(envelopes[pair // count], {})[routed.routes[pair % count]] = None
+
+    @property
+    def messages(self) -> tuple[dict[str, Any], ...]:
+        """What has been written, as objects of the log with their streams."""
+        told: list[dict[str, Any]] = []
+        for envelope, routes in self._routes.items():
+            by_stream: dict[str, list[str | None]] = defaultdict(list)
+            for route in routes:
+                by_stream[route.stream].append(route.partition)
+            for stream, levels in by_stream.items():
+                told += _objects({**self._message(envelope), "stream": stream}, levels)
+        return merged(told)
+
+    def _message(self, envelope: bytes) -> dict[str, Any]:
+        fields = self._fields.get(envelope)
+        if fields is None:
+            fields = self._fields[envelope] = _told_fields(envelope)
+        return fields
+
+    def _check(self, control: pa.RecordBatch) -> None:
+        envelopes, codes = _distinct(control.column(self._column))
+        for code, envelope in enumerate(envelopes):
+            reason = self._reason(envelope)
+            if reason is not None:
+                row = int(np.flatnonzero(codes == code)[0])
+                (route,) = self._router.route(control.slice(row, 1)).routes
+                level = "" if route.partition is None else f" for partition {route.partition!r}"
+                option = "envelopeColumn" if self._own is None else "emission"
+                message = describe(
+                    "write",
+                    f"an envelope{level} of stream {route.stream} (option `{option}`, column {self._column!r})",
+                    reason,
+                    "Wrap every message in an envelope, or leave the option out.",
+                )
+                raise ConfigurationError(message)
+
+    def _reason(self, envelope: bytes) -> str | None:
+        """Why the envelope is bad, None if it is not."""
+        try:
+            self._message(envelope)
+        except BadEnvelopeError as error:
+            return str(error)
+        return None
+
+
+class _OwnWatermarks:
+    """What the sink itself says about the rows of an emission."""
+
+    def __init__(self, emission: Emission) -> None:
+        self._emission, self._clocks = emission, TaskClocks(emission)
+        self._schema: pa.Schema | None = None
+
+    def stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns that are stored."""
+        stored = batch.select([PARTITION, VALUE])
+        self._schema = stored.schema
+        return stored
+
+    def seen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """What is stored of user rows, whose times are taken down."""
+        tasks = batch.column(TASK) if batch.schema.get_field_index(TASK) >= 0 else None
+        try:
+            self._clocks.see(tasks, batch.column(EVENT_TIME))
+        except ValueError as error:
+            message = f"option `emission`: {error}"
+            raise ConfigurationError(message) from error
+        return self.stored(batch)
+
+    def check_partitions(self, batch: pa.RecordBatch) -> None:
+        """Refuse a row of a partition that no watermark would reach."""
+        column = batch.column(PARTITION)
+        wrong: int | None = None
+        if not column.null_count:
+            numbers = stored_values(column, np.int32 if column.type == pa.int32() else np.int64)
+            if not len(numbers):
+                return
+            least, greatest = int(numbers.min()), int(numbers.max())
+            if least >= 0 and greatest < self._emission.partitions:
+                return
+            wrong = least if least < 0 else greatest
+        message = (
+            f"option `emission`: column {PARTITION!r} is {'null' if wrong is None else wrong} in a row; the stream has "
+            f"the partitions 0 to {self._emission.partitions - 1}. Mend the query, or `partitions` of the emission."
+        )
+        raise ConfigurationError(message)
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """The watermarks of the tasks seen, for every partition, in the schema of their rows."""
+        if self._schema is None:
+            return
+        try:
+            batch = self._emission.envelopes(self._clocks.watermarks())
+        except ValueError as error:
+            message = f"option `emission`: {error}"
+            raise ConfigurationError(message) from error
+        columns = [batch.column(field.name).cast(field.type) for field in self._schema]
+        yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def _distinct(envelopes: pa.Array) -> tuple[list[bytes], I64]:
+    """The distinct values of a column without nulls, and for every row the index of its value."""
+    encoded = envelopes.dictionary_encode()
+    return encoded.dictionary.to_pylist(), stored_values(encoded.indices, np.int32).astype(np.int64)
+
+
+def _told_fields(envelope: bytes) -> dict[str, Any]:
+    """Type and fields of a control message. Of Samza's messages, which tell no task count, the log tells none."""
+    try:
+        message, counted = unwrap(envelope), True
+    except BadEnvelopeError:
+        message, counted = unwrap(envelope, tasks=1), False
+    if isinstance(message, bytes):
+        raise TypeError("a user message is not told in the log")
+    fields = to_fields(message)
+    if not counted:
+        del fields["taskCount"]
+    return {"type": _TYPE_NAMES[message_type(message)], **fields}
+
+
+# objects of the log ---------------------------------------------------------------------------------------------------
+
+
+def merged(messages: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """Each message once, with all its partitions, in order of first appearance.
+
+    Several Spark tasks may each have said a watermark for one task and one partition: of these the latest stays.
+    """
+    told: dict[tuple[tuple[str, Any], ...], dict[_Levels, int]] = {}
+    for message in messages:
+        key = tuple((name, value) for name, value in message.items() if name not in ("timestamp", "partitions"))
+        latest = told.setdefault(key, {})
+        levels, time = tuple(message.get("partitions", (None,))), message.get("timestamp", _UNTIMED)
+        latest[levels] = max(time, latest.get(levels, time))
+    return tuple(each for key, latest in told.items() for each in _merged_objects(dict(key), latest))
+
+
+def _merged_objects(message: dict[str, Any], latest: Mapping[_Levels, int]) -> Iterator[dict[str, Any]]:
+    """The objects of messages that differ in time and partitions at most."""
+    of_level: dict[str | None, int] = {}
+    for levels, time in latest.items():
+        for level in levels:
+            of_level[level] = max(time, of_level.get(level, time))
+    by_time: dict[int, list[str | None]] = defaultdict(list)
+    for level, time in of_level.items():
+        by_time[time].append(level)
+    for time, same in by_time.items():
+        yield from _objects(message if time == _UNTIMED else {**message, "timestamp": time}, same)
+
+
+def _objects(message: dict[str, Any], levels: Iterable[str | None]) -> Iterator[dict[str, Any]]:
+    """The message as objects of the log: one for the partitions, one for rows without."""
+    named = sorted((level for level in levels if level is not None), key=_numbers_first)
+    if None in levels:
+        yield message
+    if named:
+        yield {**message, "partitions": named}
+
+
+def _numbers_first(level: str) -> tuple[int, str]:
+    return (len(level), level) if level.isdecimal() else (_MANY_DIGITS, level)
+
+
+def split_by_stream(messages: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The messages that name streams, as the streams' own logs tell them."""
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for message in messages:
+        found[message["stream"]].append({name: value for name, value in message.items() if name != "stream"})
+    return found

@@ -1,0 +1,90 @@
+"""Staging blocks in the background, with a bounded queue. The shell around `open_blobs`.
+
+A full queue makes the caller upload: rows then wait for the network, and memory stays bounded. The first failure is
+raised at the next call, not at the end.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from azure_account.errors import TransientError, describe
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from azure_account.account import BlobContainer
+    from azureblob_source.write.open_blobs import BlobFormat, Block
+
+
+@dataclass
+class Uploader:
+    """Stages blocks into `container` with `threads` threads and at most `queue` blocks waiting.
+
+    Use it in a `with` block; leaving it drops what has not been started.
+    """
+
+    container: BlobContainer
+    form: BlobFormat
+    threads: int = 2
+    queue: int = 4
+    deadline: float = 180.0
+    stored: dict[str, int] = field(default_factory=dict)
+    """Bytes staged so far, by blob."""
+    blocks: int = 0
+    """Blocks staged so far."""
+
+    def __post_init__(self) -> None:
+        self._pool = ThreadPoolExecutor(self.threads, "azureblob-upload")
+        self._places = threading.BoundedSemaphore(self.threads + self.queue)
+        self._lock = threading.Lock()
+        self._pending: set[Future[None]] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def submit(self, block: Block) -> None:
+        """Stage `block`, in the background if there is a free place, else now. Raises the first earlier failure."""
+        self._raise_failure()
+        if not self._places.acquire(blocking=False):
+            self._stage(block)
+            return
+        future = self._pool.submit(self._stage, block)
+        self._pending.add(future)
+        future.add_done_callback(lambda _: self._places.release())
+
+    def drain(self) -> None:
+        """Wait until every block is staged. `TransientError` when that takes longer than the deadline."""
+        _, waiting = wait(self._pending, self.deadline, FIRST_EXCEPTION)
+        self._raise_failure()
+        if waiting:
+            message = describe(
+                "upload",
+                f"{len(waiting)} blocks to {self.container.url}",
+                "the time allowed by `flushTimeoutMs` is over",
+                "Nothing was published; Spark runs the task again. Raise the option if the link is slow.",
+                elapsed=self.deadline,
+            )
+            raise TransientError(message)
+
+    def _raise_failure(self) -> None:
+        for future in [each for each in self._pending if each.done()]:
+            self._pending.discard(future)
+            future.result()
+
+    def _stage(self, block: Block) -> None:
+        data = block.render(self.form)
+        self.container.stage_block(block.blob, block.id, data)
+        with self._lock:
+            self.stored[block.blob] = self.stored.get(block.blob, 0) + len(data)
+            self.blocks += 1

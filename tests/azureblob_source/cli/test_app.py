@@ -1,0 +1,418 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from azure_account import connect
+from azure_account.clock import ManualClock
+from azure_account.memory import MemoryAccount, MemoryService
+from azureblob_source.cli.app import INTERRUPTED, UNCONFIRMED, Shell, app
+from azureblob_source.cli.as_json import json_line, jsonable
+from azureblob_source.cli.as_text import plural, rows_table, size_text
+from azureblob_source.log.entry import Transaction
+from azureblob_source.options import sink_options
+from azureblob_source.write.staging import plan_write
+from tests.azureblob_source.write.sink_rows import committer, plan_of, stage_rows
+
+if TYPE_CHECKING:
+    from typer.testing import Result
+
+    from tools.azurite import Azurite
+
+DAY = 24 * 3600.0
+ROWS = pa.schema([("origin", pa.string()), ("n", pa.int64())])
+QUERY = "3f2a91c0-5b7e-4d0a-9d1c-6f1f0c7ad6d4"
+SECRET = "c2VjcmV0LXNlY3JldC1zZWNyZXQ="
+
+
+class Clock(ManualClock):
+    """Does something at each sleep, and presses Ctrl-C when there is nothing left to do."""
+
+    def __init__(self, *acts: Callable[[], object]) -> None:
+        super().__init__()
+        self.acts = list(acts)
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if not self.acts:
+            raise KeyboardInterrupt
+        self.acts.pop(0)()
+
+
+def write(account: MemoryAccount, batch: int, numbers: range, *, stream: str = "flights", **options: Any) -> None:
+    container = account.container("demo")
+    container.create()
+    plan = plan_of(ROWS, f"demo/{stream}", **options)
+    rows = pa.record_batch([["EWR"] * len(numbers), list(numbers)], schema=ROWS)
+    staged = stage_rows(container, plan, [rows], seed=batch)
+    committer(container, plan, batch).commit([staged], Transaction(QUERY, batch))
+
+
+@pytest.fixture
+def account() -> MemoryAccount:
+    """Three versions of ten rows, a day apart, the newest a day old."""
+    account = MemoryAccount(MemoryService(clock=ManualClock()))
+    for batch in range(3):
+        write(account, batch, range(10 * batch, 10 * batch + 10))
+        account.clock.sleep(DAY)
+    return account
+
+
+@pytest.fixture(autouse=True)
+def columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def run(account: MemoryAccount, *arguments: str, answer: str | None = None, clock: ManualClock | None = None) -> Result:
+    shell = Shell(
+        connect=lambda _: account,
+        env={"AZURE_STORAGE_ACCOUNT": "memory", "AZURE_STORAGE_KEY": SECRET},
+        clock=clock or account.clock,
+        interactive=answer is not None,
+    )
+    result = CliRunner().invoke(app, list(arguments), obj=shell, input=answer)
+    assert SECRET not in result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+    return result
+
+
+def told(result: Result) -> tuple[int, str]:
+    """Exit code and error, of a command that printed nothing else."""
+    assert result.stdout == ""
+    return result.exit_code, result.stderr.strip()
+
+
+# --- ls ---------------------------------------------------------------------------------------------------------------
+
+
+def test_ls_tells_streams_and_plain_folders(account: MemoryAccount) -> None:
+    container = account.container("demo")
+    write(account, 0, range(5), stream="a/b")
+    for name in ("old/2013/01/31/12/05-07.avro", "old/2013/01/31/13/05-07.avro", "x.avro", "x.txt", "old/_h/y.avro"):
+        container.put(name, b"12345")
+    streams = json.loads(run(account, "ls", "demo", "--json").stdout)["streams"]
+    assert [("", None, 1, None, 5), ("a/b", 0, 1, 5), ("flights", 2, 3, 30), ("old", None, 2, None, 10)] == [
+        (each["name"], each["version"], each["blobs"], each["rows"], *([] if each["log"] else [each["bytes"]]))
+        for each in streams
+    ]
+    lines = run(account, "ls", "demo").stdout.splitlines()
+    assert ["stream", "(top level) (no log)", "a/b", "flights", "old (no log)"] == [
+        line[:22].strip() for line in (lines[0], *lines[2:])
+    ]
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_ls_takes_a_prefix(account: MemoryAccount) -> None:
+    write(account, 0, range(5), stream="a/b")
+    assert ["a/b"] == [each["name"] for each in json.loads(run(account, "ls", "demo/a", "--json").stdout)["streams"]]
+
+
+def test_ls_counts_what_is_live(account: MemoryAccount) -> None:
+    container, plan = account.container("demo"), plan_of(ROWS, "demo/flights")
+    staged = stage_rows(container, plan, [pa.record_batch([["JFK"], [1]], schema=ROWS)], seed=9)
+    committer(container, plan, 9).commit([staged], Transaction(QUERY, 9), overwrite=True)
+    [flights] = json.loads(run(account, "ls", "demo", "--json").stdout)["streams"]
+    assert (1, 1, 0, 3) == (flights["blobs"], flights["rows"], flights["firstVersion"], flights["version"])
+
+
+def test_ls_of_an_empty_container_says_so(account: MemoryAccount) -> None:
+    account.container("empty").create()
+    assert (0, "Container empty holds no stream and no Avro blob.") == told(run(account, "ls", "empty"))
+    assert {"container": "empty", "streams": []} == json.loads(run(account, "ls", "empty", "--json").stdout)
+
+
+# --- log --------------------------------------------------------------------------------------------------------------
+
+
+def test_log_tells_the_newest_versions(account: MemoryAccount) -> None:
+    document = json.loads(run(account, "log", "demo/flights", "-n", "2", "--json").stdout)
+    assert [(1, 10, {"id": QUERY, "version": 1}), (2, 10, {"id": QUERY, "version": 2})] == [
+        (entry["version"], entry["rows"], entry["transaction"]) for entry in document["entries"]
+    ]
+    shown = run(account, "log", "demo/flights").stdout.splitlines()
+    assert 5 == len(shown)
+    assert "3f2a91c0:2" in shown[-1]
+    assert all(len(line) <= 80 for line in shown)
+
+
+def test_log_shows_one_entry_in_full(account: MemoryAccount) -> None:
+    entry = json.loads(run(account, "log", "demo/flights", "--version", "1", "--json").stdout)
+    assert (1, 10, 10) == (entry["version"], entry["blobs"][0]["rows"], entry["writers"][0]["metrics"]["messagesSent"])
+    shown = run(account, "log", "demo/flights", "--version", "1").stdout
+    for part in ("writers", "blobs", "flights/2013/01/31/12/", "messagesSent"):
+        assert part in shown
+
+
+def test_log_follows(account: MemoryAccount) -> None:
+    clock = Clock(lambda: write(account, 3, range(5)), lambda: None, lambda: write(account, 4, range(6)))
+    result = run(account, "log", "demo/flights", "-n", "1", "--follow", "--json", clock=clock)
+    assert INTERRUPTED == result.exit_code
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(2, 10), (3, 5), (4, 6)] == [(line["version"], line["rows"]) for line in lines]
+    assert "" == result.stderr
+
+
+# --- tail -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "first"), [(3, 27), (10, 20), (15, 15), (100, 0)])
+def test_tail_gives_the_last_rows_in_order(account: MemoryAccount, count: int, first: int) -> None:
+    lines = run(account, "tail", "demo/flights", "-n", str(count), "--json").stdout.splitlines()
+    assert [{"origin": "EWR", "n": n} for n in range(first, 30)] == [json.loads(line) for line in lines]
+
+
+def test_tail_follows_what_is_published(account: MemoryAccount) -> None:
+    clock = Clock(lambda: write(account, 3, range(100, 103)), lambda: None, lambda: write(account, 4, range(200, 202)))
+    result = run(account, "tail", "demo/flights", "-n", "1", "-f", "--columns", "n", "--json", clock=clock)
+    assert INTERRUPTED == result.exit_code
+    assert [29, 100, 101, 102, 200, 201] == [json.loads(line)["n"] for line in result.stdout.splitlines()]
+
+
+def test_tail_shows_people_the_last_rows_of_a_batch(account: MemoryAccount) -> None:
+    clock = Clock(lambda: write(account, 3, range(100, 200)))
+    result = run(account, "tail", "demo/flights", "-n", "2", "-f", clock=clock)
+    cells = [line.split()[-1] for line in result.stdout.splitlines() if line.startswith("EWR")]
+    assert ["28", "29", "198", "199"] == cells
+    assert "the last 2 of 100 rows, version 3" in result.stderr
+
+
+def test_tail_reads_rows_of_several_schemas_as_one_table(account: MemoryAccount) -> None:
+    write(account, 3, range(30, 32), dropRoutingColumns=True, partitionColumn="origin")
+    lines = run(account, "tail", "demo/flights", "-n", "3", "--json").stdout.splitlines()
+    assert [("EWR", 29), (None, 30), (None, 31)] == [(row["origin"], row["n"]) for row in map(json.loads, lines)]
+
+
+def test_tail_goes_on_where_old_versions_were_vacuumed(account: MemoryAccount) -> None:
+    run(account, "vacuum", "demo/flights", "--older-than", "36h", "--yes")
+    lines = run(account, "tail", "demo/flights", "-n", "100", "--json").stdout.splitlines()
+    assert 10 == len(lines)
+
+
+# --- repair and vacuum ------------------------------------------------------------------------------------------------
+
+
+def test_vacuum_asks_and_does_it(account: MemoryAccount) -> None:
+    result = run(account, "vacuum", "demo/flights", "--older-than", "36h", answer="y\n")
+    assert "versions 0 to 1 are to be removed" in result.stdout
+    assert "With them go 2 blobs, 20 rows, " in result.stdout
+    assert "Removed 2 entries and 2 blobs." in result.stdout
+    assert (0, 1) == (result.exit_code, len(public(account)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer", "code", "said"),
+    [
+        ((), "n\n", UNCONFIRMED, "Nothing was done."),
+        ((), None, UNCONFIRMED, "Nothing was done: that takes --yes, or a terminal to ask on."),
+        (("--json",), "y\n", UNCONFIRMED, "Nothing was done"),
+        (("--dry-run",), "y\n", 0, ""),
+        (("--dry-run", "--yes"), None, 0, ""),
+    ],
+)
+def test_nothing_is_removed_without_a_yes(
+    account: MemoryAccount, arguments: tuple[str, ...], answer: str | None, code: int, said: str
+) -> None:
+    before = account.service.contents("demo")
+    result = run(account, "vacuum", "demo/flights", "--older-than", "36h", *arguments, answer=answer)
+    assert code == result.exit_code
+    assert said in result.stderr
+    assert before == account.service.contents("demo")
+
+
+def test_vacuum_gives_programs_one_document(account: MemoryAccount) -> None:
+    document = json.loads(run(account, "vacuum", "demo/flights", "--older-than", "36h", "--yes", "--json").stdout)
+    assert {"stream": "flights", "entries": 2, "done": {"entries": 2, "blobs": 2, "foreign": []}} == {
+        "stream": document["stream"], "entries": document["plan"]["entries"], "done": document["done"]
+    }  # fmt: skip
+    assert (0, 2) == (document["plan"]["firstVersion"], document["plan"]["newFirstVersion"])
+
+
+def test_vacuum_of_what_is_young_has_nothing_to_do(account: MemoryAccount) -> None:
+    result = run(account, "vacuum", "demo/flights", "--older-than", "30d")
+    assert (0, "flights: there is nothing to remove, versions 0 to 2 stay. The newest version always does.\n") == (
+        result.exit_code, result.stdout
+    )  # fmt: skip
+
+
+def test_vacuum_clears_decisions_over_many_streams(account: MemoryAccount) -> None:
+    assert "holds no decisions" in run(account, "vacuum", "demo/_batches", "--older-than", "1d").stdout
+    container, plan = account.container("demo"), plan_of(ROWS, "demo", streamColumn="origin")
+    for batch in range(3):
+        rows = pa.record_batch([["x", "y"], [batch, batch]], schema=ROWS)
+        committer(container, plan, batch).commit(
+            [stage_rows(container, plan, [rows], seed=batch)], Transaction("q", batch)
+        )
+        account.clock.sleep(DAY)
+    blobs = public(account)
+    result = run(account, "vacuum", "demo/_batches", "--older-than", "36h", "--yes", "--json")
+    assert [2] == [log["done"]["entries"] for log in json.loads(result.stdout)["logs"]]
+    assert blobs == public(account)
+    result = run(account, "vacuum", "demo/_batches/q", "--older-than", "1h", "--yes", "--json")
+    assert ("_batches/q", 0) == (json.loads(result.stdout)["stream"], result.exit_code)
+
+
+def test_repair_shows_what_is_left_and_removes_it_if_asked(account: MemoryAccount) -> None:
+    container, plan = account.container("demo"), plan_of(ROWS, "demo/flights")
+    stage_rows(container, plan, [pa.record_batch([["JFK"], [1]], schema=ROWS)], seed=77)
+    account.clock.sleep(2 * DAY)
+    result = run(account, "repair", "demo")
+    assert "1 stream: everything that is decided is published." in result.stdout
+    assert "expires within seven days (--leftovers removes it)" in result.stdout
+    assert 0 == result.exit_code
+    assert UNCONFIRMED == run(account, "repair", "demo", "--leftovers").exit_code
+    assert 1 == len(account.service.staged("demo"))
+    result = run(account, "repair", "demo/flights", "--leftovers", "--yes", "--json")
+    assert {"published": 0, "voided": 0, "removed": 1, "revived": 0} == json.loads(result.stdout)["done"]
+    assert {} == account.service.staged("demo")
+
+
+def test_repair_takes_blobs_that_were_deleted_by_hand_out_of_the_log(account: MemoryAccount) -> None:
+    whole = run(account, "repair", "demo/flights", "--leave-out-missing")
+    assert "Every blob that the log names is there." in whole.stdout
+    first = min(name for name in public(account) if name.startswith("flights/"))
+    account.container("demo").delete(first)
+    result = run(account, "repair", "demo/flights", "--leave-out-missing")
+    assert (UNCONFIRMED, True) == (result.exit_code, "Missing from the stream: 1 blob with 10 rows" in result.stdout)
+    done = json.loads(run(account, "repair", "demo/flights", "--leave-out-missing", "--yes", "--json").stdout)
+    assert ("flights", [first]) == (done["stream"], done["missing"])
+    assert 0 == run(account, "tail", "demo/flights", "-n", "1000").exit_code
+
+
+def test_repair_gives_up_a_version_only_if_it_cannot_be_published(account: MemoryAccount) -> None:
+    result = run(account, "repair", "demo/flights", "--void", "0", "--yes")
+    assert 1 == result.exit_code
+    assert "it is published. There is nothing to void." in result.stderr
+
+
+def public(account: MemoryAccount) -> list[str]:
+    return [name for name in account.service.contents("demo") if not any(x.startswith("_") for x in name.split("/"))]
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("log", "demo/none"), 1, "demo/none failed: there is none. Check container and stream"),
+        (("tail", "demo/none"), 1, "there is no commit log"),
+        (("vacuum", "demo/none", "--older-than", "1d"), 1, "there is no commit log"),
+        (("ls", "nowhere"), 1, "nowhere"),
+        (("log", "demo"), 1, "no stream is named in container demo"),
+        (("log", "demo/flights", "--version", "9"), 1, "the oldest entry kept is 0, the newest 2"),
+        (("tail", "demo/flights", "--columns", "x"), 1, "there is no column x among origin, n"),
+        (("ls", "demo", "-o", "acountKey=abc"), 1, "Did you mean accountKey"),
+        (("ls", "demo", "-o", f"accountKey{SECRET[:5]}"), 2, "it must read KEY=VALUE"),
+        (("ls", "demo", "-o", "accountKey=%hunter2"), 1, "accountKey"),
+        (("ls", "Demo_1"), 1, "container name 'Demo_1' is invalid"),
+        (("ls", "https://x.blob.core.windows.net/demo?sig=abc"), 1, "carries a query or credentials"),
+        (("ls",), 2, "Missing argument"),
+        (("vacuum", "demo/flights"), 2, "--older-than"),
+        (("vacuum", "demo/flights", "--older-than", "soon"), 2, "such as 30d, 12h or 90m"),
+        (("vacuum", "demo/flights", "--older-than", "59m"), 1, "shorter than an hour"),
+        (("frobnicate",), 2, "No such command"),
+    ],
+)
+def test_what_goes_wrong_is_said_in_a_sentence(
+    account: MemoryAccount, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    found, error = told(run(account, *arguments))
+    assert code == found
+    assert said in " ".join(error.replace("│", " ").split())
+    assert "Traceback" not in error
+    assert "sig=abc" not in error
+    assert "hunter2" not in error
+    assert code == 2 or 1 == len(error.splitlines())
+
+
+def test_the_emulator_is_reached_by_the_environment(azurite: Azurite, container_name: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "azureblob_source", "ls", container_name],
+        capture_output=True, text=True, check=False,
+        env={"AZURE_STORAGE_CONNECTION_STRING": azurite.connection_string, "PATH": ""},
+    )  # fmt: skip
+    assert (1, "") == (result.returncode, result.stdout)
+    assert "ContainerNotFound" in result.stderr
+    assert azurite.account_key not in result.stderr
+
+
+def test_all_of_it_on_the_emulator(azurite: Azurite, container_name: str) -> None:
+    options = {"path": f"{container_name}/flights", "connectionString": azurite.connection_string}
+    plan = plan_write(sink_options(options, {}), ROWS)
+    account = connect(plan.options.account)
+    container = account.container(container_name)
+    container.create()
+    for batch in range(4):
+        staged = stage_rows(container, plan, [pa.record_batch([["EWR"], [batch]], schema=ROWS)], seed=batch)
+        if batch < 3:
+            committer(container, plan, batch).commit([staged], Transaction(QUERY, batch))
+    shell = Shell(connect=lambda _: account, env={"AZURE_STORAGE_CONNECTION_STRING": azurite.connection_string})
+
+    def document(*arguments: str) -> Any:
+        result = CliRunner().invoke(app, [*arguments, "--json"], obj=shell)
+        assert (0, None) == (result.exit_code, result.exception)
+        return json.loads(result.stdout)
+
+    in_future = Clock()
+    in_future.advance(time.time() + 10 - in_future.now())
+    shell = replace(shell, clock=in_future)
+    where = f"{container_name}/flights"
+    done = document("vacuum", where, "--older-than", "1s", "--force", "--yes")["done"]
+    assert {"entries": 2, "blobs": 2, "foreign": []} == done
+    repaired = document("repair", container_name, "--leftovers", "--older-than", "1s", "--yes")["done"]
+    assert {"published": 0, "voided": 0, "removed": 1, "revived": 0} == repaired
+    [stream] = document("ls", container_name)["streams"]
+    assert (2, 2, 1, 1) == (stream["firstVersion"], stream["version"], stream["blobs"], stream["rows"])
+    assert {"origin": "EWR", "n": 2} == document("tail", where, "-n", "9")
+    assert [] == [blob.name for blob in container.list(uncommitted=True) if not blob.committed or not blob.size]
+
+
+@pytest.mark.parametrize("extra", ["typer", "rich"])
+def test_a_missing_extra_is_named(extra: str) -> None:
+    program = f"import sys; sys.modules[{extra!r}] = None; from azureblob_source.__main__ import main; main()"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (1, f"The command line needs {extra}: pip install pyspark-azureblob[cli]\n") == (
+        result.returncode, result.stderr
+    )  # fmt: skip
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(0, "0 B"), (999, "999 B"), (1000, "0.98 KiB"), (1 << 20, "1.00 MiB"), (10 << 20, "10.0 MiB"),
+     (999 << 30, "999 GiB"), (1 << 60, "1024 PiB")],
+)  # fmt: skip
+def test_sizes_have_three_digits(count: int, shown: str) -> None:
+    assert shown == size_text(count)
+
+
+def test_nouns_follow_their_number() -> None:
+    assert ["1 entry", "2 entries", "1 blob", "2,000 blobs", "0 rows"] == [
+        plural(1, "entry"), plural(2, "entry"), plural(1, "blob"), plural(2000, "blob"), plural(0, "row")
+    ]  # fmt: skip
+
+
+def test_values_are_json_whatever_they_are() -> None:
+    value = {"x": float("nan"), "y": [float("inf"), b"\x01\xff"], "z": timedelta(seconds=1.5), "m": [("k", 1)]}
+    assert {"x": "nan", "y": ["inf", "01ff"], "z": 1.5, "m": [["k", 1]]} == json.loads(json_line(value))
+    assert jsonable(None) is None
+
+
+def test_columns_beyond_the_width_are_named() -> None:
+    rows = [{f"column{number}": "x" * 10 for number in range(20)}]
+    table, hidden = rows_table(rows, 40)
+    assert [f"column{number}" for number in range(3, 20)] == hidden
+    assert 3 == len(table.columns)
+    assert 1 == len(rows_table(rows, 5)[0].columns)

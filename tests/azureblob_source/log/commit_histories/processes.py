@@ -1,0 +1,217 @@
+"""Processes that a history moves storage call by storage call: each is a greenlet that rests before its next call.
+
+Thread pools of the code under test run inline, in an order that the process draws, so that a history depends on its
+seed alone. Faults stand below the retries, as in `azure_account.faults`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from greenlet import greenlet
+
+from azure_account.errors import AzureBlobError
+from azure_account.faults import Crash, Fault, LateEffect, LostAnswer, ProcessDied, Reset, Throttle
+from azure_account.memory import MemoryAccount
+from azure_account.tries import Call, Intercept
+from azure_account.wire import Ambiguous, Failure, Throttled
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.naming import BATCHES, log_version
+
+if TYPE_CHECKING:
+    from azure_account.account import BlobContainer
+    from tests.azureblob_source.log.commit_histories.world import World
+
+T = TypeVar("T")
+CONTAINER = "container"
+
+
+class Process(Intercept):
+    """A process of a history. `act` is what it does; it gets the process and its container."""
+
+    def __init__(self, world: World, kind: str, act: Callable[[Process], object], seed: int, query: str = "") -> None:
+        self.world = world
+        self.kind = kind
+        self.query = query
+        self.number = world.next_process()
+        self.draws = Random(seed * 1_000_003 + self.number)
+        self.next: Call | None = None
+        self.error: BaseException | None = None
+        self.faults: list[tuple[str, Fault]] = []
+        self.calls = 0
+        self.born = world.expiries
+        self.voids_seen = world.truth.voids
+        self._killed = False
+        account = MemoryAccount(world.service, intercept=self)
+        self.container: BlobContainer = account.container(CONTAINER)
+        self._act = act
+        self._greenlet = greenlet(self._run)
+        self._resume()
+
+    def __repr__(self) -> str:
+        return f"{self.kind}#{self.number}"
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has returned, failed or died."""
+        return bool(self._greenlet.dead)
+
+    def step(self) -> bool:
+        """One call. False when the process has ended."""
+        if not self.ended:
+            self._resume()
+        return not self.ended
+
+    def kill(self) -> None:
+        """SIGKILL before its next call."""
+        self._killed = True
+        if not self.ended:
+            self._resume()
+
+    def attempt(self, call: Call, request: Callable[[], T]) -> T:
+        """Wait for the turn, then make the call."""
+        self.next = call
+        self._greenlet.parent.switch()
+        if self._killed:
+            raise ProcessDied
+        self.next = None
+        self.calls += 1
+        fault = self._fault(call)
+        self.world.note_call(self, call, fault)
+        return request() if fault is None else self._fail(fault, call, request)
+
+    def _resume(self) -> None:
+        self.world.running = self
+        self._greenlet.switch()
+
+    def _run(self) -> None:
+        try:
+            self._act(self)
+        except ProcessDied:
+            return
+        except BaseException as error:  # noqa: BLE001 - handed to the history
+            self.error = error
+
+    def _fault(self, call: Call) -> Fault | None:
+        for place, (aim, fault) in enumerate(self.faults):
+            if aim in ("any", aim_of(call)):
+                del self.faults[place]
+                return fault
+        return None
+
+    def _fail(self, fault: Fault, call: Call, request: Callable[[], T]) -> T:
+        match fault:
+            case Throttle(retry_after):
+                raise Throttled("503 ServerBusy", retry_after=retry_after)
+            case LateEffect():
+                self.world.late.append((call, request, self.world.expiries, self.world.truth.voids))
+                raise Ambiguous("no answer within the time limit")
+            case LostAnswer():
+                effect(request)
+                raise Ambiguous("the connection was reset before the answer")
+            case Crash(after_effect):
+                if after_effect:
+                    effect(request)
+                self._killed = True
+                raise ProcessDied
+            case _:
+                assert isinstance(fault, Reset)
+                raise Ambiguous("the connection was reset")
+
+
+def effect(request: Callable[[], object]) -> None:
+    """Send a request whose answer nobody sees."""
+    try:
+        request()
+    except (Failure, AzureBlobError):
+        return
+
+
+def aim_of(call: Call) -> str:
+    """What a call is for, as far as its name says: where a history stops processes and places faults."""
+    match call.operation:
+        case "put" if call.name.endswith("_first.json"):
+            return "boundary"
+        case "put" if log_version(call.name) is not None:
+            return "decide"
+        case "commit_block_list":
+            return "publish"
+        case "delete" if call.name.endswith(".avro"):
+            return "remove"
+        case "stage_block":
+            return "stage"
+        case "list" if call.name.startswith(BATCHES):
+            return "batches"
+        case "get" | "properties" if call.name.endswith("_first.json"):
+            return "look"
+        case _:
+            return "other"
+
+
+class _Inline:
+    """A `ThreadPoolExecutor` that runs its calls at once, in an order that the running process draws."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __enter__(self) -> _Inline:  # noqa: PYI034 - Self is of Python 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def shutdown(self, **_: object) -> None:
+        """Nothing is left to do."""
+
+    def map(self, act: Callable[..., T], *items: Sequence[Any], timeout: float | None = None) -> Iterator[T]:
+        """Every call is made, and the first error in order raised, as of a pool."""
+        given = list(zip(*items, strict=False))
+        order = list(range(len(given)))
+        _draws.shuffle(order)
+        answers: dict[int, Callable[[], T]] = {}
+        for place in order:
+            answers[place] = _answer(act, given[place])
+        for place in range(len(given)):
+            yield answers[place]()
+
+
+def _answer(act: Callable[..., T], given: tuple[Any, ...]) -> Callable[[], T]:
+    try:
+        found = act(*given)
+    except Exception as error:  # noqa: BLE001 - raised where the pool would raise it
+        return _raise(error)
+    return lambda: found
+
+
+def _raise(error: Exception) -> Callable[[], Any]:
+    def answer() -> Any:
+        raise error
+
+    return answer
+
+
+_draws = Random(0)
+
+
+@contextmanager
+def inline_pools(monotonic: Callable[[], float], seed: int) -> Iterator[None]:
+    """No threads, and the history's clock for every log, while this lasts."""
+    _draws.seed(seed)
+    modules = [module for name, module in sys.modules.items() if name.startswith("azureblob_source.")]
+    pooled = [module for module in modules if "ThreadPoolExecutor" in vars(module)]
+    pools = [vars(module)["ThreadPoolExecutor"] for module in pooled]
+    defaults: dict[str, Any] = CommitLog.__init__.__kwdefaults__ or {}
+    clock = defaults["monotonic"]
+    for module in pooled:
+        module.ThreadPoolExecutor = _Inline  # type: ignore[attr-defined]
+    defaults["monotonic"] = monotonic
+    try:
+        yield
+    finally:
+        for module, pool in zip(pooled, pools, strict=True):
+            module.ThreadPoolExecutor = pool  # type: ignore[attr-defined]
+        defaults["monotonic"] = clock

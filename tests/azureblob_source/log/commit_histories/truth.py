@@ -1,0 +1,299 @@
+"""What has truly happened in a history, in plain dicts, and what must hold of it at every step and at the end.
+
+It watches the storage itself, not the protocol: which blobs are public, which entries were put at or above the
+boundary, what was acknowledged. The first violation is kept in `violation`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from azure_account.memory import STAGED_SECONDS
+from azureblob_source.log.entry import LogEntry, Transaction, from_json
+from azureblob_source.log.naming import BATCHES, log_stream, log_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Row = tuple[str, int, int]
+"""Query, batch, number."""
+Batch = tuple[str, int]
+"""Query and batch."""
+Place = tuple[str, int]
+"""Stream and version of an entry."""
+
+_BOUNDARY = "/_log/_first.json"
+
+
+@dataclass
+class Truth:
+    """The storage as anyone could see it, and the promises made so far."""
+
+    seen: Counter[str] = field(default_factory=Counter)
+    violation: str | None = None
+    blob_rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)
+    """Rows of every staged blob, by name."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    public: dict[str, str] = field(default_factory=dict)
+    """ETags of the data blobs that a listing shows."""
+    count: Counter[Row] = field(default_factory=Counter)
+    """How often a listing reader sees each row."""
+    log: dict[str, dict[int, LogEntry]] = field(default_factory=lambda: defaultdict(dict))
+    """Every entry that was ever put at or above the boundary, vacuumed ones too."""
+    first: Counter[str] = field(default_factory=Counter)
+    """Each log's boundary."""
+    named: dict[str, Place] = field(default_factory=dict)
+    """The last entry of its stream's log that names a blob."""
+    whole: set[Place] = field(default_factory=set)
+    """Entries whose blobs were all public at one time."""
+    acknowledged: set[Row] = field(default_factory=set)
+    shared: set[str] = field(default_factory=set)
+    """Blobs of batches over many streams: a part that was whole is written again if another part was not."""
+    gone: set[Row] = field(default_factory=set)
+    """Rows that an overwrite or a vacuum has rightly taken away for good."""
+    by_hand: set[Batch] = field(default_factory=set)
+    """Batches of which somebody deleted a blob by hand."""
+    decided_at: dict[Place, float] = field(default_factory=dict)
+    ever_public: set[str] = field(default_factory=set)
+    empty: set[str] = field(default_factory=set)
+    """Batches that were acknowledged without an entry: nothing was to be written, and nothing of them is owed."""
+    removed: set[str] = field(default_factory=set)
+    """Blobs that a void or a replacement takes away."""
+    discarded: set[str] = field(default_factory=set)
+    """Empty blobs that a repair has put in the place of staged blocks and not deleted yet."""
+    protected: set[str] = field(default_factory=set)
+    """Blobs that were decided when the running repair began: it must not touch them."""
+    clock: Callable[[], float] = lambda: 0.0
+    writer: str = ""
+    """The query whose driver makes the call that is under way."""
+    hand: bool = False
+    haunting: set[str] = field(default_factory=set)
+    """Public blobs that were taken back: a Put Block that landed late lets a process do
+    that which has slept before its Put Block List. It looks at the log again and deletes them, if it slept
+    for long and was not killed; else a repair does."""
+    voids: int = 0
+    puts: int = 0
+
+    def fail(self, what: str) -> None:
+        """Note a violation; the first one counts."""
+        after = " (after a deletion by hand)" if self.by_hand else ""
+        self.violation = self.violation or what + after
+
+    # --- what the storage reports -------------------------------------------------------------------------------------
+
+    def written(self, name: str, etag: str, data: bytes) -> None:
+        """A blob was put or committed."""
+        if name.endswith(_BOUNDARY):
+            first = json.loads(data)["first"]
+            self.first[name[: -len(_BOUNDARY)]] = first
+            return
+        version = log_version(name)
+        if version is not None:
+            self._entry(log_stream(name) or "", version, from_json(data, name))
+        elif name in self.blob_rows:
+            self._published(name, etag, len(data))
+
+    def deleted(self, name: str) -> None:
+        """A blob was deleted."""
+        self.discarded.discard(name)
+        self.haunting.discard(name)
+        if self.public.pop(name, None) is None:
+            return
+        for row in self.blob_rows[name]:
+            self.count[row] -= 1
+            if self.count[row] == 0:
+                self._vanished(row, name)
+
+    def _vanished(self, row: Row, name: str) -> None:
+        place = self.named[name]
+        excused = self.excused(row, place)
+        settled = row in self.acknowledged or (place in self.whole and name not in self.shared)
+        if row[:2] in self.by_hand:
+            if row in self.acknowledged and not self._may_give_up(row, place):
+                self.fail(f"acknowledged row {row} is deleted")
+        elif excused and settled:
+            self.gone.add(row)
+        elif row in self.acknowledged and not excused:
+            self.fail(f"acknowledged row {row} is deleted")
+
+    def delete_by_hand(self, name: str) -> None:
+        """Somebody is about to delete a blob."""
+        self.seen["deleted by hand"] += 1
+        self.by_hand.update(row[:2] for row in self.blob_rows[name])
+        self.hand = True
+
+    def _may_give_up(self, row: Row, place: Place) -> bool:
+        """Whether a batch that lacks a blob deleted by hand may be taken back: by itself, or when it is old."""
+        old = self.clock() >= self.decided_at[place] + STAGED_SECONDS
+        return self.hand or old or self.writer == row[0] or self._is_past(place)
+
+    def _published(self, name: str, etag: str, size: int) -> None:
+        if size == 0:
+            self.discarded.add(name)
+            if name in self.protected:
+                self.fail(f"a repair drops the blocks of {name}, which was decided before it began")
+            return
+        self.discarded.discard(name)
+        if size != self.sizes[name]:
+            self.fail(f"{name} is published in part")
+        if name in self.public:
+            self.fail(f"{name} is public and is written again")
+            return
+        if name not in self.named:
+            self.fail(f"{name} is published and no entry names it")
+            return
+        if name in self.removed or any(row in self.gone for row in self.blob_rows[name]):
+            self.seen["public for a moment after it was taken back"] += 1
+            self.haunting.add(name)
+            return
+        self.public[name] = etag
+        self.ever_public.add(name)
+        for row in self.blob_rows[name]:
+            self.count[row] += 1
+            if self.count[row] > 1:
+                self.fail(f"row {row} is public twice")
+        self._look_whole(self.named[name])
+
+    def _look_whole(self, place: Place) -> None:
+        if all(blob.name in self.public for blob in self.log[place[0]][place[1]].blobs):
+            self.whole.add(place)
+
+    def _entry(self, stream: str, version: int, entry: LogEntry) -> None:
+        self.puts += 1
+        if version < self.first[stream]:
+            self.seen["entry put below the boundary"] += 1
+            return
+        there = self.log[stream].get(version)
+        if there is not None:
+            if there.write_id != entry.write_id:
+                self.fail(f"version {version} of {stream} was decided twice")
+            return
+        self.log[stream][version] = entry
+        self.decided_at[stream, version] = self.clock()
+        self._count_entry(stream, entry)
+        if entry.operation in ("void", "replace"):
+            self.removed.update(entry.removed)
+        if stream.startswith(f"{BATCHES}/"):
+            self.shared.update(blob.name for blob in entry.blobs)
+        else:
+            self.named.update((blob.name, (stream, version)) for blob in entry.blobs)
+            self._look_whole((stream, version))
+
+    def _count_entry(self, stream: str, entry: LogEntry) -> None:
+        replaced = None if entry.replaces is None else self.log[stream].get(entry.replaces)
+        if replaced is None:
+            return
+        again = replaced.operation == "replace" or replaced.replaces is not None
+        if entry.operation == "void":
+            self.voids += 1
+            self.seen["void"] += 1
+            self.seen["voided overwrite"] += self.is_overwrite(stream, replaced)
+            self.seen["voided replacement"] += again
+        elif stream.startswith(f"{BATCHES}/"):
+            self.seen["replaced decision over many streams"] += 1
+            self.seen["replaced replacement over many streams"] += again
+        else:
+            self.seen["replacement"] += 1
+            self.seen["replaced replacement"] += again
+        self.seen["second expiry"] += again
+
+    def protect(self) -> None:
+        """A repair begins: it must not touch what is decided and was not published yet."""
+        self.protected = {
+            blob.name
+            for log, entries in self.log.items()
+            for entry in entries.values()
+            for blob in entry.blobs
+            if entry.version >= self.first[log]
+        } - (self.removed | self.ever_public)
+
+    # --- what was promised --------------------------------------------------------------------------------------------
+
+    def is_overwrite(self, stream: str, entry: LogEntry) -> bool:
+        """Whether the entry overwrites, or stands in the place of one that does."""
+        while entry.operation != "overwrite":
+            before = None if entry.replaces is None else self.log[stream].get(entry.replaces)
+            if before is None or entry.operation == "void":
+                return False
+            entry = before
+        return True
+
+    def overwrites(self, place: Place) -> Iterator[LogEntry]:
+        """Overwrites after this entry that were whole."""
+        stream, version = place
+        for later in self.log[stream].values():
+            if later.version > version and (stream, later.version) in self.whole and self.is_overwrite(stream, later):
+                yield later
+
+    def excused(self, row: Row, place: Place) -> bool:
+        """Whether a row of this entry may rightly be gone."""
+        return row[:2] in self.by_hand or self._is_past(place)
+
+    def _is_past(self, place: Place) -> bool:
+        """Whether an entry was vacuumed or overwritten."""
+        return place[1] < self.first[place[0]] or any(True for _ in self.overwrites(place))
+
+    def must_be_gone(self, place: Place) -> bool:
+        """Whether a row of this entry must be gone: vacuumed, or older than the first decision on a later overwrite."""
+        stream, version = place
+        return version < self.first[stream] or any(
+            version < self._first_decision(stream, each) for each in self.overwrites(place)
+        )
+
+    def _first_decision(self, stream: str, entry: LogEntry) -> int:
+        same = [
+            each.version
+            for each in self.log[stream].values()
+            if each.transaction == entry.transaction and each.transaction is not None
+        ]
+        return min([*same, entry.version])
+
+    def standing(self, log: str, transaction: Transaction) -> LogEntry | None:
+        """The last entry that decides a batch."""
+        found = [entry for entry in self.log[log].values() if entry.transaction == transaction]
+        return max(found, key=lambda entry: entry.version, default=None)
+
+    def acknowledge(self, batch: str, entries: Iterable[LogEntry], staged: Iterable[Row]) -> None:
+        """A batch was reported to be done. Its rows are those of the entries that stand for it."""
+        entries, without = list(entries), "" if list(staged) else " by a repeat without rows"
+        if not entries and not without and batch not in self.empty:
+            self.fail(f"{batch} is acknowledged and was never decided")
+        if not entries:
+            self.empty.add(batch)
+        for blob in (blob for entry in entries for blob in entry.blobs):
+            for row in self.blob_rows[blob.name]:
+                owed = batch not in self.empty and row not in self.gone
+                if owed and not self.count[row] and not self._excused_blob(row, blob.name):
+                    self.fail(f"{batch} is acknowledged{without} and row {row} is not public")
+                self.acknowledged.add(row)
+
+    def _excused_blob(self, row: Row, name: str) -> bool:
+        place = self.named.get(name)
+        return row[:2] in self.by_hand or (place is not None and self.excused(row, place))
+
+    def check_haunting(self) -> None:
+        """At the end: of what was taken back nothing is public that a repair could have found in the log."""
+        for name in self.haunting:
+            stream, version = self.named[name]
+            if version >= self.first[stream]:
+                self.fail(f"{name} was taken back and is public at the end")
+            self.seen["public at the end after a vacuum: known limit"] += 1
+
+    def check_batch(self, batch: str, entry: LogEntry, allowed: Iterable[frozenset[Row]]) -> None:
+        """At the end: the rows of a batch that was acknowledged are public once, or rightly gone."""
+        rows = [row for blob in entry.blobs for row in self.blob_rows[blob.name]]
+        if frozenset(rows) not in set(allowed):
+            self.fail(f"{batch} has other rows than its input")
+        for blob in entry.blobs:
+            place = self.named.get(blob.name)
+            for row in self.blob_rows[blob.name]:
+                count = self.count[row]
+                if count > 1 or (place is not None and self.must_be_gone(place) and count):
+                    self.fail(f"row {row} of {batch} is there, which should be gone")
+                owed = batch not in self.empty and row not in self.gone
+                if not count and owed and not self._excused_blob(row, blob.name):
+                    self.fail(f"row {row} of {batch} is lost")

@@ -1,0 +1,530 @@
+"""The storage of a history with its queries, and the work that processes do on it with the code under test."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from azure_account.clock import ManualClock
+from azure_account.errors import AzureBlobError, FencedError, NotFoundError, TransientError
+from azure_account.faults import Fault, LateEffect, LostAnswer
+from azure_account.memory import MemoryAccount, MemoryService, OpenAnswers
+from azureblob_source.log.commit import open_epoch
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.entry import BlobEntry, LogEntry, Transaction
+from azureblob_source.log.naming import batches_stream, log_stream, log_version
+from azureblob_source.log.publish import Publisher
+from azureblob_source.log.void import leave_out
+from azureblob_source.maintenance.repair import missing_blobs, plan_repair, repair
+from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
+from azureblob_source.options import EARLIEST
+from azureblob_source.read.following import Follower, Limits, new_blobs
+from azureblob_source.read.snapshot import take_snapshot
+from azureblob_source.write.batch import BatchCommitter
+from azureblob_source.write.staging import StagedTask, WritePlan
+from tests.azureblob_source.log.commit_histories.processes import CONTAINER, Process, aim_of
+from tests.azureblob_source.log.commit_histories.truth import Row, Truth
+from tests.azureblob_source.write.sink_rows import plan_of
+
+if TYPE_CHECKING:
+    from azure_account.account import BlobAttributes, BlobContainer, Bytes, Condition
+    from azure_account.tries import Call
+
+SCHEMA = pa.schema([("stream", pa.string()), ("n", pa.int64())])
+MAX_FAILURES = 6
+DAY = 24 * 3600.0
+
+
+class WatchedService(MemoryService):
+    """Reports every write to the truth, whoever sends it and whenever it lands."""
+
+    def __init__(self, clock: ManualClock, answers: OpenAnswers, truth: Truth) -> None:
+        super().__init__(clock=clock, answers=answers)
+        self.truth = truth
+
+    def commit_block_list(
+        self, container: str, blob: str, block_ids: Sequence[str], attributes: BlobAttributes, condition: Condition
+    ) -> str:
+        etag = super().commit_block_list(container, blob, block_ids, attributes, condition)
+        self.truth.written(blob, etag, self._containers[container][blob].content())
+        return etag
+
+    def put(
+        self,
+        container: str,
+        blob: str,
+        data: Bytes,
+        attributes: BlobAttributes,
+        condition: Condition,
+        lease_id: str | None,
+    ) -> str:
+        etag = super().put(container, blob, data, attributes, condition, lease_id)
+        self.truth.written(blob, etag, bytes(data))
+        return etag
+
+    def delete(self, container: str, blob: str, condition: Condition, lease_id: str | None) -> None:
+        super().delete(container, blob, condition, lease_id)
+        self.truth.deleted(blob)
+
+
+@dataclass
+class Query:
+    """A source of batches, with what Spark remembers of it. `kind` says how its batches are written.
+
+    append, overwrite (complete mode), many (rows name their streams); app: an application with `txnAppId` that counts
+    `txnVersion` itself and may start again further back; plain: writes without a transaction.
+    """
+
+    id: str
+    kind: str
+    streams: tuple[str, ...]
+    rows: list[int]
+    """Number of rows of each batch."""
+    fickle: bool = False
+    """Whether a batch may be without rows when it is repeated."""
+    moving: bool = True
+    """Whether a repeat may send the rows of a batch to other streams."""
+    forgetful: bool = True
+    """Whether a failed driver takes new logs, as one does that is started anew."""
+    guarded: bool = False
+    committed: int = -1
+    epoch: int = 0
+    allowed: dict[int, set[frozenset[Row]]] = field(default_factory=dict)
+    plain: list[tuple[int, list[LogEntry]]] = field(default_factory=list)
+    stalled: str = ""
+    """Why its last driver did not get to the end."""
+
+    @property
+    def log(self) -> str:
+        """The log that decides its batches."""
+        return batches_stream(self.id) if self.kind == "many" else self.streams[0]
+
+    def input(self, batch: int) -> list[Row]:
+        """The rows of a batch."""
+        return [(self.id, batch, number) for number in range(self.rows[batch])]
+
+    def transaction(self, batch: int) -> Transaction | None:
+        """The identity of a batch."""
+        return None if self.kind == "plain" else Transaction(self.id, batch)
+
+
+@dataclass
+class Reader:
+    """A streaming query over one stream: its checkpoint, and what it has delivered."""
+
+    stream: str
+    limits: Limits
+    after: int | None = None
+    planned: int | None = None
+    names: list[str] = field(default_factory=list)
+    delivered: Counter[Row] = field(default_factory=Counter)
+
+
+@dataclass
+class World:
+    """One history's storage, queries and readers."""
+
+    answers: OpenAnswers
+    queries: list[Query]
+    readers: list[Reader]
+    trace: Callable[[str], object] | None = None
+    truth: Truth = field(default_factory=Truth)
+    clock: ManualClock = field(default_factory=ManualClock)
+    late: list[tuple[Call, Callable[[], object], int, int]] = field(default_factory=list)
+    expiries: int = 0
+    running: Process | None = None
+    last_void: Counter[str] = field(default_factory=Counter)
+    processes: int = 0
+    ids: int = 0
+
+    def __post_init__(self) -> None:
+        self.service = WatchedService(self.clock, self.answers, self.truth)
+        self.truth.clock = self.clock.now
+        self.container.create()
+
+    @property
+    def container(self) -> BlobContainer:
+        """The container for those who look on: no faults, no turns."""
+        return MemoryAccount(self.service).container(CONTAINER)
+
+    @property
+    def seen(self) -> Counter[str]:
+        """How often each interesting event has happened."""
+        return self.truth.seen
+
+    @property
+    def streams(self) -> list[str]:
+        """Every stream that is written to."""
+        return sorted({stream for query in self.queries for stream in query.streams})
+
+    @property
+    def logs(self) -> list[str]:
+        """Every log, those of decisions over many streams too."""
+        return sorted({*self.streams, *(query.log for query in self.queries)})
+
+    def next_process(self) -> int:
+        """A number for a new process."""
+        self.processes += 1
+        return self.processes
+
+    def new_id(self) -> str:
+        """A write id."""
+        self.ids += 1
+        return f"w{self.ids}"
+
+    def utc(self) -> datetime:
+        """The time of the history."""
+        return datetime.fromtimestamp(self.clock.now(), timezone.utc)
+
+    def note_call(self, process: Process, call: Call, fault: Fault | None) -> None:
+        """Count what a call is part of, and show it."""
+        self.truth.writer, aim = process.query, aim_of(call)
+        if aim == "publish" and call.name in self.truth.removed:
+            self.seen["publishes what was taken back"] += 1
+        if aim == "decide" and process.kind == "driver" and process.voids_seen < self.truth.voids:
+            self.seen["zombie's put after a void"] += process.born < self.expiries
+        if aim == "decide" and (log_version(call.name) or 0) < self.truth.first[log_stream(call.name) or ""]:
+            self.seen["vacuum passed a sleeping writer"] += 1
+        if isinstance(fault, LostAnswer | LateEffect) and aim in ("decide", "publish"):
+            self.seen[f"lost answer: {aim}"] += 1
+        if self.trace is not None:
+            self.trace(f"    {process!r:12} {call.operation} {call.name}{f'   <-- {fault}' if fault else ''}")
+
+
+@lru_cache(maxsize=1000)
+def write_plan(stream: str | None, epoch: int | None, transaction: Transaction | None) -> WritePlan:
+    """The plan of a write into one stream, or into those that the rows name; with the transaction of an application."""
+    options: dict[str, object] = {} if epoch is None else {"epoch": epoch}
+    if transaction is not None:
+        options |= {"txnAppId": transaction.id, "txnVersion": transaction.version}
+    if stream is None:
+        return plan_of(SCHEMA, CONTAINER, streamColumn="stream", **options)
+    return plan_of(SCHEMA, f"{CONTAINER}/{stream}", **options)
+
+
+FINGERPRINT = write_plan("a", None, None).avro.fingerprint
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def committer(process: Process, query: Query, epoch: int | None) -> BatchCommitter:
+    """A driver's committer, with logs that it has just opened."""
+    logs: dict[str, CommitLog] = {}
+    plan = write_plan(None if query.kind == "many" else query.streams[0], epoch, None)
+    return BatchCommitter(
+        plan,
+        process.container,
+        lambda stream: logs.setdefault(stream, CommitLog(process.container, stream)),
+        process.world.new_id,
+        process.world.utc,
+    )
+
+
+def drive(process: Process, query: Query, *, final: bool = False) -> None:  # noqa: C901 - as Spark's loop is
+    """One driver process of a query: batches until the input is through, as Spark runs and repeats them.
+
+    The final drivers, which meet no faults, repeat every batch with its rows.
+    """
+    world, draws = process.world, process.draws
+    epoch = None
+    if query.guarded:
+        query.epoch += 1
+        epoch = query.epoch
+    writer = committer(process, query, epoch)
+    failures = 0
+    batch = query.committed + 1
+    if query.kind == "app" and batch and (final or draws.random() < 0.6):
+        batch = draws.randrange(batch)
+        world.seen["older txnVersion"] += 1
+        world.seen["older txnVersion after an expiry"] += world.expiries > 0
+    if query.guarded and query.kind != "many" and draws.random() < 0.5:
+        try:
+            log = writer.logs(query.streams[0])
+            open_epoch(log, LogEntry(-1, world.new_id(), world.utc().isoformat(), epoch=epoch), writer.publisher)
+        except AzureBlobError as error:
+            _failed(process, error)
+            query.stalled = f"{query.id} cannot open its epoch: {error}"
+            return
+    while batch < len(query.rows):
+        if query.kind == "plain":  # it is not repeated, whatever becomes of it
+            if query.committed + 1 == len(query.rows):
+                break
+            batch = query.committed = query.committed + 1
+        try:
+            staged = stage_batch(process, query, batch, whole=final)
+            rows = [row for task in staged for blob in task.blobs for row in world.truth.blob_rows[blob.name]]
+            if query.kind == "app":
+                plan = write_plan(query.streams[0], epoch, query.transaction(batch))
+                writer = replace(writer, plan=plan)
+            before = standing(world, query, batch)
+            entries = writer.commit(staged, query.transaction(batch), overwrite=query.kind == "overwrite")
+        except AzureBlobError as error:
+            failures += 1
+            if not _failed(process, error) or failures > MAX_FAILURES:
+                query.stalled = f"{query.id} cannot get on: {type(error).__name__}: {error}"
+                return
+            if query.forgetful:
+                writer = committer(process, query, epoch)
+            continue
+        if not acknowledge(world, query, batch, entries, rows, before):
+            return
+        batch += 1
+    query.stalled = ""
+
+
+def _failed(process: Process, error: AzureBlobError) -> bool:
+    """Count a failure; False if the process is to end."""
+    seen = process.world.seen
+    seen[f"failed: {type(error).__name__}"] += 1
+    if process.world.trace is not None:
+        process.world.trace(f"    {process!r:12} failed: {error}")
+    if isinstance(error, FencedError):
+        seen["fenced writer"] += 1
+        return False
+    return True
+
+
+def standing(world: World, query: Query, batch: int) -> LogEntry | None:
+    """The entry that stands for a batch by now, if it has been decided and has a transaction."""
+    transaction = query.transaction(batch)
+    return None if transaction is None else world.truth.standing(query.log, transaction)
+
+
+def acknowledge(
+    world: World,
+    query: Query,
+    batch: int,
+    entries: Sequence[LogEntry],
+    staged: Sequence[Row],
+    before: LogEntry | None,
+) -> bool:
+    """Tell Spark that a batch is done. False for a zombie, whose batch another driver has done.
+
+    `before` stood for the batch when the commit began. A repeat without rows that has found nothing then is right,
+    even if another driver decides the batch while the answer is on its way.
+    """
+    label = f"batch {batch} of {query.id}"
+    if world.trace is not None:
+        world.trace(f"    {label} is done; {len(entries)} entries")
+    if query.transaction(batch) is None:
+        query.plain.append((batch, list(entries)))
+        world.truth.acknowledge(label, entries, staged)
+        return True
+    if query.kind != "app":
+        if query.committed + 1 != batch:
+            world.seen["zombie stopped by its checkpoint"] += 1
+            return False
+        query.committed = batch
+    query.committed = max(query.committed, batch)
+    stands = standing(world, query, batch)
+    if not entries and not staged and before is None and stands is not None and stands.blobs:
+        world.seen["decided beside a repeat without rows"] += 1
+        stands = None
+    world.truth.acknowledge(label, [] if stands is None else [stands], staged)
+    return True
+
+
+def stage_batch(process: Process, query: Query, batch: int, *, whole: bool) -> list[StagedTask]:
+    """The tasks of a batch: rows spread at random over tasks and, if they move, over streams."""
+    draws, rows = process.draws, query.input(batch)
+    attempted = query.allowed.setdefault(batch, set())
+    if attempted and query.fickle and not whole and draws.random() < 0.4:
+        process.world.seen["repeat without rows"] += bool(rows)
+        rows = []
+    attempted.add(frozenset(rows))
+    tasks: dict[tuple[int, str], list[Row]] = {}
+    for row in rows:
+        stream = query.streams[(draws.randrange(8) if query.moving else row[2]) % len(query.streams)]
+        tasks.setdefault((draws.randrange(2), stream), []).append(row)
+    return [StagedTask(blobs=(stage_blob(process, stream, of_task),)) for (_, stream), of_task in sorted(tasks.items())]
+
+
+def stage_blob(process: Process, stream: str, rows: Sequence[Row]) -> BlobEntry:
+    """One blob of one or two blocks."""
+    truth, attempt = process.world.truth, f"{process.draws.getrandbits(64):016x}"
+    name = f"{stream}/2013/01/31/12/00-05-{attempt[:8]}.avro"
+    blocks = process.draws.choice([1, 1, 2])
+    blob = BlobEntry(
+        name=name, stream=stream, partition=None, attempt=attempt, blocks=blocks, rows=len(rows),
+        uncompressed=1, size=blocks, schema=FINGERPRINT, rolled_by="end",
+    )  # fmt: skip
+    truth.blob_rows[name], truth.sizes[name] = tuple(rows), blocks
+    for block in blob.block_ids:
+        process.container.stage_block(name, block, b"x")
+    return blob
+
+
+# --- maintenance ------------------------------------------------------------------------------------------------------
+
+
+def epoch_of(world: World, stream: str | None) -> int | None:
+    """The epoch that a repair by hand has to name."""
+    epochs = [query.epoch for query in world.queries if query.guarded and (stream is None or stream in query.streams)]
+    return max(epochs, default=None)
+
+
+def repair_stream(process: Process, stream: str | None, age: timedelta, *, leftovers: bool) -> None:
+    """`azureblob repair`."""
+    world = process.world
+    draft = LogEntry(-1, "", world.utc().isoformat(), epoch=epoch_of(world, stream))
+    plan = plan_repair(process.container, stream, world.utc() - age)
+    world.truth.protect()
+    done = repair(
+        process.container,
+        plan,
+        lambda: LogEntry(-1, world.new_id(), draft.timestamp, epoch=draft.epoch),
+        Publisher(process.container),
+        leftovers=leftovers,
+    )
+    world.seen["repair published"] += done.published
+    world.seen["repair voided"] += done.voided
+    world.seen["repair removed leftovers"] += done.removed
+
+
+def leave_out_missing(process: Process, stream: str) -> None:
+    """`azureblob repair --leave-out-missing`: what the error for a blob that was deleted by hand advises."""
+    world, log = process.world, CommitLog(process.container, stream)
+    draft = LogEntry(-1, world.new_id(), world.utc().isoformat(), epoch=epoch_of(world, stream))
+    names = [blob.name for blob in missing_blobs(log)]
+    leave_out(log, names, draft, Publisher(process.container))
+    world.seen["blobs deleted by hand are left out"] += len(names)
+
+
+def vacuum_log(process: Process, log: str, age: timedelta) -> None:
+    """`azureblob vacuum`."""
+    world = process.world
+    plan = plan_vacuum(CommitLog(process.container, log), world.utc() - age)
+    done = vacuum(process.container, plan, world.new_id)
+    world.seen["vacuumed entries"] += done.entries
+
+
+def forgive(act: Callable[[Process], object]) -> Callable[[Process], None]:
+    """Maintenance that may end with an error of ours, and is run again."""
+
+    def forgiven(process: Process) -> None:
+        try:
+            act(process)
+        except AzureBlobError as error:
+            process.world.seen[f"{process.kind} failed: {type(error).__name__}"] += 1
+            if process.world.trace is not None:
+                process.world.trace(f"    {process!r:12} failed: {error}")
+
+    return forgiven
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_snapshot(process: Process, stream: str, *, timeout: float = 3.0) -> Counter[Row] | None:
+    """A batch read: each row once, and every row that was acknowledged before it began. None if there is nothing."""
+    world = process.world
+    truth = world.truth
+    before = {
+        row: truth.named[name]
+        for name in truth.public
+        if name.startswith(f"{stream}/")
+        for row in truth.blob_rows[name]
+        if row in truth.acknowledged
+    }
+    try:
+        snapshot = take_snapshot(process.container, stream, None, world.clock.sleep, publish_timeout=timeout)
+        found = read_blobs(process, (blob.name for blob in snapshot.blobs))
+    except NotFoundError:
+        return None
+    world.seen["snapshot"] += 1
+    if any(count > 1 for count in found.values()):
+        truth.fail("a snapshot has a row twice")
+    missing = [row for row, place in before.items() if row not in found and not truth.excused(row, place)]
+    if missing:
+        truth.fail(f"a snapshot lacks {missing[0]}, which was acknowledged before")
+    return found
+
+
+def read_blobs(process: Process, names: Iterable[str]) -> Counter[Row]:
+    """The rows of blobs, without those that are gone by now."""
+    found: Counter[Row] = Counter()
+    for name in names:
+        try:
+            process.container.get(name)
+        except NotFoundError:
+            process.world.seen["blob gone when it is read"] += 1
+            continue
+        found.update(process.world.truth.blob_rows[name])
+    return found
+
+
+def follow_stream(process: Process, reader: Reader, batches: int) -> None:
+    """A streaming read: micro-batches from its checkpoint on."""
+    world = process.world
+    follower = Follower(CommitLog(process.container, reader.stream), 30.0, world.clock.monotonic)
+    for _ in range(batches):
+        try:
+            if not _micro_batch(process, follower, reader):
+                return
+        except NotFoundError:  # noqa: PERF203 - a micro-batch may fail
+            world.seen["follower overtaken by a vacuum"] += 1
+            reader.after, reader.planned, reader.delivered = None, None, Counter()
+            return
+        except TransientError:
+            world.seen["follower waits for a publisher"] += 1
+            return
+
+
+def _micro_batch(process: Process, follower: Follower, reader: Reader) -> bool:
+    """False if there is nothing new."""
+    world = process.world
+    start = follower.before(EARLIEST) if reader.after is None else reader.after
+    after = reader.after = start if reader.after is None else reader.after
+    again = reader.planned
+    if again is None:
+        until = follower.latest(after, reader.limits)
+        if until <= after:
+            return False
+    else:
+        until = again
+    if (reader.after, reader.planned) not in ((after, None), (after, until)):
+        return False  # another process of this query has planned the next range
+    entries = follower.entries(after, until)
+    _check_entries(world, reader.stream, entries)
+    names = [blob.name for _, blob in new_blobs(entries)]
+    if (reader.after, reader.planned) not in ((after, None), (after, until)):
+        return False
+    if reader.planned is not None and names != reader.names:
+        world.truth.fail(f"a follower reads versions {after + 1} to {until} again, and they name other blobs")
+    reader.planned, reader.names = until, names
+    found = read_blobs(process, names)
+    if reader.planned != until or reader.after != after:
+        return False  # another process of this query has done it
+    reader.delivered.update(found)
+    reader.after, reader.planned = until, None
+    world.seen["follower's batch"] += 1
+    follower.forget(until)
+    twice = [row for row in found if reader.delivered[row] > 1]
+    for row in twice:
+        if row[:2] in world.truth.by_hand or is_known_limit(world, row):
+            world.seen["delivered twice: known limit"] += 1
+            reader.delivered[row] = 1
+        else:
+            world.truth.fail(f"a follower delivers row {row} twice")
+    return True
+
+
+def _check_entries(world: World, stream: str, entries: Iterable[LogEntry]) -> None:
+    for entry in entries:
+        decided = world.truth.log[stream].get(entry.version)
+        if decided is None or decided.write_id != entry.write_id:
+            world.truth.fail(f"a follower reads version {entry.version} of {stream}, which was never decided")
+
+
+def is_known_limit(world: World, row: Row) -> bool:
+    """Decision 2: parts of a batch over many streams that were whole are read again when the decision is replaced."""
+    query = next(query for query in world.queries if query.id == row[0])
+    decisions = [each for each in world.truth.log[query.log].values() if each.transaction == query.transaction(row[1])]
+    return query.kind == "many" and len(decisions) > 1

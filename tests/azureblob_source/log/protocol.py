@@ -1,0 +1,312 @@
+"""A streaming job in miniature, for tests of the commit protocol: rows, tasks, drivers, and Spark's own progress.
+
+The account is in memory; the code under test is the real `commit.py`. A *design* is the way in which a driver makes a
+staged batch visible: `log_first` is ours, the others are mistakes that the tests must catch.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from azure_account.account import IF_ABSENT, BlobContainer, Done
+from azure_account.errors import AzureBlobError
+from azure_account.faults import Fault, Faults, NumberedCall, ProcessDied
+from azure_account.memory import MemoryAccount
+from azure_account.tries import Call, Intercept
+from azureblob_source.log.commit import commit
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.entry import BlobEntry, LogEntry, Transaction, to_json
+from azureblob_source.log.naming import log_name
+from azureblob_source.log.publish import Publisher
+from azureblob_source.read.blobs import live_blobs
+from azureblob_source.write.batch import batch_metrics
+
+T = TypeVar("T")
+STREAM, BATCHES, ROWS, TASKS = "flights", 3, 4, 3
+Draw = Callable[[int], int]
+Row = tuple[str, int, int]
+"""Query, batch, number."""
+
+
+@dataclass
+class Progress:
+    """What Spark remembers of one query in its checkpoint."""
+
+    committed: int = -1
+
+
+@dataclass
+class World:
+    """The storage, the queries' checkpoints, and what has happened so far."""
+
+    account: MemoryAccount = field(default_factory=MemoryAccount)
+    queries: dict[str, Progress] = field(default_factory=lambda: {"q": Progress()})
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.container.create()
+
+    @property
+    def container(self) -> BlobContainer:
+        """The container without faults."""
+        return self.account.container("container")
+
+    @property
+    def all_rows(self) -> dict[Row, int]:
+        """Every row of every query, once."""
+        return {(query, batch, i): 1 for query in self.queries for batch in range(BATCHES) for i in range(ROWS)}
+
+    def log(self, container: BlobContainer | None = None, kind: type[CommitLog] = CommitLog) -> CommitLog:
+        """The stream's log as a new process knows it, over its container or over the one without faults."""
+        monotonic = self.account.clock.monotonic
+        return kind(container or self.container, STREAM, readers=1, monotonic=monotonic)
+
+    def public_rows(self) -> Counter[Row]:
+        """What a reader sees who lists the blobs and knows nothing of the log."""
+        names = [blob.name for blob in self.container.list(f"{STREAM}/") if "/_" not in blob.name]
+        return Counter(row for name in names for row in self.rows_of(name))
+
+    def logged_rows(self) -> Counter[Row]:
+        """What a reader sees who follows the log."""
+        live = live_blobs(self.log().history())
+        return Counter(row for name in live for row in self.rows_of(name))
+
+    def rows_of(self, name: str) -> list[Row]:
+        lines = self.container.get(name).data.decode().splitlines()
+        return [tuple(json.loads(line)) for line in lines]
+
+
+@dataclass
+class Run:
+    """One driver process of one query."""
+
+    world: World
+    container: BlobContainer
+    query: str
+    draw: Draw
+    log: CommitLog
+
+
+Design = Callable[[Run, int, list[BlobEntry]], None]
+
+
+def drive(  # noqa: PLR0913 - all that a process is made of
+    world: World,
+    container: BlobContainer,
+    query: str,
+    draw: Draw,
+    design: Design,
+    *,
+    kind: type[CommitLog] = CommitLog,
+    forgetful: bool = True,
+) -> None:
+    """One driver process of `query`: batches until the input is through, as Spark runs and repeats them.
+
+    `forgetful` says that it takes a new log after a failure, as a process does that is started again.
+    """
+    run = Run(world, container, query, draw, world.log(container, kind))
+    progress = world.queries[query]
+    failures = 0
+    while progress.committed + 1 < BATCHES:
+        batch = progress.committed + 1
+        try:
+            design(run, batch, stage_batch(run, batch, design))
+        except AzureBlobError as error:
+            world.seen[f"failed: {type(error).__name__}"] += 1
+            if forgetful:
+                run.log = world.log(container, kind)
+            failures += 1
+            if failures > 10:
+                raise
+            continue
+        if progress.committed + 1 != batch:
+            world.seen["zombies stopped"] += 1
+            return
+        progress.committed = batch
+
+
+def stage_batch(run: Run, batch: int, design: Design) -> list[BlobEntry]:
+    """Run the tasks of a batch: rows spread at random, tasks retried or speculated at random."""
+    tasks: dict[int, list[Row]] = defaultdict(list)
+    for number in range(ROWS):
+        tasks[run.draw(TASKS)].append((run.query, batch, number))
+    winners = []
+    for task, rows in sorted(tasks.items()):
+        attempts = [_stage_task(run, f"{batch}-{task}", rows, design) for _ in range(1 + (run.draw(4) == 0))]
+        if len(attempts) > 1:
+            run.world.seen["attempts lost"] += 1
+        winners.append(attempts[run.draw(len(attempts))])
+    return winners
+
+
+def _stage_task(run: Run, task: str, rows: list[Row], design: Design) -> BlobEntry:
+    attempt = f"{run.draw(1 << 60):016x}"
+    name = f"{STREAM}/{run.query}-{task}" + ("" if design is same_names else f"-{attempt}")
+    cut = run.draw(len(rows))
+    blocks = [part for part in (rows[:cut], rows[cut:]) if part]
+    entry = BlobEntry(
+        name=name, stream=STREAM, partition=None, attempt=attempt, blocks=len(blocks), rows=len(rows),
+        uncompressed=1, size=1, schema="none", rolled_by="end",
+    )  # fmt: skip
+    for block, part in zip(entry.block_ids, blocks, strict=True):
+        run.container.stage_block(name, block, "".join(json.dumps(row) + "\n" for row in part).encode())
+    if design is in_tasks:
+        run.container.commit_block_list(name, entry.block_ids)
+    return entry
+
+
+def _draft(run: Run, batch: int, blobs: list[BlobEntry]) -> LogEntry:
+    return LogEntry(
+        version=-1,
+        write_id=f"{run.draw(1 << 60):x}",
+        timestamp="2026-01-01T00:00:00+00:00",
+        transaction=Transaction(run.query, batch),
+        blobs=tuple(blobs),
+        metrics=batch_metrics(blobs),
+    )
+
+
+def log_first(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
+    """Ours."""
+    draft = _draft(run, batch, blobs)
+    entry = commit(run.log, draft, Publisher(run.container, threads=1))
+    if entry.write_id != draft.write_id:
+        run.world.seen["rolled forward"] += 1
+    if entry.operation == "replace":
+        run.world.seen["replaced"] += 1
+
+
+def in_tasks(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
+    """A mistake: tasks publish when they end; the driver has nothing left to do."""
+
+
+def same_names(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
+    """A mistake: names that a repeat finds again, created if absent, and no record of the batch as a whole."""
+    for blob in blobs:
+        run.container.commit_block_list(blob.name, blob.block_ids, condition=IF_ABSENT)
+
+
+def log_last(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
+    """A mistake: publish first, then record."""
+    name = f"_batches/{run.query}-{batch}"
+    if run.container.properties(name) is None:
+        for blob in blobs:
+            run.container.commit_block_list(blob.name, blob.block_ids)
+        run.container.put(name, b"done", condition=IF_ABSENT)
+
+
+def blind_retry(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
+    """A mistake: when the answer of the deciding put is lost, the batch is decided anew without reading back."""
+    outcome: object = None
+    while not isinstance(outcome, Done):
+        head = run.log.refresh()
+        last = None if head is None else head.transactions.get(run.query)
+        if outcome is None and last is not None and last.version >= batch:
+            entry = run.log.read(last.entry)
+            break
+        entry = _draft(run, batch, blobs).behind(head, published=-1)
+        outcome = run.container.put(log_name(STREAM, entry.version), to_json(entry), condition=IF_ABSENT)
+    Publisher(run.container, threads=1).publish(entry)
+
+
+class Turns(Intercept):
+    """Lets one driver make one storage call at a time, when the test says so; a fault can be put in its way."""
+
+    def __init__(self) -> None:
+        self.fault: Fault | None = None
+        self.next: Call | None = None
+        """The call that waits for its turn."""
+        self.faults = Faults(self._next_fault)
+        self._changed = threading.Condition()
+        self._state = "running"
+        self._go = self._killed = False
+
+    def _next_fault(self, call: NumberedCall) -> Fault | None:
+        fault, self.fault = self.fault, None
+        return fault
+
+    def attempt(self, call: Call, request: Callable[[], T]) -> T:
+        """Wait for the turn, then make the call."""
+        with self._changed:
+            self.next = call
+            self._enter("waiting")
+            self._changed.wait_for(lambda: self._go or self._killed)
+            self._go = False
+            self._state = "running"
+        if self._killed:
+            raise ProcessDied
+        return self.faults.attempt(call, request)
+
+    def step(self) -> bool:
+        """Let the driver make one call and go on to the next. False if it has ended."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._state != "running")
+            if self._state == "ended":
+                return False
+            self._go, self._state = True, "running"
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._state != "running")
+        return True
+
+    def kill(self) -> None:
+        """The process dies before its next call."""
+        with self._changed:
+            self._killed = True
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Called by the driver's thread as its last act."""
+        with self._changed:
+            self._enter("ended")
+
+    def _enter(self, state: str) -> None:
+        self._state = state
+        self._changed.notify_all()
+
+
+class Process:
+    """A process that the test moves call by call. `act` is what it does with its container."""
+
+    def __init__(self, world: World, act: Callable[[BlobContainer], object]) -> None:
+        self.turns = Turns()
+        self.error: BaseException | None = None
+        container = world.account.restarted(self.turns).container("container")
+
+        def run() -> None:
+            try:
+                act(container)
+            except BaseException as error:  # noqa: BLE001 - handed to the test
+                self.error = error
+            self.turns.end()
+
+        self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
+
+    def step(self) -> bool:
+        """One call. False when the process has ended."""
+        return self.turns.step()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.turns.kill()
+        self._thread.join()
+
+    def finish(self) -> None:
+        """Run it to its end."""
+        while self.step():
+            pass
+        self._thread.join()
+        if self.error is not None and not isinstance(self.error, ProcessDied):
+            raise self.error
+
+
+class Driver(Process):
+    """A driver process that the test moves call by call."""
+
+    def __init__(self, world: World, query: str, draw: Draw, design: Design) -> None:
+        super().__init__(world, lambda container: drive(world, container, query, draw, design))

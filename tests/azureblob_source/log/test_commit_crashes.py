@@ -1,0 +1,84 @@
+"""The commit protocol under crashes: for every n, the driver dies at its n-th storage call and is started again."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from azure_account.faults import Crash, Fault, Faults, LateEffect, LostAnswer, ProcessDied, Reset, Throttle, TimeOut, at
+from tests.azureblob_source.log.protocol import Draw, World, drive, log_first
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WEEK_AND_A_DAY = 8 * 24 * 3600.0
+
+
+def draws(seed: int) -> Draw:
+    return random.Random(seed).randrange
+
+
+def run_until(world: World, faults: Faults, seed: int) -> bool:
+    """One driver process; True if it lived to the end of the input."""
+    container = world.account.restarted(faults).container("container")
+    try:
+        drive(world, container, "q", draws(seed), log_first)
+    except ProcessDied:
+        return False
+    finally:
+        faults.settle_late()
+    return True
+
+
+def calls_of_a_run(seed: int) -> int:
+    faults = Faults()
+    assert run_until(World(), faults, seed)
+    return faults.count
+
+
+def for_every_call(seed: int, fault: Callable[[], Fault], *, expire: bool = False) -> None:
+    for n in range(1, calls_of_a_run(seed) + 1):
+        world, restarts = World(), 0
+        faults = Faults(at(n, fault()))
+        while not run_until(world, faults, seed + 1000 * restarts):
+            restarts += 1
+            faults = Faults()
+            assert set(world.public_rows().values()) <= {1}
+            if expire:
+                world.account.clock.sleep(WEEK_AND_A_DAY)
+        assert world.all_rows == dict(world.public_rows()), f"call {n}"
+        assert world.all_rows == dict(world.logged_rows()), f"call {n}"
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("after_effect", [False, True])
+def test_a_driver_that_dies_at_any_call_and_is_restarted_writes_each_row_once(seed: int, after_effect: bool) -> None:
+    for_every_call(seed, lambda: Crash(after_effect=after_effect))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("after_effect", [False, True])
+def test_a_driver_restarted_after_its_staged_blocks_have_expired_writes_each_row_once(
+    seed: int, after_effect: bool
+) -> None:
+    for_every_call(seed, lambda: Crash(after_effect=after_effect), expire=True)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("fault", [LostAnswer(), TimeOut(), Reset(), Throttle(1.0), LateEffect(1), LateEffect(3)])
+def test_a_single_fault_at_any_call_changes_nothing(seed: int, fault: Fault) -> None:
+    for_every_call(seed, lambda: fault)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_crashes_in_a_row_at_any_two_calls_change_nothing(seed: int) -> None:
+    calls = calls_of_a_run(seed)
+    for first in range(1, calls + 1, 3):
+        for second in range(1, calls + 1, 4):
+            world, restarts = World(), 0
+            scripts = [Faults(at(first, Crash(after_effect=True))), Faults(at(second, Crash()))]
+            while not run_until(world, scripts.pop(0) if scripts else Faults(), seed + 1000 * restarts):
+                restarts += 1
+            assert world.all_rows == dict(world.public_rows())

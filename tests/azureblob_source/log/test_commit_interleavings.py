@@ -1,0 +1,125 @@
+"""The commit protocol under two drivers at once, moved call by call: pauses, kills, lost answers, expired blocks.
+
+`log_first` must hold; the mistakes must be caught, else these tests could not fail.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from azure_account.faults import LateEffect, LostAnswer, Reset, Throttle
+from tests.azureblob_source.log.protocol import (
+    Design,
+    Driver,
+    Progress,
+    World,
+    blind_retry,
+    in_tasks,
+    log_first,
+    log_last,
+    same_names,
+)
+from tests.histories import run_histories
+
+FAULTS = [LostAnswer(), Reset(), Throttle(0.5), LateEffect(2)]
+
+
+def machine(  # noqa: C901 - a class with its rules
+    design: Design, queries: int, seen: Counter[str], *, expiry: bool
+) -> type[RuleBasedStateMachine]:
+    """Two places for drivers; with one query both are of it (a zombie and its successor), with two one each."""
+
+    class Machine(RuleBasedStateMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.world = World(queries={f"q{i}": Progress() for i in range(queries)}, seen=seen)
+            self.drivers: dict[int, Driver] = {}
+            self.late: list[Driver] = []
+            self.seed = 0
+
+        def draw(self, below: int) -> int:
+            self.seed = (self.seed * 6364136223846793005 + 1442695040888963407) % 2**64
+            return (self.seed >> 4) % below
+
+        def driver(self, place: int) -> Driver:
+            return Driver(self.world, f"q{place % queries}", self.draw, design)
+
+        @rule(place=st.integers(0, 1), seed=st.integers(0, 10**6))
+        def start(self, place: int, seed: int) -> None:
+            if place not in self.drivers:
+                self.seed += seed
+                self.drivers[place] = self.driver(place)
+
+        @rule(place=st.integers(0, 1), steps=st.integers(1, 12))
+        def go(self, place: int, steps: int) -> None:
+            driver = self.drivers.get(place)
+            if driver is not None and not all(driver.step() for _ in range(steps)):
+                driver.finish()
+                del self.drivers[place]
+
+        @rule(place=st.integers(0, 1))
+        def kill(self, place: int) -> None:
+            if place in self.drivers:
+                seen["kills"] += 1
+                driver = self.drivers.pop(place)
+                driver.kill()
+                driver.turns.faults.settle_late()
+
+        @rule(place=st.integers(0, 1), fault=st.sampled_from(FAULTS))
+        def disturb(self, place: int, fault: Any) -> None:
+            if place in self.drivers:
+                seen[type(fault).__name__] += 1
+                self.drivers[place].turns.fault = fault
+
+        @rule()
+        def expire(self) -> None:
+            if expiry:
+                seen["weeks"] += 1
+                self.world.account.clock.sleep(8 * 24 * 3600.0)
+
+        @invariant()
+        def nothing_is_public_twice(self) -> None:
+            twice = {row: n for row, n in self.world.public_rows().items() if n > 1}
+            assert not twice, f"public twice: {twice}"
+
+        def teardown(self) -> None:
+            for place in range(queries):
+                self.driver(place).finish()
+            for driver in self.drivers.values():
+                driver.finish()
+                driver.turns.faults.settle_late()
+            for place in range(queries):
+                self.driver(place).finish()
+            assert self.world.all_rows == dict(self.world.public_rows())
+            if design is log_first:
+                assert self.world.all_rows == dict(self.world.logged_rows())
+            seen["histories"] += 1
+
+    return Machine
+
+
+def explore(design: Design, *, queries: int = 1, examples: int = 150, expiry: bool = False) -> Counter[str]:
+    seen: Counter[str] = Counter()
+    run_histories(machine(design, queries, seen, expiry=expiry), examples, 30)
+    return seen
+
+
+@pytest.mark.parametrize("queries", [1, 2])
+@pytest.mark.parametrize("expiry", [False, True])
+def test_each_row_is_public_once_whatever_two_drivers_do(queries: int, expiry: bool) -> None:
+    seen = explore(log_first, queries=queries, expiry=expiry)
+    for event in ("kills", "LostAnswer", "LateEffect", "attempts lost", "rolled forward"):
+        assert seen[event] > 0, f"{event} never happened: {dict(seen)}"
+    if queries == 1:
+        assert seen["zombies stopped"] > 0, dict(seen)
+
+
+@pytest.mark.parametrize("mistake", [in_tasks, same_names, log_last, blind_retry])
+def test_a_wrong_protocol_is_caught(mistake: Design) -> None:
+    with pytest.raises(AssertionError, match=r"public twice|=="):
+        explore(mistake, examples=2000)

@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azure_account.account import BlobAttributes
+from azure_account.errors import ConfigurationError, CorruptError
+from azureblob_source.log.entry import (
+    RECENT_TRANSACTIONS,
+    Applied,
+    BlobEntry,
+    LogEntry,
+    Transaction,
+    from_json,
+    to_json,
+)
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "log"
+GOLDEN = FIXTURES / "entry_format_1.json"
+EARLIEST = FIXTURES / "entry_format_1_without_since.json"
+CONTROL = FIXTURES / "entry_format_1_with_control.json"
+
+FULL = LogEntry(
+    version=7,
+    write_id="6f9619ff8b86d011",
+    timestamp="2013-01-31T12:00:05.000+00:00",
+    operation="replace",
+    transaction=Transaction("0f8fad5b-d9cb-469f-a165-70867728950e", 12),
+    epoch=3,
+    published=6,
+    blobs=(
+        BlobEntry(
+            name="flights/São Paulo/2013/01/31/12/00-05-0a1b2c3d.avro", stream="flights", partition="São Paulo",
+            attempt="0123456789abcdef", blocks=2, rows=1000, uncompressed=52000, size=21000, schema="89abcdef01234567",
+            rolled_by="size", min_event_time=1359633600000000, max_event_time=1359633605000000,
+        ),
+        BlobEntry(
+            name="flights/2013/01/31/12/00-06-1b2c3d4e.avro", stream="flights", partition=None,
+            attempt="fedcba9876543210", blocks=1, rows=1, uncompressed=52, size=540, schema="89abcdef01234567",
+            rolled_by="end",
+        ),
+    ),
+    removed=("flights/2013/01/31/11/59-00-00000000.avro",),
+    replaces=5,
+    control=({"type": "watermark", "taskName": "task 1", "timestamp": 1359633600000},),
+    metrics={"messagesSent": 1001, "bytesSent": 52052},
+    writers=({"task": 0, "query": "q", "batch": 12, "durationMs": 7, "metrics": {"messagesSent": 1001}},),
+    attributes=BlobAttributes({"owner": "ops"}, {"class": "raw"}, "Cool"),
+    transactions={"other": Applied(4, 2), "0f8fad5b-d9cb-469f-a165-70867728950e": Applied(12, 7)},
+    since=3,
+    schemas=("0123456789abcdef", "89abcdef01234567"),
+)  # fmt: skip
+
+
+def test_the_first_format_is_read_for_ever() -> None:
+    assert FULL == from_json(GOLDEN.read_bytes(), "golden")
+
+
+def test_an_entry_of_the_first_release_does_not_say_since_when_and_with_which_schemas() -> None:
+    assert replace(FULL, since=None, schemas=None) == from_json(EARLIEST.read_bytes(), "earliest")
+
+
+TOLD = (
+    {
+        "type": "watermark", "version": 1, "taskName": "task 1", "taskCount": 2, "generation": 3,
+        "timestamp": 1359633600000, "partitions": ["0", "1", "São Paulo"],
+    },
+    {
+        "type": "watermark", "version": 1, "taskName": "task 2", "taskCount": 2, "generation": 3, "idle": True,
+        "timestamp": -(2**63), "partitions": ["0"],
+    },
+    {
+        "type": "endOfStream", "version": 1, "taskName": "task 1", "taskCount": 2, "generation": 3,
+        "streamId": "flights", "partitions": ["1"],
+    },
+    {"type": "drain", "version": 1, "taskName": "Partition 0", "generation": 0, "runId": "run1"},
+)  # fmt: skip
+
+
+def test_control_messages_are_told_once_with_all_their_partitions() -> None:
+    told = replace(FULL, control=TOLD)
+    assert told == from_json(CONTROL.read_bytes(), "control")
+    assert json.loads(CONTROL.read_bytes()) == json.loads(to_json(told))
+
+
+def test_the_first_format_is_still_the_one_that_is_written() -> None:
+    assert json.loads(GOLDEN.read_bytes()) == json.loads(to_json(FULL))
+    assert list(json.loads(GOLDEN.read_bytes())) == list(json.loads(to_json(FULL)))
+
+
+names = st.text(st.characters(codec="utf-8"), max_size=8)
+counts = st.integers(0, 2**63 - 1)
+maps = st.dictionaries(names, names, max_size=2)
+blobs = st.builds(
+    BlobEntry,
+    name=names, stream=names, partition=st.none() | names, attempt=names, blocks=st.integers(1, 50_000), rows=counts,
+    uncompressed=counts, size=counts, schema=names, rolled_by=st.sampled_from(["end", "size", "age"]),
+    min_event_time=st.none() | st.integers(-(2**63), 2**63 - 1), max_event_time=st.none() | st.just(0),
+)  # fmt: skip
+entries = st.builds(
+    LogEntry,
+    version=counts, write_id=names, timestamp=names,
+    operation=st.sampled_from(["append", "overwrite", "replace", "void", "epoch"]),
+    transaction=st.none() | st.builds(Transaction, names, counts), epoch=st.none() | counts,
+    published=st.integers(-1, 2**63 - 1), blobs=st.lists(blobs, max_size=3).map(tuple),
+    removed=st.lists(names, max_size=2).map(tuple), replaces=st.none() | counts,
+    control=st.lists(st.dictionaries(names, names | counts), max_size=2).map(tuple),
+    metrics=st.dictionaries(names, counts, max_size=2),
+    writers=st.lists(st.dictionaries(names, names), max_size=2).map(tuple),
+    attributes=st.builds(BlobAttributes, maps, maps, st.none() | st.just("Cool")),
+    transactions=st.dictionaries(names, st.builds(Applied, counts, counts), max_size=3),
+    since=counts, schemas=st.lists(names, max_size=2).map(tuple),
+)  # fmt: skip
+
+
+@given(entries)
+def test_an_entry_comes_back_as_it_was_written(entry: LogEntry) -> None:
+    back = from_json(to_json(entry), "x")
+    assert entry == back
+    assert list(entry.transactions) == list(back.transactions)
+
+
+def test_what_is_empty_is_not_stored() -> None:
+    entry = LogEntry(0, "w", "2013-01-31T12:00:05+00:00")
+    assert {
+        "formatVersion": 1, "version": 0, "writeId": "w", "timestamp": "2013-01-31T12:00:05+00:00",
+        "operation": "append", "published": -1,
+    } == json.loads(to_json(entry))  # fmt: skip
+
+
+def test_fields_of_the_same_format_that_are_not_known_are_ignored() -> None:
+    document = json.loads(GOLDEN.read_bytes()) | {"later": [1]}
+    document["blobs"][0]["colour"] = "blue"
+    assert FULL == from_json(json.dumps(document).encode(), "x")
+
+
+def test_a_newer_format_asks_for_an_upgrade() -> None:
+    document = json.loads(GOLDEN.read_bytes()) | {"formatVersion": 2}
+    with pytest.raises(ConfigurationError, match=r"log entry s/_log/7.json has format version 2.*up to 1\. Upgrade"):
+        from_json(json.dumps(document).encode(), "s/_log/7.json")
+
+
+def without(*path: Any) -> bytes:
+    document = json.loads(GOLDEN.read_bytes())
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    del place[path[-1]]
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"7",
+        b"\xff\xfe",
+        b"{}",
+        b'{"formatVersion": "1"}',
+        GOLDEN.read_bytes()[:-20],
+        GOLDEN.read_bytes().replace(b'"blobs": [', b'"blobs": [7, '),
+        GOLDEN.read_bytes().replace(b"[4, 2]", b"[4]"),
+        GOLDEN.read_bytes().replace(b'"version": 7', b'"version": "x"'),
+        without("version"),
+        without("writeId"),
+        without("published"),
+        without("transaction", "id"),
+        without("blobs", 0, "name"),
+        without("blobs", 1, "attempt"),
+        without("blobs", 1, "blocks"),
+        GOLDEN.read_bytes().replace(b'"since": 3', b'"since": null'),
+    ],
+)
+def test_a_damaged_entry_is_corrupt_and_named(data: bytes) -> None:
+    assert data != GOLDEN.read_bytes()
+    with pytest.raises(CorruptError, match=r"log entry s/_log/7.json is damaged"):
+        from_json(data, "s/_log/7.json")
+
+
+# --- following an entry -----------------------------------------------------------------------------------------------
+
+
+def draft(transaction: Transaction | None = None, epoch: int | None = None) -> LogEntry:
+    return LogEntry(-1, "w", "2013-01-31T12:00:05+00:00", transaction=transaction, epoch=epoch)
+
+
+def test_a_draft_takes_the_next_version_and_carries_on_epoch_and_transactions() -> None:
+    first = draft(Transaction("a", 5), epoch=2).behind(None, published=-1)
+    second = draft(Transaction("b", 0)).behind(first, published=0)
+    assert (0, 2, -1) == (first.version, first.epoch, first.published)
+    assert (1, 2, 0) == (second.version, second.epoch, second.published)
+    assert {"a": Applied(5, 0), "b": Applied(0, 1)} == second.transactions
+    assert 3 == draft(epoch=3).behind(second, published=1).epoch
+
+
+def test_the_transaction_that_was_idle_longest_is_forgotten_first() -> None:
+    head = None
+    for number in range(RECENT_TRANSACTIONS):
+        head = draft(Transaction(f"t{number}", 0)).behind(head, published=-1)
+    head = draft(Transaction("t0", 1)).behind(head, published=-1)
+    assert RECENT_TRANSACTIONS == len(head.transactions)
+    head = draft(Transaction("new", 0)).behind(head, published=-1)
+    assert RECENT_TRANSACTIONS == len(head.transactions)
+    assert "t1" not in head.transactions
+    assert Applied(1, RECENT_TRANSACTIONS) == head.transactions["t0"]
+    assert head.transactions == draft().behind(head, published=-1).transactions
+
+
+def written_with(*schemas: str, operation: str = "append") -> LogEntry:
+    blobs = tuple(replace(FULL.blobs[1], schema=schema) for schema in schemas)
+    return replace(draft(), operation=operation, blobs=blobs)
+
+
+def test_an_entry_knows_the_last_overwrite_and_the_schemas_since_then() -> None:
+    head = written_with("b", "a", "b").behind(None, published=-1)
+    assert (0, ("b", "a")) == (head.since, head.schemas)
+    head = written_with("c", "a").behind(head, published=0)
+    assert (0, ("b", "a", "c")) == (head.since, head.schemas)
+    head = written_with("d", operation="overwrite").behind(head, published=1)
+    assert (2, ("d",)) == (head.since, head.schemas)
+    head = written_with(operation="void").behind(head, published=2)
+    assert (2, ("d",)) == (head.since, head.schemas)
+    head = written_with(operation="overwrite").behind(head, published=3)
+    assert (4, ("d",)) == (head.since, head.schemas)
+
+
+def test_an_overwrite_without_rows_forgets_the_schemas_with_the_next_rows() -> None:
+    head = written_with("a").behind(None, published=-1)
+    head = written_with(operation="overwrite").behind(head, published=0)
+    assert (1, ("a",)) == (head.since, head.schemas)
+    head = written_with("b").behind(head, published=1)
+    assert (1, ("b",)) == (head.since, head.schemas)
+
+
+def test_an_overwrite_that_is_voided_leaves_live_what_was_live_before() -> None:
+    before = written_with("a").behind(None, published=-1)
+    head = written_with("b", operation="overwrite").behind(before, published=0)
+    voiding = replace(written_with(operation="void"), replaces=1)
+    head = voiding.behind(head, published=0, restored=before)
+    assert (0, ("a",)) == (head.since, head.schemas)
+
+
+def test_nothing_is_live_when_a_vacuum_took_what_was_before_a_voided_overwrite() -> None:
+    before = written_with("a").behind(None, published=-1)
+    head = written_with("b", operation="overwrite").behind(before, published=0)
+    head = replace(written_with(operation="void"), replaces=1).behind(head, published=0)
+    assert (2, ()) == (head.since, head.schemas)
+
+
+def test_a_log_of_the_first_release_says_it_from_the_next_overwrite_on() -> None:
+    head = replace(written_with("a"), version=4)
+    head = written_with("b").behind(head, published=4)
+    assert (None, None) == (head.since, head.schemas)
+    assert b'"since"' not in to_json(head)
+    head = written_with("c", operation="overwrite").behind(head, published=5)
+    assert (6, ("c",)) == (head.since, head.schemas)
+
+
+def test_rows_are_those_of_all_blobs() -> None:
+    assert 1001 == FULL.rows
+    assert 0 == replace(FULL, blobs=()).rows
+    assert ["0123456789abcdef-00000", "0123456789abcdef-00001"] == FULL.blobs[0].block_ids

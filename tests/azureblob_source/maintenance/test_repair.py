@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import itertools
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import pytest
+
+from azure_account.errors import FencedError
+from azure_account.faults import Crash, Fault, Faults, LateEffect, LostAnswer, ProcessDied, Reset, Throttle, at
+from azureblob_source.log.commit import commit, decide
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.entry import BlobEntry, LogEntry, Transaction
+from azureblob_source.log.naming import blob_name
+from azureblob_source.log.publish import Publisher
+from azureblob_source.maintenance.repair import Repaired, RepairPlan, plan_repair, repair
+from tests.azureblob_source.write.sink_rows import new_account
+
+if TYPE_CHECKING:
+    from azure_account.memory import MemoryAccount
+
+DAY = 24 * 3600.0
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+WHEN = "2026-01-01T00:00:00+00:00"
+
+
+def staged(account: MemoryAccount, version: int, count: int = 2, stream: str = "flights") -> tuple[BlobEntry, ...]:
+    names = [blob_name(stream, str(number), EPOCH, f"{version:08x}", ".avro") for number in range(count)]
+    blobs = tuple(BlobEntry(name, stream, None, f"{version:016x}", 1, 5, 9, 9, "f", "end") for name in names)
+    for blob in blobs:
+        account.container("container").stage_block(blob.name, blob.block_ids[0], b"rows")
+    return blobs
+
+
+def draft(account: MemoryAccount, version: int, *, epoch: int | None = None) -> LogEntry:
+    return LogEntry(-1, f"w{version}", WHEN, transaction=Transaction("q", version), epoch=epoch,
+                    blobs=staged(account, version))  # fmt: skip
+
+
+def decided(account: MemoryAccount, *, publish: int = 0, epoch: int | None = None) -> LogEntry:
+    """A stream of two entries: one is published, of the other only `publish` blobs, then its driver has died."""
+    container = account.container("container")
+    log = CommitLog(container, "flights", readers=1)
+    publisher = Publisher(container, threads=1)
+    commit(log, draft(account, 0, epoch=epoch), publisher)
+    entry = decide(log, draft(account, 1, epoch=epoch), publisher)
+    for blob in entry.blobs[:publish]:
+        publisher.publish_blob(blob, entry.attributes)
+    return entry
+
+
+def plan(account: MemoryAccount, stream: str | None = None, age: float = DAY) -> RepairPlan:
+    before = EPOCH + timedelta(seconds=account.clock.now() - age)
+    return plan_repair(account.container("container"), stream, before)
+
+
+def mend(account: MemoryAccount, faults: Faults | None = None, *, epoch: int | None = None) -> Repaired:
+    container = account.restarted(faults).container("container")
+    ids = itertools.count()
+    found = plan_repair(container, None, EPOCH + timedelta(seconds=account.clock.now() - DAY))
+    return repair(container, found, lambda: LogEntry(-1, f"repair-{id(found)}-{next(ids)}", WHEN, epoch=epoch),
+                  Publisher(container, threads=1), leftovers=True)  # fmt: skip
+
+
+def public(account: MemoryAccount) -> list[str]:
+    return [name for name in account.service.contents("container") if "/_log/" not in name]
+
+
+def test_a_stream_in_order_needs_no_repair() -> None:
+    account = new_account()
+    commit(CommitLog(account.container("container"), "flights"), draft(account, 0),
+           Publisher(account.container("container")))  # fmt: skip
+    assert RepairPlan(("flights",), (), (), ()) == plan(account)
+    assert plan(account).is_empty
+
+
+@pytest.mark.parametrize("published", [0, 1])
+def test_what_is_decided_and_not_published_is_finished(published: int) -> None:
+    account = new_account()
+    entry = decided(account, publish=published)
+    [unfinished] = plan(account).unfinished
+    names = tuple(blob.name for blob in entry.blobs)
+    assert ("flights", 1, names[published:], ()) == (
+        unfinished.stream, unfinished.entry.version, unfinished.missing, unfinished.lost
+    )  # fmt: skip
+    assert 2 + published == len(public(account)), "a plan changes nothing"
+    assert Repaired(1, 0, 0) == mend(account)
+    assert 4 == len(public(account))
+    assert plan(account).is_empty
+
+
+def test_what_can_no_longer_be_published_is_voided_and_its_repeat_replaces_it() -> None:
+    account = new_account()
+    entry = decided(account, publish=1)
+    account.clock.sleep(8 * DAY)
+    [unfinished] = plan(account).unfinished
+    assert (entry.blobs[1].name,) == unfinished.missing == unfinished.lost
+    assert Repaired(0, 1, 0) == mend(account)
+    assert 2 == len(public(account))
+    container = account.container("container")
+    log = CommitLog(container, "flights", readers=1)
+    assert ["append", "append", "void"] == [each.operation for each in log.history()]
+    again = LogEntry(-1, "again", WHEN, transaction=Transaction("q", 1), blobs=staged(account, 9))
+    assert "append" == commit(log, again, Publisher(container, threads=1)).operation
+    assert 4 == len(public(account))
+
+
+def test_a_guarded_stream_is_repaired_with_its_epoch() -> None:
+    account = new_account()
+    decided(account, epoch=3)
+    with pytest.raises(FencedError, match="at epoch 3 since version 1, this writer carries none"):
+        mend(account)
+    assert Repaired(1, 0, 0) == mend(account, epoch=3)
+
+
+def test_staged_blocks_that_nothing_names_are_removed_when_they_are_old_enough() -> None:
+    account = new_account()
+    decided(account)
+    account.clock.sleep(2 * DAY)
+    old = sorted(blob.name for blob in staged(account, 5))
+    account.clock.sleep(2 * DAY)
+    young = sorted(blob.name for blob in staged(account, 6))
+    account.container("container").stage_block("flights/upload-of-somebody-else.bin", "00", b"x")
+    found = plan(account)
+    assert old == [leftover.name for leftover in found.leftovers]
+    assert young == [leftover.name for leftover in found.recent]
+    assert Repaired(1, 0, 2) == mend(account)
+    assert sorted([*young, "flights/upload-of-somebody-else.bin"]) == sorted(account.service.staged("container"))
+    assert 4 == len(public(account))
+
+
+def test_staged_blocks_are_left_alone_unless_asked_for() -> None:
+    account = new_account()
+    staged(account, 5)
+    account.clock.sleep(2 * DAY)
+    container = account.container("container")
+    done = repair(container, plan(account), lambda: draft(account, 0), Publisher(container))
+    assert Repaired(0, 0, 0) == done
+    assert 2 == len(account.service.staged("container"))
+
+
+def test_what_a_decision_over_many_streams_names_is_no_leftover() -> None:
+    account = new_account()
+    decide(
+        CommitLog(account.container("container"), "_batches/q"),
+        draft(account, 0),
+        Publisher(account.container("container")),
+        publishes=False,
+    )
+    account.clock.sleep(2 * DAY)
+    found = plan(account)
+    assert ((), (), ()) == (found.leftovers, found.recent, found.streams)
+
+
+def test_what_is_decided_after_the_plan_is_no_leftover() -> None:
+    account = new_account()
+    decided(account)
+    late = draft(account, 2)
+    account.clock.sleep(2 * DAY)
+    container = account.container("container")
+    found = plan(account)
+    assert 2 == len(found.leftovers)
+    decide(CommitLog(container, "flights", readers=1), late, Publisher(container, threads=1))
+    assert 0 == repair(container, found, lambda: draft(account, 7), Publisher(container), leftovers=True).removed
+    assert {blob.name for blob in late.blobs} <= set(public(account)) | set(account.service.staged("container"))
+
+
+def test_a_blob_that_was_published_after_the_plan_is_never_discarded() -> None:
+    account = new_account()
+    blobs = staged(account, 5)
+    account.clock.sleep(2 * DAY)
+    container, found = account.container("container"), plan(account)
+    for blob in blobs:
+        container.commit_block_list(blob.name, blob.block_ids)
+    assert 0 == repair(container, found, lambda: draft(account, 7), Publisher(container), leftovers=True).removed
+    assert sorted(blob.name for blob in blobs) == public(account)
+
+
+def test_what_is_decided_in_a_stream_that_had_no_log_when_the_plan_was_made_is_no_leftover() -> None:
+    account = new_account()
+    first = draft(account, 0)
+    account.clock.sleep(2 * DAY)
+    container, found = account.container("container"), plan(account)
+    assert (2, ()) == (len(found.leftovers), found.streams)
+    decide(CommitLog(container, "flights", readers=1), first, Publisher(container, threads=1))
+    assert 0 == repair(container, found, lambda: draft(account, 7), Publisher(container), leftovers=True).removed
+
+
+def test_a_blob_that_is_visible_again_after_the_log_took_it_back_is_deleted() -> None:
+    account = new_account()
+    container = account.container("container")
+    lost = draft(account, 0)
+    decide(CommitLog(container, "flights", readers=1), lost, Publisher(container, threads=1))
+    account.clock.sleep(8 * DAY)
+    commit(CommitLog(container, "flights", readers=1), draft(account, 1), Publisher(container, threads=1))
+    blob = lost.blobs[0]
+    container.stage_block(blob.name, blob.block_ids[0], b"late")
+    assert Publisher(container).publish_blob(blob, lost.attributes) is None
+    assert [blob.name] == [revived.name for revived in plan(account).revived]
+    assert Repaired(0, 0, 0, 1) == mend(account)
+    assert plan(account).is_empty
+    assert 2 == len(public(account))
+
+
+def test_one_stream_can_be_repaired_alone() -> None:
+    account = new_account()
+    decided(account)
+    decide(CommitLog(account.container("container"), "other"),
+           LogEntry(-1, "o", WHEN, blobs=staged(account, 3, stream="other")),
+           Publisher(account.container("container")))  # fmt: skip
+    assert ["other"] == [unfinished.stream for unfinished in plan(account, "other").unfinished]
+    assert ["flights", "other"] == [unfinished.stream for unfinished in plan(account).unfinished]
+
+
+def calls_of_a_repair() -> int:
+    faults = Faults()
+    mend(broken(), faults)
+    return faults.count
+
+
+def broken() -> MemoryAccount:
+    account = new_account()
+    decided(account, publish=1)
+    account.clock.sleep(4 * DAY)
+    staged(account, 5)
+    account.clock.sleep(4 * DAY)
+    return account
+
+
+@pytest.mark.parametrize("after_effect", [False, True])
+def test_a_repair_that_dies_at_any_call_is_finished_by_the_next(after_effect: bool) -> None:
+    for n in range(1, calls_of_a_repair() + 1):
+        account = broken()
+        with pytest.raises(ProcessDied):
+            mend(account, Faults(at(n, Crash(after_effect=after_effect))))
+        account.clock.sleep(2 * DAY)
+        mend(account)
+        assert 2 == len(public(account)), f"call {n}"
+        assert {} == account.service.staged("container"), f"call {n}"
+        assert plan(account).is_empty, f"call {n}"
+
+
+@pytest.mark.parametrize("fault", [LostAnswer(), Reset(), Throttle(1.0), LateEffect(1), LateEffect(3)])
+def test_a_single_fault_at_any_call_leaves_nothing_behind_that_the_next_does_not_clear(fault: Fault) -> None:
+    for n in range(1, calls_of_a_repair() + 1):
+        account = broken()
+        faults = Faults(at(n, fault))
+        mend(account, faults)
+        faults.settle_late()
+        account.clock.sleep(2 * DAY)
+        mend(account)
+        assert 2 == len(public(account)), f"call {n}"
+        assert plan(account).is_empty, f"call {n}"

@@ -1,0 +1,399 @@
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azure_account.account import BlobAttributes
+from azure_account.errors import ConfigurationError, ConflictError, NotFoundError
+from azure_account.faults import Crash, Fault, Faults, LateEffect, LostAnswer, ProcessDied, Reset, Throttle, TimeOut, at
+from azureblob_source.log.boundary import Boundary, move_boundary, read_boundary
+from azureblob_source.log.commit import commit, decide, replacement
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.entry import ATTEMPT, BlobEntry, LogEntry, Transaction, to_json
+from azureblob_source.log.naming import boundary_name, log_name
+from azureblob_source.log.publish import Publisher
+from azureblob_source.maintenance import vacuum as vacuum_module
+from azureblob_source.maintenance.vacuum import (
+    LoggedEntry,
+    VacuumPlan,
+    check_retention,
+    plan_from_listing,
+    plan_vacuum,
+    vacuum,
+)
+from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, public_rows, stage_rows
+
+if TYPE_CHECKING:
+    from azure_account.memory import MemoryAccount
+    from azureblob_source.log.publish import Unpublishable
+
+DAY = 24 * 3600.0
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def log_over(account: MemoryAccount, faults: Faults | None = None, stream: str = "flights") -> CommitLog:
+    container = account.restarted(faults).container("container")
+    return CommitLog(container, stream, readers=1, monotonic=account.clock.monotonic)
+
+
+def write(account: MemoryAccount, version: int, *, blobs: int = 2) -> LogEntry:
+    """One batch of one query: `blobs` blobs, staged, decided and published."""
+    container = account.container("container")
+    names = [f"flights/{version}-{number}.avro" for number in range(blobs)]
+    batch = [BlobEntry(name, "flights", None, f"{version:016x}", 1, 10, 200, 100, "f", "end") for name in names]
+    for blob in batch:
+        container.stage_block(blob.name, blob.block_ids[0], b"rows of " + blob.name.encode())
+    draft = LogEntry(-1, f"w{version}", "2026-01-01T00:00:00+00:00", blobs=tuple(batch),
+                     transaction=Transaction("q", version))  # fmt: skip
+    return commit(log_over(account), draft, Publisher(container, threads=1))
+
+
+def stream_of_days(days: int, *, blobs: int = 2) -> MemoryAccount:
+    """A stream with one entry a day; the newest is a day old."""
+    account = new_account()
+    for version in range(days):
+        write(account, version, blobs=blobs)
+        account.clock.sleep(DAY)
+    return account
+
+
+def now(account: MemoryAccount) -> datetime:
+    return EPOCH + timedelta(seconds=account.clock.now())
+
+
+def run(account: MemoryAccount, days: float, faults: Faults | None = None, stream: str = "flights") -> VacuumPlan:
+    """One process that vacuums what is older than so many days."""
+    log = log_over(account, faults, stream)
+    plan = plan_vacuum(log, now(account) - timedelta(days=days))
+    ids = itertools.count()
+    vacuum(log.container, plan, lambda: f"{account.clock.now()}-{id(plan)}-{next(ids)}", threads=1)
+    return plan
+
+
+def names(account: MemoryAccount) -> list[str]:
+    return sorted(account.service.contents("container"))
+
+
+def kept(first: int, end: int, *, blobs: int = 2) -> list[str]:
+    """The names of a stream that begins with version `first`."""
+    data = [f"flights/{version}-{number}.avro" for version in range(first, end) for number in range(blobs)]
+    entries = [log_name("flights", version) for version in range(first, end)]
+    return sorted([*data, *entries, boundary_name("flights")])
+
+
+# --- what is taken away -----------------------------------------------------------------------------------------------
+
+
+def test_entries_beyond_the_retention_go_with_their_blobs() -> None:
+    account = stream_of_days(6)
+    plan = run(account, 3.5)
+    assert (3, 6, 60, 600) == (len(plan.expired), plan.blobs, plan.rows, plan.bytes)
+    assert (3, 5) == (plan.first, plan.last)
+    assert kept(3, 6) == names(account)
+    assert [3, 4, 5] == [entry.version for entry in log_over(account).history()]
+    boundary = read_boundary(account.container("container"), "flights")
+    assert (3, {}) == (boundary.first, boundary.removing)
+
+
+def test_the_head_stays_however_old_it_is() -> None:
+    account = stream_of_days(3)
+    run(account, 0)
+    assert kept(2, 3) == names(account)
+    assert run(account, 0).is_empty
+
+
+def test_what_is_young_enough_stays_and_nothing_is_written() -> None:
+    account = stream_of_days(3)
+    before = account.service.contents("container")
+    assert run(account, 10).is_empty
+    assert before == account.service.contents("container")
+
+
+def test_a_plan_changes_nothing() -> None:
+    account = stream_of_days(5)
+    faults = Faults()
+    plan = plan_vacuum(log_over(account, faults), now(account))
+    assert 4 == len(plan.expired)
+    assert {"get", "properties", "list"} == {call.operation for call in faults.calls}
+
+
+def test_a_vacuumed_stream_goes_on_as_before() -> None:
+    account = stream_of_days(5)
+    run(account, 1.5)
+    for version in range(5, 9):
+        assert version == write(account, version).version
+        account.clock.sleep(DAY)
+    run(account, 2.5)
+    assert kept(7, 9) == names(account)
+
+
+def test_entries_that_are_not_published_stay() -> None:
+    account = stream_of_days(4)
+    container, log = account.container("container"), log_over(account)
+    lagging = LogEntry(4, "x", "2026-01-01T00:00:00+00:00", published=1)
+    container.put(log_name("flights", 4), to_json(lagging))
+    account.clock.sleep(DAY)
+    assert [0, 1] == [entry.version for entry in plan_vacuum(log, now(account)).expired]
+
+
+def test_a_blob_of_another_writer_is_left_alone() -> None:
+    account = stream_of_days(3)
+    container = account.container("container")
+    container.put("flights/0-0.avro", b"others", BlobAttributes({ATTEMPT: "another"}))
+    container.put("flights/0-1.avro", b"others")
+    log = log_over(account)
+    plan = plan_vacuum(log, now(account))
+    done = vacuum(container, plan, lambda: "id")
+    assert (2, 2, ("flights/0-0.avro", "flights/0-1.avro")) == (done.entries, done.blobs, done.foreign)
+    assert sorted([*kept(2, 3), "flights/0-0.avro", "flights/0-1.avro"]) == names(account)
+
+
+def test_more_entries_than_are_taken_at_once_go_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vacuum_module, "_ENTRIES_AT_ONCE", 2)
+    account = stream_of_days(8, blobs=1)
+    told: list[int] = []
+    plan = plan_vacuum(log_over(account), now(account), told.append)
+    assert [2, 2, 2, 1] == told
+    told.clear()
+    vacuum(account.container("container"), plan, iter("abcdefgh").__next__, told.append)
+    assert 7 == sum(told)
+    assert kept(7, 8, blobs=1) == names(account)
+
+
+def test_a_log_that_is_not_there_is_named() -> None:
+    with pytest.raises(NotFoundError, match=r"vacuum memory://memory/container/flights failed: there is no commit log"):
+        plan_vacuum(log_over(new_account()), EPOCH)
+
+
+def test_a_blob_under_a_lease_stops_the_vacuum_which_can_be_repeated() -> None:
+    account = stream_of_days(4)
+    container = account.container("container")
+    lease = "00000000-0000-0000-0000-000000000001"
+    container.acquire_lease("flights/1-0.avro", lease, 60)
+    with pytest.raises(ConflictError, match=r"delete flights/1-0\.avro in .*lease or a policy.*run the vacuum again"):
+        run(account, 0)
+    assert log_over(account).first() == 3
+    container.break_lease("flights/1-0.avro")
+    run(account, 0)
+    assert kept(3, 4) == names(account)
+
+
+@pytest.mark.parametrize("older_than", [timedelta(minutes=59), timedelta(0)])
+def test_a_retention_below_an_hour_must_be_forced(older_than: timedelta) -> None:
+    with pytest.raises(ConfigurationError, match="shorter than an hour.*force it"):
+        check_retention(older_than)
+    assert older_than == check_retention(older_than, forced=True)
+    assert timedelta(hours=1) == check_retention(timedelta(hours=1))
+
+
+def test_a_retention_in_the_future_cannot_be_forced() -> None:
+    with pytest.raises(ConfigurationError):
+        check_retention(timedelta(seconds=-1), forced=True)
+
+
+# --- the plan ---------------------------------------------------------------------------------------------------------
+
+
+@given(
+    ages=st.lists(st.integers(0, 9), max_size=12),
+    first=st.integers(0, 5),
+    published=st.integers(-1, 14),
+    needed=st.integers(0, 14),
+    removing=st.dictionaries(st.integers(0, 5), st.sampled_from(["e", "other"])),
+    cut=st.integers(0, 9),
+)
+def test_a_plan_takes_a_run_of_old_published_entries_and_never_the_head(
+    ages: list[int], first: int, published: int, needed: int, removing: dict[int, str], cut: int
+) -> None:
+    listed = [LoggedEntry(version, "e", EPOCH + timedelta(days=age)) for version, age in enumerate(ages)]
+    head = LogEntry(first + len(ages), "w", "t", published=published)
+    plan = plan_from_listing(
+        "s", listed, Boundary(first, removing), head, before=EPOCH + timedelta(days=cut), needed=needed
+    )
+    versions = [entry.version for entry in plan.expired]
+    assert list(range(first, first + len(versions))) == versions
+    assert all(version <= published and version < min(head.version, needed) for version in versions)
+    assert all(ages[version] < cut for version in versions)
+    assert plan.first == first + len(versions)
+    assert all(entry.version < first and removing[entry.version] == "e" for entry in plan.leftovers)
+    below = {entry.version for entry in (*plan.leftovers, *plan.strays)}
+    assert {entry.version for entry in listed if entry.version < first} == below
+
+
+# --- crashes and faults -----------------------------------------------------------------------------------------------
+
+
+def calls_of_a_vacuum() -> int:
+    faults = Faults()
+    run(stream_of_days(5), 1.5, faults)
+    return faults.count
+
+
+@pytest.mark.parametrize("after_effect", [False, True])
+@pytest.mark.parametrize("more", [0, 3])
+def test_a_vacuum_that_dies_at_any_call_is_finished_by_the_next(after_effect: bool, more: int) -> None:
+    for n in range(1, calls_of_a_vacuum() + 1):
+        account = stream_of_days(5)
+        with pytest.raises(ProcessDied):
+            run(account, 1.5, Faults(at(n, Crash(after_effect=after_effect))))
+        for version in range(5, 5 + more):
+            write(account, version)
+            account.clock.sleep(DAY)
+        entries = log_over(account).history()
+        assert list(range(entries[0].version, 5 + more)) == [entry.version for entry in entries], f"call {n}"
+        assert {blob.name for entry in entries for blob in entry.blobs} <= set(names(account)), f"call {n}"
+        run(account, 1.5)
+        assert kept(4 + more, 5 + more) == names(account), f"call {n}"
+
+
+@pytest.mark.parametrize("fault", [LostAnswer(), TimeOut(), Reset(), Throttle(1.0), LateEffect(1), LateEffect(3)])
+def test_a_single_fault_at_any_call_changes_nothing(fault: Fault) -> None:
+    for n in range(1, calls_of_a_vacuum() + 1):
+        account = stream_of_days(5)
+        faults = Faults(at(n, fault))
+        run(account, 1.5, faults)
+        faults.settle_late()
+        assert kept(4, 5) == names(account), f"call {n}"
+
+
+def test_of_two_vacuums_at_once_one_is_told() -> None:
+    account = stream_of_days(5)
+    slow = plan_vacuum(log_over(account), now(account))
+    run(account, 2.5)
+    with pytest.raises(ConflictError, match="another vacuum is at work"):
+        vacuum(account.container("container"), slow, lambda: "slow")
+    assert kept(3, 5) == names(account)
+
+
+# --- entries in the hole ----------------------------------------------------------------------------------------------
+
+
+def test_an_entry_in_the_hole_goes_and_its_blobs_stay() -> None:
+    """They may be decided again: a batch over many streams has one decision, which its repeat follows again."""
+    account = stream_of_days(5)
+    run(account, 1.5)
+    account.container("container").put(log_name("flights", 2), to_json(log_over(account).read(4)))
+    plan = run(account, 1.5)
+    assert [2] == [entry.version for entry in plan.strays]
+    assert kept(4, 5) == names(account)
+
+
+def test_an_entry_in_the_hole_where_a_vacuum_died_is_told_from_what_was_there() -> None:
+    account = stream_of_days(5)
+    container = account.container("container")
+    listed = {version: container.properties(log_name("flights", version)) for version in (0, 1, 2)}
+    removing = {version: there.etag for version, there in listed.items() if there is not None}
+    move_boundary(container, "flights", Boundary(), Boundary(3, removing, "died"))
+    stray = to_json(log_over(account).read(4))
+    container.delete(log_name("flights", 1))
+    container.put(log_name("flights", 1), stray)
+    plan = run(account, 30)
+    assert ([0, 2], [1]) == ([entry.version for entry in plan.leftovers], [entry.version for entry in plan.strays])
+    assert sorted([*kept(3, 5), "flights/1-0.avro", "flights/1-1.avro"]) == names(account)
+
+
+def test_a_batch_whose_entry_was_vacuumed_counts_as_done() -> None:
+    account = stream_of_days(3)
+    other = replace(log_over(account).read(2), version=-1, write_id="o", transaction=Transaction("other", 0), blobs=())
+    commit(log_over(account), other, Publisher(account.container("container")))
+    account.clock.sleep(DAY)
+    run(account, 0)
+    again = write(account, 2)
+    assert (2, (), Transaction("q", 2)) == (again.version, again.blobs, again.transaction)
+    assert [3] == [entry.version for entry in log_over(account).history()]
+    assert write(account, 3).version == 4
+
+
+def test_an_overwrite_behind_a_head_that_was_vacuumed_takes_all_that_is_live() -> None:
+    account = stream_of_days(2)
+    log = log_over(account)
+    assert 1 == (log.head() or LogEntry(-1, "", "")).version
+    log.published = 1
+    for version in (2, 3, 4):
+        write(account, version)
+        account.clock.sleep(DAY)
+    run(account, 1.5)
+    draft = LogEntry(-1, "o", "2026-01-01T00:00:00+00:00", operation="overwrite", transaction=Transaction("o", 0))
+    entry = commit(log, draft, Publisher(account.container("container"), threads=1))
+    assert (5, ("flights/4-0.avro", "flights/4-1.avro")) == (entry.version, entry.removed)
+
+
+def test_a_writer_whose_batch_was_published_by_another_and_vacuumed_while_it_slept_is_done() -> None:
+    account = stream_of_days(2)
+    container = account.container("container")
+    blob = BlobEntry("flights/late.avro", "flights", None, "a" * 16, 1, 1, 1, 1, "f", "end")
+    container.stage_block(blob.name, blob.block_ids[0], b"late")
+    draft = LogEntry(-1, "late", "2026-01-01T00:00:00+00:00", blobs=(blob,), transaction=Transaction("slow", 0))
+
+    class Sleepy(Publisher):
+        def publish(self, entry: LogEntry) -> list[Unpublishable]:
+            if entry.write_id == "late":
+                assert 3 == write(account, 3).version
+                assert "flights/late.avro" in names(account)
+                account.clock.sleep(DAY)
+                run(account, 0)
+                assert "flights/late.avro" not in names(account)
+            return super().publish(entry)
+
+    entry = commit(log_over(account), draft, Sleepy(container, threads=1))
+    assert (2, "late") == (entry.version, entry.write_id)
+    assert kept(3, 4) == names(account)
+
+
+# --- decisions over many streams --------------------------------------------------------------------------------------
+
+
+def decisions(account: MemoryAccount, count: int, *, replaced: bool = False) -> None:
+    log = log_over(account, stream="_batches/q")
+    blob = BlobEntry("flights/0-0.avro", "flights", None, f"{0:016x}", 1, 10, 200, 100, "f", "end")
+    for version in range(count):
+        draft = LogEntry(-1, f"d{version}", "t", blobs=(blob,), transaction=Transaction("q", version))
+        entry = decide(log, draft, Publisher(log.container), publishes=False)
+    if replaced:
+        decide(log, replacement(entry, replace(draft, write_id="r")), Publisher(log.container), publishes=False)
+    account.clock.sleep(DAY)
+
+
+def test_of_decisions_over_many_streams_the_entries_alone_go() -> None:
+    account = stream_of_days(1)
+    decisions(account, 4)
+    before = [name for name in names(account) if name.startswith("flights/")]
+    run(account, 0, stream="_batches/q")
+    assert before == [name for name in names(account) if name.startswith("flights/")]
+    assert [3] == [entry.version for entry in log_over(account, stream="_batches/q").history()]
+
+
+def test_a_decision_that_the_newest_replaces_stays() -> None:
+    account = stream_of_days(1)
+    decisions(account, 4, replaced=True)
+    run(account, 0, stream="_batches/q")
+    assert [3, 4] == [entry.version for entry in log_over(account, stream="_batches/q").history()]
+
+
+def test_a_batch_over_many_streams_is_done_where_it_was_vacuumed() -> None:
+    """Its query restarts late and repeats it: what it stages anew is not written, neither here nor there."""
+    account = new_account()
+    container = account.container("container")
+    schema = pa.schema([("s", pa.string()), ("n", pa.int64())])
+    plan = plan_of(schema, "container", streamColumn="s")
+
+    def repeat(seed: int) -> None:
+        staged = stage_rows(container, plan, [pa.record_batch([["x", "y"], [1, 2]], schema=schema)], seed=seed)
+        committer(container, plan, seed).commit([staged], Transaction("q", 0))
+
+    repeat(1)
+    other = plan_of(schema, "container/x")
+    staged = stage_rows(container, other, [pa.record_batch([["x"], [3]], schema=schema)], seed=2)
+    committer(container, other, 2).commit([staged], Transaction("other", 0))
+    account.clock.sleep(DAY)
+    assert 1 == len(run(account, 0, stream="x").expired)
+    repeat(3)
+    rows = {stream: [row["n"] for row in rows] for stream, rows in public_rows(account).items()}
+    assert {"x": [3], "y": [2]} == rows

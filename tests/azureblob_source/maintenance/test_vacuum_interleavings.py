@@ -1,0 +1,322 @@
+"""The log under slow writers, a reader and a vacuum, moved call by call: pauses, kills, lost answers.
+
+What there is must hold; the mistakes must be caught, else these tests could not fail.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from hypothesis import Phase
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from azure_account.account import BlobContainer
+from azure_account.errors import AzureBlobError
+from azure_account.faults import LateEffect, LostAnswer, Reset, Throttle
+from azureblob_source.log.boundary import Boundary, move_boundary
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.entry import LogEntry, from_json
+from azureblob_source.log.naming import log_prefix, log_version
+from azureblob_source.maintenance import vacuum as vacuum_module
+from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
+from tests.azureblob_source.log.protocol import STREAM, Process, Progress, Row, World, drive, log_first
+from tests.histories import run_histories
+
+FAULTS = [LostAnswer(), Reset(), Throttle(0.5), LateEffect(2)]
+FOR_EVER = datetime(9999, 1, 1, tzinfo=timezone.utc)
+
+Vacuum = Callable[[BlobContainer, World], None]
+
+
+class History:
+    """What has truly happened: every entry that was put at or above the boundary, with the rows it decided."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.decided: dict[int, tuple[str, set[str]]] = {}
+        self.rows: dict[str, list[Row]] = {}
+        self.strays: set[str] = set()
+        self._seen: set[str] = set()
+
+    def observe(self) -> None:
+        """Look at the storage after every single call."""
+        first = self.world.log().boundary().first
+        for blob in self.world.container.list(log_prefix(STREAM)):
+            version = log_version(blob.name)
+            if version is not None and blob.etag not in self._seen:
+                self._seen.add(blob.etag)
+                entry = from_json(self.world.container.get(blob.name).data, blob.name)
+                if version >= first:
+                    assert version not in self.decided, f"version {version} was decided twice"
+                    self.decided[version] = entry.write_id, {each.name for each in entry.blobs}
+                else:
+                    self.strays.add(entry.write_id)
+        for blob in self.world.container.list(f"{STREAM}/q"):
+            if blob.name not in self.rows:
+                self.rows[blob.name] = self.world.rows_of(blob.name)
+
+    def check(self, entry: LogEntry) -> None:
+        """An entry that a reader was given must have been decided as that version."""
+        assert self.decided[entry.version][0] == entry.write_id, f"version {entry.version} read from the hole"
+
+    def gone(self, first: int) -> Counter[Row]:
+        """The rows of what was decided below the boundary."""
+        names = [name for version, (_, blobs) in self.decided.items() if version < first for name in blobs]
+        return Counter(row for name in names for row in self.rows.get(name, ()))
+
+
+def careful(container: BlobContainer, world: World) -> None:
+    """Ours."""
+    log = world.log(container)
+    plan = plan_vacuum(log, FOR_EVER)
+    ids = itertools.count(world.seen["vacuums"] * 1000)
+    vacuum(container, plan, lambda: f"v{next(ids)}", threads=1)
+
+
+def boundary_last(container: BlobContainer, world: World) -> None:
+    """A mistake: delete first, then move the boundary."""
+    moves: list[Callable[[], Boundary]] = []
+    move = move_boundary
+
+    def later(of: BlobContainer, stream: str, old: Boundary, new: Boundary) -> Boundary:
+        if new.removing:
+            moves.append(lambda: move(of, stream, old, new))
+            return old
+        return move(of, stream, old, new)
+
+    plan = plan_vacuum(world.log(container), FOR_EVER)
+    ids = itertools.count(world.seen["vacuums"] * 1000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vacuum_module, "move_boundary", later)
+        vacuum(container, plan, lambda: f"v{next(ids)}", threads=1)
+    for each in moves:
+        each()
+
+
+class Blind(CommitLog):
+    """A mistake: after a put, nobody looks at the boundary."""
+
+    def _standing(self, there: LogEntry | None, put: LogEntry) -> LogEntry:
+        self._head, self._looked = there or put, True
+        return there or put
+
+
+class Credulous(CommitLog):
+    """A mistake: whatever entry is found is the head."""
+
+    def refresh(self, known: int | None = None) -> LogEntry | None:
+        start = self._start(known)
+        if start is not None:
+            self._head = self._find(self._newest(start)) or self._head
+        self._looked = True
+        return self._head
+
+
+def machine(  # noqa: C901 - a class with its rules
+    seen: Counter[str], *, sweep: Vacuum, writing: type[CommitLog], reading: type[CommitLog], queries: int
+) -> type[RuleBasedStateMachine]:
+    """Two places for writers (of one query or two), one for a vacuum, one for a reader that lives for ever."""
+
+    class Machine(RuleBasedStateMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.world = World(queries={f"q{i}": Progress() for i in range(queries)}, seen=seen)
+            self.history = History(self.world)
+            self.processes: dict[str, Process] = {}
+            self.reader = self.world.log(kind=reading)
+            self.seed = 0
+
+        def draw(self, below: int) -> int:
+            self.seed = (self.seed * 6364136223846793005 + 1442695040888963407) % 2**64
+            return (self.seed >> 4) % below
+
+        def process(self, place: str) -> Process:
+            if place == "vacuum":
+                seen["vacuums"] += 1
+                return Process(self.world, lambda container: sweep(container, self.world))
+            query, forgetful = f"q{int(place) % queries}", self.draw(2) == 0
+            return Process(
+                self.world,
+                lambda container: drive(
+                    self.world, container, query, self.draw, log_first, kind=writing, forgetful=forgetful
+                ),
+            )
+
+        def step(self, place: str) -> bool:
+            alive = self.processes[place].step()
+            self.history.observe()
+            return alive
+
+        def end(self, place: str) -> None:
+            process = self.processes.pop(place)
+            if place == "vacuum" and isinstance(process.error, AzureBlobError):
+                seen[f"vacuum: {type(process.error).__name__}"] += 1
+                process.error = None
+            process.finish()
+            process.turns.faults.settle_late()
+            self.history.observe()
+
+        def finish(self, place: str) -> None:
+            while self.step(place):
+                pass
+            self.end(place)
+
+        @rule(place=st.sampled_from(["0", "1", "vacuum"]), seed=st.integers(0, 10**6), steps=st.integers(0, 20))
+        def start(self, place: str, seed: int, steps: int) -> None:
+            if place not in self.processes:
+                self.seed += seed
+                self.processes[place] = self.process(place)
+                self.go(place, steps)
+
+        @rule(place=st.sampled_from(["0", "1", "vacuum"]), steps=st.sampled_from([1, 2, 4, 15]))
+        def go(self, place: str, steps: int) -> None:
+            if place in self.processes and not all(self.step(place) for _ in range(steps)):
+                self.end(place)
+
+        @initialize(
+            batches=st.integers(0, 2),
+            seed=st.integers(0, 10**6),
+            others=st.sampled_from([[], ["1"], ["1", "vacuum"], ["vacuum", "1", "vacuum"]]),
+        )
+        def a_writer_sleeps(self, batches: int, seed: int, others: list[str]) -> None:
+            """It wakes up to decide behind a head that may be a thing of the past by then."""
+            self.seed += seed
+            self.decide("0", batches)
+            self.read()
+            for place in others:
+                self.run(place)
+
+        @rule(place=st.sampled_from(["0", "1"]), batches=st.integers(0, 1))
+        def decide(self, place: str, batches: int) -> None:
+            """Run a writer up to just before it decides its next batch, or the one after that."""
+            self.start(place, 0, 0)
+            for _ in range(1 + batches):
+                while place in self.processes:
+                    self.go(place, 1)
+                    if place in self.processes and self.is_deciding(place):
+                        break
+
+        @rule(place=st.sampled_from(["0", "1", "vacuum"]))
+        def run(self, place: str) -> None:
+            """Run a process to its end."""
+            self.start(place, 0, 0)
+            self.finish(place)
+
+        @rule(place=st.sampled_from(["0", "1"]))
+        def read_behind(self, place: str) -> None:
+            """Let a writer make one call, and look at what it has left."""
+            self.go(place, 1)
+            self.read()
+
+        def is_deciding(self, place: str) -> bool:
+            call = self.processes[place].turns.next
+            return call is not None and call.operation == "put" and "/_log/" in call.name
+
+        @rule(place=st.sampled_from(["0", "1", "vacuum"]))
+        def kill(self, place: str) -> None:
+            if place in self.processes:
+                seen["kills"] += 1
+                process = self.processes.pop(place)
+                process.kill()
+                process.turns.faults.settle_late()
+                self.history.observe()
+
+        @rule(place=st.sampled_from(["0", "1", "vacuum"]), fault=st.sampled_from(FAULTS))
+        def disturb(self, place: str, fault: Any) -> None:
+            if place in self.processes:
+                seen[type(fault).__name__] += 1
+                self.processes[place].turns.fault = fault
+
+        @rule()
+        def read(self) -> None:
+            before = self.reader._head
+            head = self.reader.refresh()
+            if head is not None:
+                self.history.check(head)
+                assert before is None or before.version <= head.version
+                entries = self.reader.history()
+                for entry in entries:
+                    self.history.check(entry)
+                assert not entries or entries[-1].version >= head.version
+
+        @rule(seconds=st.sampled_from([30.0, 700.0]))
+        def wait(self, seconds: float) -> None:
+            self.world.account.clock.sleep(seconds)
+
+        @invariant()
+        def nothing_is_public_twice(self) -> None:
+            twice = {row: n for row, n in self.world.public_rows().items() if n > 1}
+            assert not twice, f"public twice: {twice}"
+
+        def teardown(self) -> None:
+            for place in list(self.processes):
+                self.finish(place)
+            for place in [str(query) for query in range(queries)]:
+                self.processes[place] = self.process(place)
+                self.finish(place)
+            seen["strays"] += len(self.history.strays)
+            # A vacuum that died has left blobs of entries below the boundary: the next one clears them.
+            self.processes["vacuum"] = self.process("vacuum")
+            self.finish("vacuum")
+            self.processes["vacuum"] = self.process("vacuum")
+            self.finish("vacuum")
+            public, logged = self.world.public_rows(), self.world.logged_rows()
+            assert public == logged, "public is not what is logged"
+            gone = self.history.gone(self.world.log().boundary().first)
+            assert self.world.all_rows == dict(public + gone), "rows are lost or double"
+            left = [blob.name for blob in self.world.container.list(log_prefix(STREAM))]
+            assert len(left) == 2, "the head and the boundary"
+            self.world.account.clock.sleep(700)
+            self.read()
+            seen["histories"] += 1
+
+    return Machine
+
+
+def explore(
+    *,
+    sweep: Vacuum = careful,
+    writing: type[CommitLog] = CommitLog,
+    reading: type[CommitLog] = CommitLog,
+    queries: int = 2,
+    examples: int = 100,
+    phases: tuple[Phase, ...] = tuple(Phase),
+) -> Counter[str]:
+    seen: Counter[str] = Counter()
+    run_histories(machine(seen, sweep=sweep, writing=writing, reading=reading, queries=queries), examples, 20, phases)
+    return seen
+
+
+@pytest.mark.parametrize("queries", [1, 2])
+def test_each_row_is_public_once_or_vacuumed_whatever_slow_writers_and_vacuums_do(queries: int) -> None:
+    seen = explore(queries=queries)
+    for event in ("kills", "LostAnswer", "LateEffect", "vacuums", "strays", "failed: ConflictError"):
+        assert seen[event] > 0, f"{event} never happened: {dict(seen)}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("queries", [1, 2])
+def test_the_same_for_long(queries: int) -> None:
+    assert explore(queries=queries, examples=1500)["strays"] > 100
+
+
+MISTAKES: list[tuple[dict[str, Any], str]] = [
+    ({"sweep": boundary_last}, "public is not what is logged|rows are lost|read from the hole"),
+    ({"writing": Blind}, "public is not what is logged|rows are lost"),
+    ({"reading": Credulous}, "read from the hole"),
+]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "found"), MISTAKES, ids=["boundary moved last", "blind writer", "credulous reader"]
+)
+def test_a_wrong_protocol_is_caught(mistake: dict[str, Any], found: str) -> None:
+    with pytest.raises(AssertionError, match=found):
+        explore(**mistake, examples=2000, phases=(Phase.generate,))

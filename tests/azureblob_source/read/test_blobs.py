@@ -1,0 +1,154 @@
+"""What is known of a stream's blobs without opening them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azure_account.account import BlobProperties
+from azureblob_source.log.entry import BlobEntry, LogEntry
+from azureblob_source.log.naming import blob_name, partition_level
+from azureblob_source.read.blobs import StreamBlob, listed_blobs, microseconds, name_time, stream_blob
+
+NOON = datetime(2013, 1, 31, 12, 0, 5, tzinfo=timezone.utc)
+SECOND = 1_000_000
+AT_NOON = 1_359_633_605 * SECOND
+
+ENTRY = LogEntry(7, "write", "2013-01-31T12:00:09.123+00:00")
+BLOB = BlobEntry("flights/2013/01/31/12/00-05-0a1b2c3d.avro", "flights", "JFK", "a", 1, 2, 3, 44, "f" * 16, "end")
+
+
+def listed(*names: str, size: int = 9) -> list[BlobProperties]:
+    return [BlobProperties(name, size, '"1"', NOON) for name in names]
+
+
+def names_of(stream: str, *names: str) -> list[str]:
+    return [blob.name for blob in listed_blobs(stream, listed(*names))]
+
+
+# --- times in names ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("flights/2013/01/31/12/00-05.avro", 8),
+        ("flights/2013/01/31/12/00-05-0a1b2c3d.avro.gz", 8),
+        ("flights/JFK/2013/01/31/12/00-05-0a1b2c3d.avro", 12),
+        ("namespace/hub/0/2013/01/31/12/00/05.avro", 16),
+        ("lake/raw/namespace/hub/0/2013/01/31/12/00/05.avro", 25),
+        ("2013/01/31/12/00/05/namespace/hub/0.avro", 0),
+        ("s/1999/01/01/00/00/00/2013/01/31/12/00/05.avro", 22),
+    ],
+)
+def test_the_time_in_a_name_is_found(name: str, place: int) -> None:
+    assert (place, AT_NOON) == name_time(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "flights/part-00000.avro",
+        "flights/2013/01/31/part-00000.avro",
+        "flights/2013/13/31/12/00-05.avro",
+        "flights/2013/01/31/12/00-60.avro",
+        "flights/2013/01/31/12/0005.avro",
+        "flights/x2013/01/31/12/00/05.avro",
+        "flights/2013/01/31/12/00/055.avro",
+        "flights/\u0662013/01/31/12/00/05.avro",
+    ],
+)
+def test_a_name_without_a_time_has_none(name: str) -> None:
+    assert (None, None) == name_time(name)
+
+
+@given(
+    st.datetimes(datetime(1970, 1, 1), datetime(2999, 12, 31), timezones=st.just(timezone.utc)),  # noqa: DTZ001 - as hypothesis wants it
+    st.none() | st.text("abc_%.-/0123456789").map(partition_level),
+    st.none() | st.text("0123456789abcdef", min_size=8, max_size=8),
+)
+def test_the_time_of_the_sinks_own_names_is_found(started: datetime, partition: str | None, suffix: str | None) -> None:
+    name = blob_name("flights", partition, started, suffix, ".avro")
+    assert microseconds(started.replace(microsecond=0)) == name_time(name)[1]
+    (blob,) = listed_blobs("flights", listed(name))
+    assert partition == blob.partition
+
+
+# --- ranges -----------------------------------------------------------------------------------------------------------
+
+
+def test_with_event_times_these_are_the_range() -> None:
+    found = stream_blob(ENTRY, replace(BLOB, min_event_time=5, max_event_time=8))
+    assert StreamBlob(BLOB.name, 44, 7, "JFK", 5, 8) == found
+
+
+def test_without_them_it_is_from_the_first_row_to_the_commit() -> None:
+    found = stream_blob(ENTRY, BLOB)
+    assert (AT_NOON, AT_NOON + 4_123_999) == (found.earliest, found.latest)
+    assert (None, AT_NOON + 4_123_999) == (
+        (unnamed := stream_blob(ENTRY, replace(BLOB, name="flights/x.avro"))).earliest,
+        unnamed.latest,
+    )
+
+
+def test_of_a_listed_blob_it_ends_with_the_last_change() -> None:
+    (found,) = listed_blobs("flights", listed("flights/JFK/2013/01/31/12/00-01.avro"))
+    assert StreamBlob(found.name, 9, None, "JFK", AT_NOON - 4 * SECOND, AT_NOON + SECOND - 1, '"1"') == found
+
+
+def test_clocks_that_disagree_make_the_range_larger() -> None:
+    early = replace(ENTRY, timestamp=(NOON - timedelta(hours=1)).isoformat())
+    found = stream_blob(early, BLOB)
+    assert (AT_NOON - 3600 * SECOND + 999, AT_NOON) == (found.earliest, found.latest)
+
+
+@pytest.mark.parametrize(
+    ("between", "held"),
+    [
+        ((None, None), True),
+        ((20, None), True),
+        ((21, None), False),
+        ((None, 10), False),
+        ((None, 11), True),
+        ((12, 13), True),
+        ((0, 10), False),
+        ((21, 30), False),
+    ],
+)
+def test_both_ends_of_a_blobs_range_belong_to_it_and_the_end_of_what_is_asked_does_not(
+    between: tuple[int | None, int | None], held: bool
+) -> None:
+    assert held == StreamBlob("s/1.avro", 1, earliest=10, latest=20).may_hold(between)
+    assert StreamBlob("s/1.avro", 1).may_hold(between)
+
+
+# --- listings ---------------------------------------------------------------------------------------------------------
+
+
+def test_levels_between_stream_and_time_are_the_partition() -> None:
+    names = {
+        "s/2013/01/31/12/00-05.avro": None,
+        "s/hub/0/2013/01/31/12/00/05.avro": "hub/0",
+        "s/x/other.avro": None,
+    }
+    assert names == {blob.name: blob.partition for blob in listed_blobs("s", listed(*names))}
+    (deep,) = listed_blobs("s/2013/01", listed("s/2013/01/31/12/00-05.avro"))
+    assert (None, AT_NOON) == (deep.partition, deep.earliest)
+
+
+def test_hidden_levels_and_other_files_are_left_out() -> None:
+    assert ["_s/.x/a.avro", "_s/.x/b/c.avro.gz"] == names_of(
+        "_s/.x", "_s/.x/_a/b.avro", "_s/.x/.b.avro", "_s/.x/a.avro", "_s/.x/b/c.avro.gz", "_s/.x/d.txt", "_s/.x/e.gz"
+    )
+    assert [] == listed_blobs("s", listed("s/a.avro", size=0))
+
+
+def test_a_stream_within_the_stream_is_left_out() -> None:
+    log = "_log/00000000000000000003.json"
+    assert ["a/b.avro", "a/bc/1.avro"] == names_of(
+        "a", "a/b.avro", "a/b/1.avro", f"a/b/{log}", "a/b/x/2.avro", "a/bc/1.avro", f"a/d/e/{log}", "a/d/e/3.avro"
+    )

@@ -1,0 +1,474 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from azure_account.errors import ConflictError, NotFoundError, TransientError
+from azure_account.faults import Faults
+from azureblob_source.avro.schema import AvroSchema, parse
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.entry import BlobEntry, LogEntry, to_json
+from azureblob_source.log.naming import log_name, schema_name
+from azureblob_source.read.following import Follower, Limits, SchemaGuard, new_blobs
+from azureblob_source.read.query_schema import QuerySchema
+from tests.azureblob_source.log.protocol import Driver, Progress, Row, World, log_first
+from tests.azureblob_source.write.sink_rows import NOON, new_account
+from tests.histories import run_histories
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from azure_account.memory import MemoryAccount
+    from azureblob_source.log.entry import LogEntry as Entry
+
+
+def blob(version: int, number: int = 0, size: int = 100) -> BlobEntry:
+    name = f"flights/{version}-{number}.avro"
+    return BlobEntry(name, "flights", None, "a" * 16, 1, 10, size, size, "f" * 16, "end")
+
+
+def put(
+    account: MemoryAccount,
+    version: int,
+    *,
+    blobs: int | tuple[BlobEntry, ...] = 1,
+    published: int | None = None,
+    **given: Any,
+) -> Entry:
+    """An entry a minute after the one before; its blobs are public unless it says that only others are."""
+    container = account.container("container")
+    entry = LogEntry(
+        version,
+        f"w{version}",
+        (NOON + timedelta(minutes=version)).isoformat(),
+        blobs=tuple(blob(version, number) for number in range(blobs)) if isinstance(blobs, int) else blobs,
+        published=version - 1 if published is None else published,
+        **given,
+    )
+    container.put(log_name("flights", version), to_json(entry))
+    if published is None:
+        for each in entry.blobs:
+            container.put(each.name, b"x")
+    return entry
+
+
+def follower(account: MemoryAccount, faults: Faults | None = None, clock: list[float] | None = None) -> Follower:
+    time = clock or [0.0]
+    log = CommitLog(account.restarted(faults).container("container"), "flights", readers=2)
+    return Follower(log, 30.0, lambda: time[0])
+
+
+def filled(versions: int, blobs: int = 1) -> MemoryAccount:
+    account = new_account()
+    for version in range(versions):
+        put(account, version, blobs=blobs)
+    return account
+
+
+def names(found: list[tuple[Entry, BlobEntry]]) -> list[str]:
+    return [each.name for _, each in found]
+
+
+def test_a_stream_that_does_not_exist_yet_is_at_its_beginning() -> None:
+    reader = follower(new_account())
+    assert (-1, -1) == (reader.before("earliest"), reader.before("latest"))
+    assert reader.latest(-1, Limits()) == -1
+    assert reader.latest(None, Limits()) == -1
+
+
+def test_a_query_starts_where_it_is_told() -> None:
+    reader = follower(filled(5))
+    assert (-1, 4) == (reader.before("earliest"), reader.before("latest"))
+    assert (-1, 2, 4) == (reader.before(0), reader.before(3), reader.before(5))
+    with pytest.raises(NotFoundError, match=r"version 6 of .*earliest kept is 0, the newest 4"):
+        reader.before(6)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "before"), [(-1, -1), (0, -1), (0.5, 0), (1, 0), (3, 2), (3.99, 3), (4, 3), (5, 4), (99, 4)]
+)
+def test_a_query_starts_at_the_first_version_committed_at_a_time(minutes: float, before: int) -> None:
+    assert before == follower(filled(5)).before(NOON + timedelta(minutes=minutes))
+
+
+def test_a_time_may_be_in_another_zone() -> None:
+    moment = (NOON + timedelta(minutes=2)).astimezone(timezone(timedelta(hours=-5)))
+    assert follower(filled(5)).before(moment) == 1
+
+
+def test_limits_are_kept_but_one_version_is_always_read() -> None:
+    reader = follower(filled(6, blobs=2))
+    assert reader.latest(-1, Limits()) == 5
+    assert reader.latest(-1, Limits(blobs=1)) == 0
+    assert reader.latest(-1, Limits(blobs=4)) == 1
+    assert reader.latest(1, Limits(blobs=5)) == 3
+    assert reader.latest(-1, Limits(bytes=650)) == 2
+    assert reader.latest(-1, Limits(blobs=4, bytes=1)) == 0
+    assert reader.latest(-1, Limits(blobs=4), at_most=0) == 0
+    assert reader.latest(-1, Limits(), at_most=3) == 3
+    assert reader.latest(5, Limits(blobs=1)) == 5
+
+
+def test_a_range_gives_the_blobs_that_its_versions_add() -> None:
+    reader = follower(filled(4, blobs=2))
+    assert names(new_blobs(reader.entries(0, 2))) == [f"flights/{v}-{n}.avro" for v in (1, 2) for n in (0, 1)]
+    assert [entry.version for entry, _ in new_blobs(reader.entries(2, 3))] == [3, 3]
+
+
+def test_what_was_looked_at_for_the_limits_is_not_read_again() -> None:
+    faults = Faults()
+    reader = follower(filled(10), faults)
+    assert reader.latest(-1, Limits(blobs=5)) == 4
+    before = faults.count
+    assert len(reader.entries(-1, 4)) == 5
+    assert faults.count == before
+    reader.forget(4)
+    assert len(reader.entries(-1, 4)) == 5
+    assert faults.count > before
+
+
+def test_nothing_new_costs_one_request() -> None:
+    faults = Faults()
+    reader = follower(filled(40), faults)
+    assert reader.latest(39, Limits()) == 39
+    before = faults.count
+    assert reader.latest(39, Limits()) == 39
+    assert faults.count == before + 1
+
+
+def test_a_restarted_reader_far_along_looks_from_where_it_was() -> None:
+    account = filled(300)
+    faults = Faults()
+    assert follower(account, faults).latest(299, Limits()) == 299
+    assert faults.count <= 5
+
+
+def test_a_batch_that_is_being_published_is_waited_for() -> None:
+    account, clock = filled(2), [0.0]
+    unpublished = put(account, 2, blobs=2, published=1)
+    reader = follower(account, clock=clock)
+    assert reader.latest(0, Limits()) == 1
+    assert reader.latest(1, Limits()) == 1
+    assert reader.before("latest") == 1
+    clock[0] = 29.0
+    account.container("container").put(unpublished.blobs[0].name, b"x")
+    assert reader.latest(1, Limits()) == 1
+    clock[0] = 31.0
+    with pytest.raises(TransientError, match=r"version 2 of .*flights.*decided.*repair") as caught:
+        reader.latest(1, Limits())
+    assert "31" in str(caught.value)
+    account.container("container").put(unpublished.blobs[1].name, b"x")
+    assert reader.latest(1, Limits()) == 2
+
+
+def test_waiting_begins_anew_with_each_batch() -> None:
+    account, clock = filled(1), [0.0]
+    late = put(account, 1, published=0)
+    reader = follower(account, clock=clock)
+    assert reader.latest(0, Limits()) == 0
+    clock[0] = 20.0
+    account.container("container").put(late.blobs[0].name, b"x")
+    assert reader.latest(0, Limits()) == 1
+    put(account, 2, published=1)
+    assert reader.latest(1, Limits()) == 1
+    clock[0] = 45.0
+    assert reader.latest(1, Limits()) == 1
+
+
+@pytest.mark.parametrize("limit", [None, 1, 2, 3])
+def test_a_batch_that_was_voided_gives_nothing_whatever_the_limits(limit: int | None) -> None:
+    account = filled(1)
+    lost = put(account, 1, blobs=2, published=0)
+    gone = tuple(each.name for each in lost.blobs)
+    put(account, 2, blobs=0, operation="void", replaces=1, removed=gone)
+    put(account, 3, operation="replace", replaces=1, removed=gone)
+    put(account, 4)
+    reader, at, found = follower(account), -1, []
+    ranges = []
+    while at < 4:
+        until = reader.latest(at, Limits(blobs=limit))
+        assert until > at
+        found += names(new_blobs(reader.entries(at, until)))
+        ranges.append((at, until))
+        at = until
+    assert found == ["flights/0-0.avro", "flights/3-0.avro", "flights/4-0.avro"]
+    assert not [each for each in ranges if each[1] == 1], f"the voided batch ended a range: {ranges}"
+
+
+def test_an_overwrite_gives_its_own_rows_and_takes_away_those_of_its_range() -> None:
+    account = filled(2)
+    put(account, 2, operation="overwrite", removed=("flights/0-0.avro", "flights/1-0.avro"))
+    reader = follower(account)
+    assert ["flights/2-0.avro"] == names(new_blobs(reader.entries(-1, 2)))
+    assert ["flights/2-0.avro"] == names(new_blobs(reader.entries(1, 2)))
+
+
+def test_the_earliest_version_is_the_last_overwrite() -> None:
+    account = filled(3)
+    put(account, 3, operation="overwrite", removed=tuple(f"flights/{v}-0.avro" for v in range(3)), since=3)
+    put(account, 4, since=3)
+    assert follower(account).before("earliest") == 2
+
+
+def test_a_reader_that_has_reached_its_target_waits_for_nothing_more() -> None:
+    account, clock = filled(5), [0.0]
+    reader = follower(account, clock=clock)
+    for now in (0.0, 31.0):
+        clock[0] = now
+        assert reader.latest(2, Limits(), at_most=2) == 2
+
+
+def test_a_stream_that_was_written_anew_is_not_read_on() -> None:
+    with pytest.raises(ConflictError, match=r"version 7 of .*newest version is 2.*new checkpoint"):
+        follower(filled(3)).latest(7, Limits())
+    with pytest.raises(ConflictError, match=r"has no log.*new checkpoint"):
+        follower(new_account()).latest(7, Limits())
+
+
+def test_versions_that_were_removed_are_an_error_that_names_the_earliest() -> None:
+    account = filled(8)
+    container = account.container("container")
+    container.put("flights/_log/_first.json", json.dumps({"formatVersion": 1, "first": 5}).encode())
+    for version in range(5):
+        container.delete(log_name("flights", version))
+    reader = follower(account)
+    assert reader.before("earliest") == 4
+    with pytest.raises(NotFoundError, match=r"version 3 .*earliest kept is 5"):
+        reader.before(3)
+    until = reader.latest(1, Limits())
+    overtaken = (
+        r"read on from version 1 of .*the earliest kept is 5. Start the query with a new checkpoint: .* version 5"
+    )
+    with pytest.raises(NotFoundError, match=overtaken):
+        reader.entries(1, until)
+    with pytest.raises(NotFoundError, match=overtaken):
+        follower(account).latest(1, Limits(blobs=2))
+    anew = follower(account)
+    begin = anew.before("earliest")
+    assert [5, 6, 7] == [entry.version for entry in anew.entries(begin, anew.latest(begin, Limits()))]
+
+
+def guarded(*schemas: str, strict: bool = True, **given: Any) -> tuple[MemoryAccount, SchemaGuard]:
+    """A stream whose version n was written by the schema `schemas[n]`, and a query that was started with the first."""
+    account = new_account()
+    container = account.container("container")
+    written = {letter: parse(_record(letter)) for letter in "".join(schemas)}
+    for avro in written.values():
+        container.put(schema_name("flights", avro.fingerprint), avro.json.encode())
+    for version, letters in enumerate(schemas):
+        blobs = tuple(
+            replace(blob(version, number), schema=written[letter].fingerprint) for number, letter in enumerate(letters)
+        )
+        more = given.get(f"of_{version}", {})
+        put(account, version, **{"since": 0, "schemas": used(schemas, version, written), "blobs": blobs, **more})
+    reader = follower(account)
+    return account, SchemaGuard(reader, QuerySchema(written[schemas[0][0]], None, strict))
+
+
+def used(schemas: Sequence[str], version: int, written: Mapping[str, AvroSchema]) -> tuple[str, ...]:
+    return tuple(written[letter].fingerprint for letter in dict.fromkeys("".join(schemas[: version + 1])))
+
+
+def _record(column: str) -> str:
+    """The schema `a` has a column `a` alone; any other one has its own letter as well."""
+    fields = [{"name": name, "type": ["null", "long"], "default": None} for name in dict.fromkeys(("a", column))]
+    return json.dumps({"type": "record", "name": "row", "fields": fields})
+
+
+def ended(guard: SchemaGuard, after: int) -> int:
+    return guard.end(after, guard.follower.latest(after, Limits()))
+
+
+def test_a_range_ends_before_the_version_that_brings_a_column_and_the_next_one_is_refused() -> None:
+    _, guard = guarded("a", "a", "b", "a")
+    assert 1 == ended(guard, -1)
+    with pytest.raises(ConflictError, match=r"version 2 of .*flights failed: it adds column 'b'") as caught:
+        ended(guard, 1)
+    assert "goes on with this version" in str(caught.value)
+    with pytest.raises(ConflictError, match="version 2 of .*'b'"):
+        guard.check(guard.follower.entries(-1, 3))
+    guard.check(guard.follower.entries(-1, 1))
+
+
+def test_a_query_that_was_started_with_every_column_reads_on_and_looks_at_no_entry() -> None:
+    faults = Faults()
+    account, before = guarded("b", "a", "b", "a")
+    guard = SchemaGuard(follower(account, faults), before.query)
+    assert 3 == ended(guard, -1)
+    guard.check(guard.follower.entries(2, 3))
+    seen = faults.count
+    assert 3 == guard.end(-1, 3)
+    assert seen == faults.count
+
+
+def test_a_query_that_ignores_new_columns_reads_past_them() -> None:
+    _, guard = guarded("a", "b", "a", strict=False)
+    assert 2 == ended(guard, -1)
+
+
+def test_what_an_overwrite_took_away_stops_nobody() -> None:
+    gone = {"operation": "overwrite", "since": 2, "removed": ("flights/0-0.avro", "flights/1-0.avro")}
+    a = parse(_record("a")).fingerprint
+    _, guard = guarded("a", "b", "a", of_2={**gone, "schemas": (a,)})
+    assert 2 == ended(guard, -1)
+    assert 1 == guard.end(0, 1), "the reader of its blobs reports that they are gone, the schema is not the matter"
+
+
+def test_a_column_of_a_batch_that_was_voided_stops_nobody() -> None:
+    void = {"operation": "void", "replaces": 1, "removed": ("flights/1-0.avro",), "blobs": ()}
+    _, guard = guarded("a", "b", "a", "a", of_2=void)
+    assert 3 == ended(guard, -1)
+
+
+def test_a_range_does_not_end_between_a_batch_and_its_replacement_that_brings_a_column() -> None:
+    again = {"operation": "replace", "replaces": 2, "removed": ("flights/2-0.avro",)}
+    _, guard = guarded("a", "a", "a", "b", of_3=again)
+    assert 1 == ended(guard, -1)
+    with pytest.raises(ConflictError, match=r"version 3 of .*'b'"):
+        ended(guard, 1)
+
+
+def test_a_replacement_of_what_an_earlier_range_read_does_not_hold_back_the_versions_before_it() -> None:
+    again = {"operation": "replace", "replaces": 0, "removed": ("flights/0-0.avro",)}
+    _, guard = guarded("a", "a", "a", "b", of_3=again)
+    assert 2 == ended(guard, 1)
+
+
+class Reader:
+    """A streaming query: plans a range, reads it, commits it. Position, plan and committed rows survive a kill."""
+
+    def __init__(self, world: World, limit: int | None) -> None:
+        self.world, self.limit = world, limit
+        self.at, self.planned = -1, -1
+        self.rows: Counter[Row] = Counter()
+        self.first_seen: list[Row] | None = None
+        self.start()
+
+    def start(self) -> None:
+        log = CommitLog(self.world.container, "flights", readers=1)
+        self.follower = Follower(log, float("inf"), lambda: 0.0)
+
+    def step(self, *, killed: bool) -> None:
+        """One micro-batch; killed after reading, it will be repeated."""
+        if self.planned == self.at:
+            self.planned = self.follower.latest(self.at, Limits(blobs=self.limit))
+        if self.planned == self.at:
+            return
+        rows = [row for _, each in new_blobs(self.follower.entries(self.at, self.planned)) for row in self.read(each)]
+        assert self.first_seen in (None, rows), "the range gave other rows than before"
+        if killed:
+            self.first_seen = rows
+            self.world.seen["reader killed"] += 1
+            self.start()
+            return
+        self.rows.update(rows)
+        self.at, self.first_seen = self.planned, None
+        self.world.seen["micro-batches"] += 1
+
+    def read(self, each: BlobEntry) -> list[Row]:
+        lines = self.world.container.get(each.name).data.decode().splitlines()
+        return [tuple(json.loads(line)) for line in lines]
+
+
+class Hasty(Follower):
+    """A mistake: what is decided is taken for published."""
+
+    def _settled(self, head: Entry, after: int) -> int:
+        return max(head.version, after)
+
+
+class Blind(Follower):
+    """A mistake: a range may end between a batch and the entry that voids it."""
+
+    def _limited(self, after: int, settled: int, limits: Limits) -> int:
+        return min(after + 1, settled)
+
+
+def machine(  # noqa: C901 - a class with its rules
+    kind: type[Follower], limit: int | None, seen: Counter[str]
+) -> type[RuleBasedStateMachine]:
+    """Two drivers of one writing query, moved call by call, and a streaming reader between their calls."""
+
+    class Machine(RuleBasedStateMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.world = World(queries={"q": Progress()}, seen=seen)
+            self.drivers: dict[int, Driver] = {}
+            self.reader = Reader(self.world, limit)
+            self.seed = 0
+            self.renew()
+
+        def renew(self) -> None:
+            self.reader.follower.__class__ = kind
+
+        def draw(self, below: int) -> int:
+            self.seed = (self.seed * 6364136223846793005 + 1442695040888963407) % 2**64
+            return (self.seed >> 4) % below
+
+        @rule(place=st.integers(0, 1), seed=st.integers(0, 10**6), steps=st.integers(1, 12))
+        def write(self, place: int, seed: int, steps: int) -> None:
+            self.seed += seed
+            driver = self.drivers.setdefault(place, Driver(self.world, "q", self.draw, log_first))
+            if not all(driver.step() for _ in range(steps)):
+                driver.finish()
+                del self.drivers[place]
+
+        @rule(place=st.integers(0, 1))
+        def kill(self, place: int) -> None:
+            if place in self.drivers:
+                seen["kills"] += 1
+                self.drivers.pop(place).kill()
+
+        @rule()
+        def expire(self) -> None:
+            seen["weeks"] += 1
+            self.world.account.clock.sleep(8 * 24 * 3600.0)
+
+        @rule(killed=st.booleans())
+        def read(self, killed: bool) -> None:
+            self.reader.step(killed=killed)
+            self.renew()
+
+        @invariant()
+        def no_row_was_read_twice(self) -> None:
+            assert not [row for row, times in self.reader.rows.items() if times > 1]
+
+        def teardown(self) -> None:
+            Driver(self.world, "q", self.draw, log_first).finish()
+            for driver in self.drivers.values():
+                driver.finish()
+            Driver(self.world, "q", self.draw, log_first).finish()
+            head = CommitLog(self.world.container, "flights").head()
+            while head is not None and self.reader.at < head.version:
+                self.reader.step(killed=False)
+                self.renew()
+            assert self.world.all_rows == dict(self.reader.rows)
+            seen["histories"] += 1
+
+    return Machine
+
+
+def explore(kind: type[Follower], *, limit: int | None, examples: int) -> Counter[str]:
+    seen: Counter[str] = Counter()
+    run_histories(machine(kind, limit, seen), examples, 40)
+    return seen
+
+
+@pytest.mark.parametrize("limit", [None, 1])
+def test_a_reader_beside_killed_writers_sees_each_row_once(limit: int | None) -> None:
+    seen = explore(Follower, limit=limit, examples=120)
+    for event in ("kills", "weeks", "reader killed", "micro-batches", "rolled forward", "replaced"):
+        assert seen[event] > 0, f"{event} never happened: {dict(seen)}"
+
+
+@pytest.mark.parametrize(("mistake", "limit"), [(Hasty, None), (Blind, 1)])
+def test_a_wrong_reader_is_caught(mistake: type[Follower], limit: int) -> None:
+    with pytest.raises((AssertionError, NotFoundError)):
+        explore(mistake, limit=limit, examples=2000)

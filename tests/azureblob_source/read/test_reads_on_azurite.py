@@ -1,0 +1,60 @@
+"""Ranges, ETags and errors of a real service, as far as reading parts depends on them."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from azure_account import connect
+from azure_account.account_options import ACCOUNT_OPTIONS
+from azure_account.errors import ConflictError, NotFoundError
+from azure_account.settings import account_settings
+from azureblob_source.read.blobs import StreamBlob
+from azureblob_source.read.snapshot import take_snapshot
+from azureblob_source.read.splits import Part, cut
+from tests.azureblob_source.read.test_split_reader import avro_file, numbered, rows_of
+
+if TYPE_CHECKING:
+    from azure_account.account import BlobContainer
+    from azureblob_source.read.snapshot import Snapshot
+    from tools.azurite import Azurite
+
+
+@pytest.fixture
+def container(azurite: Azurite, container_name: str) -> BlobContainer:
+    settings = account_settings(ACCOUNT_OPTIONS.parse({"connectionString": azurite.connection_string}), None, {})
+    made = connect(settings).container(container_name)
+    made.create()
+    return made
+
+
+def snapshot(container: BlobContainer) -> Snapshot:
+    return take_snapshot(container, "s", None, lambda _: pytest.fail("waited"))
+
+
+def test_blobs_large_small_gzipped_and_empty_are_read_by_their_listing(container: BlobContainer) -> None:
+    container.put("s/a.avro", avro_file(numbered(3)))
+    container.put("s/b.avro", avro_file(numbered(60, 100_000), interval=1 << 18))
+    container.put("s/c.avro.gz", gzip.compress(avro_file(numbered(500))))
+    container.put("s/d.avro", b"")
+    found = snapshot(container)
+    assert ["s/a.avro", "s/b.avro", "s/c.avro.gz"] == [blob.name for blob in found.blobs]
+    expected = numbered(3) + numbered(60, 100_000) + numbered(500)
+    for size in (1 << 20, 5 << 20, 32 << 20):
+        assert expected == rows_of(container, list(cut(found.blobs, size)), reader=found.reader_schema)
+    assert [] == rows_of(container, [Part(StreamBlob("s/d.avro", 0))])
+
+
+def test_a_replaced_blob_and_one_that_is_gone_are_told(container: BlobContainer) -> None:
+    container.put("s/a.avro", avro_file(numbered(3)))
+    (blob,) = snapshot(container).blobs
+    container.put("s/a.avro", avro_file(numbered(3, 7)))
+    with pytest.raises(ConflictError, match="was replaced"):
+        rows_of(container, [Part(blob)])
+    assert numbered(3, 7) == rows_of(container, [Part(replace(blob, etag=None))])
+    container.delete("s/a.avro")
+    with pytest.raises(NotFoundError, match="the blob is gone"):
+        rows_of(container, [Part(blob)])

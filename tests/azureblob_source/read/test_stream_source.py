@@ -1,0 +1,72 @@
+"""Streaming readers in this process, on the emulator, as Spark calls them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType
+
+from azure_account.errors import ConfigurationError
+from azureblob_source.read.stream_source import RefusedReader, stream_reader
+from tests.spark.versions import append_version
+
+if TYPE_CHECKING:
+    from tools.azurite import Azurite
+
+ROWS = StructType([StructField("id", LongType())])
+
+
+@pytest.fixture
+def stream(azurite: Azurite, container_name: str) -> dict[str, str]:
+    """The options of a read of a stream of two versions."""
+    options = {"connectionString": azurite.connection_string}
+    for id_ in (1, 2):
+        append_version(options, f"{container_name}/events", pa.RecordBatch.from_pydict({"id": [id_]}))
+    return {**options, "path": f"{container_name}/events"}
+
+
+@pytest.mark.parametrize("limit", ["maxBlobsPerTrigger", "maxBytesPerTrigger"])
+def test_a_spark_that_has_no_limits_is_told_once_that_they_have_no_effect(
+    stream: dict[str, str], caplog: pytest.LogCaptureFixture, limit: str
+) -> None:
+    reader: Any = stream_reader({**stream, limit: "1"}, ROWS, {}, None)
+    for _ in range(2):
+        assert {"version": 1} == reader.latestOffset()
+    (warning,) = (record.getMessage() for record in caplog.records)
+    assert "`maxBlobsPerTrigger` and `maxBytesPerTrigger` have no effect" in warning
+    assert warning.endswith("Upgrade to Spark 4.2 or later")
+
+
+def test_limits_that_nobody_has_set_and_limits_that_are_kept_are_no_matter_for_a_warning(
+    stream: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    unlimited: Any = stream_reader(stream, ROWS, {}, None)
+    assert {"version": 1} == unlimited.latestOffset()
+    limited: Any = stream_reader({**stream, "maxBlobsPerTrigger": "1"}, ROWS, {}, None)
+    assert {"version": 0, "start": -1} == limited.latestOffset({"version": -1, "start": -1})
+    assert [] == caplog.records
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("initialOffset", ()),
+        ("latestOffset", ()),
+        ("latestOffset", ({"version": 0}, None)),
+        ("partitions", ({"version": 0}, {"version": 1})),
+        ("getDefaultReadLimit", ()),
+        ("prepareForTriggerAvailableNow", ()),
+        ("reportLatestOffset", ()),
+    ],
+    ids=str,
+)
+def test_a_query_that_cannot_start_says_why_whatever_spark_asks_first(
+    stream: dict[str, str], method: str, arguments: tuple[object, ...]
+) -> None:
+    reader = stream_reader({**stream, "versionAsOf": "0"}, ROWS, {}, None)
+    assert isinstance(reader, RefusedReader)
+    with pytest.raises(ConfigurationError, match=r"`versionAsOf` belongs to spark.read. Leave it out here."):
+        getattr(reader, method)(*arguments)
+    reader.stop()

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+
+from azure_account.account import BlobAttributes
+from azureblob_source.avro.schema import parse
+from azureblob_source.log.entry import BlobEntry, LogEntry, Transaction
+from azureblob_source.read.following import new_blobs
+from azureblob_source.read.snapshot import StreamBlob
+from azureblob_source.read.views import (
+    BLOBS,
+    COMMITS,
+    CONTROL,
+    SCHEMAS,
+    blobs,
+    commits,
+    control,
+    listed_blobs,
+    listed_schemas,
+    schemas,
+)
+
+WHEN = "2013-01-31T12:00:05.250+00:00"
+BLOB = BlobEntry("flights/x.avro", "flights", None, "a" * 16, 2, 10, 500, 200, "f" * 16, "end")
+WRITER = {"query": "q", "batch": 3, "task": 1, "attempt": 0, "durationMs": 12, "metrics": {"messagesSent": 20}}
+
+
+def test_the_history_is_one_row_for_each_entry() -> None:
+    entries = [
+        LogEntry(0, "w0", WHEN, transaction=Transaction("q", 3), blobs=(BLOB, BLOB), metrics={"messagesSent": 20},
+                 writers=(WRITER,), attributes=BlobAttributes({"owner": "ops"})),
+        LogEntry(1, "w1", WHEN, operation="replace", epoch=4, removed=("a", "b"), replaces=0),
+    ]  # fmt: skip
+    table = commits(entries)
+    assert COMMITS == table.schema
+    first, second = table.to_pylist()
+    assert {
+        "version": 0, "timestamp": datetime(2013, 1, 31, 12, 0, 5, 250_000, timezone.utc), "operation": "append",
+        "transactionId": "q", "transactionVersion": 3, "epoch": None, "blobs": 2, "rows": 20, "bytes": 400,
+        "uncompressed": 1000, "removed": 0, "replaces": None, "metrics": [("messagesSent", 20)],
+        "writers": [{**WRITER, "metrics": [("messagesSent", 20)]}],
+    } == first  # fmt: skip
+    assert (1, "replace", 4, 2, 0, 0, 0) == tuple(
+        second[name] for name in ("version", "operation", "epoch", "removed", "replaces", "blobs", "rows")
+    )
+    assert ([], []) == (second["metrics"], second["writers"])
+
+
+def test_a_history_without_entries_has_the_schema_all_the_same() -> None:
+    assert pa.RecordBatch.from_pylist([], COMMITS) == commits([])
+
+
+def test_writers_of_other_releases_may_tell_less_or_more() -> None:
+    entry = LogEntry(0, "w", WHEN, writers=({"task": 7, "host": "unknown here"},))
+    (row,) = commits([entry]).to_pylist()
+    assert [{"query": None, "batch": None, "task": 7, "attempt": None, "durationMs": None, "metrics": []}] == row[
+        "writers"
+    ]
+
+
+def entry(version: int, *added: BlobEntry, **more: Any) -> LogEntry:
+    return LogEntry(version, "w", WHEN, blobs=added, **more)
+
+
+def test_blobs_tell_what_the_log_knows_of_them() -> None:
+    timed = replace(BLOB, name="b", partition="JFK", min_event_time=-1, max_event_time=1_359_633_605_250_000)
+    table = blobs(new_blobs([entry(0, BLOB), entry(1, timed, removed=("flights/x.avro",))]))
+    assert BLOBS == table.schema
+    assert [
+        {
+            "name": "b", "version": 1, "timestamp": datetime.fromisoformat(WHEN), "partition": "JFK", "rows": 10,
+            "bytes": 200, "uncompressed": 500, "blocks": 2, "schema": "f" * 16, "rolledBy": "end",
+            "minEventTime": datetime(1969, 12, 31, 23, 59, 59, 999_999, timezone.utc),
+            "maxEventTime": datetime.fromisoformat(WHEN),
+        }
+    ] == table.to_pylist()  # fmt: skip
+
+
+def test_control_messages_are_fields_and_the_message_as_it_is() -> None:
+    watermark = {
+        "partition": "3",
+        "type": "watermark",
+        "taskName": "t",
+        "taskCount": 4,
+        "timestamp": 1500,
+        "later": [1],
+    }
+    strange = {"type": 7, "timestamp": 2**62, "taskName": None}
+    end = {"type": "endOfStream", "streamId": "flights", "taskName": "t", "taskCount": 4}
+    table = control([entry(0), entry(5, control=(watermark, end)), entry(6, control=(strange,))])
+    assert CONTROL == table.schema
+    first, second, third = table.to_pylist()
+    common = {"version": 5, "timestamp": datetime.fromisoformat(WHEN), "taskName": "t", "taskCount": 4} | {
+        "generation": None,
+        "idle": None,
+    }
+    moment = datetime(1970, 1, 1, 0, 0, 1, 500_000, timezone.utc)
+    assert {**common, "partition": "3", "type": "watermark", "watermark": moment, "streamId": None} == without(first)
+    assert {**common, "partition": None, "type": "endOfStream", "watermark": None, "streamId": "flights"} == without(
+        second
+    )
+    assert (6, None, None, None) == (third["version"], third["type"], third["watermark"], third["taskName"])
+    assert [watermark, end, strange] == [json.loads(row["message"]) for row in (first, second, third)]
+
+
+def test_a_control_message_is_a_row_for_each_of_its_partitions() -> None:
+    end = {"type": "endOfStream", "version": 1, "taskName": "ß", "taskCount": 2, "generation": 3, "streamId": None}
+    table = control([entry(1, control=({**end, "partitions": ["0", "2", "10"]}, end))])
+    rows = table.to_pylist()
+    assert ["0", "2", "10", None] == [row["partition"] for row in rows]
+    assert [end] * 4 == [json.loads(row["message"]) for row in rows]
+    fields = ("type", "taskName", "taskCount", "generation")
+    assert {("endOfStream", "ß", 2, 3)} == {tuple(row[field] for field in fields) for row in rows}
+
+
+def test_control_messages_of_entries_that_are_voided_or_replaced_are_gone() -> None:
+    def saying(version: int, time: int, **more: Any) -> LogEntry:
+        message = {"type": "watermark", "taskName": "t", "timestamp": time, "partitions": ["0"]}
+        return entry(version, control=(message,), **more)
+
+    entries = [
+        saying(0, 1000),
+        saying(1, 2000),
+        entry(2, operation="void", replaces=1),
+        saying(3, 3000, operation="replace", replaces=1),
+    ]
+    assert [(0, 1), (3, 3)] == [(row["version"], row["watermark"].second) for row in control(entries).to_pylist()]
+
+
+def test_an_idle_task_has_no_time() -> None:
+    idle = {"type": "watermark", "taskName": "t", "timestamp": -(2**63), "idle": True, "partitions": ["0"]}
+    (row,) = control([entry(0, control=(idle,))]).to_pylist()
+    assert (None, True) == (row["watermark"], json.loads(row["message"])["idle"])
+
+
+def without(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "message"}
+
+
+def test_schemas_tell_when_they_were_used() -> None:
+    other = replace(BLOB, name="c", schema="e" * 16, rows=7)
+    added = new_blobs([entry(2, BLOB, other), entry(4, replace(BLOB, name="d"))])
+    table = schemas(added, {"f" * 16: '"long"', "e" * 16: '"int"'})
+    assert SCHEMAS == table.schema
+    assert [
+        {"fingerprint": "f" * 16, "firstVersion": 2, "lastVersion": 4, "blobs": 2, "rows": 20, "schema": '"long"'},
+        {"fingerprint": "e" * 16, "firstVersion": 2, "lastVersion": 2, "blobs": 1, "rows": 7, "schema": '"int"'},
+    ] == table.to_pylist()
+
+
+def test_a_folder_without_a_log_tells_what_its_listing_does() -> None:
+    found = StreamBlob("capture/0/x.avro", 17, None, "0", None, None)
+    (row,) = listed_blobs([found]).to_pylist()
+    assert ("capture/0/x.avro", "0", 17, None, None) == tuple(
+        row[name] for name in ("name", "partition", "bytes", "version", "rows")
+    )
+    avro = parse('{"type": "record", "name": "r", "fields": []}')
+    (row,) = listed_schemas([avro]).to_pylist()
+    assert (avro.fingerprint, avro.json, None) == (row["fingerprint"], row["schema"], row["blobs"])

@@ -1,0 +1,98 @@
+"""What the sink's tests share: plans out of options, tasks with fixed time and names, and blobs read back."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import random
+from collections import defaultdict
+from datetime import datetime, timedelta, timezone
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+
+from azure_account.memory import MemoryAccount
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.options import sink_options
+from azureblob_source.write.batch import BatchCommitter
+from azureblob_source.write.staging import RandomNames, StagedTask, WritePlan, plan_write, stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import pyarrow as pa
+
+    from azure_account.account import BlobContainer
+    from azureblob_source.log.entry import BlobEntry
+
+ACCOUNT = {"accountName": "memory", "accountKey": "a2V5"}
+NOON = datetime(2013, 1, 31, 12, 0, 5, tzinfo=timezone.utc)
+
+
+def plan_of(schema: pa.Schema, path: str = "container/flights", **given: Any) -> WritePlan:
+    """A checked plan; an option's dots are written as `__`."""
+    raw = {name.replace("__", "."): str(value) for name, value in given.items()}
+    return plan_write(sink_options({"path": path, **ACCOUNT, **raw}, {}), schema)
+
+
+def new_account() -> MemoryAccount:
+    """An account with the container `container`."""
+    account = MemoryAccount()
+    account.container("container").create()
+    return account
+
+
+def stage_rows(
+    container: BlobContainer,
+    plan: WritePlan,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    seed: int = 0,
+    publish: Callable[[BlobEntry], object] | None = None,
+    clock: Callable[[], float] = lambda: 0.0,
+) -> StagedTask:
+    """One task. Blobs that begin one after the other do so a second apart."""
+    seconds = count()
+    return stage(
+        batches,
+        plan,
+        container,
+        names=RandomNames(random.Random(seed).randbytes, suffixed=plan.options.random_suffix),
+        utc=lambda: NOON + timedelta(seconds=next(seconds)),
+        clock=clock,
+        publish=publish,
+    )
+
+
+def committer(container: BlobContainer, plan: WritePlan, seed: int = 0) -> BatchCommitter:
+    """A driver process."""
+    logs: dict[str, CommitLog] = {}
+    ids = random.Random(seed)
+    return BatchCommitter(
+        plan,
+        container,
+        lambda stream: logs.setdefault(stream, CommitLog(container, stream, readers=1)),
+        lambda: f"{ids.getrandbits(64):016x}",
+        lambda: NOON,
+    )
+
+
+def blob_rows(data: bytes) -> list[Any]:
+    """The rows of one blob, as fastavro reads them."""
+    plain = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    return list(fastavro.reader(io.BytesIO(plain)))
+
+
+def public_blobs(account: MemoryAccount) -> dict[str, bytes]:
+    """Data blobs that anyone can see, by name."""
+    contents = account.service.contents("container")
+    return {name: data for name, data in contents.items() if not any(x.startswith("_") for x in name.split("/"))}
+
+
+def public_rows(account: MemoryAccount) -> dict[str, list[Any]]:
+    """Rows that anyone can see, by the part of the blob's name before the time; blobs in name order."""
+    rows: dict[str, list[Any]] = defaultdict(list)
+    for name, data in public_blobs(account).items():
+        rows[name.rsplit("/", 5)[0]] += blob_rows(data)
+    return dict(rows)

@@ -1,0 +1,172 @@
+"""Writers in this process, on the emulator: their container, what is remembered of it, repeated transactions."""
+
+from __future__ import annotations
+
+import logging
+import re
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from azure.storage.blob import ContainerClient, generate_container_sas
+from pyspark.sql.types import LongType, StructField, StructType
+
+from azure_account.errors import ConfigurationError, NotFoundError
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.write.sink import BatchWriter, container_of, write_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tools.azurite import Azurite
+
+ROWS = StructType([StructField("id", LongType())])
+
+
+@pytest.fixture
+def key(azurite: Azurite) -> dict[str, str]:
+    """The whole account's permissions."""
+    return {"connectionString": azurite.connection_string}
+
+
+@pytest.fixture
+def client(azurite: Azurite, container_name: str) -> Iterator[ContainerClient]:
+    """The container from outside. It does not exist yet."""
+    with ContainerClient.from_connection_string(azurite.connection_string, container_name) as found:
+        yield found
+
+
+def sas(azurite: Azurite, container: str, permission: str) -> dict[str, str]:
+    """The options of somebody with a SAS for this container."""
+    token = generate_container_sas(
+        azurite.account_name,
+        container,
+        account_key=azurite.account_key,
+        permission=permission,
+        expiry=datetime.now(timezone.utc) + timedelta(hours=1),
+    )
+    return {"endpoint": azurite.endpoint, "sasToken": token}
+
+
+def writer(container: str, options: dict[str, str], **more: str) -> BatchWriter:
+    plan = write_plan({"path": f"{container}/events", **options, **more}, ROWS, {}, overwrite=False)
+    return BatchWriter(plan, overwrite=False)
+
+
+def append(container: str, options: dict[str, str], **more: str) -> BatchWriter:
+    """Write one row."""
+    found = writer(container, options, **more)
+    found.commit([found.write(iter([pa.RecordBatch.from_pydict({"id": [1]})]))])
+    return found
+
+
+def rows_in(written: BatchWriter) -> int:
+    container = container_of(written.plan)
+    return sum(entry.rows for entry in CommitLog(container, "events").history())
+
+
+def test_a_sas_for_a_container_that_exists_suffices(
+    azurite: Azurite, container_name: str, client: ContainerClient
+) -> None:
+    client.create_container()
+    options = sas(azurite, container_name, "rwlcd")
+    append(container_name, options)
+    assert 2 == rows_in(append(container_name, options))
+
+
+def test_a_container_that_is_absent_is_created_and_the_log_says_so(
+    key: dict[str, str], container_name: str, client: ContainerClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert 1 == rows_in(append(container_name, key))
+    assert [f"container {client.url} did not exist and was created"] == [
+        record.message for record in caplog.records if record.levelno == logging.WARNING
+    ]
+    caplog.clear()
+    assert 2 == rows_in(append(container_name, key))
+    assert [] == caplog.records
+
+
+def test_a_container_that_is_absent_and_may_not_be_created_is_named_with_what_to_do(
+    azurite: Azurite, key: dict[str, str], container_name: str, client: ContainerClient
+) -> None:
+    options = sas(azurite, container_name, "rwlcd")
+    with pytest.raises(ConfigurationError) as caught:
+        append(container_name, options)
+    text = str(caught.value)
+    assert re.match(f"write to container .*{container_name} failed: it does not exist and cannot be created", text)
+    assert text.endswith("Check its name, or create it first by an identity that may.")
+    append(container_name, key)
+    assert 2 == rows_in(append(container_name, options)), "the advice, followed"
+
+
+def test_a_misspelt_container_is_an_error_where_none_is_to_be_created(
+    key: dict[str, str], container_name: str, client: ContainerClient
+) -> None:
+    with pytest.raises(NotFoundError, match="it does not exist, and option `createContainer` is false") as caught:
+        append(container_name, key, createContainer="false")
+    assert not client.exists()
+    assert "Check its name, create it first, or leave out option `createContainer`." in str(caught.value)
+    client.create_container()
+    assert 1 == rows_in(append(container_name, key, createContainer="false")), "the advice, followed"
+
+
+def test_a_container_that_was_deleted_is_created_again_by_the_same_process(
+    key: dict[str, str], container_name: str, client: ContainerClient
+) -> None:
+    append(container_name, key)
+    append(container_name, key)
+    client.delete_container()
+    written = append(container_name, key)
+    assert [0] == [entry.version for entry in CommitLog(container_of(written.plan), "events").history()]
+
+
+def test_the_container_of_a_streaming_query_is_looked_at_once_a_minute(
+    key: dict[str, str], container_name: str, client: ContainerClient
+) -> None:
+    raw, clock = {"path": f"{container_name}/events", **key}, [0.0]
+
+    def next_batch(seconds: float) -> bool:
+        """Plan a micro-batch so much later; whether the container exists then."""
+        clock[0] += seconds
+        write_plan(raw, ROWS, {}, overwrite=False, streaming=True, monotonic=lambda: clock[0])
+        return client.exists()
+
+    assert next_batch(1)
+    client.delete_container()
+    assert not next_batch(59)
+    assert next_batch(1)
+
+
+def test_a_later_write_of_a_process_has_its_own_credentials(
+    azurite: Azurite, key: dict[str, str], container_name: str, client: ContainerClient
+) -> None:
+    client.create_container()
+    staged = writer(container_name, key).write(iter([pa.RecordBatch.from_pydict({"id": [1]})]))
+    with pytest.raises(ConfigurationError, match="sasToken lacks the permission"):
+        writer(container_name, sas(azurite, container_name, "r")).commit([staged])
+    entitled = writer(container_name, key)
+    entitled.commit([staged])
+    assert 1 == rows_in(entitled)
+
+
+def test_the_second_write_of_one_transaction_is_dropped_with_a_warning_that_says_how_to_keep_it(
+    key: dict[str, str], container_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    append(container_name, key, txnAppId="copy", txnVersion="2")
+    caplog.clear()
+    for version in ("2", "1"):
+        assert 1 == rows_in(append(container_name, key, txnAppId="copy", txnVersion=version))
+    dropped = [record.getMessage() for record in caplog.records if record.name == "azureblob_source.write.sink"]
+    assert 2 == len(dropped)
+    assert f"the rows of this write to {container_name}/events were dropped, " in dropped[0]
+    assert dropped[0].endswith("a second write needs a `txnAppId` of its own")
+    caplog.clear()
+    assert 2 == rows_in(append(container_name, key, txnAppId="copy/second", txnVersion="2")), "the advice, followed"
+    assert [] == caplog.records
+
+
+def test_a_wrong_key_is_refused_before_anything_is_staged(azurite: Azurite, container_name: str) -> None:
+    wrong = {"endpoint": azurite.endpoint, "accountKey": "d3Jvbmcga2V5"}
+    with pytest.raises(ConfigurationError, match="403 .* Check accountKey"):
+        append(container_name, wrong)

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from azure_account.errors import ConfigurationError, TransientError
+from azure_account.faults import Faults, Unreachable, on
+from azure_account.tries import Call, Intercept
+from azureblob_source.avro.files.compression import codec
+from azureblob_source.log.naming import block_id
+from azureblob_source.write.open_blobs import BlobFormat, Block
+from azureblob_source.write.upload import Uploader
+from tests.azureblob_source.write.sink_rows import new_account
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from azure_account.account import BlobContainer
+    from azure_account.memory import MemoryAccount
+
+FORM = BlobFormat('{"type":"record","name":"row","fields":[]}', "f" * 16, codec("null"))
+WAIT = 60.0
+"""Seconds (s) after which a test that would hang fails instead."""
+
+
+class Gate(Intercept):
+    """Holds every request until the test opens it, and tells which thread sent it."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.waiting = threading.Semaphore(0)
+        self.threads: list[str] = []
+
+    def attempt(self, call: Call, request: Callable[[], Any]) -> Any:
+        self.threads.append(threading.current_thread().name)
+        if threading.current_thread() is not threading.main_thread():
+            self.waiting.release()
+            assert self.open.wait(WAIT)
+        return request()
+
+    def wait_for(self, requests: int) -> None:
+        for _ in range(requests):
+            assert self.waiting.acquire(timeout=WAIT)
+
+
+def block(number: int, blob: str = "b") -> Block:
+    body = bytes(10 + number)
+    return Block(blob, block_id("0" * 16, number), b"s" * 16, ((1, body),), len(body), opens=number == 0)
+
+
+def over(account: MemoryAccount, intercept: Intercept) -> BlobContainer:
+    return account.restarted(intercept).container("container")
+
+
+def pool_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("azureblob-upload")]
+
+
+def test_all_blocks_are_staged_and_counted_by_blob() -> None:
+    account = new_account()
+    blocks = [block(n, blob) for blob in ("x", "y") for n in range(20)]
+    with Uploader(account.container("container"), FORM) as uploader:
+        for each in blocks:
+            uploader.submit(each)
+        uploader.drain()
+        expected: Counter[str] = Counter()
+        for each in blocks:
+            expected[each.blob] += len(each.render(FORM))
+        assert dict(expected) == uploader.stored
+        assert 40 == uploader.blocks
+    staged = account.service.staged("container")
+    assert {name: {b.id for b in blocks} for name in "xy"} == {name: set(ids) for name, ids in staged.items()}
+
+
+def test_a_full_queue_makes_the_caller_upload() -> None:
+    account, gate = new_account(), Gate()
+    with Uploader(over(account, gate), FORM, threads=2, queue=3) as uploader:
+        for number in range(5):
+            uploader.submit(block(number))
+        gate.wait_for(2)
+        assert "MainThread" not in gate.threads
+        uploader.submit(block(5))
+        assert ["MainThread"] == [name for name in gate.threads if not name.startswith("azureblob-upload")]
+        assert (block(5).id,) == account.service.staged("container")["b"]
+        gate.open.set()
+        uploader.drain()
+    assert 6 == len(account.service.staged("container")["b"])
+
+
+def test_a_queue_of_no_places_leaves_as_many_blocks_as_threads_under_way() -> None:
+    account, gate = new_account(), Gate()
+    with Uploader(over(account, gate), FORM, threads=1, queue=0) as uploader:
+        uploader.submit(block(0))
+        gate.wait_for(1)
+        uploader.submit(block(1))
+        assert 1 == gate.threads.count("MainThread")
+        gate.open.set()
+        uploader.drain()
+
+
+def test_a_failure_is_raised_at_the_next_submit_and_what_waited_is_dropped() -> None:
+    account = new_account()
+    gate = Gate()
+    bad = Block("b", "", b"s" * 16, ((1, b"x"),), 1, opens=False)
+    with pytest.raises(ConfigurationError, match="Block id '' is not valid"):  # noqa: SIM117, PT012
+        with Uploader(over(account, gate), FORM, threads=1, queue=10) as uploader:
+            uploader.submit(bad)
+            (failed,) = uploader._pending
+            assert failed.exception(WAIT) is not None
+            uploader.submit(block(0))
+    assert {} == account.service.staged("container")
+
+
+def test_a_failure_of_the_last_block_is_raised_when_draining() -> None:
+    account = new_account()
+    faults = Faults(on("stage_block", Unreachable(), times=1000, name=lambda name: name == "lost"))
+    with Uploader(over(account, faults), FORM) as uploader:
+        uploader.submit(block(0))
+        uploader.submit(block(0, "lost"))
+        with pytest.raises(TransientError, match="no connection"):
+            uploader.drain()
+
+
+def test_draining_gives_up_at_the_deadline_and_names_the_option() -> None:
+    account, gate = new_account(), Gate()
+    with Uploader(over(account, gate), FORM, threads=1, deadline=0.01) as uploader:
+        uploader.submit(block(0))
+        gate.wait_for(1)
+        with pytest.raises(
+            TransientError, match=r"upload 1 blocks to .*container failed after 0.0 s.*`flushTimeoutMs`"
+        ):
+            uploader.drain()
+        gate.open.set()
+
+
+def test_after_an_error_no_further_block_is_sent_and_the_threads_end() -> None:
+    account, gate = new_account(), Gate()
+    before = set(pool_threads())
+
+    def fail_with_blocks_waiting() -> None:
+        with Uploader(over(account, gate), FORM, threads=1, queue=10) as uploader:
+            for number in range(8):
+                uploader.submit(block(number))
+            gate.wait_for(1)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail_with_blocks_waiting()
+    gate.open.set()
+    for thread in set(pool_threads()) - before:
+        thread.join(WAIT)
+    assert set() == set(pool_threads()) - before
+    assert {"b": (block(0).id,)} == account.service.staged("container")
+    assert 1 == len(gate.threads)
