@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 Bytes: TypeAlias = "bytes | bytearray | memoryview"
 
+BLOCKS_OF_A_BLOB = 50_000
+"""Blocks that Azure allows in one blob."""
+BYTES_OF_A_BLOCK = 4000 << 20
+"""Bytes that Azure allows in one block."""
+
 
 @dataclass(frozen=True)
 class Done:

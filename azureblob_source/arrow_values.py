@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as arrow_is
 
-if TYPE_CHECKING:
-    from azureblob_source.avro.varint import U64
-
 I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
 _u = np.uint64

@@ -12,7 +12,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def side_by_side(
+def concurrent_map(
     act: Callable[[Item], Result], items: Sequence[Item], threads: int, timeout: float | None = None
 ) -> list[Result]:
     """What `act` gives for each item, in order; the first error as soon as it is known, without a wait for the rest.

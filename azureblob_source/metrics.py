@@ -7,6 +7,7 @@ OpenTelemetry SDK in the process this costs next to nothing and goes nowhere; th
 
 from __future__ import annotations
 
+import logging
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from opentelemetry.metrics import Counter
+
+    from azure_account.account import BlobContainer
+    from azure_account.errors import CorruptError
+
+logger = logging.getLogger(__name__)
 
 COUNTERS: Mapping[str, tuple[str, str]] = {
     "messagesSent": ("{row}", "rows staged"),
@@ -46,7 +52,20 @@ def total(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return sums
 
 
+def skip_damaged(container: BlobContainer, damage: CorruptError) -> None:
+    """Report a blob, or a part of one, that is skipped: a warning that names it, and `azureblob.corruptBlobs`."""
+    logger.warning("Skipped because of option ignoreCorruptBlobs: %s", damage)
+    for group in ({"group": "aggregate"}, {"group": "system", "name": container.name}):
+        _damaged().add(1, group)
+
+
 @lru_cache
 def _counter(name: str) -> Counter:
     unit, description = COUNTERS[name]
     return metrics.get_meter("azureblob").create_counter(f"azureblob.{name}", unit, description)
+
+
+@lru_cache
+def _damaged() -> Counter:
+    description = "damaged blobs, or parts of them, that were skipped"
+    return metrics.get_meter("azureblob").create_counter("azureblob.corruptBlobs", "{blob}", description)

@@ -20,7 +20,7 @@ from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, to_json
 from azureblob_source.log.naming import log_name
-from azureblob_source.options import sink_options
+from azureblob_source.write.options import sink_options
 from benchmarks.report import Report
 from benchmarks.rounds import seconds
 from tools.azurite import running_azurite

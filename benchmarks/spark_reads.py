@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from azure_account import connect
 from azureblob_source.avro.decoding.decode import decode_blob
-from azureblob_source.options import source_options
+from azureblob_source.read.options import source_options
 from benchmarks import hadoop_azure, idle_sources
 from benchmarks.flights import write_parquet
 from benchmarks.report import Report

@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from azure_account import connect
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.options import sink_options
 from azureblob_source.write.batch import BatchCommitter
+from azureblob_source.write.options import sink_options
 from azureblob_source.write.staging import RandomNames, plan_write, stage
 from benchmarks.report import Report
 from tools.azurite import running_azurite

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from azure_account import connect
 from azure_account.memory import MemoryAccount, MemoryService
-from azureblob_source.options import sink_options
+from azureblob_source.write.options import sink_options
 from azureblob_source.write.staging import RandomNames, StagedTask, WritePlan, plan_write, stage
 from benchmarks.emulator import drop
 from benchmarks.flights import repeated

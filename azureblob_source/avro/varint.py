@@ -7,12 +7,14 @@ Bytes of a word beyond the length are zero.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-U64 = npt.NDArray[np.uint64]
+if TYPE_CHECKING:
+    from azureblob_source.arrow_values import U64
+
 WORD = 8
 TABLED = 1 << 15  # signed numbers from -TABLED up to TABLED stand in the tables
 

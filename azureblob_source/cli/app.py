@@ -24,7 +24,7 @@ from azure_account.clock import Clock, SystemClock
 from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError, describe
 from azure_account.option_table import seconds
 from azure_account.settings import account_settings
-from azureblob_source.cli.app import as_text as text
+from azureblob_source.cli import as_text as text
 from azureblob_source.cli.as_json import entry_json, json_line, repair_json, stored_json, streams_json, vacuum_json
 from azureblob_source.location import parse_location
 from azureblob_source.log.commit_log import CommitLog

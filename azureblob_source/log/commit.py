@@ -39,10 +39,10 @@ from typing import TYPE_CHECKING
 from azure_account.errors import NotFoundError
 from azureblob_source.log.entry import VOIDED, Applied, LogEntry, Transaction
 from azureblob_source.log.fencing import IN_PART, NOTHING, check_epoch
+from azureblob_source.log.live import live_blobs
 from azureblob_source.log.publish import Obstacle, Unpublishable
 from azureblob_source.log.standing import Replaced, Settled, Standing, State, read_or_gone, standing
 from azureblob_source.log.void import check_expired, unpublishable, void
-from azureblob_source.read.blobs import live_blobs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Conflict, Done, Missing
 from azure_account.errors import ConfigurationError, ConflictError, TransientError, describe
-from azureblob_source.concurrent_map import Item, Result, side_by_side
+from azureblob_source.concurrent_map import Item, Result, concurrent_map
 from azureblob_source.log.entry import ATTEMPT, DISCARDED, attempt_of
 from azureblob_source.log.naming import probe_name
 
@@ -215,7 +215,7 @@ class Publisher:
 
     def _concurrently(self, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         try:
-            return side_by_side(act, items, self.threads, self.deadline)
+            return concurrent_map(act, items, self.threads, self.deadline)
         except FuturesTimeoutError as error:
             where = f"{len(items)} blobs in {self.container.url}"
             cause = "the time allowed by `closeTimeoutMs` is over"

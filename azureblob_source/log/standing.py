@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from azure_account.errors import NotFoundError
 from azureblob_source.log.entry import VOIDED, LogEntry, Transaction
-from azureblob_source.read.blobs import standing_entries
+from azureblob_source.log.live import standing_entries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
 from azureblob_source.log.fencing import check_epoch
+from azureblob_source.log.live import standing_entries
 from azureblob_source.log.naming import log_name
 from azureblob_source.log.publish import Obstacle, Publisher, Unpublishable
 from azureblob_source.log.standing import Settled, State, standing
-from azureblob_source.read.blobs import standing_entries
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

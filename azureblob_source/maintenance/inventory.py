@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import BATCHES, log_stream
-from azureblob_source.read.blobs import live_blobs, name_time
+from azureblob_source.read.blobs import name_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

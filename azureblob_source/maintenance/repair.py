@@ -18,9 +18,9 @@ from azure_account.errors import ConfigurationError, ConflictError
 from azureblob_source.log.commit import finish
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import DISCARDED, attempt_of
+from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import BATCHES, is_data, log_stream
 from azureblob_source.log.publish import drop_staged_blocks
-from azureblob_source.read.blobs import live_blobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -52,28 +52,6 @@ class StreamBlob:
         )
 
 
-def standing_entries(entries: Iterable[LogEntry]) -> list[LogEntry]:
-    """The entries that no other of them voids or replaces. What was taken back has added and removed nothing."""
-    entries = list(entries)
-    taken_back = {entry.replaces for entry in entries}
-    return [entry for entry in entries if entry.version not in taken_back]
-
-
-def live_blobs(entries: Iterable[LogEntry]) -> dict[str, BlobEntry]:
-    """The blobs, by name, that the entries add and no later one of them removes. Entries come in version order."""
-    live: dict[str, BlobEntry] = {}
-    for entry in standing_entries(entries):
-        for name in entry.removed:
-            live.pop(name, None)
-        live.update((blob.name, blob) for blob in entry.blobs)
-    return live
-
-
-def live_since(entries: Iterable[LogEntry]) -> int:
-    """The version of the last overwrite that stands, 0 if there is none."""
-    return max((entry.version for entry in standing_entries(entries) if entry.operation == "overwrite"), default=0)
-
-
 def stream_blob(entry: LogEntry, blob: BlobEntry) -> StreamBlob:
     """A blob that a log entry adds."""
     earliest, latest = blob.min_event_time, blob.max_event_time

@@ -14,9 +14,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from azure_account.errors import ConflictError, NotFoundError, TransientError, describe
-from azureblob_source.concurrent_map import side_by_side
+from azureblob_source.concurrent_map import concurrent_map
+from azureblob_source.log.live import live_blobs, live_since
 from azureblob_source.options import EARLIEST, LATEST
-from azureblob_source.read.blobs import live_blobs, live_since
 from azureblob_source.read.snapshot import writer_schema
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Follower:
         return settled
 
     def _is_public(self, blobs: Iterable[BlobEntry]) -> bool:
-        found = side_by_side(self.log.container.properties, [blob.name for blob in blobs], _AT_ONCE)
+        found = concurrent_map(self.log.container.properties, [blob.name for blob in blobs], _AT_ONCE)
         return all(there is not None and there.size for there in found)  # an empty one is about to be discarded
 
     def _watch(self, after: int | None, settled: int, head: LogEntry) -> None:

@@ -13,12 +13,13 @@ from azure_account.errors import ConfigurationError, CorruptError, NotFoundError
 from azureblob_source.avro.decoding.superset import superset
 from azureblob_source.avro.files.container_file import read_header
 from azureblob_source.avro.schema import arrow_schema, header_schema
-from azureblob_source.concurrent_map import side_by_side
+from azureblob_source.concurrent_map import concurrent_map
 from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import schema_name
-from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, listed_blobs, live_blobs, stream_blob
+from azureblob_source.metrics import skip_damaged
+from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, listed_blobs, stream_blob
 from azureblob_source.read.read_ahead import BlobBytes, Gets, plain
-from azureblob_source.read.skipped import skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -86,7 +87,7 @@ def take_snapshot(  # noqa: PLR0913 - the settings of a read, by name
     return Snapshot(
         last.version,
         tuple(blob for blob in blobs if blob.may_hold(between)),
-        tuple(side_by_side(lambda fingerprint: writer_schema(log, fingerprint), list(used), _AT_ONCE)),
+        tuple(concurrent_map(lambda fingerprint: writer_schema(log, fingerprint), list(used), _AT_ONCE)),
     )
 
 
@@ -177,7 +178,7 @@ class _Settled:
         head = self.log.head()
         published = -1 if head is None else head.published
         names = [blob.name for entry, blob in live if entry.version > published and blob.name not in public]
-        there = side_by_side(self.log.container.properties, names, _AT_ONCE)
+        there = concurrent_map(self.log.container.properties, names, _AT_ONCE)
         public.update(name for name, found in zip(names, there, strict=True) if found is not None and found.size)
         return [name for name in names if name not in public]
 
@@ -205,7 +206,7 @@ def _from_listing(container: BlobContainer, stream: str, between: Between, *, ig
         raise NotFoundError(message)
     blobs = [blob for blob in found if blob.may_hold(between)]
     headers = _Headers(container, ignore_corrupt=ignore_corrupt)
-    read = side_by_side(headers.schema, blobs, _AT_ONCE)
+    read = concurrent_map(headers.schema, blobs, _AT_ONCE)
     kept = [(blob, schema) for blob, schema in zip(blobs, read, strict=True) if schema is not None]
     used: dict[AvroSchema, str] = {}
     for blob, schema in kept:
@@ -231,7 +232,7 @@ class _Headers:
         except CorruptError as damage:
             if not self.ignore_corrupt:
                 raise
-            skip(self.container, damage)
+            skip_damaged(self.container, damage)
             return None
 
     def newest(self, blobs: Iterable[StreamBlob], stream: str) -> AvroSchema:

@@ -19,10 +19,11 @@ from azure_account.errors import ConfigurationError, describe
 from azureblob_source.avro.decoding.superset import superset
 from azureblob_source.avro.schema import arrow_schema
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.options import METADATA_COLUMNS, SourceOptions, source_options
+from azureblob_source.options import METADATA_COLUMNS
 from azureblob_source.read import views
 from azureblob_source.read.filters import condition, selected
 from azureblob_source.read.following import new_blobs
+from azureblob_source.read.options import SourceOptions, source_options
 from azureblob_source.read.snapshot import Snapshot, kept_history, take_snapshot, writer_schema
 from azureblob_source.read.split_reader import read_parts
 from azureblob_source.read.splits import Part, cut, packed

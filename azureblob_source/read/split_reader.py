@@ -12,8 +12,8 @@ from azureblob_source.avro.decoding.decode import decode_blocks
 from azureblob_source.avro.files.container_file import blocks, read_header
 from azureblob_source.avro.files.splitting import is_splittable, part_blocks
 from azureblob_source.avro.limits import DEFAULT_LIMITS, ReadLimits
+from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.read_ahead import ReadAhead, plain
-from azureblob_source.read.skipped import skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -73,7 +73,7 @@ def _undamaged(container: BlobContainer, rows: Iterator[pa.RecordBatch]) -> Iter
     try:
         yield from rows
     except CorruptError as damage:
-        skip(container, damage)
+        skip_damaged(container, damage)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from azureblob_source.arrow_values import int64_array
-from azureblob_source.read.blobs import standing_entries
+from azureblob_source.log.live import standing_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from azure_account.account import BLOCKS_OF_A_BLOB
 from azureblob_source.avro.files import container_file
 from azureblob_source.log.entry import BlobEntry
 from azureblob_source.log.naming import blob_name, block_id
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from azureblob_source.avro.encoding.pieces import EncodedRows
     from azureblob_source.avro.files.compression import Codec
     from azureblob_source.write.routing import Route
-
-MAX_BLOCKS = 50_000
-"""Blocks that Azure allows in one blob."""
 
 AVRO_BLOCK = 1 << 20
 """Bytes of encoded rows in one Avro block: large enough for the codecs, small enough for a reader's splits."""
@@ -42,7 +40,7 @@ class Limits:
     blob_bytes: int | None = None
     blob_rows: int | None = None
     blob_age: float | None = None
-    blob_blocks: int = MAX_BLOCKS
+    blob_blocks: int = BLOCKS_OF_A_BLOB
     memory: int = 128 << 20
     avro_block: int = AVRO_BLOCK
 

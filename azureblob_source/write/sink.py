@@ -30,9 +30,9 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.fencing import publish_unless_fenced
 from azureblob_source.log.publish import Publisher
-from azureblob_source.options import sink_options
 from azureblob_source.spark_types import arrow_of, well_formed
 from azureblob_source.write.batch import BatchCommitter
+from azureblob_source.write.options import sink_options
 from azureblob_source.write.staging import RandomNames, StagedTask, WritePlan, plan_write, stage
 
 if TYPE_CHECKING:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer
     from azureblob_source.avro.encoding.pieces import EncodedRows
     from azureblob_source.avro.schema import AvroSchema
-    from azureblob_source.options import SinkOptions
     from azureblob_source.write.open_blobs import Names
+    from azureblob_source.write.options import SinkOptions
     from azureblob_source.write.routing import RoutedBatch, Router
 
 GATHERED_ROWS = 32_768

@@ -10,7 +10,6 @@ from opentelemetry import metrics as api
 
 from azure_account.errors import CorruptError
 from azureblob_source import metrics
-from azureblob_source.read import skipped
 from tests.azureblob_source.write.sink_rows import new_account
 
 if TYPE_CHECKING:
@@ -66,11 +65,11 @@ def test_an_sdk_sees_the_instruments_that_the_page_names(monkeypatch: pytest.Mon
     reader = InMemoryMetricReader()
     provider = MeterProvider(metric_readers=[reader])
     monkeypatch.setattr(api, "get_meter", provider.get_meter)
-    for cached in (metrics._counter, skipped._counter):
+    for cached in (metrics._counter, metrics._damaged):
         cached.cache_clear()
     metrics.count(dict.fromkeys(metrics.COUNTERS, 2), system="data", source="q/0")
-    skipped.skip(new_account().container("data"), CorruptError("broken"))
-    for cached in (metrics._counter, skipped._counter):
+    metrics.skip_damaged(new_account().container("data"), CorruptError("broken"))
+    for cached in (metrics._counter, metrics._damaged):
         cached.cache_clear()
 
     seen: Any = reader.get_metrics_data()

@@ -15,17 +15,10 @@ from azure_account.settings import DefaultIdentity
 from azureblob_source.foreign_options import HINTS
 from azureblob_source.location import Location
 from azureblob_source.log.entry import Transaction
-from azureblob_source.options import (
-    SINK,
-    SOURCE,
-    TABLE,
-    WHERE,
-    SinkOptions,
-    SourceOptions,
-    sink_options,
-    source_options,
-)
+from azureblob_source.options import SINK, SOURCE, TABLE, WHERE
+from azureblob_source.read.options import SourceOptions, source_options
 from azureblob_source.write.open_blobs import Limits
+from azureblob_source.write.options import SinkOptions, sink_options
 from azureblob_source.write.routing import Router
 from control_messages.emission import Emission
 from tools.options_page import page

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from azure_account import connect
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.options import sink_options
 from azureblob_source.write.batch import BatchCommitter
+from azureblob_source.write.options import sink_options
 from azureblob_source.write.staging import RandomNames, plan_write, stage
 
 if TYPE_CHECKING:

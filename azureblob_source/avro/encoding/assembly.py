@@ -24,12 +24,12 @@ from azureblob_source.avro.encoding.pieces import (
     looked_up,
     merge,
 )
-from azureblob_source.avro.varint import U64, WORD
+from azureblob_source.avro.varint import WORD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from azureblob_source.arrow_values import Bytes
+    from azureblob_source.arrow_values import U64, Bytes
 
 CHUNK = 16384  # rows whose intermediate arrays, 128 KiB each, stay in the second-level cache
 INLINE = 12  # bytes that an Arrow binary view holds in itself

@@ -13,8 +13,7 @@ from azureblob_source.avro.encoding.pieces import Piece, Words, constant
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from azureblob_source.arrow_values import Flags
-    from azureblob_source.avro.varint import U64
+    from azureblob_source.arrow_values import U64, Flags
 
 _u = np.uint64
 

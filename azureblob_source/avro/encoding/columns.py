@@ -25,8 +25,8 @@ from azureblob_source.avro.encoding.numbers import (
 from azureblob_source.avro.encoding.pieces import Piece, Spans
 
 if TYPE_CHECKING:
+    from azureblob_source.arrow_values import U64
     from azureblob_source.avro.types import AvroType
-    from azureblob_source.avro.varint import U64
 
 _u = np.uint64
 

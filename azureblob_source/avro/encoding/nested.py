@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as arrow_is
 
-from azureblob_source.arrow_values import I64, Flags, chosen, list_offsets, plain_array, validity
+from azureblob_source.arrow_values import I64, U64, Flags, chosen, list_offsets, plain_array, validity
 from azureblob_source.avro import varint
 from azureblob_source.avro.encoding.assembly import assemble
 from azureblob_source.avro.encoding.column_codec import Codec, Column, Constant, UnfitValueError
@@ -17,7 +17,7 @@ from azureblob_source.avro.encoding.numbers import IntegerColumn, length_pieces
 from azureblob_source.avro.encoding.pieces import Codes, EncodedRows, Piece, Spans, constant_word
 from azureblob_source.avro.fit import match_fields, member_branches, pick_branch, plain
 from azureblob_source.avro.types import AvroType
-from azureblob_source.avro.varint import U64, WORD
+from azureblob_source.avro.varint import WORD
 from azureblob_source.avro.wire import datum
 
 _u = np.uint64

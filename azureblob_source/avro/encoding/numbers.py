@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as arrow_is
 
-from azureblob_source.arrow_values import Flags, stored_values, validity
+from azureblob_source.arrow_values import U64, Flags, stored_values, validity
 from azureblob_source.avro import varint
 from azureblob_source.avro.encoding.column_codec import Column, FixedWords, UnfitValueError
 from azureblob_source.avro.encoding.pieces import Codes, Piece, Words
 from azureblob_source.avro.types import MAX_PRECISION
-from azureblob_source.avro.varint import U64, WORD
+from azureblob_source.avro.varint import WORD
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from azureblob_source.avro.varint import U64, WORD
+from azureblob_source.avro.varint import WORD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from azureblob_source.arrow_values import I64, Bytes
+    from azureblob_source.arrow_values import I64, U64, Bytes
 
 TABLE = 4096  # entries of a joined table: 32 KiB of words stay in the first-level cache
 _SIZED = 7  # bytes of a word that leave room for its own length

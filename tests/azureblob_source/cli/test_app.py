@@ -20,7 +20,7 @@ from azureblob_source.cli.app import INTERRUPTED, UNCONFIRMED, Shell, app
 from azureblob_source.cli.as_json import json_line, jsonable
 from azureblob_source.cli.as_text import plural, rows_table, size_text
 from azureblob_source.log.entry import Transaction
-from azureblob_source.options import sink_options
+from azureblob_source.write.options import sink_options
 from azureblob_source.write.staging import plan_write
 from tests.azureblob_source.write.sink_rows import committer, plan_of, stage_rows
 

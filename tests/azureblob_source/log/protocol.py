@@ -21,9 +21,9 @@ from azure_account.tries import Call, Intercept
 from azureblob_source.log.commit import commit
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, LogEntry, Transaction, to_json
+from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import log_name
 from azureblob_source.log.publish import Publisher
-from azureblob_source.read.blobs import live_blobs
 from azureblob_source.write.batch import batch_metrics
 
 T = TypeVar("T")

@@ -17,13 +17,13 @@ from azureblob_source.log.commit import commit, decide
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, DISCARDED, LogEntry, Transaction
 from azureblob_source.log.fencing import publish_unless_fenced
+from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import is_data
 from azureblob_source.log.publish import Publisher, Unpublishable
 from azureblob_source.log.standing import State, standing
 from azureblob_source.log.void import give_up, leave_out
 from azureblob_source.maintenance.repair import missing_blobs
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
-from azureblob_source.read.blobs import live_blobs
 from tests.azureblob_source.write.sink_rows import blob_rows, committer, new_account, plan_of, public_blobs, stage_rows
 
 if TYPE_CHECKING:

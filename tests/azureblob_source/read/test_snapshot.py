@@ -436,7 +436,7 @@ def test_as_of_a_version_that_was_taken_back_its_batch_is_not_there(repeat: bool
     assert (1, names) == ((found := snapshot(account, 1)).version, [blob.name for blob in found.blobs])
 
 
-def test_many_unpublished_blobs_are_looked_for_side_by_side_and_each_found_one_once() -> None:
+def test_many_unpublished_blobs_are_looked_for_concurrent_map_and_each_found_one_once() -> None:
     account = new_account()
     container = account.container("container")
     plan = plan_of(ROWS, maxMessagesPerBlob=1)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opentelemetry import metrics
+from opentelemetry import metrics as telemetry
 
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError, TransientError
 from azure_account.faults import (
@@ -31,11 +31,12 @@ from azure_account.faults import (
 )
 from azure_account.memory import MemoryAccount
 from azure_account.tries import Call, Intercept
+from azureblob_source import metrics
 from azureblob_source.avro.files.container_file import SYNC_SIZE, block, blocks, header, read_header
 from azureblob_source.avro.limits import DEFAULT_LIMITS, ReadLimits
 from azureblob_source.avro.schema import parse
 from azureblob_source.avro.varint import encode
-from azureblob_source.read import read_ahead, skipped
+from azureblob_source.read import read_ahead
 from azureblob_source.read.blobs import StreamBlob
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_parts
@@ -482,10 +483,10 @@ def test_a_blob_that_is_longer_than_was_known_is_read_whole() -> None:
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[tuple[str, str, str]]]:
     """What a telemetry SDK would have counted."""
     sums: Counter[tuple[str, str, str]] = Counter()
-    monkeypatch.setattr(metrics, "get_meter", lambda *_: Meter(sums))
-    skipped._counter.cache_clear()
+    monkeypatch.setattr(telemetry, "get_meter", lambda *_: Meter(sums))
+    metrics._damaged.cache_clear()
     yield sums
-    skipped._counter.cache_clear()
+    metrics._damaged.cache_clear()
 
 
 def whole_blocks(data: bytes, left: int) -> list[Any]:

@@ -14,8 +14,8 @@ import fastavro
 
 from azure_account.memory import MemoryAccount
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.options import sink_options
 from azureblob_source.write.batch import BatchCommitter
+from azureblob_source.write.options import sink_options
 from azureblob_source.write.staging import RandomNames, StagedTask, WritePlan, plan_write, stage
 
 if TYPE_CHECKING:

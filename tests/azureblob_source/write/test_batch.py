@@ -26,9 +26,9 @@ from azure_account.faults import (
 from azureblob_source.log.commit import open_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, LogEntry, Transaction
+from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import is_data, log_name, schema_name
 from azureblob_source.log.publish import Publisher
-from azureblob_source.read.blobs import live_blobs
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.write import batch as batch_module
 from azureblob_source.write.batch import batch_metrics

@@ -515,7 +515,7 @@ _WORKER = """
 import sys, time, datetime
 import pyarrow as pa
 from azure_account.memory import MemoryAccount
-from azureblob_source.options import sink_options
+from azureblob_source.write.options import sink_options
 from azureblob_source.write.staging import RandomNames, plan_write, stage
 
 rows = pa.ipc.open_stream(sys.argv[1])

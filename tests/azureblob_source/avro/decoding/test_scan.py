@@ -592,7 +592,7 @@ def test_a_scan_is_not_disturbed_by_another_one_of_the_same_schema() -> None:
     assert list(range(50)) == list(chain(*mixed[::2])) == list(chain(*mixed[1::2]))
 
 
-def test_threads_read_blobs_of_one_schema_side_by_side() -> None:
+def test_threads_read_blobs_of_one_schema_concurrent_map() -> None:
     schema = record(v=["null", "long"], w="string")
     blobs = [written(schema, [{"v": seed * n, "w": str(n)} for n in range(3000)], 500) for seed in range(8)]
     with ThreadPoolExecutor(4) as threads:

@@ -1,0 +1,110 @@
+"""What a read needs, as typed values. Pure.
+
+Strings become types here, on the driver, before the first task runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from azure_account.errors import ConfigurationError
+from azure_account.settings import AccountSettings, account_settings
+from azureblob_source.avro import schema as avro_schema
+from azureblob_source.avro.limits import MAX_BATCH_BYTES, MAX_BLOCK_BYTES, ReadLimits
+from azureblob_source.location import Location, parse_location
+from azureblob_source.options import EARLIEST, OF_WRITES, SOURCE, TABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from azure_account.option_table import ParsedOptions
+    from azureblob_source.avro.schema import AvroSchema
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Everything a read needs. Timeouts are seconds; `between` is [start, end) in microseconds since 1970 UTC."""
+
+    account: AccountSettings
+    location: Location
+    stream: str
+    view: str
+    columns: tuple[str, ...] | None
+    metadata_columns: tuple[str, ...]
+    avro_schema: AvroSchema | None
+    between: tuple[int | None, int | None]
+    ignore_corrupt: bool
+    part_bytes: int
+    limits: ReadLimits
+    publish_timeout: float
+    push_filters: bool
+    version: int | None
+    starting_version: int | str
+    starting_time: datetime | None
+    max_blobs: int
+    max_bytes: int | None
+    has_limits: bool
+    schema_evolution: str
+
+
+def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
+    """The options of a read. `streaming`, if that is known, refuses the options of the other kind of read."""
+    given = TABLE.parse(raw, beside=OF_WRITES)
+    if streaming is not None:
+        _refuse("Batch reads" if streaming else "Streaming reads", given)
+    location = parse_location(given["path"], given["container"], given["stream"])
+    if location.stream is None:
+        message = f"no stream is named to read from container {location.container!r}. Load `container/stream`."
+        raise ConfigurationError(message)
+    if {"startingVersion", "startingTimestamp"} <= given.given:
+        raise ConfigurationError("options `startingVersion` and `startingTimestamp` are two answers. Give one.")
+    return SourceOptions(
+        account=account_settings(given, location.account, env, url_endpoint=location.endpoint),
+        location=location,
+        stream=location.stream,
+        view=given["view"],
+        columns=given["columns"],
+        metadata_columns=given["metadataColumns"],
+        avro_schema=_schema(given),
+        between=_time_range(given),
+        ignore_corrupt=given["ignoreCorruptBlobs"],
+        part_bytes=given["maxPartitionBytes"],
+        limits=ReadLimits(given[MAX_BLOCK_BYTES], given[MAX_BATCH_BYTES]),
+        publish_timeout=given["publishTimeoutMs"] / 1000,
+        push_filters=given["pushFilters"],
+        version=given["versionAsOf"],
+        starting_version=EARLIEST if given["startingVersion"] is None else given["startingVersion"],
+        starting_time=given["startingTimestamp"],
+        max_blobs=given["maxBlobsPerTrigger"],
+        max_bytes=given["maxBytesPerTrigger"],
+        has_limits=not {"maxBlobsPerTrigger", "maxBytesPerTrigger"}.isdisjoint(given.given),
+        schema_evolution=given["schemaEvolution"],
+    )
+
+
+def _refuse(group: str, given: ParsedOptions) -> None:
+    for option in SOURCE.options:
+        if option.group == group and option.name in given.given:
+            right = "spark.read" if group == "Batch reads" else "spark.readStream"
+            raise ConfigurationError(f"option `{option.name}` belongs to {right}. Leave it out here.")
+
+
+def _time_range(given: ParsedOptions) -> tuple[int | None, int | None]:
+    start, end = (_microseconds(given[name]) for name in ("startTime", "endTime"))
+    if start is not None and end is not None and start >= end:
+        raise ConfigurationError("option `startTime` is not before `endTime`, so nothing can be read. Change one.")
+    return start, end
+
+
+def _microseconds(moment: datetime | None) -> int | None:
+    return None if moment is None else (moment - _EPOCH) // _MICROSECOND
+
+
+def _schema(given: ParsedOptions) -> AvroSchema | None:
+    written: str | None = given["avroSchema"]
+    return None if written is None else avro_schema.parse(written, reading=True)

@@ -1,0 +1,179 @@
+"""What a write needs, as typed values. Pure.
+
+Strings become types here, on the driver, before the first task runs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from azure_account.account import BlobAttributes
+from azure_account.errors import ConfigurationError
+from azure_account.names import check_attributes
+from azure_account.settings import AccountSettings, account_settings
+from azureblob_source.avro import schema as avro_schema
+from azureblob_source.location import Location, parse_location
+from azureblob_source.log.entry import ATTEMPT, Transaction
+from azureblob_source.options import AT_LEAST_ONCE, OF_READS, TABLE
+from azureblob_source.write.control_records import VALUE
+from azureblob_source.write.open_blobs import Limits
+from azureblob_source.write.routing import Router
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from azure_account.option_table import ParsedOptions
+    from azureblob_source.avro.schema import AvroSchema
+    from control_messages.emission import Emission
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """Everything a write needs. Timeouts are seconds. Pickled to the executors; its `repr` shows no secret."""
+
+    account: AccountSettings
+    location: Location
+    create_container: bool
+    router: Router
+    limits: Limits
+    codec: str
+    gzipped: bool
+    avro_schema: AvroSchema | None
+    record_name: str
+    record_namespace: str | None
+    value_column: str | None
+    validate_datums: bool
+    random_suffix: bool
+    attributes: BlobAttributes
+    threads: int
+    queue: int
+    flush_timeout: float
+    close_timeout: float
+    at_least_once: bool
+    event_time_column: str | None
+    epoch: int | None
+    transaction: Transaction | None
+    envelope_column: str | None
+    emission: Emission | None
+
+
+def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
+    """The options of a write. `ConfigurationError` names the first option that is wrong, and the next step."""
+    given = TABLE.parse(raw, beside=OF_READS)
+    location = parse_location(given["path"], given["container"], given["stream"])
+    threads = given["threadPoolCount"]
+    queue = given["blockingQueueSize"]
+    age = given["maxBlobAgeMs"]
+    return SinkOptions(
+        account=account_settings(given, location.account, env, url_endpoint=location.endpoint),
+        location=location,
+        create_container=given["createContainer"],
+        router=Router(location.stream, given["streamColumn"], given["partitionColumn"], given["dropRoutingColumns"]),
+        limits=Limits(
+            block_bytes=given["maxFlushThresholdSize"],
+            blob_bytes=given["maxBlobSize"],
+            blob_rows=given["maxMessagesPerBlob"],
+            blob_age=None if age is None else age / 1000,
+            # The last third is for what buffers allocate beyond their bytes, and for blocks on their way out.
+            memory=given["memoryBudget"] * 2 // 3,
+        ),
+        codec=_codec(given),
+        gzipped=given["compression.type"] == "gzip",
+        avro_schema=_schema(given),
+        record_name=given["recordName"],
+        record_namespace=given["recordNamespace"],
+        value_column=_value_column(given),
+        validate_datums=given["validateDatums"],
+        random_suffix=given["suffixRandomStringToBlobName"],
+        attributes=_attributes(given),
+        threads=threads,
+        queue=2 * threads if queue is None else queue,
+        flush_timeout=given["flushTimeoutMs"] / 1000,
+        close_timeout=given["closeTimeoutMs"] / 1000,
+        at_least_once=given["deliveryGuarantee"] == AT_LEAST_ONCE,
+        event_time_column=given["eventTimeColumn"],
+        epoch=given["epoch"],
+        transaction=_transaction(given),
+        envelope_column=_envelope_column(given),
+        emission=given["emission"],
+    )
+
+
+def _codec(given: ParsedOptions) -> str:
+    codec: str = given["codec"]
+    if codec != "null" and given["compression.type"] == "gzip":
+        message = (
+            f"option `codec` is {codec} and `compression.type` is gzip: the bytes would be compressed twice. Leave one."
+        )
+        raise ConfigurationError(message)
+    return codec
+
+
+def _schema(given: ParsedOptions) -> AvroSchema | None:
+    written: str | None = given["avroSchema"]
+    return None if written is None else avro_schema.parse(written)
+
+
+def _value_column(given: ParsedOptions) -> str | None:
+    column: str | None = given["valueColumn"]
+    if column is not None and given["avroSchema"] is None:
+        message = f"option `valueColumn` ({column}) holds encoded datums: give their schema as option `avroSchema`."
+        raise ConfigurationError(message)
+    return column
+
+
+def _envelope_column(given: ParsedOptions) -> str | None:
+    """The column of envelopes; of an emission it is `value`, and the emission speaks of one stream."""
+    column: str | None = given["envelopeColumn"]
+    if given["emission"] is not None:
+        if column not in (None, VALUE):
+            message = f"options `envelopeColumn` ({column}) and `emission` disagree: its envelopes are in {VALUE!r}."
+            raise ConfigurationError(message)
+        if given["streamColumn"] is not None:
+            message = "option `emission` speaks of one stream: name it in the path and leave out `streamColumn`."
+            raise ConfigurationError(message)
+        column = VALUE
+    if column is not None and given["valueColumn"] is not None:
+        message = (
+            f"option `valueColumn` holds Avro datums, but {column!r} holds envelopes (`envelopeColumn` or `emission`). "
+            "Leave `valueColumn` out: an envelope is stored as bytes."
+        )
+        raise ConfigurationError(message)
+    return column
+
+
+def _transaction(given: ParsedOptions) -> Transaction | None:
+    app, version = given["txnAppId"], given["txnVersion"]
+    if (app is None) != (version is None):
+        message = "options `txnAppId` and `txnVersion` belong together: give both or none."
+        raise ConfigurationError(message)
+    return None if app is None else Transaction(app, version)
+
+
+_METADATA_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TAG_TEXT = re.compile(r"[A-Za-z0-9 +\-./:=_]*")
+_MAX_TAGS, _MAX_TAG_KEY, _MAX_TAG_VALUE = 10, 128, 256
+
+
+def _attributes(given: ParsedOptions) -> BlobAttributes:
+    metadata: dict[str, str] = given["metadata.*"]
+    tags: dict[str, str] = given["tags.*"]
+    for key, value in metadata.items():
+        if key.lower() == ATTEMPT:
+            message = f"option `metadata.{key}`: the sink marks its own blobs by this key. Choose another."
+            raise ConfigurationError(message)
+        if not _METADATA_KEY.fullmatch(key) or not value.isascii() or not value.isprintable():
+            message = f"option `metadata.{key}`: Azure takes a C# identifier as key and printable ASCII as value."
+            raise ConfigurationError(message)
+    if len(tags) > _MAX_TAGS:
+        message = f"options `tags.*`: {len(tags)} tags are given, Azure allows {_MAX_TAGS}."
+        raise ConfigurationError(message)
+    for key, value in tags.items():
+        if len(key) > _MAX_TAG_KEY or len(value) > _MAX_TAG_VALUE or not _TAG_TEXT.fullmatch(key + value):
+            message = f"option `tags.{key}`: Azure allows letters, digits, space and + - . / : = _ in a tag."
+            raise ConfigurationError(message)
+    attributes = BlobAttributes(metadata, tags, given["accessTier"])
+    check_attributes(attributes)
+    return attributes

@@ -1,0 +1,52 @@
+"""The contracts on imports hold, and fail when a module imports upwards."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("azure_account", "azureblob_source", "control_messages", "pyspark_azureblob")
+
+
+ANNOTATION = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    "
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "contract"),
+    [
+        ("azureblob_source/log/entry.py", "from azureblob_source.read import snapshot", "azureblob_source: its layers"),
+        (
+            "azureblob_source/log/entry.py",
+            f"{ANNOTATION}from azureblob_source.read import snapshot",
+            "azureblob_source",
+        ),
+        ("azureblob_source/write/routing.py", "from azureblob_source.read import splits", "azureblob_source: its"),
+        ("azureblob_source/avro/encoding/pieces.py", "from azureblob_source.avro.decoding import plan", "avro: its"),
+        ("azure_account/account.py", "import azureblob_source.location", "imports go down"),
+        ("azureblob_source/log/commit.py", "from azure.storage import blob", "the Azure SDK stays"),
+        ("azureblob_source/log/live.py", "import time", "pure modules"),
+        ("azureblob_source/of_no_layer.py", "", "azureblob_source: its layers"),
+    ],
+)
+def test_a_wrong_import_breaks_a_contract(module: str, line: str, contract: str, tmp_path: Path) -> None:
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    assert (0, "") == _broken(tmp_path)
+    with (tmp_path / module).open("a") as file:
+        file.write(f"{line}\n")
+    code, text = _broken(tmp_path)
+    assert (1, contract) == (code, text[: len(contract)])
+
+
+def _broken(folder: Path) -> tuple[int, str]:
+    """The exit code of the linter, and the contracts that it names as broken."""
+    linter = Path(sys.executable).with_name("lint-imports")
+    ended = subprocess.run([linter, "--no-logo", "--no-cache"], cwd=folder, capture_output=True, text=True, check=False)
+    broken = [line for line in ended.stdout.splitlines() if " BROKEN" in line]
+    return ended.returncode, "\n".join(broken) or ended.stdout * (ended.returncode != 0)
