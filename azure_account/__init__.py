@@ -1,7 +1,7 @@
 """The ground under the connector: one storage account, its blobs and tables, credentials, errors, and a fake of it.
 
-`connect(account_settings(…))` gives a `StorageAccount`. `azure_account.memory` has one in memory and
-`azure_account.faults` lets it fail by script. Nothing here imports the Azure SDK before an account is connected.
+`connect(account_settings(…))` gives a `StorageAccount`. `azure_account.memory` has one in memory,
+which scripted faults can make fail. Nothing here imports the Azure SDK before an account is connected.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from azure_account.account import (
     Table,
     Unknown,
 )
-from azure_account.account_options import ACCOUNT_OPTIONS
 from azure_account.connect import connect
 from azure_account.errors import (
     AzureBlobError,
@@ -34,7 +33,8 @@ from azure_account.errors import (
     NotFoundError,
     TransientError,
 )
-from azure_account.settings import AccountSettings, account_settings
+from azure_account.options.account_options import ACCOUNT_OPTIONS
+from azure_account.options.settings import AccountSettings, account_settings
 
 __all__ = [
     "ACCOUNT_OPTIONS",

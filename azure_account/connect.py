@@ -6,13 +6,13 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from azure_account.retried import RetriedAccount
-from azure_account.tries import Tries
+from azure_account.retrying.account import RetriedAccount
+from azure_account.retrying.retry_loop import Tries
 
 if TYPE_CHECKING:
     from azure_account.account import StorageAccount
-    from azure_account.settings import AccountSettings
-    from azure_account.wire import TableService
+    from azure_account.options.settings import AccountSettings
+    from azure_account.service import TableService
 
 # Keyed by process id too: connections and locks of a parent process must not be used after a fork.
 _accounts: dict[tuple[int, AccountSettings], RetriedAccount] = {}
@@ -40,7 +40,7 @@ def _own_lock() -> threading.Lock:
 
 
 def _new_account(settings: AccountSettings) -> RetriedAccount:
-    from azure_account.azure_sdk import AzureBlobs  # noqa: PLC0415 - half a second to import
+    from azure_account.sdk.blobs import AzureBlobs  # noqa: PLC0415 - half a second to import
 
     tables: list[TableService] = []
     tables_lock = threading.Lock()
@@ -48,7 +48,7 @@ def _new_account(settings: AccountSettings) -> RetriedAccount:
     def table_service() -> TableService:
         with tables_lock:
             if not tables:
-                from azure_account.azure_tables import AzureTables  # noqa: PLC0415 - only some need tables
+                from azure_account.sdk.tables import AzureTables  # noqa: PLC0415 - only some need tables
 
                 tables.append(AzureTables(settings))
             return tables[0]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from azure_account.account import BLOCKS_OF_A_BLOB, BYTES_OF_A_BLOCK
-from azure_account.account_options import ACCOUNT_OPTIONS
-from azure_account.option_table import (
+from azure_account.options.account_options import ACCOUNT_OPTIONS
+from azure_account.options.option_table import (
     Option,
     OptionTable,
     Parser,

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.progress import track
 
 from azure_account import connect
-from azure_account.faults import Faults
-from azure_account.memory import MemoryAccount
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import Faults
 from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, to_json

@@ -16,7 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from azure_account import connect
-from azure_account.memory import MemoryAccount, MemoryService
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.service import MemoryService
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.staging import RandomNames, StagedTask, WritePlan, plan_write, stage
 from benchmarks.emulator import drop

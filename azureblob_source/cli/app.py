@@ -22,8 +22,8 @@ from typer.core import TyperGroup
 from azure_account import connect
 from azure_account.clock import Clock, SystemClock
 from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError, describe
-from azure_account.option_table import seconds
-from azure_account.settings import account_settings
+from azure_account.options.option_table import seconds
+from azure_account.options.settings import account_settings
 from azureblob_source.cli import as_text as text
 from azureblob_source.cli.as_json import entry_json, json_line, repair_json, stored_json, streams_json, vacuum_json
 from azureblob_source.location import parse_location
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from azure_account.account import BlobContainer, StorageAccount
-    from azure_account.settings import AccountSettings
+    from azure_account.options.settings import AccountSettings
     from azureblob_source.maintenance.tailing import Rows
 
 ERROR, UNCONFIRMED, INTERRUPTED = 1, 3, 130

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from azure_account.errors import ConfigurationError
-from azure_account.settings import AccountSettings, account_settings
+from azure_account.options.settings import AccountSettings, account_settings
 from azureblob_source.avro import schema as avro_schema
 from azureblob_source.avro.limits import MAX_BATCH_BYTES, MAX_BLOCK_BYTES, ReadLimits
 from azureblob_source.location import Location, parse_location
@@ -19,7 +19,7 @@ from azureblob_source.options import EARLIEST, OF_WRITES, SOURCE, TABLE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from azure_account.option_table import ParsedOptions
+    from azure_account.options.option_table import ParsedOptions
     from azureblob_source.avro.schema import AvroSchema
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from azure_account.account import BlobAttributes
 from azure_account.errors import ConfigurationError
 from azure_account.names import check_attributes
-from azure_account.settings import AccountSettings, account_settings
+from azure_account.options.settings import AccountSettings, account_settings
 from azureblob_source.avro import schema as avro_schema
 from azureblob_source.location import Location, parse_location
 from azureblob_source.log.entry import ATTEMPT, Transaction
@@ -24,7 +24,7 @@ from azureblob_source.write.routing import Router
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from azure_account.option_table import ParsedOptions
+    from azure_account.options.option_table import ParsedOptions
     from azureblob_source.avro.schema import AvroSchema
     from control_messages.emission import Emission
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from azure_account.account import BlobContainer
-    from azure_account.settings import AccountSettings
+    from azure_account.options.settings import AccountSettings
     from azureblob_source.location import Location
     from azureblob_source.log.entry import BlobEntry, LogEntry
 

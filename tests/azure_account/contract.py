@@ -24,7 +24,7 @@ from azure_account.account import (
     Table,
 )
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError
-from azure_account.memory import OpenAnswers
+from azure_account.memory.service import OpenAnswers
 
 STALE = Condition(if_match='"0x1"')
 
@@ -243,7 +243,7 @@ class BlobContract:
     def test_a_blob_larger_than_one_request_is_read_whole(
         self, container: BlobContainer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("azure_account.retried.READ_CHUNK_BYTES", 4)
+        monkeypatch.setattr("azure_account.retrying.container.READ_CHUNK_BYTES", 4)
         container.put("blob", b"0123456789")
         assert container.get("blob").data == b"0123456789"
         assert container.get("blob", 1, 8).data == b"12345678"
@@ -343,8 +343,8 @@ class ListContract:
         assert names_of(container, "log/", start_from="log/25") == ["log/3"]
 
     def test_a_listing_has_many_pages(self, container: BlobContainer, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("azure_account.memory.PAGE_BLOBS", 2)
-        monkeypatch.setattr("azure_account.azure_sdk.PAGE_BLOBS", 2)
+        monkeypatch.setattr("azure_account.memory.service.PAGE_BLOBS", 2)
+        monkeypatch.setattr("azure_account.sdk.blobs.PAGE_BLOBS", 2)
         for n in range(5):
             container.put(f"b{n}", b"x")
         assert names_of(container) == [f"b{n}" for n in range(5)]
@@ -470,8 +470,8 @@ class TableContract:
         assert list(table.query("none")) == []
 
     def test_a_query_has_many_pages(self, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("azure_account.memory_tables.PAGE_ENTITIES", 2)
-        monkeypatch.setattr("azure_account.azure_tables.PAGE_ENTITIES", 2)
+        monkeypatch.setattr("azure_account.memory.tables.PAGE_ENTITIES", 2)
+        monkeypatch.setattr("azure_account.sdk.tables.PAGE_ENTITIES", 2)
         for n in range(5):
             table.insert(Entity("p", str(n), {}))
         assert [row.row_key for row in table.query("p")] == ["0", "1", "2", "3", "4"]

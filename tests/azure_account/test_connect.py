@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.account import IF_ABSENT, Unknown
-from azure_account.account_options import ACCOUNT_OPTIONS
 from azure_account.connect import connect
 from azure_account.errors import ConfigurationError, TransientError
-from azure_account.settings import AccountSettings, account_settings
+from azure_account.options.account_options import ACCOUNT_OPTIONS
+from azure_account.options.settings import AccountSettings, account_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,9 +89,9 @@ def test_one_account_for_each_settings() -> None:
 
 FORK = """
 import os
-from azure_account.account_options import ACCOUNT_OPTIONS
+from azure_account.options.account_options import ACCOUNT_OPTIONS
 from azure_account.connect import connect
-from azure_account.settings import account_settings
+from azure_account.options.settings import account_settings
 
 settings = account_settings(ACCOUNT_OPTIONS.parse({"accountName": "acc", "accountKey": "a2V5"}), None, {})
 mine = connect(settings)
@@ -112,8 +112,8 @@ def test_a_forked_process_has_its_own_account() -> None:
 
 
 def test_the_package_is_imported_without_the_sdk() -> None:
-    code = "import sys, azure_account, azure_account.memory, azure_account.faults; print('azure.core' in sys.modules)"
-    assert printed_by(code) == "False"
+    modules = "azure_account, azure_account.memory.account, azure_account.memory.faults"
+    assert "False" == printed_by(f"import sys, {modules}; print('azure.core' in sys.modules)")
 
 
 def test_an_endpoint_where_nobody_listens_is_named_with_its_option() -> None:

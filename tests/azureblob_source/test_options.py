@@ -11,7 +11,7 @@ import pytest
 
 from azure_account.account import BlobAttributes
 from azure_account.errors import ConfigurationError
-from azure_account.settings import DefaultIdentity
+from azure_account.options.authentication import DefaultIdentity
 from azureblob_source.foreign_options import HINTS
 from azureblob_source.location import Location
 from azureblob_source.log.entry import Transaction

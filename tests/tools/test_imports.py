@@ -28,9 +28,13 @@ ANNOTATION = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    "
         ("azureblob_source/write/routing.py", "from azureblob_source.read import splits", "azureblob_source: its"),
         ("azureblob_source/avro/encoding/pieces.py", "from azureblob_source.avro.decoding import plan", "avro: its"),
         ("azure_account/account.py", "import azureblob_source.location", "imports go down"),
-        ("azureblob_source/log/commit.py", "from azure.storage import blob", "the Azure SDK stays"),
+        ("azure_account/errors.py", "from azure_account.options import settings", "azure_account: its layers"),
+        ("azure_account/memory/service.py", "from azure_account.sdk import blobs", "azure_account: its layers"),
+        ("azureblob_source/log/commit.py", "from azure.storage import blob", "only azure_account.sdk imports"),
+        ("azure_account/connect.py", "from azure.storage import blob", "only azure_account.sdk imports"),
         ("azureblob_source/log/live.py", "import time", "pure modules"),
         ("azureblob_source/of_no_layer.py", "", "azureblob_source: its layers"),
+        ("azure_account/of_no_layer.py", "", "azure_account: its layers"),
     ],
 )
 def test_a_wrong_import_breaks_a_contract(module: str, line: str, contract: str, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from azure_account.errors import AzureBlobError
-from azure_account.memory import MemoryAccount
+from azure_account.memory.account import MemoryAccount
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_parts
 from azureblob_source.read.splits import cut

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from azure_account import connect
 from azure_account.clock import ManualClock
-from azure_account.memory import MemoryAccount, MemoryService
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.service import MemoryService
 from azureblob_source.cli.app import INTERRUPTED, UNCONFIRMED, Shell, app
 from azureblob_source.cli.as_json import json_line, jsonable
 from azureblob_source.cli.as_text import plural, rows_table, size_text

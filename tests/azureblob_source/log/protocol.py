@@ -15,9 +15,9 @@ from typing import TypeVar
 
 from azure_account.account import IF_ABSENT, BlobContainer, Done
 from azure_account.errors import AzureBlobError
-from azure_account.faults import Fault, Faults, NumberedCall, ProcessDied
-from azure_account.memory import MemoryAccount
-from azure_account.tries import Call, Intercept
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import Fault, Faults, NumberedCall, ProcessDied
+from azure_account.retrying.retry_loop import Call, Intercept
 from azureblob_source.log.commit import commit
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, LogEntry, Transaction, to_json

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, TransientError
-from azure_account.faults import Fault, Faults, LateEffect, LostAnswer, Reset, Throttle, TimeOut, on
+from azure_account.memory.faults import Fault, Faults, LateEffect, LostAnswer, Reset, Throttle, TimeOut, on
 from azureblob_source.log.boundary import Boundary, from_json, move_boundary, read_boundary, to_json
 from tests.azureblob_source.write.sink_rows import new_account
 

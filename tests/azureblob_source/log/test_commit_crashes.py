@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.faults import Crash, Fault, Faults, LateEffect, LostAnswer, ProcessDied, Reset, Throttle, TimeOut, at
+from azure_account.memory.faults import (
+    Crash,
+    Fault,
+    Faults,
+    LateEffect,
+    LostAnswer,
+    ProcessDied,
+    Reset,
+    Throttle,
+    TimeOut,
+    at,
+)
 from tests.azureblob_source.log.protocol import Draw, World, drive, log_first
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from azure_account.faults import LateEffect, LostAnswer, Reset, Throttle
+from azure_account.memory.faults import LateEffect, LostAnswer, Reset, Throttle
 from tests.azureblob_source.log.protocol import (
     Design,
     Driver,

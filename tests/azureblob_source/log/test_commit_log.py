@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.errors import ConflictError, CorruptError, NotFoundError, TransientError
-from azure_account.faults import Fault, Faults, LateEffect, LostAnswer, Reset, Throttle, TimeOut, always, on
+from azure_account.memory.faults import Fault, Faults, LateEffect, LostAnswer, Reset, Throttle, TimeOut, always, on
 from azureblob_source.log.boundary import Boundary, move_boundary, read_boundary
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, to_json
@@ -16,8 +16,8 @@ from tests.azureblob_source.write.sink_rows import new_account
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from azure_account.faults import NumberedCall, Script
-    from azure_account.memory import MemoryAccount
+    from azure_account.memory.account import MemoryAccount
+    from azure_account.memory.faults import NumberedCall, Script
 
 
 def entry(version: int, write_id: str = "w") -> LogEntry:

@@ -12,7 +12,7 @@ import pytest
 
 from azure_account.account import IF_ABSENT, BlobAttributes
 from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, FencedError
-from azure_account.faults import Crash, Faults, ProcessDied, Refuse, on
+from azure_account.memory.faults import Crash, Faults, ProcessDied, Refuse, on
 from azureblob_source.log.commit import commit, decide
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, DISCARDED, LogEntry, Transaction
@@ -29,7 +29,7 @@ from tests.azureblob_source.write.sink_rows import blob_rows, committer, new_acc
 if TYPE_CHECKING:
     from typing import Any
 
-    from azure_account.memory import MemoryAccount
+    from azure_account.memory.account import MemoryAccount
 
 ROWS = pa.schema([("stream", pa.string()), ("n", pa.int64())])
 DAY = 24 * 3600.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.errors import FencedError
-from azure_account.faults import Crash, Fault, Faults, LateEffect, LostAnswer, ProcessDied, Reset, Throttle, at
+from azure_account.memory.faults import Crash, Fault, Faults, LateEffect, LostAnswer, ProcessDied, Reset, Throttle, at
 from azureblob_source.log.commit import commit, decide
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, LogEntry, Transaction
@@ -17,7 +17,7 @@ from azureblob_source.maintenance.repair import Repaired, RepairPlan, plan_repai
 from tests.azureblob_source.write.sink_rows import new_account
 
 if TYPE_CHECKING:
-    from azure_account.memory import MemoryAccount
+    from azure_account.memory.account import MemoryAccount
 
 DAY = 24 * 3600.0
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

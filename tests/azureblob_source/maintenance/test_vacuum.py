@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 
 from azure_account.account import BlobAttributes
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError
-from azure_account.faults import Crash, Fault, Faults, LateEffect, LostAnswer, ProcessDied, Reset, Throttle, TimeOut, at
+from azure_account.memory.faults import (
+    Crash,
+    Fault,
+    Faults,
+    LateEffect,
+    LostAnswer,
+    ProcessDied,
+    Reset,
+    Throttle,
+    TimeOut,
+    at,
+)
 from azureblob_source.log.boundary import Boundary, move_boundary, read_boundary
 from azureblob_source.log.commit import commit, decide, replacement
 from azureblob_source.log.commit_log import CommitLog
@@ -31,7 +42,7 @@ from azureblob_source.maintenance.vacuum import (
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, public_rows, stage_rows
 
 if TYPE_CHECKING:
-    from azure_account.memory import MemoryAccount
+    from azure_account.memory.account import MemoryAccount
     from azureblob_source.log.publish import Unpublishable
 
 DAY = 24 * 3600.0

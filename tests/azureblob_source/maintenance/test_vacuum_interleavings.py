@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from azure_account.account import BlobContainer
 from azure_account.errors import AzureBlobError
-from azure_account.faults import LateEffect, LostAnswer, Reset, Throttle
+from azure_account.memory.faults import LateEffect, LostAnswer, Reset, Throttle
 from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, from_json

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from azure_account.errors import ConflictError, NotFoundError, TransientError
-from azure_account.faults import Faults
+from azure_account.memory.faults import Faults
 from azureblob_source.avro.schema import AvroSchema, parse
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, LogEntry, to_json
@@ -25,7 +25,7 @@ from tests.histories import run_histories
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from azure_account.memory import MemoryAccount
+    from azure_account.memory.account import MemoryAccount
     from azureblob_source.log.entry import LogEntry as Entry
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, CorruptError
-from azure_account.memory import MemoryAccount
+from azure_account.memory.account import MemoryAccount
 from azureblob_source.avro.schema import arrow_schema, parse
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_parts

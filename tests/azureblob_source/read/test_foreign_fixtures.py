@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from azure_account.errors import CorruptError
-from azure_account.memory import MemoryAccount
+from azure_account.memory.account import MemoryAccount
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_parts
 from azureblob_source.read.splits import cut

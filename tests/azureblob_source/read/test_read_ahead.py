@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azure_account.errors import CorruptError
-from azure_account.faults import Faults
+from azure_account.memory.faults import Faults
 from azureblob_source.avro.files.gzipped import Inflated
 from azureblob_source.avro.files.held import Pieces
 from azureblob_source.read import read_ahead

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account import connect
-from azure_account.account_options import ACCOUNT_OPTIONS
 from azure_account.errors import ConflictError, NotFoundError
-from azure_account.settings import account_settings
+from azure_account.options.account_options import ACCOUNT_OPTIONS
+from azure_account.options.settings import account_settings
 from azureblob_source.read.blobs import StreamBlob
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.splits import Part, cut

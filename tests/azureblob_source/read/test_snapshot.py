@@ -13,8 +13,8 @@ import pytest
 
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
-from azure_account.faults import Crash, Faults, ProcessDied, on
-from azure_account.memory import MemoryAccount
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import Crash, Faults, ProcessDied, on
 from azureblob_source.avro.files.container_file import header
 from azureblob_source.avro.schema import parse
 from azureblob_source.log.commit_log import CommitLog

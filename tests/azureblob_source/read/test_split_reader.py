@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from opentelemetry import metrics as telemetry
 
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError, TransientError
-from azure_account.faults import (
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import (
     Crash,
     Faults,
     LostAnswer,
@@ -29,8 +30,7 @@ from azure_account.faults import (
     always,
     on,
 )
-from azure_account.memory import MemoryAccount
-from azure_account.tries import Call, Intercept
+from azure_account.retrying.retry_loop import Call, Intercept
 from azureblob_source import metrics
 from azureblob_source.avro.files.container_file import SYNC_SIZE, block, blocks, header, read_header
 from azureblob_source.avro.limits import DEFAULT_LIMITS, ReadLimits

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import fastavro
 
-from azure_account.memory import MemoryAccount
+from azure_account.memory.account import MemoryAccount
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.options import sink_options

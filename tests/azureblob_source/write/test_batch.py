@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from azure_account.errors import AzureBlobError, ConflictError, FencedError, TransientError
-from azure_account.faults import (
+from azure_account.memory.faults import (
     Crash,
     Fault,
     Faults,
@@ -44,7 +44,7 @@ from tests.azureblob_source.write.sink_rows import (
 )
 
 if TYPE_CHECKING:
-    from azure_account.memory import MemoryAccount
+    from azure_account.memory.account import MemoryAccount
 
 ROWS = pa.schema([("stream", pa.string()), ("n", pa.int64())])
 WEEK_AND_A_DAY = 8 * 24 * 3600.0

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azure_account.errors import AzureBlobError, ConfigurationError
-from azure_account.faults import Crash, Faults, ProcessDied, at, on
+from azure_account.memory.faults import Crash, Faults, ProcessDied, at, on
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, Transaction, to_json
 from azureblob_source.log.publish import Publisher
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from azure_account.memory import MemoryAccount
+    from azure_account.memory.account import MemoryAccount
     from azureblob_source.log.entry import BlobEntry
     from azureblob_source.write.staging import WritePlan
 
@@ -514,7 +514,7 @@ def test_columns_that_an_emission_does_not_store_cannot_be_named(options: dict[s
 _WORKER = """
 import sys, time, datetime
 import pyarrow as pa
-from azure_account.memory import MemoryAccount
+from azure_account.memory.account import MemoryAccount
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.staging import RandomNames, plan_write, stage
 

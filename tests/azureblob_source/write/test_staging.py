@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azure_account.errors import ConfigurationError, TransientError
-from azure_account.faults import Faults, Throttle, Unreachable, on
+from azure_account.memory.faults import Faults, Throttle, Unreachable, on
 from azureblob_source.avro import schema as avro_schema
 from azureblob_source.avro.decoding.decode import decode_blob
 from azureblob_source.log.entry import BlobEntry, Transaction
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from azure_account.account import BlobContainer
-    from azure_account.memory import MemoryAccount
+    from azure_account.memory.account import MemoryAccount
 
 FLIGHTS = pa.schema([("origin", pa.string()), ("number", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
 MIDNIGHT = datetime(2013, 1, 1, tzinfo=timezone.utc)
@@ -295,7 +295,7 @@ def test_small_batches_are_gathered_and_empty_ones_left_out() -> None:
 _WORKER = """
 import sys, time, datetime
 import pyarrow as pa
-from azure_account.memory import MemoryAccount
+from azure_account.memory.account import MemoryAccount
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.staging import RandomNames, plan_write, stage
 

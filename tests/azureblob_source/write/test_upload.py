@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from azure_account.errors import ConfigurationError, TransientError
-from azure_account.faults import Faults, Unreachable, on
-from azure_account.tries import Call, Intercept
+from azure_account.memory.faults import Faults, Unreachable, on
+from azure_account.retrying.retry_loop import Call, Intercept
 from azureblob_source.avro.files.compression import codec
 from azureblob_source.log.naming import block_id
 from azureblob_source.write.open_blobs import BlobFormat, Block
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from azure_account.account import BlobContainer
-    from azure_account.memory import MemoryAccount
+    from azure_account.memory.account import MemoryAccount
 
 FORM = BlobFormat('{"type":"record","name":"row","fields":[]}', "f" * 16, codec("null"))
 WAIT = 60.0

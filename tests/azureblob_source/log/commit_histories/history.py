@@ -10,8 +10,8 @@ from functools import partial
 from random import Random
 
 from azure_account.errors import AzureBlobError
-from azure_account.faults import Crash, Fault, LateEffect, LostAnswer, Reset, Throttle
-from azure_account.memory import OpenAnswers
+from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, Reset, Throttle
+from azure_account.memory.service import OpenAnswers
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.maintenance.repair import plan_repair
 from azureblob_source.read.following import Limits

@@ -1,7 +1,7 @@
 """Processes that a history moves storage call by storage call: each is a greenlet that rests before its next call.
 
 Thread pools of the code under test run inline, in an order that the process draws, so that a history depends on its
-seed alone. Faults stand below the retries, as in `azure_account.faults`.
+seed alone. Faults stand below the retries, as in `azure_account.memory.faults`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from greenlet import greenlet
 
 from azure_account.errors import AzureBlobError
-from azure_account.faults import Crash, Fault, LateEffect, LostAnswer, ProcessDied, Reset, Throttle
-from azure_account.memory import MemoryAccount
-from azure_account.tries import Call, Intercept
-from azure_account.wire import Ambiguous, Failure, Throttled
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, ProcessDied, Reset, Throttle
+from azure_account.retrying.retry_loop import Call, Intercept
+from azure_account.service import Ambiguous, Failure, Throttled
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.naming import BATCHES, log_version
 

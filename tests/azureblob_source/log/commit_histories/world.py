@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from azure_account.clock import ManualClock
 from azure_account.errors import AzureBlobError, FencedError, NotFoundError, TransientError
-from azure_account.faults import Fault, LateEffect, LostAnswer
-from azure_account.memory import MemoryAccount, MemoryService, OpenAnswers
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import Fault, LateEffect, LostAnswer
+from azure_account.memory.service import MemoryService, OpenAnswers
 from azureblob_source.log.commit import open_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, LogEntry, Transaction
@@ -34,7 +35,7 @@ from tests.azureblob_source.write.sink_rows import plan_of
 
 if TYPE_CHECKING:
     from azure_account.account import BlobAttributes, BlobContainer, Bytes, Condition
-    from azure_account.tries import Call
+    from azure_account.retrying.retry_loop import Call
 
 SCHEMA = pa.schema([("stream", pa.string()), ("n", pa.int64())])
 MAX_FAILURES = 6

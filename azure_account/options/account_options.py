@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from azure_account.option_table import Option, OptionTable, boolean, integer, milliseconds, one_of, text
+from azure_account.options.option_table import Option, OptionTable, boolean, integer, milliseconds, one_of, text
 
 AUTHS = (
     "default",

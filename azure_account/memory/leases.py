@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from azure_account.wire import Refused
+from azure_account.service import Refused
 
 
 @dataclass(frozen=True)

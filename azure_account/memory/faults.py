@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from azure_account.errors import AzureBlobError, ConfigurationError
-from azure_account.tries import Call, Intercept
-from azure_account.wire import Ambiguous, Failure, Throttled, Unreached
+from azure_account.retrying.retry_loop import Call, Intercept
+from azure_account.service import Ambiguous, Failure, Throttled, Unreached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,16 +13,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from azure_account import memory_leases
 from azure_account.account import NO_ATTRIBUTES, BlobAttributes, BlobContent, BlobProperties
 from azure_account.clock import Clock, ManualClock
 from azure_account.errors import ConfigurationError, NotFoundError
-from azure_account.memory_tables import MemoryTables
+from azure_account.memory import leases
+from azure_account.memory.tables import MemoryTables
 from azure_account.names import MAX_STAGED_BLOCKS
-from azure_account.retried import RetriedAccount
-from azure_account.retry import RetryPolicy
-from azure_account.tries import Intercept, Tries
-from azure_account.wire import Absent, Page, Refused
+from azure_account.service import Absent, Page, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,7 +63,7 @@ class _Blob:
     staged: dict[str, bytes] = field(default_factory=dict)
     staged_since: float = 0.0
     staged_at: float = 0.0
-    lease: memory_leases.Lease | None = None
+    lease: leases.Lease | None = None
 
     def content(self) -> bytes:
         """The committed bytes; blocks are joined when they are first read."""
@@ -104,7 +101,7 @@ class MemoryService:
         with self._lock:
             blobs = self._blobs(container)
             found = self._blob(blobs, blob) or _Blob()
-            memory_leases.check_write(found.lease, None, self.clock.now())
+            leases.check_write(found.lease, None, self.clock.now())
             _check_block(found, block_id)
             blobs[blob] = found
             if not found.staged:
@@ -204,28 +201,28 @@ class MemoryService:
         """Set Blob Tags. The ETag stays."""
         with self._lock:
             found = self._committed(container, blob)
-            memory_leases.check_write(found.lease, None, self.clock.now())
+            leases.check_write(found.lease, None, self.clock.now())
             found.attributes = replace(found.attributes, tags=dict(tags))
 
     def acquire_lease(self, container: str, blob: str, lease_id: str, seconds: int) -> str:
         """Lease Blob, acquire."""
         with self._lock:
             found = self._committed(container, blob)
-            found.lease = memory_leases.acquire(found.lease, lease_id, seconds, self.clock.now())
+            found.lease = leases.acquire(found.lease, lease_id, seconds, self.clock.now())
             return found.etag
 
     def renew_lease(self, container: str, blob: str, lease_id: str) -> str:
         """Lease Blob, renew."""
         with self._lock:
             found = self._committed(container, blob)
-            found.lease = memory_leases.renew(found.lease, lease_id, self.clock.now())
+            found.lease = leases.renew(found.lease, lease_id, self.clock.now())
             return found.etag
 
     def release_lease(self, container: str, blob: str, lease_id: str) -> str:
         """Lease Blob, release."""
         with self._lock:
             found = self._committed(container, blob)
-            memory_leases.release(found.lease, lease_id)
+            leases.release(found.lease, lease_id)
             found.lease = None
             return found.etag
 
@@ -233,7 +230,7 @@ class MemoryService:
         """Lease Blob, break with period 0."""
         with self._lock:
             found = self._committed(container, blob)
-            found.lease = memory_leases.broken(found.lease)
+            found.lease = leases.broken(found.lease)
 
     def contents(self, container: str) -> dict[str, bytes]:
         """All committed blobs of a container, in name order. For tests; no request is counted."""
@@ -297,7 +294,7 @@ class MemoryService:
         if condition.if_match is not None and condition.if_match not in {found.etag, "*" if found.etag else None}:
             raise Refused("ConditionNotMet: the blob is another version, or is gone")
         if found.lease is not None or lease_id is not None:
-            memory_leases.check_write(found.lease, lease_id, self.clock.now())
+            leases.check_write(found.lease, lease_id, self.clock.now())
 
     def _write(
         self, found: _Blob, parts: tuple[bytes, ...], blocks: dict[str, bytes], attributes: BlobAttributes
@@ -308,39 +305,9 @@ class MemoryService:
             attributes, metadata=dict(attributes.metadata), tags=dict(attributes.tags), tier=attributes.tier or "Hot"
         )
         found.written = self.clock.now()
-        found.lease = memory_leases.after_write(found.lease, found.written)
+        found.lease = leases.after_write(found.lease, found.written)
         found.etag = self._new_etag()
         return found.etag
-
-
-class MemoryAccount(RetriedAccount):
-    """A `StorageAccount` in memory.
-
-    `service` is the state; a second account over it is another process at the same storage (see `restarted`). Time
-    stands still unless a clock that runs is given, and waiting between tries only moves the clock.
-    """
-
-    def __init__(
-        self,
-        service: MemoryService | None = None,
-        *,
-        clock: Clock | None = None,
-        intercept: Intercept | None = None,
-        policy: RetryPolicy | None = None,
-    ) -> None:
-        self.service = service or MemoryService(clock=clock)
-        self._policy = policy or RetryPolicy()
-        tries = Tries(self._policy, self.service.clock, lambda: 0.5, intercept or Intercept())
-        super().__init__(self.service, lambda: self.service.tables, tries)
-
-    @property
-    def clock(self) -> Clock:
-        """The service's clock."""
-        return self.service.clock
-
-    def restarted(self, intercept: Intercept | None = None) -> MemoryAccount:
-        """The account as a new process finds it: the same state, and other faults or none."""
-        return MemoryAccount(self.service, intercept=intercept, policy=self._policy)
 
 
 def _check_block(found: _Blob, block_id: str) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 
 from azure_account.errors import ConfigurationError
-from azure_account.settings import (
+from azure_account.options.authentication import (
     Anonymous,
     AzureCli,
     ClientCertificate,
@@ -23,7 +23,8 @@ from azure_account.settings import (
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
 
-    from azure_account.settings import AccountSettings, TokenAuth
+    from azure_account.options.authentication import TokenAuth
+    from azure_account.options.settings import AccountSettings
 
 # Clouds of their own: their tokens come from an authority of their own. Source: azure.identity.AzureAuthorityHosts.
 _AUTHORITIES = {

@@ -25,14 +25,14 @@ from azure.core.exceptions import (
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyError
 
 from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError, describe
-from azure_account.retry import RETRIED_STATUS, retry_after_seconds
-from azure_account.settings import Anonymous, ClientSecret, DefaultIdentity, SasToken, SharedKey
-from azure_account.wire import Absent, Ambiguous, Failure, Refused, Throttled, Unreached
+from azure_account.options.authentication import Anonymous, ClientSecret, DefaultIdentity, SasToken, SharedKey
+from azure_account.retrying.policy import RETRIED_STATUS, retry_after_seconds
+from azure_account.service import Absent, Ambiguous, Failure, Refused, Throttled, Unreached
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from azure_account.settings import AccountSettings
+    from azure_account.options.settings import AccountSettings
 
 _REFUSED = frozenset(
     {

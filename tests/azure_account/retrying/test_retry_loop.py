@@ -22,7 +22,8 @@ from azure_account.account import (
 )
 from azure_account.clock import ManualClock
 from azure_account.errors import ConflictError, NotFoundError, TransientError
-from azure_account.faults import (
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import (
     Fault,
     Faults,
     LateEffect,
@@ -36,8 +37,7 @@ from azure_account.faults import (
     at,
     on,
 )
-from azure_account.memory import MemoryAccount
-from azure_account.retry import RetryPolicy
+from azure_account.retrying.policy import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

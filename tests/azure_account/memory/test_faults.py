@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from azure_account.account import Done
-from azure_account.faults import Crash, Faults, ProcessDied, Throttle, at, on
-from azure_account.memory import MemoryAccount
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import Crash, Faults, ProcessDied, Throttle, at, on
 
 
 def write(account: MemoryAccount) -> None:

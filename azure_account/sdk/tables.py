@@ -11,18 +11,18 @@ from azure.core.exceptions import AzureError
 from azure.data.tables import EdmType, EntityProperty, TableServiceClient, UpdateMode
 
 from azure_account.account import Entity
-from azure_account.azure_failures import Where, failure_of, no_place
-from azure_account.azure_transport import quiet_logs, transport
-from azure_account.credentials import sdk_credential
 from azure_account.errors import ConfigurationError
-from azure_account.wire import Absent, Page
+from azure_account.sdk.credentials import sdk_credential
+from azure_account.sdk.failures import Where, failure_of, no_place
+from azure_account.sdk.transport import quiet_logs, transport
+from azure_account.service import Absent, Page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from azure.data.tables import TableClient, TableEntity
 
-    from azure_account.settings import AccountSettings
+    from azure_account.options.settings import AccountSettings
 
 PAGE_ENTITIES = 1000
 

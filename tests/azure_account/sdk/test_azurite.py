@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.account_options import ACCOUNT_OPTIONS
 from azure_account.connect import connect
 from azure_account.errors import ConfigurationError
-from azure_account.memory import OpenAnswers
-from azure_account.settings import account_settings
+from azure_account.memory.service import OpenAnswers
+from azure_account.options.account_options import ACCOUNT_OPTIONS
+from azure_account.options.settings import account_settings
 from tests.azure_account.contract import (
     BlobContract,
     BlockContract,

@@ -3,51 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from azure_account import names
 from azure_account.account import ALWAYS, NO_ATTRIBUTES, BlobContent, Done, Outcome
-from azure_account.tries import Call, Tries
-from azure_account.wire import Absent, Refused
+from azure_account.retrying.retry_loop import Call, Tries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from azure_account.account import BlobAttributes, BlobProperties, Bytes, Condition, Entity
-    from azure_account.wire import BlobService, TableService
-
-Found = TypeVar("Found")
-Otherwise = TypeVar("Otherwise")
+    from azure_account.account import BlobAttributes, BlobProperties, Bytes, Condition
+    from azure_account.service import BlobService
 
 # One range request reads at most this much, so that a lost connection costs little and a try stays within its time.
 READ_CHUNK_BYTES = 32 * 1024 * 1024
-
-
-class RetriedAccount:
-    """A `StorageAccount`. `table_service` is called when the first table is asked for."""
-
-    def __init__(self, blobs: BlobService, table_service: Callable[[], TableService], tries: Tries) -> None:
-        self._blobs = blobs
-        self._table_service = table_service
-        self._tries = tries
-
-    @property
-    def name(self) -> str:
-        """The account's name."""
-        return self._blobs.account
-
-    def container(self, name: str) -> RetriedContainer:
-        """A handle; no request is made."""
-        names.check_container(name)
-        return RetriedContainer(name, self._blobs, self._tries)
-
-    def table(self, name: str) -> RetriedTable:
-        """A handle; no request is made."""
-        names.check_table(name)
-        return RetriedTable(name, self._table_service(), self._tries)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._blobs.blob_endpoint})"
 
 
 class RetriedContainer:
@@ -78,7 +47,9 @@ class RetriedContainer:
 
     def create(self) -> bool:
         """Create the container if it is absent."""
-        return self._tries.repeat(Call("create_container", self._name), lambda: _created(self._create))
+        return self._tries.create(
+            Call("create_container", self._name), lambda: self._service.create_container(self._name)
+        )
 
     def exists(self) -> bool:
         """Whether the container exists."""
@@ -143,15 +114,17 @@ class RetriedContainer:
 
     def properties(self, blob: str) -> BlobProperties | None:
         """Properties of a committed blob, or None."""
-        return self._look("properties", blob, lambda: self._service.properties(self._name, blob), None)
+        return self._tries.find(
+            self._call("properties", blob), lambda: self._service.properties(self._name, blob), None
+        )
 
     def age(self, blob: str) -> float | None:
         """Seconds since a committed blob was last written, by the service's clock; None if it is absent."""
-        return self._look("age", blob, lambda: self._service.age(self._name, blob), None)
+        return self._tries.find(self._call("age", blob), lambda: self._service.age(self._name, blob), None)
 
     def block_ids(self, blob: str) -> Sequence[str]:
         """The ids of a blob's committed blocks, in order; none if it is absent."""
-        return self._look("block_ids", blob, lambda: self._service.block_ids(self._name, blob), ())
+        return self._tries.find(self._call("block_ids", blob), lambda: self._service.block_ids(self._name, blob), ())
 
     def list(
         self, prefix: str = "", *, start_from: str | None = None, uncommitted: bool = False
@@ -176,7 +149,7 @@ class RetriedContainer:
         """Delete a blob."""
         return self._tries.settle(
             self._call("delete", blob),
-            _without_etag(lambda: self._service.delete(self._name, blob, condition, lease_id)),
+            lambda: self._service.delete(self._name, blob, condition, lease_id),
             conditional=condition != ALWAYS or lease_id is not None,
             absent_is=Done(),
         )
@@ -190,7 +163,7 @@ class RetriedContainer:
         names.check_tags(tags)
         return self._tries.settle(
             self._call("set_tags", blob),
-            _without_etag(lambda: self._service.set_tags(self._name, blob, tags)),
+            lambda: self._service.set_tags(self._name, blob, tags),
             conditional=False,
         )
 
@@ -217,7 +190,7 @@ class RetriedContainer:
     def break_lease(self, blob: str) -> Outcome:
         """Break whatever lease there is. Not retried."""
         call = self._call("break_lease", blob)
-        return self._tries.once(call, _without_etag(lambda: self._service.break_lease(self._name, blob)))
+        return self._tries.once(call, lambda: self._service.break_lease(self._name, blob))
 
     def _judged(self, item: BlobProperties) -> BlobProperties:
         """Say whether an empty blob is committed: a listing does not tell, only a look at the blob does."""
@@ -225,122 +198,10 @@ class RetriedContainer:
             return item
         return replace(item, etag="", committed=False)
 
-    def _look(self, operation: str, blob: str, request: Callable[[], Found], absent: Otherwise) -> Found | Otherwise:
-        """Repeat a request until it is answered; `absent` if there is no such blob."""
-
-        def look() -> Found | Otherwise:
-            try:
-                return request()
-            except Absent:
-                return absent
-
-        return self._tries.repeat(self._call(operation, blob), look)
-
     def _call(self, operation: str, blob: str) -> Call:
         names.check_blob(blob)
         return Call(operation, self._name, blob)
 
-    def _create(self) -> None:
-        self._service.create_container(self._name)
-
     def _range(self, blob: str, start: int, length: int, if_match: str | None) -> BlobContent:
         call = self._call("get", blob)
         return self._tries.repeat(call, lambda: self._service.get(self._name, blob, start, length, if_match))
-
-
-class RetriedTable:
-    """A `Table`."""
-
-    def __init__(self, name: str, service: TableService, tries: Tries) -> None:
-        self._name = name
-        self._service = service
-        self._tries = tries
-
-    @property
-    def name(self) -> str:
-        """The table's name."""
-        return self._name
-
-    def __repr__(self) -> str:
-        return f"RetriedTable({self._name})"
-
-    def create(self) -> bool:
-        """Create the table if it is absent."""
-        return self._tries.repeat(Call("create_table", self._name), lambda: _created(self._create))
-
-    def insert(self, entity: Entity) -> Outcome:
-        """Insert. `Conflict` if the keys exist."""
-        names.check_entity(entity)
-        return self._tries.settle(
-            self._call("insert_entity", entity.partition_key, entity.row_key),
-            lambda: self._service.insert_entity(self._name, entity),
-            conditional=True,
-        )
-
-    def replace(self, entity: Entity, *, condition: Condition = ALWAYS) -> Outcome:
-        """Insert or replace, or replace only one version."""
-        if condition.if_absent:
-            return self.insert(entity)
-        names.check_entity(entity)
-        return self._tries.settle(
-            self._call("replace_entity", entity.partition_key, entity.row_key),
-            lambda: self._service.replace_entity(self._name, entity, condition.if_match),
-            conditional=condition != ALWAYS,
-        )
-
-    def get(self, partition_key: str, row_key: str) -> Entity | None:
-        """One entity, or None."""
-        names.check_keys(partition_key, row_key)
-
-        def look() -> Entity | None:
-            try:
-                return self._service.get_entity(self._name, partition_key, row_key)
-            except Absent:
-                return None
-
-        return self._tries.repeat(self._call("get_entity", partition_key, row_key), look)
-
-    def query(self, partition_key: str | None = None) -> Iterator[Entity]:
-        """All entities of a partition, or of the table, in key order."""
-        call, marker = Call("query_entities", self._name, partition_key or ""), None
-        while True:
-            page = self._tries.repeat(
-                call,
-                lambda marker=marker: self._service.query_page(self._name, partition_key, marker),  # type: ignore[misc]
-            )
-            yield from page.items
-            marker = page.marker
-            if marker is None:
-                return
-
-    def delete(self, partition_key: str, row_key: str, *, condition: Condition = ALWAYS) -> Outcome:
-        """Delete."""
-        names.check_keys(partition_key, row_key)
-        return self._tries.settle(
-            self._call("delete_entity", partition_key, row_key),
-            _without_etag(lambda: self._service.delete_entity(self._name, partition_key, row_key, condition.if_match)),
-            conditional=condition != ALWAYS,
-            absent_is=Done(),
-        )
-
-    def _call(self, operation: str, partition_key: str, row_key: str) -> Call:
-        return Call(operation, self._name, f"{partition_key}/{row_key}")
-
-    def _create(self) -> None:
-        self._service.create_table(self._name)
-
-
-def _created(create: Callable[[], None]) -> bool:
-    try:
-        create()
-    except Refused:
-        return False
-    return True
-
-
-def _without_etag(request: Callable[[], None]) -> Callable[[], str]:
-    def attempt() -> str:
-        request()
-        return ""
-
-    return attempt

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from azure_account.errors import ConfigurationError
-from azure_account.secret import Secret
+from azure_account.options.secret import Secret
 
 # The account of the storage emulator; name and key are published and the same everywhere.
 EMULATOR_ACCOUNT = "devstoreaccount1"

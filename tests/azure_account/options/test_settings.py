@@ -5,24 +5,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.account_options import ACCOUNT_OPTIONS, AUTHS
-from azure_account.connection_string import EMULATOR_ACCOUNT, EMULATOR_KEY
 from azure_account.errors import ConfigurationError
-from azure_account.secret import Secret
-from azure_account.settings import (
-    AccountSettings,
+from azure_account.options.account_options import ACCOUNT_OPTIONS, AUTHS
+from azure_account.options.authentication import (
     Anonymous,
     AzureCli,
     ClientCertificate,
     ClientSecret,
     DefaultIdentity,
     ManagedIdentity,
-    Proxy,
     SasToken,
     SharedKey,
     WorkloadIdentity,
-    account_settings,
 )
+from azure_account.options.connection_string import EMULATOR_ACCOUNT, EMULATOR_KEY
+from azure_account.options.secret import Secret
+from azure_account.options.settings import AccountSettings, Proxy, account_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,12 +15,12 @@ from azure.core.exceptions import AzureError, HttpResponseError
 from azure.storage.blob import BlobLeaseClient, BlobServiceClient, ContentSettings, StandardBlobTier
 
 from azure_account.account import BlobContent, BlobProperties
-from azure_account.azure_failures import Where, error_code, failure_of
-from azure_account.azure_transport import quiet_logs, transport
-from azure_account.credentials import sdk_credential
 from azure_account.names import MAX_PUT_BYTES
-from azure_account.retried import READ_CHUNK_BYTES
-from azure_account.wire import Absent, Page
+from azure_account.retrying.container import READ_CHUNK_BYTES
+from azure_account.sdk.credentials import sdk_credential
+from azure_account.sdk.failures import Where, error_code, failure_of
+from azure_account.sdk.transport import quiet_logs, transport
+from azure_account.service import Absent, Page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from azure.storage.blob import BlobProperties as SdkProperties
 
     from azure_account.account import BlobAttributes, Bytes, Condition
-    from azure_account.settings import AccountSettings
+    from azure_account.options.settings import AccountSettings
 
 PAGE_BLOBS = 5000
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 from azure_account.account import Conflict, Done, Missing, Unknown
 from azure_account.clock import Clock, SystemClock
 from azure_account.errors import ConflictError, NotFoundError, TransientError, describe
-from azure_account.retry import RetryPolicy
-from azure_account.wire import Absent, Ambiguous, Failure, Refused, Throttled, Unreached
+from azure_account.retrying.policy import RetryPolicy
+from azure_account.service import Absent, Ambiguous, Failure, Refused, Throttled, Unreached
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from azure_account.account import Outcome
 
 T = TypeVar("T")
+Absence = TypeVar("Absence")
 _TRANSIENT = (Throttled, Unreached, Ambiguous)
 
 
@@ -100,10 +101,33 @@ class Tries:
             except Refused as failure:
                 raise ConflictError(self._message(call, failure, started, count)) from None
 
+    def create(self, call: Call, attempt: Callable[[], None]) -> bool:
+        """`repeat` a request that creates something. False if it exists."""
+
+        def create() -> bool:
+            try:
+                attempt()
+            except Refused:
+                return False
+            return True
+
+        return self.repeat(call, create)
+
+    def find(self, call: Call, attempt: Callable[[], T], absent: Absence) -> T | Absence:
+        """`repeat` a request that reads something; `absent` if it does not exist."""
+
+        def find() -> T | Absence:
+            try:
+                return attempt()
+            except Absent:
+                return absent
+
+        return self.repeat(call, find)
+
     def settle(
-        self, call: Call, attempt: Callable[[], str], *, conditional: bool, absent_is: Outcome | None = None
+        self, call: Call, attempt: Callable[[], str | None], *, conditional: bool, absent_is: Outcome | None = None
     ) -> Outcome:
-        """Make a write and say how it ended. `attempt` returns the new ETag.
+        """Make a write and say how it ended. `attempt` returns the new ETag, or None.
 
         `absent_is` is the outcome of a write that finds nothing after its first answer was lost; `Missing` if None.
         `TransientError` if patience is spent and a lost answer is not an outcome.
@@ -111,7 +135,7 @@ class Tries:
         started, count, lost = self.clock.monotonic(), 1, ""
         while True:
             try:
-                return Done(self.intercept.attempt(call, attempt))
+                return Done(self.intercept.attempt(call, attempt) or "")
             except Ambiguous as failure:
                 if conditional:
                     self.failed.add()
@@ -126,10 +150,10 @@ class Tries:
                 return Unknown(lost) if lost else Conflict(failure.cause)
             count += 1
 
-    def once(self, call: Call, attempt: Callable[[], str]) -> Outcome:
+    def once(self, call: Call, attempt: Callable[[], str | None]) -> Outcome:
         """Make one try and say how it ended. Whatever is not a definite answer is `Unknown`."""
         try:
-            return Done(self.intercept.attempt(call, attempt))
+            return Done(self.intercept.attempt(call, attempt) or "")
         except _TRANSIENT as failure:
             self.failed.add()
             return Unknown(failure.cause)

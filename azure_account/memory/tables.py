@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from azure_account.errors import NotFoundError
-from azure_account.wire import Absent, Page, Refused
+from azure_account.service import Absent, Page, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azure_account.retry import RetryPolicy, retry_after_seconds
+from azure_account.retrying.policy import RetryPolicy, retry_after_seconds
 
 POLICY = RetryPolicy(max_attempts=6, first_delay=0.5, factor=2, max_delay=4, jitter=0.5, deadline=60)
 randoms = st.floats(0, 1, exclude_max=True)

@@ -10,8 +10,9 @@ import pytest
 from azure_account.account import IF_ABSENT, BlobAttributes, Conflict, Done, Missing, Outcome, StorageAccount
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, ConflictError
-from azure_account.memory import MemoryAccount, MemoryService, OpenAnswers
-from azure_account.tries import Call, Intercept
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.service import MemoryService, OpenAnswers
+from azure_account.retrying.retry_loop import Call, Intercept
 from tests.azure_account.contract import (
     BlobContract,
     BlockContract,
@@ -209,7 +210,7 @@ def test_a_sas_that_may_only_create_overwrites_nothing(clock: ManualClock) -> No
 def test_a_blob_that_is_rewritten_between_two_chunks_of_a_read_is_a_conflict(
     memory: MemoryAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("azure_account.retried.READ_CHUNK_BYTES", 4)
+    monkeypatch.setattr("azure_account.retrying.container.READ_CHUNK_BYTES", 4)
     memory.container("data").put("blob", b"old bytes")
 
     class Rewrite(Intercept):

@@ -14,7 +14,7 @@ from requests.utils import get_environ_proxies
 from urllib3.util import Retry
 
 if TYPE_CHECKING:
-    from azure_account.settings import AccountSettings
+    from azure_account.options.settings import AccountSettings
 
 # Connections kept open per host. More threads than this still work; their extra connections are closed after use.
 POOL_CONNECTIONS = 64

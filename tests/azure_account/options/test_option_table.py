@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azure_account.errors import ConfigurationError
-from azure_account.option_table import (
+from azure_account.options.option_table import (
     Option,
     OptionTable,
     Parser,

@@ -1,0 +1,1 @@
+"""A storage account in memory that keeps the rules of Azure, and scripted faults."""

@@ -1,0 +1,1 @@
+"""Options become typed settings, among them the authentication. Pure."""

@@ -1,0 +1,42 @@
+"""The account: names are checked, containers and tables share one retry loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from azure_account import names
+from azure_account.retrying.container import RetriedContainer
+from azure_account.retrying.table import RetriedTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from azure_account.retrying.retry_loop import Tries
+    from azure_account.service import BlobService, TableService
+
+
+class RetriedAccount:
+    """A `StorageAccount`. `table_service` is called when the first table is asked for."""
+
+    def __init__(self, blobs: BlobService, table_service: Callable[[], TableService], tries: Tries) -> None:
+        self._blobs = blobs
+        self._table_service = table_service
+        self._tries = tries
+
+    @property
+    def name(self) -> str:
+        """The account's name."""
+        return self._blobs.account
+
+    def container(self, name: str) -> RetriedContainer:
+        """A handle; no request is made."""
+        names.check_container(name)
+        return RetriedContainer(name, self._blobs, self._tries)
+
+    def table(self, name: str) -> RetriedTable:
+        """A handle; no request is made."""
+        names.check_table(name)
+        return RetriedTable(name, self._table_service(), self._tries)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._blobs.blob_endpoint})"

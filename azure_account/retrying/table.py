@@ -1,0 +1,91 @@
+"""`Table` of the port over `TableService`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from azure_account import names
+from azure_account.account import ALWAYS, Done, Outcome
+from azure_account.retrying.retry_loop import Call, Tries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from azure_account.account import Condition, Entity
+    from azure_account.service import TableService
+
+
+class RetriedTable:
+    """A `Table`."""
+
+    def __init__(self, name: str, service: TableService, tries: Tries) -> None:
+        self._name = name
+        self._service = service
+        self._tries = tries
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"RetriedTable({self._name})"
+
+    def create(self) -> bool:
+        """Create the table if it is absent."""
+        return self._tries.create(Call("create_table", self._name), lambda: self._service.create_table(self._name))
+
+    def insert(self, entity: Entity) -> Outcome:
+        """Insert. `Conflict` if the keys exist."""
+        names.check_entity(entity)
+        return self._tries.settle(
+            self._call("insert_entity", entity.partition_key, entity.row_key),
+            lambda: self._service.insert_entity(self._name, entity),
+            conditional=True,
+        )
+
+    def replace(self, entity: Entity, *, condition: Condition = ALWAYS) -> Outcome:
+        """Insert or replace, or replace only one version."""
+        if condition.if_absent:
+            return self.insert(entity)
+        names.check_entity(entity)
+        return self._tries.settle(
+            self._call("replace_entity", entity.partition_key, entity.row_key),
+            lambda: self._service.replace_entity(self._name, entity, condition.if_match),
+            conditional=condition != ALWAYS,
+        )
+
+    def get(self, partition_key: str, row_key: str) -> Entity | None:
+        """One entity, or None."""
+        names.check_keys(partition_key, row_key)
+        return self._tries.find(
+            self._call("get_entity", partition_key, row_key),
+            lambda: self._service.get_entity(self._name, partition_key, row_key),
+            None,
+        )
+
+    def query(self, partition_key: str | None = None) -> Iterator[Entity]:
+        """All entities of a partition, or of the table, in key order."""
+        call, marker = Call("query_entities", self._name, partition_key or ""), None
+        while True:
+            page = self._tries.repeat(
+                call,
+                lambda marker=marker: self._service.query_page(self._name, partition_key, marker),  # type: ignore[misc]
+            )
+            yield from page.items
+            marker = page.marker
+            if marker is None:
+                return
+
+    def delete(self, partition_key: str, row_key: str, *, condition: Condition = ALWAYS) -> Outcome:
+        """Delete."""
+        names.check_keys(partition_key, row_key)
+        return self._tries.settle(
+            self._call("delete_entity", partition_key, row_key),
+            lambda: self._service.delete_entity(self._name, partition_key, row_key, condition.if_match),
+            conditional=condition != ALWAYS,
+            absent_is=Done(),
+        )
+
+    def _call(self, operation: str, partition_key: str, row_key: str) -> Call:
+        return Call(operation, self._name, f"{partition_key}/{row_key}")

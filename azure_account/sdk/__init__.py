@@ -1,0 +1,1 @@
+"""The adapters on the official SDK: the only modules that import it."""
