@@ -115,7 +115,7 @@ class BlobContainer(Protocol):
         """Its URL without credentials, for messages."""
 
     @property
-    def failed_tries(self) -> int:
+    def failed_attempts(self) -> int:
         """Requests to this account that were throttled or got no answer so far, in this process."""
 
     def create(self) -> bool:

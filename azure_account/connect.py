@@ -6,8 +6,8 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from azure_account.retrying.account import RetriedAccount
-from azure_account.retrying.retry_loop import Tries
+from azure_account.retrying.account import RetryingAccount
+from azure_account.retrying.retry_loop import RetryLoop
 
 if TYPE_CHECKING:
     from azure_account.account import StorageAccount
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from azure_account.service import TableService
 
 # Keyed by process id too: connections and locks of a parent process must not be used after a fork.
-_accounts: dict[tuple[int, AccountSettings], RetriedAccount] = {}
+_accounts: dict[tuple[int, AccountSettings], RetryingAccount] = {}
 _lock = threading.Lock()
 _lock_owner = os.getpid()
 
@@ -39,7 +39,7 @@ def _own_lock() -> threading.Lock:
     return _lock
 
 
-def _new_account(settings: AccountSettings) -> RetriedAccount:
+def _new_account(settings: AccountSettings) -> RetryingAccount:
     from azure_account.sdk.blobs import AzureBlobs  # noqa: PLC0415 - half a second to import
 
     tables: list[TableService] = []
@@ -53,4 +53,4 @@ def _new_account(settings: AccountSettings) -> RetriedAccount:
                 tables.append(AzureTables(settings))
             return tables[0]
 
-    return RetriedAccount(AzureBlobs(settings), table_service, Tries(settings.retry))
+    return RetryingAccount(AzureBlobs(settings), table_service, RetryLoop(settings.retry))

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from azure_account.memory.service import MemoryService
-from azure_account.retrying.account import RetriedAccount
+from azure_account.retrying.account import RetryingAccount
 from azure_account.retrying.policy import RetryPolicy
-from azure_account.retrying.retry_loop import Intercept, Tries
+from azure_account.retrying.retry_loop import Intercept, RetryLoop
 
 if TYPE_CHECKING:
     from azure_account.clock import Clock
 
 
-class MemoryAccount(RetriedAccount):
+class MemoryAccount(RetryingAccount):
     """A `StorageAccount` in memory.
 
     `service` is the state; a second account over it is another process at the same storage (see `restarted`). Time
@@ -30,8 +30,8 @@ class MemoryAccount(RetriedAccount):
     ) -> None:
         self.service = service or MemoryService(clock=clock)
         self._policy = policy or RetryPolicy()
-        tries = Tries(self._policy, self.service.clock, lambda: 0.5, intercept or Intercept())
-        super().__init__(self.service, lambda: self.service.tables, tries)
+        retry_loop = RetryLoop(self._policy, self.service.clock, lambda: 0.5, intercept or Intercept())
+        super().__init__(self.service, lambda: self.service.tables, retry_loop)
 
     @property
     def clock(self) -> Clock:

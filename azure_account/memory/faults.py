@@ -1,7 +1,7 @@
 """Scripted faults: what can go wrong between a writer and its storage, at a call of the test's choice.
 
 A script is a function from a numbered call to a fault or None. Faults stand below the retries, so a throttled call is
-seen again as a new call. They work over any account that is built on `Tries`.
+seen again as a new call. They work over any account that is built on `RetryLoop`.
 
     faults = Faults(at(3, LostAnswer()))
     account = MemoryAccount(intercept=faults)
@@ -164,7 +164,7 @@ class Faults(Intercept):
             _effect(late)
         return request() if fault is None else _fail(fault, request)
 
-    def settle_late(self) -> None:
+    def apply_late_effects(self) -> None:
         """Let the effects that are still under way happen now."""
         with self._lock:
             late, self._late = self._late, []

@@ -75,9 +75,15 @@ ACCOUNT_OPTIONS = OptionTable(
         ),
         Option("authProxy.hostname", text(), None, "Its host.", _PROXY),
         Option("authProxy.port", integer(1, 65535), None, "Its port.", _PROXY),
-        Option("maxAttempts", integer(1, 100), 12, "Tries of one request, the first included.", _RETRY),
+        Option("maxAttempts", integer(1, 100), 12, "Attempts of one request, the first included.", _RETRY),
         Option("connectTimeoutMs", milliseconds(1), 10_000, "Limit for opening a connection.", _RETRY),
-        Option("requestTimeoutMs", milliseconds(1), 60_000, "Limit for sending one try, and for its answer.", _RETRY),
+        Option(
+            "requestTimeoutMs",
+            milliseconds(1),
+            60_000,
+            "Limit for sending one request, and for waiting for its answer.",
+            _RETRY,
+        ),
         Option("retryDeadlineMs", milliseconds(1), 120_000, "No retry begins later than this.", _RETRY),
     )
 )

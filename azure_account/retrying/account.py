@@ -5,38 +5,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from azure_account import names
-from azure_account.retrying.container import RetriedContainer
-from azure_account.retrying.table import RetriedTable
+from azure_account.retrying.container import RetryingContainer
+from azure_account.retrying.table import RetryingTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from azure_account.retrying.retry_loop import Tries
+    from azure_account.retrying.retry_loop import RetryLoop
     from azure_account.service import BlobService, TableService
 
 
-class RetriedAccount:
+class RetryingAccount:
     """A `StorageAccount`. `table_service` is called when the first table is asked for."""
 
-    def __init__(self, blobs: BlobService, table_service: Callable[[], TableService], tries: Tries) -> None:
+    def __init__(self, blobs: BlobService, table_service: Callable[[], TableService], retry_loop: RetryLoop) -> None:
         self._blobs = blobs
         self._table_service = table_service
-        self._tries = tries
+        self._retry_loop = retry_loop
 
     @property
     def name(self) -> str:
         """The account's name."""
         return self._blobs.account
 
-    def container(self, name: str) -> RetriedContainer:
+    def container(self, name: str) -> RetryingContainer:
         """A handle; no request is made."""
         names.check_container(name)
-        return RetriedContainer(name, self._blobs, self._tries)
+        return RetryingContainer(name, self._blobs, self._retry_loop)
 
-    def table(self, name: str) -> RetriedTable:
+    def table(self, name: str) -> RetryingTable:
         """A handle; no request is made."""
         names.check_table(name)
-        return RetriedTable(name, self._table_service(), self._tries)
+        return RetryingTable(name, self._table_service(), self._retry_loop)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._blobs.blob_endpoint})"

@@ -1,4 +1,4 @@
-"""The port of `account.py` over the inner port of `wire.py`: checks names, pages, and leaves failures to `Tries`."""
+"""`BlobContainer` of the port over `BlobService`: checks names, follows pages, and repeats by the retry loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from azure_account import names
 from azure_account.account import ALWAYS, NO_ATTRIBUTES, BlobContent, Done, Outcome
-from azure_account.retrying.retry_loop import Call, Tries
+from azure_account.retrying.retry_loop import Call, RetryLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 READ_CHUNK_BYTES = 32 * 1024 * 1024
 
 
-class RetriedContainer:
+class RetryingContainer:
     """A `BlobContainer`."""
 
-    def __init__(self, name: str, service: BlobService, tries: Tries) -> None:
+    def __init__(self, name: str, service: BlobService, retry_loop: RetryLoop) -> None:
         self._name = name
         self._service = service
-        self._tries = tries
+        self._retry_loop = retry_loop
 
     @property
     def name(self) -> str:
@@ -38,22 +38,22 @@ class RetriedContainer:
         return f"{self._service.blob_endpoint}/{self._name}"
 
     @property
-    def failed_tries(self) -> int:
+    def failed_attempts(self) -> int:
         """Requests that were throttled or got no answer so far."""
-        return self._tries.failed.total
+        return self._retry_loop.failed.total
 
     def __repr__(self) -> str:
-        return f"RetriedContainer({self.url})"
+        return f"RetryingContainer({self.url})"
 
     def create(self) -> bool:
         """Create the container if it is absent."""
-        return self._tries.create(
+        return self._retry_loop.create(
             Call("create_container", self._name), lambda: self._service.create_container(self._name)
         )
 
     def exists(self) -> bool:
         """Whether the container exists."""
-        return self._tries.repeat(
+        return self._retry_loop.repeat(
             Call("container_exists", self._name), lambda: self._service.container_exists(self._name)
         )
 
@@ -61,7 +61,7 @@ class RetriedContainer:
         """Upload one block."""
         names.check_block(block_id, data)
         call = self._call("stage_block", blob)
-        self._tries.repeat(call, lambda: self._service.stage_block(self._name, blob, block_id, data))
+        self._retry_loop.repeat(call, lambda: self._service.stage_block(self._name, blob, block_id, data))
 
     def commit_block_list(
         self,
@@ -74,7 +74,7 @@ class RetriedContainer:
         """Make a blob of the named blocks."""
         names.check_block_list(block_ids)
         names.check_attributes(attributes)
-        return self._tries.settle(
+        return self._retry_loop.write(
             self._call("commit_block_list", blob),
             lambda: self._service.commit_block_list(self._name, blob, block_ids, attributes, condition),
             conditional=condition != ALWAYS,
@@ -91,7 +91,7 @@ class RetriedContainer:
     ) -> Outcome:
         """Write a whole blob in one request."""
         names.check_attributes(attributes)
-        return self._tries.settle(
+        return self._retry_loop.write(
             self._call("put", blob),
             lambda: self._service.put(self._name, blob, data, attributes, condition, lease_id),
             conditional=condition != ALWAYS or lease_id is not None,
@@ -114,17 +114,19 @@ class RetriedContainer:
 
     def properties(self, blob: str) -> BlobProperties | None:
         """Properties of a committed blob, or None."""
-        return self._tries.find(
+        return self._retry_loop.find(
             self._call("properties", blob), lambda: self._service.properties(self._name, blob), None
         )
 
     def age(self, blob: str) -> float | None:
         """Seconds since a committed blob was last written, by the service's clock; None if it is absent."""
-        return self._tries.find(self._call("age", blob), lambda: self._service.age(self._name, blob), None)
+        return self._retry_loop.find(self._call("age", blob), lambda: self._service.age(self._name, blob), None)
 
     def block_ids(self, blob: str) -> Sequence[str]:
         """The ids of a blob's committed blocks, in order; none if it is absent."""
-        return self._tries.find(self._call("block_ids", blob), lambda: self._service.block_ids(self._name, blob), ())
+        return self._retry_loop.find(
+            self._call("block_ids", blob), lambda: self._service.block_ids(self._name, blob), ()
+        )
 
     def list(
         self, prefix: str = "", *, start_from: str | None = None, uncommitted: bool = False
@@ -132,7 +134,7 @@ class RetriedContainer:
         """Blobs whose name begins with `prefix`, in name order, at or after the name `start_from`."""
         call, marker = Call("list", self._name, prefix), None
         while True:
-            page = self._tries.repeat(
+            page = self._retry_loop.repeat(
                 call,
                 lambda marker=marker: self._service.list_page(  # type: ignore[misc]
                     self._name, prefix, start_from, marker, uncommitted=uncommitted
@@ -147,7 +149,7 @@ class RetriedContainer:
 
     def delete(self, blob: str, *, condition: Condition = ALWAYS, lease_id: str | None = None) -> Outcome:
         """Delete a blob."""
-        return self._tries.settle(
+        return self._retry_loop.write(
             self._call("delete", blob),
             lambda: self._service.delete(self._name, blob, condition, lease_id),
             conditional=condition != ALWAYS or lease_id is not None,
@@ -156,12 +158,12 @@ class RetriedContainer:
 
     def tags(self, blob: str) -> Mapping[str, str]:
         """The blob's index tags."""
-        return self._tries.repeat(self._call("tags", blob), lambda: self._service.tags(self._name, blob))
+        return self._retry_loop.repeat(self._call("tags", blob), lambda: self._service.tags(self._name, blob))
 
     def set_tags(self, blob: str, tags: Mapping[str, str]) -> Outcome:
         """Replace the blob's index tags."""
         names.check_tags(tags)
-        return self._tries.settle(
+        return self._retry_loop.write(
             self._call("set_tags", blob),
             lambda: self._service.set_tags(self._name, blob, tags),
             conditional=False,
@@ -170,7 +172,7 @@ class RetriedContainer:
     def acquire_lease(self, blob: str, lease_id: str, seconds: int) -> Outcome:
         """Take the lease. Not retried."""
         names.check_lease(lease_id, seconds)
-        return self._tries.once(
+        return self._retry_loop.once(
             self._call("acquire_lease", blob),
             lambda: self._service.acquire_lease(self._name, blob, lease_id, seconds),
         )
@@ -179,18 +181,18 @@ class RetriedContainer:
         """Renew. Not retried."""
         names.check_lease(lease_id)
         call = self._call("renew_lease", blob)
-        return self._tries.once(call, lambda: self._service.renew_lease(self._name, blob, lease_id))
+        return self._retry_loop.once(call, lambda: self._service.renew_lease(self._name, blob, lease_id))
 
     def release_lease(self, blob: str, lease_id: str) -> Outcome:
         """Give the lease back. Not retried."""
         names.check_lease(lease_id)
         call = self._call("release_lease", blob)
-        return self._tries.once(call, lambda: self._service.release_lease(self._name, blob, lease_id))
+        return self._retry_loop.once(call, lambda: self._service.release_lease(self._name, blob, lease_id))
 
     def break_lease(self, blob: str) -> Outcome:
         """Break whatever lease there is. Not retried."""
         call = self._call("break_lease", blob)
-        return self._tries.once(call, lambda: self._service.break_lease(self._name, blob))
+        return self._retry_loop.once(call, lambda: self._service.break_lease(self._name, blob))
 
     def _judged(self, item: BlobProperties) -> BlobProperties:
         """Say whether an empty blob is committed: a listing does not tell, only a look at the blob does."""
@@ -204,4 +206,4 @@ class RetriedContainer:
 
     def _range(self, blob: str, start: int, length: int, if_match: str | None) -> BlobContent:
         call = self._call("get", blob)
-        return self._tries.repeat(call, lambda: self._service.get(self._name, blob, start, length, if_match))
+        return self._retry_loop.repeat(call, lambda: self._service.get(self._name, blob, start, length, if_match))

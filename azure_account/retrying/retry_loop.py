@@ -61,7 +61,7 @@ class Intercept:
         return request()
 
 
-class FailedTries:
+class FailedAttempts:
     """Counts tries that were throttled, not answered or not connected. Thread-safe."""
 
     def __init__(self) -> None:
@@ -75,14 +75,14 @@ class FailedTries:
 
 
 @dataclass(frozen=True)
-class Tries:
+class RetryLoop:
     """Makes tries under one policy. Thread-safe; `random` gives numbers in [0, 1)."""
 
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     clock: Clock = field(default_factory=SystemClock)
     random: Callable[[], float] = random_module.random
     intercept: Intercept = field(default_factory=Intercept)
-    failed: FailedTries = field(default_factory=FailedTries)
+    failed: FailedAttempts = field(default_factory=FailedAttempts)
 
     def repeat(self, call: Call, attempt: Callable[[], T]) -> T:
         """Try until it is done or definitely refused.
@@ -124,7 +124,7 @@ class Tries:
 
         return self.repeat(call, find)
 
-    def settle(
+    def write(
         self, call: Call, attempt: Callable[[], str | None], *, conditional: bool, absent_is: Outcome | None = None
     ) -> Outcome:
         """Make a write and say how it ended. `attempt` returns the new ETag, or None.

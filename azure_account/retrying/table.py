@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from azure_account import names
 from azure_account.account import ALWAYS, Done, Outcome
-from azure_account.retrying.retry_loop import Call, Tries
+from azure_account.retrying.retry_loop import Call, RetryLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from azure_account.service import TableService
 
 
-class RetriedTable:
+class RetryingTable:
     """A `Table`."""
 
-    def __init__(self, name: str, service: TableService, tries: Tries) -> None:
+    def __init__(self, name: str, service: TableService, retry_loop: RetryLoop) -> None:
         self._name = name
         self._service = service
-        self._tries = tries
+        self._retry_loop = retry_loop
 
     @property
     def name(self) -> str:
@@ -29,16 +29,16 @@ class RetriedTable:
         return self._name
 
     def __repr__(self) -> str:
-        return f"RetriedTable({self._name})"
+        return f"RetryingTable({self._name})"
 
     def create(self) -> bool:
         """Create the table if it is absent."""
-        return self._tries.create(Call("create_table", self._name), lambda: self._service.create_table(self._name))
+        return self._retry_loop.create(Call("create_table", self._name), lambda: self._service.create_table(self._name))
 
     def insert(self, entity: Entity) -> Outcome:
         """Insert. `Conflict` if the keys exist."""
         names.check_entity(entity)
-        return self._tries.settle(
+        return self._retry_loop.write(
             self._call("insert_entity", entity.partition_key, entity.row_key),
             lambda: self._service.insert_entity(self._name, entity),
             conditional=True,
@@ -49,7 +49,7 @@ class RetriedTable:
         if condition.if_absent:
             return self.insert(entity)
         names.check_entity(entity)
-        return self._tries.settle(
+        return self._retry_loop.write(
             self._call("replace_entity", entity.partition_key, entity.row_key),
             lambda: self._service.replace_entity(self._name, entity, condition.if_match),
             conditional=condition != ALWAYS,
@@ -58,7 +58,7 @@ class RetriedTable:
     def get(self, partition_key: str, row_key: str) -> Entity | None:
         """One entity, or None."""
         names.check_keys(partition_key, row_key)
-        return self._tries.find(
+        return self._retry_loop.find(
             self._call("get_entity", partition_key, row_key),
             lambda: self._service.get_entity(self._name, partition_key, row_key),
             None,
@@ -68,7 +68,7 @@ class RetriedTable:
         """All entities of a partition, or of the table, in key order."""
         call, marker = Call("query_entities", self._name, partition_key or ""), None
         while True:
-            page = self._tries.repeat(
+            page = self._retry_loop.repeat(
                 call,
                 lambda marker=marker: self._service.query_page(self._name, partition_key, marker),  # type: ignore[misc]
             )
@@ -80,7 +80,7 @@ class RetriedTable:
     def delete(self, partition_key: str, row_key: str, *, condition: Condition = ALWAYS) -> Outcome:
         """Delete."""
         names.check_keys(partition_key, row_key)
-        return self._tries.settle(
+        return self._retry_loop.write(
             self._call("delete_entity", partition_key, row_key),
             lambda: self._service.delete_entity(self._name, partition_key, row_key, condition.if_match),
             conditional=condition != ALWAYS,

@@ -26,7 +26,7 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyErr
 
 from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError, describe
 from azure_account.options.authentication import Anonymous, ClientSecret, DefaultIdentity, SasToken, SharedKey
-from azure_account.retrying.policy import RETRIED_STATUS, retry_after_seconds
+from azure_account.retrying.policy import RETRYABLE_STATUS, retry_after_seconds
 from azure_account.service import Absent, Ambiguous, Failure, Refused, Throttled, Unreached
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _of_answer(error: HttpResponseError, response: Any, where: Where) -> Failure
     cause = _cause(status, code, response)
     if isinstance(error, ClientAuthenticationError) and not _is_from_storage(response, where):
         return _no_token(error, where)
-    if code in _THROTTLED or status in RETRIED_STATUS:
+    if code in _THROTTLED or status in RETRYABLE_STATUS:
         headers = {name.lower(): value for name, value in response.headers.items()}
         sure = code in _THROTTLED or status == HTTPStatus.TOO_MANY_REQUESTS
         return (Throttled if sure else Ambiguous)(cause, retry_after=retry_after_seconds(headers, time.time()))
@@ -159,7 +159,7 @@ def no_place(cause: str, where: Where) -> NotFoundError:
 
 def _no_token(error: AzureError, where: Where) -> Failure | ConfigurationError:
     response = getattr(error, "response", None)
-    if response is not None and response.status_code in RETRIED_STATUS:
+    if response is not None and response.status_code in RETRYABLE_STATUS:
         return Throttled(f"the token service answered {response.status_code}")
     if any(isinstance(item, (ServiceRequestError, ServiceResponseError, OSError)) for item in _chain(error)):
         return Unreached("the token service cannot be reached", next_step="Check the network and authProxy.hostname.")

@@ -41,7 +41,7 @@ _EXACT = (
 
 
 @dataclass(frozen=True)
-class Condition:
+class ColumnFilter:
     """One filter on one column, negated or not. `operation` is the name of Spark's filter class."""
 
     column: str
@@ -79,7 +79,7 @@ class Condition:
         return pa.scalar(self.value, kind)
 
 
-def condition(spark_filter: Any, schema: pa.Schema) -> Condition | None:
+def condition(spark_filter: Any, schema: pa.Schema) -> ColumnFilter | None:
     """The filter as a condition on rows of `schema`, or None if only Spark can apply it."""
     name, negated = type(spark_filter).__name__, False
     if name == "Not":
@@ -88,11 +88,11 @@ def condition(spark_filter: Any, schema: pa.Schema) -> Condition | None:
     path: tuple[str, ...] = getattr(spark_filter, "attribute", ())
     if len(path) != 1 or schema.names.count(path[0]) != 1:
         return None
-    found = Condition(path[0], name, getattr(spark_filter, "value", None), negated)
+    found = ColumnFilter(path[0], name, getattr(spark_filter, "value", None), negated)
     return found if _is_exact(found, schema) else None
 
 
-def _is_exact(found: Condition, schema: pa.Schema) -> bool:
+def _is_exact(found: ColumnFilter, schema: pa.Schema) -> bool:
     kind = schema.field(found.column).type
     if found.operation in ("IsNull", "IsNotNull"):
         return True
@@ -111,7 +111,7 @@ def _is_exact(found: Condition, schema: pa.Schema) -> bool:
     return True
 
 
-def selected(batch: pa.RecordBatch, conditions: Sequence[Condition]) -> pa.RecordBatch:
+def selected(batch: pa.RecordBatch, conditions: Sequence[ColumnFilter]) -> pa.RecordBatch:
     """The rows for which every condition is true."""
     if not conditions:
         return batch

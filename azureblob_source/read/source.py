@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer
     from azureblob_source.avro.schema import AvroSchema
     from azureblob_source.read.blobs import StreamBlob
-    from azureblob_source.read.filters import Condition
+    from azureblob_source.read.filters import ColumnFilter
 
 _METADATA = pa.schema(
     [
@@ -152,7 +152,7 @@ class PartsReader:
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:
         self.options = plan.options
         self.schema = schema
-        self.conditions: list[Condition] = []
+        self.conditions: list[ColumnFilter] = []
         self.plan = plan
         unknown = set(schema.names) - set(views.VIEWS[plan.options.view].names) if plan.options.view != "data" else ()
         if unknown:

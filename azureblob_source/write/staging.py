@@ -170,7 +170,7 @@ def stage(  # noqa: PLR0913 - the task's inputs, and its time and randomness
     blobs = OpenBlobs(options.limits, plan.form, names, utc, clock)
     encode, held = _encoder(plan), _held_control(plan)
     finished: list[BlobEntry] = []
-    started, failed_before, plain = clock(), container.failed_tries, 0
+    started, failed_before, plain = clock(), container.failed_attempts, 0
     with Uploader(container, plan.form, options.threads, options.queue, options.flush_timeout) as uploader:
 
         def take(events: Iterator[Block | BlobEntry]) -> None:
@@ -198,7 +198,7 @@ def stage(  # noqa: PLR0913 - the task's inputs, and its time and randomness
         "bytesCompressed": sum(blob.size for blob in stored),
         "blockUploads": uploader.blocks,
         "blobCommits": 0 if publish is None else len(stored),
-        "connectionErrors": container.failed_tries - failed_before,
+        "connectionErrors": container.failed_attempts - failed_before,
     }
     writer = {"durationMs": round((clock() - started) * 1000)}
     return StagedTask(stored, metrics, writer, () if held is None else held.messages)

@@ -191,7 +191,7 @@ def test_an_effect_can_come_late() -> None:
     assert isinstance(container.put("new", b"1", condition=IF_ABSENT), Unknown)
     assert container.properties("new") is None
     assert container.properties("new") is not None
-    faults.settle_late()
+    faults.apply_late_effects()
     assert account.service.contents("data")["new"] == b"1"
 
 
@@ -228,4 +228,4 @@ def test_every_throttled_or_unanswered_try_is_counted_once() -> None:
     container.create()
     container.put("a", b"1")
     container.put("b", b"1", condition=IF_ABSENT)
-    assert 3 == container.failed_tries
+    assert 3 == container.failed_attempts

@@ -45,7 +45,7 @@ def test_a_boundary_is_moved_once_whatever_answers_are_lost(fault: Fault, times:
     container = account.restarted(faults).container("container")
     one = move_boundary(container, "flights", Boundary(), Boundary(3, {1: "e"}, "one"))
     two = move_boundary(container, "flights", one, Boundary(5, {}, "two"))
-    faults.settle_late()
+    faults.apply_late_effects()
     assert (5, "two") == (two.first, two.write_id)
     assert two == read_boundary(account.container("container"), "flights")
 

@@ -39,7 +39,7 @@ def run_until(world: World, faults: Faults, seed: int) -> bool:
     except ProcessDied:
         return False
     finally:
-        faults.settle_late()
+        faults.apply_late_effects()
     return True
 
 

@@ -68,7 +68,7 @@ def machine(  # noqa: C901 - a class with its rules
                 seen["kills"] += 1
                 driver = self.drivers.pop(place)
                 driver.kill()
-                driver.turns.faults.settle_late()
+                driver.turns.faults.apply_late_effects()
 
         @rule(place=st.integers(0, 1), fault=st.sampled_from(FAULTS))
         def disturb(self, place: int, fault: Any) -> None:
@@ -92,7 +92,7 @@ def machine(  # noqa: C901 - a class with its rules
                 self.driver(place).finish()
             for driver in self.drivers.values():
                 driver.finish()
-                driver.turns.faults.settle_late()
+                driver.turns.faults.apply_late_effects()
             for place in range(queries):
                 self.driver(place).finish()
             assert self.world.all_rows == dict(self.world.public_rows())

@@ -140,7 +140,7 @@ def test_a_put_whose_answers_are_lost_is_cleared_up_by_reading_back(fault: Fault
     faults = Faults(on("put", fault, times=times))
     log = log_over(account, faults)
     assert entry(0) == log.put(entry(0))
-    faults.settle_late()
+    faults.apply_late_effects()
     assert [entry(0)] == log_over(account).history()
 
 
@@ -317,7 +317,7 @@ def test_an_entry_that_is_put_into_the_hole_with_a_lost_answer_decides_nothing_e
     take_away(account, range(6))
     with pytest.raises(ConflictError, match="a vacuum has made 6 the first"):
         log.put(entry(4, "slow"))
-    faults.settle_late()
+    faults.apply_late_effects()
     assert [entry(version) for version in (6, 7, 8)] == log.history() == log_over(account).history()
 
 

@@ -246,7 +246,7 @@ def test_a_single_fault_at_any_call_leaves_nothing_behind_that_the_next_does_not
         account = broken()
         faults = Faults(at(n, fault))
         mend(account, faults)
-        faults.settle_late()
+        faults.apply_late_effects()
         account.clock.sleep(2 * DAY)
         mend(account)
         assert 2 == len(public(account)), f"call {n}"

@@ -270,7 +270,7 @@ def test_a_single_fault_at_any_call_changes_nothing(fault: Fault) -> None:
         account = stream_of_days(5)
         faults = Faults(at(n, fault))
         run(account, 1.5, faults)
-        faults.settle_late()
+        faults.apply_late_effects()
         assert kept(4, 5) == names(account), f"call {n}"
 
 

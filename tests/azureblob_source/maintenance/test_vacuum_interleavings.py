@@ -159,7 +159,7 @@ def machine(  # noqa: C901 - a class with its rules
                 seen[f"vacuum: {type(process.error).__name__}"] += 1
                 process.error = None
             process.finish()
-            process.turns.faults.settle_late()
+            process.turns.faults.apply_late_effects()
             self.history.observe()
 
         def finish(self, place: str) -> None:
@@ -224,7 +224,7 @@ def machine(  # noqa: C901 - a class with its rules
                 seen["kills"] += 1
                 process = self.processes.pop(place)
                 process.kill()
-                process.turns.faults.settle_late()
+                process.turns.faults.apply_late_effects()
                 self.history.observe()
 
         @rule(place=st.sampled_from(["0", "1", "vacuum"]), fault=st.sampled_from(FAULTS))

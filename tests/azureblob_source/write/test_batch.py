@@ -467,7 +467,7 @@ def run_batch(account: MemoryAccount, faults: Faults, run: int, batch: int = 0) 
         except AzureBlobError:
             driver = committer(container, plan, seed=100 * run + repeat + 50)
             continue
-        faults.settle_late()
+        faults.apply_late_effects()
         return True
     pytest.fail("the batch does not get on")
 
