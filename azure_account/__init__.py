@@ -1,7 +1,17 @@
-"""The ground under the connector: one storage account, its blobs and tables, credentials, errors, and a fake of it.
+"""One Azure storage account: its blobs and tables, credentials, retries and errors, and an in-memory account for tests.
 
-`connect(account_settings(…))` gives a `StorageAccount`. `azure_account.memory` has one in memory,
-which scripted faults can make fail. Nothing here imports the Azure SDK before an account is connected.
+`connect(account_settings(…))` returns a `StorageAccount`. `azure_account.memory` has one in memory, whose requests fail
+by a script if wanted. The Azure SDK is imported by `connect`, not before.
+
+    account      the port: containers, tables, outcomes
+    errors       the error tree
+    names        what Azure accepts as a name
+    options/     options and environment become typed settings
+    service      one request to the storage, and its failures
+    retrying/    the port over a service: repeats requests, turns failures into outcomes
+    sdk/         the service on the Azure SDK
+    memory/      the service in memory, and scripted faults
+    connect      one account per process and settings
 """
 
 from __future__ import annotations

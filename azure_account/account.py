@@ -1,11 +1,11 @@
-"""The port: what this project asks of one storage account, and nothing more.
+"""The port: the operations on one storage account that this project uses, and no others.
 
-Two implementations stand behind it, `azure_sdk.py` (the official SDK) and `memory.py` (in memory, with scripted
-faults); `tests/azure_account/contract.py` runs one suite on both.
+`RetryingAccount` implements it, over one of two services (`service.py`): `sdk/` sends requests to Azure, `memory/`
+keeps everything in memory. `tests/azure_account/contract.py` runs the same tests on both.
 
-A conditional request has four possible ends, and they are values, not exceptions: `Done`, `Conflict`, `Missing` and
-`Unknown`. *Unknown* means that the answer was lost: the service may or may not have done it. Only the caller can
-resolve it, by reading back something that it wrote. Every other failure is an error of `errors.py`.
+A write has four possible outcomes, which are values and not exceptions: `Done`, `Conflict`, `Missing` and `Unknown`.
+`Unknown` means that the answer was lost: the service may have done it or not. Only the caller can find out, by reading
+back something that it wrote. Every other failure is an error of `errors.py`.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ BYTES_OF_A_BLOCK = 4000 << 20
 
 @dataclass(frozen=True)
 class Done:
-    """The service did it; `etag` is the object's new ETag (empty after a delete)."""
+    """The write was done; `etag` is the object's new ETag (empty after a delete)."""
 
     etag: str = ""
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """The condition did not hold, or a lease forbids it; nothing was changed."""
+    """The condition does not hold, or a lease forbids the write; nothing was changed."""
 
     reason: str = ""
 
 
 @dataclass(frozen=True)
 class Missing:
-    """The thing to act on does not exist: blob, entity, or a block of a block list; nothing was changed."""
+    """The blob, the entity or a block of the block list does not exist; nothing was changed."""
 
     reason: str = ""
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """The answer was lost: it may have been done. Read back before you decide."""
+    """The answer was lost: the write may have been done. Read back what is stored before you decide."""
 
     reason: str = ""
 
@@ -58,7 +58,7 @@ Outcome: TypeAlias = Done | Conflict | Missing | Unknown
 
 @dataclass(frozen=True)
 class Condition:
-    """When a write may happen. `ALWAYS`, `IF_ABSENT`, or `Condition(if_match=etag)`."""
+    """The condition of a write: `ALWAYS`, `IF_ABSENT`, or `Condition(if_match=etag)`."""
 
     if_match: str | None = None
     if_absent: bool = False
@@ -70,7 +70,7 @@ IF_ABSENT = Condition(if_absent=True)
 
 @dataclass(frozen=True)
 class BlobAttributes:
-    """What is stored beside a blob's bytes. `tier` is `Hot`, `Cool`, `Cold` or `Archive`."""
+    """What is stored with a blob's bytes. `tier` is `Hot`, `Cool`, `Cold` or `Archive`."""
 
     metadata: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -83,7 +83,7 @@ NO_ATTRIBUTES = BlobAttributes()
 
 @dataclass(frozen=True)
 class BlobProperties:
-    """One blob as a listing or a HEAD shows it. `size` is in bytes; an uncommitted blob has size 0 and no ETag."""
+    """A blob in a listing or by its properties. `size` is in bytes; an uncommitted blob has size 0 and no ETag."""
 
     name: str
     size: int
@@ -97,14 +97,14 @@ class BlobProperties:
 
 @dataclass(frozen=True)
 class BlobContent:
-    """Bytes `[start, start + len(data))` of a blob, and the properties of the whole."""
+    """Bytes `[start, start + len(data))` of a blob, and the properties of the whole blob."""
 
     data: bytes
     properties: BlobProperties
 
 
 class BlobContainer(Protocol):
-    """One container. Blob names are plain text; the adapter encodes them. All calls block, all are thread-safe."""
+    """One container. Blob names are not URL-encoded. All methods block until they are done; all are thread-safe."""
 
     @property
     def name(self) -> str:
@@ -112,11 +112,11 @@ class BlobContainer(Protocol):
 
     @property
     def url(self) -> str:
-        """Its URL without credentials, for messages."""
+        """The container's URL without credentials, for messages."""
 
     @property
     def failed_attempts(self) -> int:
-        """Requests to this account that were throttled or got no answer so far, in this process."""
+        """Requests of this process to this account that were throttled or got no answer so far."""
 
     def create(self) -> bool:
         """Create the container if it is absent. True if this call created it."""
@@ -125,10 +125,10 @@ class BlobContainer(Protocol):
         """Whether the container exists."""
 
     def stage_block(self, blob: str, block_id: str, data: Bytes) -> None:
-        """Upload one block that nobody sees until a block list names it. Idempotent.
+        """Upload one block, which is not visible until a block list names it. Idempotent.
 
-        `block_id` is 1–64 ASCII characters, of one length within a blob. Azure drops a blob's staged blocks seven
-        days after the last one, and all that a committed list does not name.
+        `block_id` has 1–64 ASCII characters, as many as the others of the blob. Azure drops the staged blocks of a blob
+        seven days after the last one was staged, and those that a committed block list does not name at once.
         """
 
     def commit_block_list(
@@ -139,10 +139,10 @@ class BlobContainer(Protocol):
         *,
         condition: Condition = ALWAYS,
     ) -> Outcome:
-        """Make a blob of the named blocks, staged or committed, in this order.
+        """Make a blob of these blocks, staged or committed, in this order.
 
-        Without a condition it is idempotent and retried. `Missing` if a block is not there (expired, or dropped by
-        another commit).
+        Without a condition it is idempotent and retried. `Missing` if a block does not exist: it has expired, or
+        another commit has dropped it.
         """
 
     def put(
@@ -156,60 +156,60 @@ class BlobContainer(Protocol):
     ) -> Outcome:
         """Write a whole blob in one request.
 
-        Unconditional puts are retried; they end `Unknown` only if the repeat of a lost answer is refused.
+        Without a condition it is retried, and `Unknown` only if an answer is lost and the repeated request refused.
         """
 
     def get(self, blob: str, start: int = 0, length: int | None = None, *, if_match: str | None = None) -> BlobContent:
-        """Read a blob or a range of it; a range past the end is cut.
+        """Read a blob or a range of it, as far as the blob goes.
 
-        `NotFoundError` if the blob is absent, `ConflictError` if it is no longer the one of `if_match`.
+        `NotFoundError` if the blob does not exist, `ConflictError` if its ETag is not `if_match` any more.
         """
 
     def properties(self, blob: str) -> BlobProperties | None:
-        """Properties of a committed blob, or None."""
+        """Properties of a committed blob; None if it does not exist."""
 
     def age(self, blob: str) -> float | None:
-        """Seconds since a committed blob was last written, both times by the service's clock; None if it is absent."""
+        """Seconds since a committed blob was last written, by the service's clock; None if it does not exist."""
 
     def block_ids(self, blob: str) -> Sequence[str]:
-        """The ids of a blob's committed blocks, in order; none if it is absent or was not made of blocks."""
+        """The ids of a blob's committed blocks, in order; none if it does not exist or was not made of blocks."""
 
     def list(
         self, prefix: str = "", *, start_from: str | None = None, uncommitted: bool = False
     ) -> Iterator[BlobProperties]:
-        """Blobs whose name begins with `prefix`, in name order, at or after the name `start_from`.
+        """Blobs whose name begins with `prefix`, in name order, from the name `start_from` on.
 
         `uncommitted` adds blobs that have staged blocks only.
         """
 
     def delete(self, blob: str, *, condition: Condition = ALWAYS, lease_id: str | None = None) -> Outcome:
-        """Delete a blob, or the staged blocks of an uncommitted one. `Missing` if there is none.
+        """Delete a blob, or the staged blocks of an uncommitted one. `Missing` if it does not exist.
 
-        `Done` if the repeat after a lost answer finds nothing.
+        `Done` if an answer is lost and the repeated request finds no blob.
         """
 
     def tags(self, blob: str) -> Mapping[str, str]:
-        """The blob's index tags. `NotFoundError` if the blob is absent."""
+        """The blob's index tags. `NotFoundError` if the blob does not exist."""
 
     def set_tags(self, blob: str, tags: Mapping[str, str]) -> Outcome:
         """Replace the blob's index tags."""
 
     def acquire_lease(self, blob: str, lease_id: str, seconds: int) -> Outcome:
-        """Take the lease for 15–60 s under a lease id (a UUID) of the caller's choice. No lease call is retried."""
+        """Acquire the lease for 15–60 s. The caller chooses the lease id, a UUID. Lease requests are not retried."""
 
     def renew_lease(self, blob: str, lease_id: str) -> Outcome:
-        """Renew. `Conflict` if the lease is another's or was broken."""
+        """Renew the lease. `Conflict` if another holder has it, or it was broken."""
 
     def release_lease(self, blob: str, lease_id: str) -> Outcome:
-        """Give the lease back."""
+        """Release the lease."""
 
     def break_lease(self, blob: str) -> Outcome:
-        """Break whatever lease there is, at once."""
+        """Break the lease at once, whoever holds it."""
 
 
 @dataclass(frozen=True)
 class Entity:
-    """One table row: keys, properties, and the ETag that a conditional write presents."""
+    """One entity of a table: keys, properties, and the ETag for a conditional write."""
 
     partition_key: str
     row_key: str
@@ -228,23 +228,23 @@ class Table(Protocol):
         """Create the table if it is absent. True if this call created it."""
 
     def insert(self, entity: Entity) -> Outcome:
-        """Insert. `Conflict` if the keys exist."""
+        """Insert an entity. `Conflict` if its keys exist."""
 
     def replace(self, entity: Entity, *, condition: Condition = ALWAYS) -> Outcome:
-        """Insert or replace; with `Condition(if_match=…)` replace only that version (`Missing` if it is gone)."""
+        """Insert or replace; with `Condition(if_match=…)` replace that version only (`Missing` without one)."""
 
     def get(self, partition_key: str, row_key: str) -> Entity | None:
-        """One entity, or None."""
+        """One entity; None if it does not exist."""
 
     def query(self, partition_key: str | None = None) -> Iterator[Entity]:
         """All entities of a partition, or of the table, in key order."""
 
     def delete(self, partition_key: str, row_key: str, *, condition: Condition = ALWAYS) -> Outcome:
-        """Delete. `Missing` if there is none."""
+        """Delete an entity. `Missing` if it does not exist."""
 
 
 class StorageAccount(Protocol):
-    """One storage account: the factory of its containers and tables."""
+    """One storage account, from which its containers and tables are obtained."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Time and waiting as an argument: the system's, or one that a test moves by hand."""
+"""Time and waiting, passed as an argument: the system's clock, or one that a test moves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What a component may know about time. All values are seconds."""
+    """The time, and how to wait. All values are seconds."""
 
     def now(self) -> float:
         """Seconds since 1970 (UTC), for time stamps."""
@@ -21,7 +21,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The machine's clock."""
 
     def now(self) -> float:
         """Seconds since 1970 (UTC)."""
@@ -37,7 +37,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until `advance` or `sleep` moves it. Thread-safe. Starts on 2026-01-01 by default."""
+    """A clock that only `advance` and `sleep` move. Thread-safe. Starts on 2026-01-01 by default."""
 
     def __init__(self, start: float = 1_767_225_600.0) -> None:
         self._now = start
@@ -48,7 +48,7 @@ class ManualClock:
         return self._now
 
     def monotonic(self) -> float:
-        """The same seconds."""
+        """The same seconds as `now`."""
         return self._now
 
     def sleep(self, seconds: float) -> None:

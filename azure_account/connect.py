@@ -1,4 +1,4 @@
-"""From settings to an account: one per process and settings, so that connections and tokens are shared."""
+"""Connects to an account: one object per process and settings, so that connections and tokens are shared."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from azure_account.options.settings import AccountSettings
     from azure_account.service import TableService
 
-# Keyed by process id too: connections and locks of a parent process must not be used after a fork.
+# The process id is part of the key: a forked process must not use connections and locks of its parent.
 _accounts: dict[tuple[int, AccountSettings], RetryingAccount] = {}
 _lock = threading.Lock()
 _lock_owner = os.getpid()
 
 
 def connect(settings: AccountSettings) -> StorageAccount:
-    """The account of these settings. Cheap after the first call of a process; makes no request. Thread-safe."""
+    """The account of these settings. Makes no request; calls after the first one are cheap. Thread-safe."""
     with _own_lock():
         key = (os.getpid(), settings)
         if key not in _accounts:
@@ -32,7 +32,7 @@ def connect(settings: AccountSettings) -> StorageAccount:
 
 
 def _own_lock() -> threading.Lock:
-    """The lock of this process: one that another thread held while this process was forked would never be free."""
+    """The lock of this process: the parent's could have been held during the fork, and would never be released."""
     global _lock, _lock_owner
     if _lock_owner != os.getpid():
         _lock, _lock_owner = threading.Lock(), os.getpid()
@@ -40,7 +40,7 @@ def _own_lock() -> threading.Lock:
 
 
 def _new_account(settings: AccountSettings) -> RetryingAccount:
-    from azure_account.sdk.blobs import AzureBlobs  # noqa: PLC0415 - half a second to import
+    from azure_account.sdk.blobs import AzureBlobs  # noqa: PLC0415 - takes half a second to import
 
     tables: list[TableService] = []
     tables_lock = threading.Lock()
@@ -48,7 +48,7 @@ def _new_account(settings: AccountSettings) -> RetryingAccount:
     def table_service() -> TableService:
         with tables_lock:
             if not tables:
-                from azure_account.sdk.tables import AzureTables  # noqa: PLC0415 - only some need tables
+                from azure_account.sdk.tables import AzureTables  # noqa: PLC0415 - few accounts need tables
 
                 tables.append(AzureTables(settings))
             return tables[0]

@@ -1,4 +1,4 @@
-"""The error tree: six kinds, told apart by what the caller does next.
+"""The error tree: six kinds, by what the caller does next.
 
     AzureBlobError
     ├── ConfigurationError   an option, a name, a schema or a permission: change it, a retry cannot help
@@ -8,19 +8,19 @@
     ├── TransientError       the service or the network failed for longer than the deadline: try later
     └── CorruptError         the bytes are not what they must be: repair or skip the object
 
-Every error is raised with one finished sentence (see `describe`) and holds nothing else, so it survives pickling
-from a Python worker to the driver, where Spark shows its text.
+Every error has a complete message (see `describe`) as its only argument, so it can be pickled from a Python worker to
+the driver, where Spark shows the message.
 """
 
 from __future__ import annotations
 
 
 class AzureBlobError(Exception):
-    """Root of every error that this project raises on purpose."""
+    """Root of all errors that this project raises."""
 
 
 class ConfigurationError(AzureBlobError, ValueError):
-    """The request cannot succeed as it stands. Change the option, name, schema or permission that is named."""
+    """The request cannot succeed. Change the option, name, schema or permission that the message names."""
 
 
 class NotFoundError(AzureBlobError):
@@ -28,21 +28,21 @@ class NotFoundError(AzureBlobError):
 
 
 class ConflictError(AzureBlobError):
-    """Another writer changed the object first. Read it again and decide anew."""
+    """Another writer changed the object first. Read it again, then decide."""
 
 
 class FencedError(AzureBlobError):
-    """A writer with a higher epoch has taken over. End this writer; nothing more of it was published."""
+    """A writer with a higher epoch has taken over. Stop this writer; nothing more of it was published."""
 
 
 class TransientError(AzureBlobError):
-    """Retries were used up. Nothing is known to be wrong with the request: repeat it later."""
+    """Retries are exhausted. Nothing is known to be wrong with the request: repeat it later."""
 
 
 class CorruptError(AzureBlobError):
-    """Stored bytes break their format. The message names blob and offset.
+    """Stored bytes are damaged. The message names blob and offset.
 
-    Only that: what is whole but not supported, or does not fit the schema it is read as, is a `ConfigurationError`.
+    A blob that is intact but not supported, or does not fit the schema that it is read as, is a `ConfigurationError`.
     """
 
 
@@ -55,7 +55,7 @@ def describe(
     elapsed: float | None = None,
     attempts: int | None = None,
 ) -> str:
-    """One sentence for an error: operation, object, effort, cause, next step. `elapsed` is in seconds."""
+    """The message of an error: operation, object, attempts, cause, next step. `elapsed` is in seconds."""
     effort = []
     if attempts is not None and attempts > 1:
         effort.append(f"{attempts} attempts")

@@ -1,4 +1,4 @@
-"""What Azure accepts as a name, a key, a tag and a metadata item. Checked before a request, alike for every account.
+"""What Azure accepts as a name, a key, a tag, metadata, a block and a lease. Checked before a request is made.
 
 Sources: "Naming and Referencing Containers, Blobs, and Metadata", "Set Blob Tags" and "Understanding the Table service
 data model" of the Azure Storage REST reference.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from azure_account.account import BLOCKS_OF_A_BLOB, BYTES_OF_A_BLOCK
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobAttributes, Bytes, Entity
 
-MAX_COMMITTED_BLOCKS = 50_000
 MAX_STAGED_BLOCKS = 100_000
-MAX_BLOCK_BYTES = 4000 * 1024 * 1024
 MAX_PUT_BYTES = 5000 * 1024 * 1024
 MAX_NAME = 1024
 MAX_TAGS = 10
@@ -29,7 +28,7 @@ MAX_PROPERTY_NAME = 255
 MAX_METADATA_BYTES = 8 * 1024
 TIERS = ("Hot", "Cool", "Cold", "Archive")
 LEASE_SECONDS = range(15, 61)
-_SHOWN = 80  # characters of a refused name in a message
+_SHOWN = 80  # characters of an invalid name in a message
 
 _CONTAINER = re.compile(r"\$root|\$web|\$logs|(?=.{3,63}\Z)[a-z0-9]+(?:-[a-z0-9]+)*\Z")
 _TABLE = re.compile(r"[A-Za-z][A-Za-z0-9]{2,62}\Z")
@@ -43,7 +42,7 @@ _LEASE_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z"
 
 
 def check_container(name: str) -> None:
-    """`ConfigurationError` unless `name` can be a container's."""
+    """`ConfigurationError` unless `name` is valid for a container."""
     if not _CONTAINER.match(name):
         raise ConfigurationError(
             f"Container name {name!r} is not valid: use 3 to 63 lower-case letters, digits and single hyphens, "
@@ -52,9 +51,9 @@ def check_container(name: str) -> None:
 
 
 def check_blob(name: str) -> None:
-    """`ConfigurationError` unless `name` can be a blob's and every part of the way leaves it as it is.
+    """`ConfigurationError` unless `name` is valid for a blob and has no segment `.` or `..`.
 
-    A segment `.` or `..` is removed from URLs by HTTP libraries and would name another blob.
+    HTTP libraries remove such segments from URLs, so the request would go to another blob.
     """
     if not 1 <= len(name) <= MAX_NAME:
         raise ConfigurationError(
@@ -67,20 +66,19 @@ def check_blob(name: str) -> None:
 
 
 def check_block(block_id: str, data: Bytes) -> None:
-    """`ConfigurationError` unless the id is 1 to 64 visible ASCII characters, and the data not empty nor too much."""
+    """`ConfigurationError` unless the id is 1 to 64 visible ASCII characters, and the data 1 byte to 4,000 MiB."""
     size = data.nbytes if isinstance(data, memoryview) else len(data)
-    if not 0 < size <= MAX_BLOCK_BYTES:
+    if not 0 < size <= BYTES_OF_A_BLOCK:
         raise ConfigurationError(f"Block {_cut(block_id)} has {size:,} bytes: a block has 1 byte to 4,000 MiB.")
     if not _BLOCK_ID.match(block_id):
         raise ConfigurationError(f"Block id {_cut(block_id)!r} is not valid: use 1 to 64 visible ASCII characters.")
 
 
 def check_block_list(block_ids: Sequence[str]) -> None:
-    """`ConfigurationError` if there are more blocks than a blob can have."""
-    if len(block_ids) > MAX_COMMITTED_BLOCKS:
+    """`ConfigurationError` if the list has more blocks than a blob can have."""
+    if len(block_ids) > BLOCKS_OF_A_BLOB:
         raise ConfigurationError(
-            f"A blob can have {MAX_COMMITTED_BLOCKS:,} blocks, not {len(block_ids):,}: "
-            "use larger blocks or smaller blobs."
+            f"A blob can have {BLOCKS_OF_A_BLOB:,} blocks, not {len(block_ids):,}: use larger blocks or smaller blobs."
         )
 
 
@@ -118,7 +116,7 @@ def check_tags(tags: Mapping[str, str]) -> None:
 
 
 def check_table(name: str) -> None:
-    """`ConfigurationError` unless `name` can be a table's."""
+    """`ConfigurationError` unless `name` is valid for a table."""
     if not _TABLE.match(name) or name.lower() == "tables":
         raise ConfigurationError(
             f"Table name {name!r} is not valid: use 3 to 63 letters and digits, a letter first, and not `tables`."
@@ -146,7 +144,7 @@ def check_entity(entity: Entity) -> None:
         ):
             raise ConfigurationError(
                 f"Property name {_cut(name)!r} is not valid: "
-                "use letters, digits and _, and no name of the service's own."
+                "use letters, digits and _, and not PartitionKey, RowKey or Timestamp."
             )
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise ConfigurationError(f"Property {name} = {value} does not fit into 64 bits.")
@@ -172,7 +170,7 @@ def _check_distinct(names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:
-            raise ConfigurationError(f"Metadata name {name!r} is given twice: Azure does not regard case.")
+            raise ConfigurationError(f"Metadata name {name!r} is given twice: Azure ignores case.")
         seen.add(name.lower())
 
 

@@ -1,15 +1,15 @@
-"""The inner port: one method is one request and one try.
+"""The service: each method is one attempt of one request.
 
-`azure_sdk.py`, `azure_tables.py` and `memory.py` implement it. None of them retries or judges: a try returns its
-answer or raises one of the failures below (or an error of `errors.py`, which is final). `tries.py` alone decides what
-a failure means for the caller, so the in-memory account and Azure cannot differ in it.
+`sdk/` implements it on Azure, `memory/` in memory. A method returns the answer, or raises one of the failures below, or
+an error of `errors.py`, which is final. It does not retry. What a failure means for the caller is decided in one place,
+`retrying/retry_loop.py`, so it is the same for Azure and the in-memory account.
 
     Failure
-    ├── Throttled      refused before it was looked at: surely no effect, may be repeated
-    ├── Unreached      no connection: surely no effect, may be repeated
-    ├── Ambiguous      the answer was lost, or says nothing about the effect
+    ├── Throttled      the service refused without processing it: no effect, may be repeated
+    ├── Unreached      no connection: no effect, may be repeated
+    ├── Ambiguous      the answer was lost, or does not say whether there was an effect
     ├── Refused        a condition or a lease forbids it: no effect
-    └── Absent         what it acts on does not exist: no effect
+    └── Absent         the blob, entity or block does not exist: no effect
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Failure(Exception):  # noqa: N818 - not an error yet: `tries.py` makes it one, or an outcome
-    """How one try ended if it did not succeed. `cause` is one clause for a message; `next_step` a full sentence."""
+class Failure(Exception):  # noqa: N818 - not an error yet: the retry loop makes it one, or an outcome
+    """An attempt that did not succeed. For messages, `cause` is a clause and `next_step` a full sentence."""
 
     def __init__(self, cause: str, *, retry_after: float | None = None, next_step: str = "") -> None:
         super().__init__(cause)
@@ -36,7 +36,7 @@ class Failure(Exception):  # noqa: N818 - not an error yet: `tries.py` makes it 
 
 
 class Throttled(Failure):
-    """The service refused before it looked at the request."""
+    """The service refused the request without processing it."""
 
 
 class Unreached(Failure):
@@ -48,16 +48,16 @@ class Ambiguous(Failure):
 
 
 class Refused(Failure):
-    """A condition did not hold, or a lease forbids it."""
+    """A condition does not hold, or a lease forbids the request."""
 
 
 class Absent(Failure):
-    """The blob, entity or block to act on does not exist."""
+    """The blob, entity or block does not exist."""
 
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """One answer of a listing; `marker` asks for the next one and is None on the last."""
+    """One page of a listing. `marker` requests the next page; it is None on the last one."""
 
     items: Sequence[T]
     marker: str | None = None
@@ -72,7 +72,7 @@ class BlobService(Protocol):
 
     @property
     def blob_endpoint(self) -> str:
-        """URL without credentials and trailing slash."""
+        """URL of the blob service, without credentials and trailing slash."""
 
     def create_container(self, container: str) -> None:
         """`Refused` if it exists."""
@@ -86,7 +86,7 @@ class BlobService(Protocol):
     def commit_block_list(
         self, container: str, blob: str, block_ids: Sequence[str], attributes: BlobAttributes, condition: Condition
     ) -> str:
-        """Put Block List; the new ETag. `Absent` if a block is unknown."""
+        """Put Block List; the new ETag. `Absent` if a block does not exist."""
 
     def put(
         self,
@@ -114,7 +114,7 @@ class BlobService(Protocol):
     def list_page(
         self, container: str, prefix: str, start_from: str | None, marker: str | None, *, uncommitted: bool
     ) -> Page[BlobProperties]:
-        """List Blobs, one page. `start_from` is a hint: the page may begin before it."""
+        """List Blobs, one page. It may begin before the name `start_from`."""
 
     def delete(self, container: str, blob: str, condition: Condition, lease_id: str | None) -> None:
         """Delete Blob."""
@@ -151,7 +151,7 @@ class TableService(Protocol):
         """Insert Or Replace Entity, or Update Entity if `if_match` is given; the new ETag."""
 
     def get_entity(self, table: str, partition_key: str, row_key: str) -> Entity:
-        """Query Entities, one."""
+        """Query Entities, one entity."""
 
     def query_page(self, table: str, partition_key: str | None, marker: str | None) -> Page[Entity]:
         """Query Entities, one page in key order."""

@@ -1,4 +1,4 @@
-"""The in-memory account: `MemoryService` with the retries that Azure gets too."""
+"""`StorageAccount` in memory: `MemoryService` with the same retries as Azure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class MemoryAccount(RetryingAccount):
-    """A `StorageAccount` in memory.
+    """A `StorageAccount` in memory, whose state is `service`.
 
-    `service` is the state; a second account over it is another process at the same storage (see `restarted`). Time
-    stands still unless a clock that runs is given, and waiting between tries only moves the clock.
+    Another account with the same service acts as another process (see `restarted`). Unless another clock is given, only
+    delays between attempts and the test move the time.
     """
 
     def __init__(
@@ -39,5 +39,5 @@ class MemoryAccount(RetryingAccount):
         return self.service.clock
 
     def restarted(self, intercept: Intercept | None = None) -> MemoryAccount:
-        """The account as a new process finds it: the same state, and other faults or none."""
+        """An account of a new process: the same state, with `intercept` or without faults."""
         return MemoryAccount(self.service, intercept=intercept, policy=self._policy)

@@ -1,12 +1,12 @@
-"""Scripted faults: what can go wrong between a writer and its storage, at a call of the test's choice.
+"""Scripted faults: what can go wrong between a writer and its storage, at calls that a test chooses.
 
-A script is a function from a numbered call to a fault or None. Faults stand below the retries, so a throttled call is
-seen again as a new call. They work over any account that is built on `RetryLoop`.
+A script is a function from a numbered call to a fault or None. A call is one attempt: if a throttled one is retried,
+the script sees another call. Faults can be used with any account that has a `RetryLoop`.
 
     faults = Faults(at(3, LostAnswer()))
     account = MemoryAccount(intercept=faults)
     ...
-    faults.calls     # what was called, in order
+    faults.calls     # all calls, in order
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ T = TypeVar("T")
 
 
 class ProcessDied(BaseException):
-    """The process ends here. No `except Exception` may catch it, as none would see a SIGKILL."""
+    """The process ends here, as by SIGKILL: `except Exception` does not catch it."""
 
 
 @dataclass(frozen=True)
 class Throttle:
-    """503 `ServerBusy`: no effect, try later."""
+    """503 `ServerBusy`: no effect."""
 
     retry_after: float | None = None
 
@@ -43,36 +43,36 @@ class Unreachable:
 
 @dataclass(frozen=True)
 class TimeOut:
-    """The request never arrived, and the caller cannot know: no effect."""
+    """The request never arrives: no effect, which the caller cannot know."""
 
 
 @dataclass(frozen=True)
 class Reset:
-    """The connection broke before the request took effect; the caller cannot know."""
+    """The connection breaks before the request has an effect, which the caller cannot know."""
 
 
 @dataclass(frozen=True)
 class LostAnswer:
-    """The request took effect and its answer was lost."""
+    """The request has its effect, and its answer is lost."""
 
 
 @dataclass(frozen=True)
 class LateEffect:
-    """The answer is lost and the effect comes later: just before the call `calls` further on."""
+    """The answer is lost, and the effect comes later: just before the `calls`-th call after this one."""
 
     calls: int = 1
 
 
 @dataclass(frozen=True)
 class Refuse:
-    """The service refuses the request for good, as it does what a permission, a policy or the account forbids."""
+    """The service refuses the request for good: a permission, a policy or the account forbids it."""
 
     reason: str = "403 AuthorizationPermissionMismatch. Access is not granted"
 
 
 @dataclass(frozen=True)
 class Crash:
-    """The process dies at this call, before or after its effect. All later calls die too."""
+    """The process dies at this call, before or after its effect. All later calls raise `ProcessDied` too."""
 
     after_effect: bool = False
 
@@ -82,7 +82,7 @@ Fault: TypeAlias = Throttle | Unreachable | TimeOut | Reset | LostAnswer | LateE
 
 @dataclass(frozen=True)
 class NumberedCall(Call):
-    """A try, numbered from 1 over the account's life."""
+    """A call with its number, counted from 1."""
 
     number: int = 0
 
@@ -91,7 +91,7 @@ Script: TypeAlias = "Callable[[NumberedCall], Fault | None]"
 
 
 def at(number: int, fault: Fault) -> Script:
-    """The fault at the call of this number."""
+    """The fault at the call with this number."""
     return lambda call: fault if call.number == number else None
 
 
@@ -103,7 +103,7 @@ def on(
     times: int = 1,
     skip: int = 0,
 ) -> Script:
-    """The fault at `times` calls of an operation whose blob `name` accepts, after the first `skip` of them."""
+    """The fault at `times` calls of an operation on blobs for which `name` is true, after the first `skip` of these."""
     seen = 0
 
     def script(call: NumberedCall) -> Fault | None:
@@ -122,7 +122,7 @@ def always(fault: Fault) -> Script:
 
 
 class Faults(Intercept):
-    """Counts and logs every try, and lets it fail as the first script says that has a fault for it. Thread-safe."""
+    """Counts and records all calls, and applies the fault of the first script that has one for a call. Thread-safe."""
 
     def __init__(self, *scripts: Script) -> None:
         self._scripts = scripts
@@ -133,12 +133,12 @@ class Faults(Intercept):
 
     @property
     def calls(self) -> Sequence[NumberedCall]:
-        """All tries so far, in order."""
+        """All calls so far, in order."""
         return tuple(self._calls)
 
     @property
     def count(self) -> int:
-        """Number of tries so far."""
+        """Number of calls so far."""
         return len(self._calls)
 
     @property
@@ -147,7 +147,7 @@ class Faults(Intercept):
         return self._dead
 
     def attempt(self, call: Call, request: Callable[[], T]) -> T:
-        """Make the try, or fail it."""
+        """Make the call, or apply its fault."""
         with self._lock:
             if self._dead:
                 raise ProcessDied
@@ -165,7 +165,7 @@ class Faults(Intercept):
         return request() if fault is None else _fail(fault, request)
 
     def apply_late_effects(self) -> None:
-        """Let the effects that are still under way happen now."""
+        """Apply the late effects that are still due."""
         with self._lock:
             late, self._late = self._late, []
         for _, request in late:
@@ -194,7 +194,7 @@ def _fail(fault: Fault, request: Callable[[], T]) -> T:
 
 
 def _effect(request: Callable[[], object]) -> None:
-    """Send a request whose answer nobody sees; a refusal is lost like any other answer."""
+    """Send a request whose answer is lost, even if it is a refusal."""
     try:
         request()
     except (Failure, AzureBlobError):

@@ -1,4 +1,4 @@
-"""A blob's lease as Azure keeps it: available, leased, expired or broken, by the service's clock."""
+"""The lease of a blob, with the states of Azure: available, leased, expired or broken, by the service's clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from azure_account.service import Refused
 class Lease:
     """The last lease of a blob. It is active until `until` (seconds) unless broken.
 
-    `written` says that the blob was changed after the lease ran out; such a lease cannot be renewed.
+    `written` says that the blob was written after the lease had expired; then it cannot be renewed.
     """
 
     lease_id: str
@@ -21,19 +21,19 @@ class Lease:
     written: bool = False
 
     def active(self, now: float) -> bool:
-        """Whether it protects the blob now."""
+        """Whether it protects the blob at `now`."""
         return not self.broken and now < self.until
 
 
 def acquire(lease: Lease | None, lease_id: str, seconds: int, now: float) -> Lease:
-    """A fresh term; `Refused` while another id holds it. The holder itself may acquire again."""
+    """A new lease; `Refused` while another id has an active one. The holder may acquire it again."""
     if lease is not None and lease.active(now) and lease.lease_id.lower() != lease_id.lower():
         raise Refused("LeaseAlreadyPresent: another holder has the lease")
     return Lease(lease_id, seconds, now + seconds)
 
 
 def renew(lease: Lease | None, lease_id: str, now: float) -> Lease:
-    """The same term again; also of an expired lease, if nobody took it or wrote to the blob since."""
+    """The lease with a new term; an expired one too, unless another id acquired it or the blob was written since."""
     found = _held(lease, lease_id)
     if found.broken:
         raise Refused("LeaseIsBrokenAndCannotBeRenewed: the lease was broken")
@@ -43,31 +43,31 @@ def renew(lease: Lease | None, lease_id: str, now: float) -> Lease:
 
 
 def release(lease: Lease | None, lease_id: str) -> None:
-    """`Refused` unless `lease_id` had the last lease."""
+    """`Refused` unless the last lease is that of `lease_id`."""
     _held(lease, lease_id)
 
 
 def broken(lease: Lease | None) -> Lease:
-    """The lease without its protection; `Refused` if there is none to break."""
+    """The lease, broken; `Refused` if there is none."""
     if lease is None:
         raise Refused("LeaseNotPresentWithLeaseOperation: there is no lease")
     return replace(lease, broken=True)
 
 
 def check_write(lease: Lease | None, lease_id: str | None, now: float) -> None:
-    """`Refused` unless a write that presents `lease_id` is allowed."""
+    """`Refused` unless a write with `lease_id` is allowed."""
     if lease is None or not lease.active(now):
         if lease_id is not None:
             raise Refused("LeaseNotPresentWithBlobOperation: the lease is not held any more")
         return
     if lease_id is None:
-        raise Refused("LeaseIdMissing: the blob is leased and no lease id was presented")
+        raise Refused("LeaseIdMissing: the blob is leased and the request has no lease id")
     if lease_id.lower() != lease.lease_id.lower():
         raise Refused("LeaseIdMismatchWithBlobOperation: another holder has the lease")
 
 
 def after_write(lease: Lease | None, now: float) -> Lease | None:
-    """The lease after a write was allowed at `now`."""
+    """The lease after a write at `now`."""
     return lease if lease is None or lease.active(now) else replace(lease, written=True)
 
 

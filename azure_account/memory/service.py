@@ -1,8 +1,8 @@
-"""A storage account in memory, for tests and trials: the rules of Azure, none of its latency.
+"""`BlobService` in memory, for tests and trials: the rules of Azure without its latency.
 
-It keeps the rules that a writer can trip over: staged blocks that vanish after seven days or when a commit does not
-name them, block ids of one length, the limits of 50,000 and 100,000 blocks, ETags, conditions, leases, tags. Retries
-and outcomes are those of `tries.py`, as for Azure. It lives in one process; threads may share it.
+It has the rules that matter to a writer: staged blocks expire after seven days, and are dropped by a commit that does
+not name them; block ids of a blob have one length; there are limits of 50,000 and 100,000 blocks; ETags, conditions,
+leases and tags. Thread-safe, within one process.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 
 STAGED_SECONDS = 7 * 24 * 3600
-# As many as one answer of the service may hold.
+# The most that one answer of Azure has.
 PAGE_BLOBS = 5000
 
 
 @dataclass(frozen=True)
 class OpenAnswers:
-    """What the service answers where nobody has checked Azure; the emulator and Azure may differ. All hold in turn.
+    """What the service answers where Azure has not been checked and may differ from the emulator. Tests try both.
 
-    list_before_condition: Put Block List looks at the block list before If-None-Match, so that a name that is taken and
-      a block that is gone make `InvalidBlockList`, not `BlobAlreadyExists`.
+    list_before_condition: Put Block List checks the blocks before If-None-Match, so that it answers `InvalidBlockList`
+      and not `BlobAlreadyExists` if a block is missing and the blob exists.
     delete_keeps_blocks: Delete Blob leaves the blocks that were staged for the name after the blob was committed.
-    dated_by_first_block: an uncommitted blob is listed with the time of its first block, not of its last.
-    create_only: the credential is a SAS that may create blobs and not overwrite them, so a write on a taken name
-      is refused with `UnauthorizedBlobOverwrite`, whatever its condition.
+    dated_by_first_block: an uncommitted blob is listed with the time of its first block, not of the last.
+    create_only: the credential is a SAS that allows to create blobs and not to overwrite them, so a write to a blob
+      that exists is refused with `UnauthorizedBlobOverwrite`, whatever its condition.
     """
 
     list_before_condition: bool = False
@@ -52,7 +52,7 @@ class OpenAnswers:
 
 @dataclass
 class _Blob:
-    """What one name holds: the committed blob, if `etag` is set, and blocks that wait for a commit."""
+    """What is stored under one name: the committed blob, if `etag` is set, and staged blocks."""
 
     blocks: dict[str, bytes] = field(default_factory=dict)
     data: bytes | tuple[bytes, ...] = b""
@@ -66,14 +66,14 @@ class _Blob:
     lease: leases.Lease | None = None
 
     def content(self) -> bytes:
-        """The committed bytes; blocks are joined when they are first read."""
+        """The committed bytes. Blocks are joined at the first read."""
         if isinstance(self.data, tuple):
             self.data = b"".join(self.data)
         return self.data
 
 
 class MemoryService:
-    """The state of one account: `BlobService`, and `tables`."""
+    """The state of one account: it is a `BlobService`, and `tables` is its `TableService`."""
 
     def __init__(self, account: str = "memory", clock: Clock | None = None, answers: OpenAnswers | None = None) -> None:
         self.answers = answers or OpenAnswers()
@@ -112,7 +112,7 @@ class MemoryService:
     def commit_block_list(
         self, container: str, blob: str, block_ids: Sequence[str], attributes: BlobAttributes, condition: Condition
     ) -> str:
-        """Put Block List. A block id names the staged block if there is one, else the committed one."""
+        """Put Block List. A block id means the staged block if there is one, else the committed one."""
         with self._lock:
             blobs = self._blobs(container)
             found = self._blob(blobs, blob) or _Blob()
@@ -132,7 +132,7 @@ class MemoryService:
         condition: Condition,
         lease_id: str | None,
     ) -> str:
-        """Put Blob. It drops the staged blocks of that name."""
+        """Put Blob. It drops the blob's staged blocks."""
         with self._lock:
             blobs = self._blobs(container)
             found = self._blob(blobs, blob) or _Blob()
@@ -158,7 +158,7 @@ class MemoryService:
             return self._properties(blob, self._committed(container, blob))
 
     def age(self, container: str, blob: str) -> float:
-        """Get Blob Properties, for the times of the answer."""
+        """Get Blob Properties."""
         with self._lock:
             return self.clock.now() - self._committed(container, blob).written
 
@@ -181,7 +181,7 @@ class MemoryService:
         return Page(items, shown[PAGE_BLOBS][0] if len(shown) > PAGE_BLOBS else None)
 
     def delete(self, container: str, blob: str, condition: Condition, lease_id: str | None) -> None:
-        """Delete Blob; its staged blocks too, unless `answers` keeps them."""
+        """Delete Blob, and its staged blocks unless `answers` says that they are kept."""
         with self._lock:
             blobs = self._blobs(container)
             found = self._blob(blobs, blob)
@@ -198,7 +198,7 @@ class MemoryService:
             return dict(self._committed(container, blob).attributes.tags)
 
     def set_tags(self, container: str, blob: str, tags: Mapping[str, str]) -> None:
-        """Set Blob Tags. The ETag stays."""
+        """Set Blob Tags. The ETag does not change."""
         with self._lock:
             found = self._committed(container, blob)
             leases.check_write(found.lease, None, self.clock.now())
@@ -233,13 +233,13 @@ class MemoryService:
             found.lease = leases.broken(found.lease)
 
     def contents(self, container: str) -> dict[str, bytes]:
-        """All committed blobs of a container, in name order. For tests; no request is counted."""
+        """All committed blobs of a container, in name order. For tests: no request, so no faults."""
         with self._lock:
             blobs = self._containers.get(container, {})
             return {name: blobs[name].content() for name in sorted(blobs) if blobs[name].etag}
 
     def staged(self, container: str) -> dict[str, tuple[str, ...]]:
-        """Block ids that wait for a commit, by blob. For tests; no request is counted."""
+        """The ids of staged blocks by blob. For tests: no request, so no faults."""
         with self._lock:
             blobs = self._containers.get(container, {})
             alive = {name: self._blob(blobs, name) for name in sorted(blobs)}
@@ -255,7 +255,7 @@ class MemoryService:
             raise NotFoundError(f"Container {container} does not exist. Create it first.") from None
 
     def _blob(self, blobs: dict[str, _Blob], name: str) -> _Blob | None:
-        """What is at `name` now: blocks staged too long ago are dropped first, and the name with them."""
+        """What is stored under `name`. Expired blocks are dropped first, and the name if nothing else is under it."""
         found = blobs.get(name)
         if found is not None and found.staged and self.clock.now() >= found.staged_at + STAGED_SECONDS:
             found.staged.clear()
@@ -297,9 +297,9 @@ class MemoryService:
             leases.check_write(found.lease, lease_id, self.clock.now())
 
     def _write(
-        self, found: _Blob, parts: tuple[bytes, ...], blocks: dict[str, bytes], attributes: BlobAttributes
+        self, found: _Blob, data: tuple[bytes, ...], blocks: dict[str, bytes], attributes: BlobAttributes
     ) -> str:
-        found.data, found.size, found.blocks = parts, sum(map(len, parts)), blocks
+        found.data, found.size, found.blocks = data, sum(map(len, data)), blocks
         found.staged = {}
         found.attributes = replace(
             attributes, metadata=dict(attributes.metadata), tags=dict(attributes.tags), tier=attributes.tier or "Hot"
@@ -324,9 +324,9 @@ def _check_block(found: _Blob, block_id: str) -> None:
 
 
 def _blocks(found: _Blob, block_ids: Sequence[str]) -> list[bytes]:
-    """The blocks of a list. A block id names the staged block if there is one, else the committed one."""
+    """The blocks of a block list. An id means the staged block if there is one, else the committed one."""
     known = {**found.blocks, **found.staged}
     missing = [block_id for block_id in block_ids if block_id not in known]
     if missing:
-        raise Absent(f"InvalidBlockList: block {missing[0]} of the list is not there")
+        raise Absent(f"InvalidBlockList: block {missing[0]} of the list does not exist")
     return [known[block_id] for block_id in block_ids]

@@ -1,4 +1,4 @@
-"""The tables of the in-memory account: `TableService`."""
+"""`TableService` in memory."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from azure_account.account import Entity
 
-# As many as one answer of the service may hold.
+# The most that one answer of Azure has.
 PAGE_ENTITIES = 1000
 
 
 class MemoryTables:
-    """Tables by name (without regard to case), entities by partition and row key. Thread-safe."""
+    """Tables by name, whose case is ignored; entities by partition key and row key. Thread-safe."""
 
     def __init__(self, new_etag: Callable[[], str]) -> None:
         self._tables: dict[str, dict[tuple[str, str], Entity]] = {}
@@ -38,7 +38,7 @@ class MemoryTables:
         with self._lock:
             rows = self._rows(table)
             if _key(entity) in rows:
-                raise Refused("EntityAlreadyExists: the keys are taken")
+                raise Refused("EntityAlreadyExists: an entity with these keys exists")
             return self._write(rows, entity)
 
     def replace_entity(self, table: str, entity: Entity, if_match: str | None) -> str:

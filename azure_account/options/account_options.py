@@ -1,4 +1,4 @@
-"""The account's part of every door's option table: credentials, endpoints, proxies, retries."""
+"""The options of an account: credentials, endpoints, proxies, retries. Every entry point has them in its table."""
 
 from __future__ import annotations
 

@@ -32,28 +32,28 @@ class SharedKey:
 
 @dataclass(frozen=True)
 class SasToken:
-    """`auth=sas`; the token without `?`."""
+    """`auth=sas`; `token` has no `?` in front."""
 
     token: Secret
 
 
 @dataclass(frozen=True)
 class DefaultIdentity:
-    """`auth=default`: the environment, managed identity, developer tools, whichever answers first."""
+    """`auth=default`: the first of environment, managed identity and developer tools that has a token."""
 
     client_id: str | None = None
 
 
 @dataclass(frozen=True)
 class ManagedIdentity:
-    """`auth=managedIdentity`; without client id the system-assigned one."""
+    """`auth=managedIdentity`; without client id it is the system-assigned identity."""
 
     client_id: str | None = None
 
 
 @dataclass(frozen=True)
 class WorkloadIdentity:
-    """`auth=workloadIdentity`; what is None comes from the pod's AZURE_* variables."""
+    """`auth=workloadIdentity`; an id that is None is taken from the pod's AZURE_* variables."""
 
     tenant_id: str | None = None
     client_id: str | None = None
@@ -87,7 +87,7 @@ class AzureCli:
 
 @dataclass(frozen=True)
 class Anonymous:
-    """`auth=anonymous`: public containers, reading only."""
+    """`auth=anonymous`: public containers, which can only be read."""
 
 
 TokenAuth: TypeAlias = (
@@ -108,7 +108,7 @@ _BY_VARIABLE = {
     "AZURE_STORAGE_KEY": "accountKey",
     "AZURE_STORAGE_SAS_TOKEN": "sasToken",
 }
-# Spark redacts options by name: it does so for these, and not for the plain names.
+# Spark redacts options by their names: those on the left match its pattern, those on the right do not.
 _MASKED_NAMES = {"accountAccessKey": "accountKey", "connectionSecret": "connectionString"}
 _CREDENTIAL_OPTIONS = (*_BY_OPTION, "tenantId", "clientId", "certificatePassword")
 
@@ -180,7 +180,7 @@ def given_credential(options: ParsedOptions, env: Mapping[str, str]) -> GivenCre
         return GivenCredential(str(options["auth"]), values)
     if len(present) > 1:
         raise ConfigurationError(
-            f"Options {' and '.join(present)} are given together: remove all but one, or say with auth which to use."
+            f"Options {' and '.join(present)} are given together: remove all but one, or set auth to the one to use."
         )
     if present:
         return GivenCredential(_BY_OPTION[present[0]], values)

@@ -1,4 +1,4 @@
-"""Azure Storage connection strings: `key=value;…`, read once into their parts. No value of one is ever in a message."""
+"""Parses connection strings of Azure Storage: `key=value;…`. No message shows a value of one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from azure_account.errors import ConfigurationError
 from azure_account.options.secret import Secret
 
-# The account of the storage emulator; name and key are published and the same everywhere.
+# The account of the storage emulator. Its name and key are public and the same everywhere.
 EMULATOR_ACCOUNT = "devstoreaccount1"
 EMULATOR_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
@@ -27,7 +27,7 @@ _IGNORED = ("queueendpoint", "fileendpoint", "dfsendpoint", "secondaryendpoint")
 
 @dataclass(frozen=True)
 class ConnectionString:
-    """What a connection string says; None where it is silent."""
+    """The parts of a connection string; None for a part that it does not have."""
 
     account: str | None = None
     key: Secret | None = None
@@ -37,7 +37,7 @@ class ConnectionString:
 
 
 def parse_connection_string(text: str, option: str) -> ConnectionString:
-    """The parts of `text`, which `option` gave. `ConfigurationError` names the option and the key, never a value."""
+    """Parse `text`, the value of `option`. `ConfigurationError` names the option and the part by its number."""
     parts = _split(text, option)
     if parts.get("usedevelopmentstorage", "").lower() == "true":
         return _emulator(parts.get("developmentstorageproxyuri", "http://127.0.0.1"))

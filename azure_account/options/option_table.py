@@ -1,7 +1,7 @@
-"""Options as a table: one list of `Option` gives parsing, error messages and the page of the manual.
+"""A table of options, from which values are parsed, errors explained and the page of the manual printed.
 
-Keys are compared without regard to case, because Spark lower-cases them on the way to a Python data source. Strings
-become types here, once, and nowhere else.
+The case of keys is ignored, because Spark lower-cases the keys that it passes to a Python data source. This is the only
+place where strings become typed values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Parser(Generic[T]):
-    """Reads one value. `read` raises `ValueError` on a malformed one; `expected` completes "expected …"."""
+    """Parses one value. `read` raises `ValueError` for a malformed one; `expected` completes "expected …"."""
 
     expected: str
     read: Callable[[str], T]
@@ -35,10 +35,10 @@ class Parser(Generic[T]):
 
 @dataclass(frozen=True)
 class Option(Generic[T]):
-    """One option. A name that ends in `.*` collects all keys of that prefix into a dict (suffix → value).
+    """One option. If its name ends in `.*`, all keys with that prefix are collected in a dict (suffix → value).
 
-    `help` is one sentence for the manual, `group` its heading there. The value of a `secret` option is in no message.
-    `shown_default` replaces the default in the manual where the value itself reads badly.
+    `help` is one sentence for the manual, `group` its heading there. No message shows the value of a `secret` option.
+    The manual shows `shown_default` instead of the default, if given.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Option(Generic[T]):
         return self.name[:-1] if self.name.endswith(".*") else None
 
     def value_of(self, key: str, raw: str) -> T:
-        """Parse `raw`, given under `key`. `ConfigurationError` says key, value (unless secret) and what is expected."""
+        """Parse `raw`, the value of `key`. `ConfigurationError` has key, value (unless secret) and what is expected."""
         try:
             return self.parse(raw)
         except ValueError as bad:
@@ -67,7 +67,7 @@ class Option(Generic[T]):
 
 
 class ParsedOptions(Mapping[str, Any]):
-    """Typed values by option name: all options of the table, with defaults. `given` names those that were set."""
+    """Typed values of all options of a table by name, with defaults. `given` has the names of those that were set."""
 
     def __init__(self, values: Mapping[str, Any], given: Iterable[str], secrets: Iterable[str] = ()) -> None:
         self._values = dict(values)
@@ -90,9 +90,9 @@ class ParsedOptions(Mapping[str, Any]):
 
 @dataclass(frozen=True)
 class OptionTable:
-    """Options in the order of the manual. Tables are joined with `+`.
+    """Options in the order of the manual. `+` joins two tables.
 
-    `hints` has a sentence for names that are none of ours but well known, in lower case.
+    `hints` has sentences for keys that are not options but are known from other products; its keys are in lower case.
     """
 
     options: Sequence[Option[Any]]
@@ -108,9 +108,9 @@ class OptionTable:
         return OptionTable((*self.options, *other.options), {**self.hints, **other.hints})
 
     def parse(self, raw: Mapping[str, str], *, beside: Collection[str] = ()) -> ParsedOptions:
-        """Type all of `raw`. `ConfigurationError` for an unknown key (names the nearest) or a malformed value.
+        """Parse all of `raw`. `ConfigurationError` for an unknown key (proposes the nearest) or a malformed value.
 
-        Options of the groups `beside` are known, but not offered for an unknown one.
+        Options of the groups `beside` are parsed too, but not proposed for an unknown key.
         """
         plain = {option.name.lower(): option for option in self.options if option.prefix is None}
         values: dict[str, Any] = {
@@ -131,11 +131,11 @@ class OptionTable:
         return ParsedOptions(values, given, (option.name for option in self.options if option.secret))
 
     def secrets(self) -> frozenset[str]:
-        """Lower-case names of the options whose values are in no message."""
+        """Lower-case names of the options whose values no message shows."""
         return frozenset(option.name.lower() for option in self.options if option.secret)
 
     def markdown(self) -> str:
-        """The manual's tables, one under each group's heading."""
+        """The tables of the manual: for each group a heading and a table."""
         lines: list[str] = []
         for group in dict.fromkeys(option.group for option in self.options):
             lines += [f"### {group}", "", "| option | value | default | meaning |", "|---|---|---|---|"]
@@ -176,7 +176,7 @@ def _default_text(default: object) -> str:
 
 
 def text() -> Parser[str]:
-    """Any text that is not empty."""
+    """Text that is not empty."""
 
     def read(value: str) -> str:
         if not value:
@@ -213,7 +213,7 @@ def boolean() -> Parser[bool]:
 
 
 def one_of(*choices: str) -> Parser[str]:
-    """One of the words, in any case; gives the word as it is spelled here."""
+    """One of the words, in any case; the value is the word as it is spelled in `choices`."""
 
     def read(value: str) -> str:
         for choice in choices:
@@ -226,18 +226,18 @@ def one_of(*choices: str) -> Parser[str]:
 
 
 def integer(minimum: int, maximum: int | None = None) -> Parser[int]:
-    """An integer within the limits, both included."""
+    """An integer from `minimum` to `maximum`, both included."""
     limits = f"from {minimum} to {maximum}" if maximum is not None else f"of at least {minimum}"
     return Parser(f"an integer {limits}", lambda value: _within(int(value), minimum, maximum))
 
 
 def positive_integer(maximum: int | None = None) -> Parser[int]:
-    """An integer from 1."""
+    """An integer of at least 1."""
     return integer(1, maximum)
 
 
 def non_negative_integer(maximum: int | None = None) -> Parser[int]:
-    """An integer from 0."""
+    """An integer of at least 0."""
     return integer(0, maximum)
 
 
@@ -245,7 +245,7 @@ _BYTE_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 <
 
 
 def byte_size(minimum: int = 1, maximum: int | None = None) -> Parser[int]:
-    """Bytes: a plain integer, or with k, m, g or t (`10MiB`, `64k`), which are powers of 1024, as in Spark."""
+    """Bytes: an integer alone, or with k, m, g or t (`10MiB`, `64k`), which are powers of 1024, as in Spark."""
 
     def read(value: str) -> int:
         match = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:i?b)?", value.lower())
@@ -261,14 +261,14 @@ _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000,
 
 
 def milliseconds(minimum: int = 1, maximum: int | None = None) -> Parser[int]:
-    """Milliseconds: a plain integer, or with a unit: `500ms`, `30s`, `5m`, `1h`."""
+    """Milliseconds: an integer alone, or with a unit: `500ms`, `30s`, `5m`, `1h`."""
     limits = f"{minimum} to {maximum}" if maximum is not None else f"at least {minimum}"
     expected = f"milliseconds such as `500` or `30s` ({limits})"
     return Parser(expected, lambda value: _within(_duration(value, "ms"), minimum, maximum))
 
 
 def seconds(minimum: float = 0, maximum: float | None = None) -> Parser[float]:
-    """Seconds as a float: a plain integer, or with a unit: `500ms`, `30s`, `5m`, `1h`."""
+    """Seconds as a float, from an integer alone, or with a unit: `500ms`, `30s`, `5m`, `1h`."""
     limits = f"{minimum} to {maximum}" if maximum is not None else f"at least {minimum}"
 
     def read(value: str) -> float:
@@ -281,10 +281,10 @@ def seconds(minimum: float = 0, maximum: float | None = None) -> Parser[float]:
 
 
 def instant() -> Parser[datetime]:
-    """A moment in ISO 8601, in UTC unless it names another offset; a date alone is its midnight."""
+    """A time in ISO 8601, in UTC unless it has another offset; a date alone is its midnight."""
 
     def read(value: str) -> datetime:
-        # Python 3.10 does not know the Z.
+        # Python 3.10 does not parse the Z.
         found = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", value))
         return (found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found).astimezone(timezone.utc)
 

@@ -1,10 +1,10 @@
-"""A string that does not show itself."""
+"""A string that no `repr` and no message shows."""
 
 from __future__ import annotations
 
 
 class Secret:
-    """Wraps a secret: `repr`, `str` and formatting give `***`; it pickles, so it reaches the workers of a job."""
+    """Wraps a secret: `repr`, `str` and formatting return `***`. It can be pickled, so it reaches Spark's workers."""
 
     __slots__ = ("_value",)
 
@@ -12,7 +12,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The secret itself, for the one call that needs it."""
+        """The secret itself. Call it only where the value is used."""
         return self._value
 
     def __eq__(self, other: object) -> bool:

@@ -1,7 +1,4 @@
-"""How to reach one storage account: options and environment become one frozen, picklable value.
-
-`account_settings` depends on its arguments alone; the environment is one of them.
-"""
+"""The settings of one storage account: options and environment become one frozen, picklable value."""
 
 from __future__ import annotations
 
@@ -30,13 +27,13 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """Its URL."""
+        """The proxy's URL."""
         return f"http://{self.hostname}:{self.port}"
 
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Limits of one try, in seconds. `request` bounds sending and waiting each; leases have their own, shorter one."""
+    """Limits of one attempt, in seconds. `request` limits sending and waiting each; `lease` both for lease requests."""
 
     connect: float = 10.0
     request: float = 60.0
@@ -45,9 +42,9 @@ class Timeouts:
 
 @dataclass(frozen=True)
 class AccountSettings:
-    """All that `connect` needs. Hashable and picklable; its `repr` shows no secret.
+    """What `connect` needs. Hashable and picklable; its `repr` shows no secret.
 
-    Endpoints have no trailing slash. `table_endpoint` is None where it cannot be derived.
+    Endpoints have no trailing slash. `table_endpoint` is None if it is not given and cannot be derived.
     """
 
     account: str
@@ -67,9 +64,9 @@ def account_settings(
     *,
     url_endpoint: str | None = None,
 ) -> AccountSettings:
-    """Settings from the account's options, the account and blob endpoint of a URL, and the environment.
+    """Settings from the options, from the account and the blob endpoint that a URL names, and from the environment.
 
-    `ConfigurationError` names the option that is missing, malformed or contradicts another.
+    `ConfigurationError` names the option that is missing or malformed or contradicts another.
     """
     credential = given_credential(options, env)
     connection = credential.connection_string()
@@ -118,7 +115,7 @@ def _account(
 
 
 def _account_of(endpoint: str) -> str:
-    """The account in `https://<account>.blob.…` or, path style, in `http://host:port/<account>`."""
+    """The account in `https://<account>.blob.…` or, path-style, in `http://host:port/<account>`."""
     parts = urlsplit(endpoint)
     path = parts.path.strip("/").split("/")[0]
     if path:

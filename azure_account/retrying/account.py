@@ -1,4 +1,4 @@
-"""The account: names are checked, containers and tables share one retry loop."""
+"""`StorageAccount` of the port: its containers and tables share one retry loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RetryingAccount:
-    """A `StorageAccount`. `table_service` is called when the first table is asked for."""
+    """A `StorageAccount` whose requests are retried. `table_service` is called by `table`, not before."""
 
     def __init__(self, blobs: BlobService, table_service: Callable[[], TableService], retry_loop: RetryLoop) -> None:
         self._blobs = blobs

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from azure_account.account import BlobAttributes, BlobProperties, Bytes, Condition
     from azure_account.service import BlobService
 
-# One range request reads at most this much, so that a lost connection costs little and a try stays within its time.
+# Bytes of one GET: little is repeated after a lost connection, and an attempt stays within its time limit.
 READ_CHUNK_BYTES = 32 * 1024 * 1024
 
 
 class RetryingContainer:
-    """A `BlobContainer`."""
+    """A `BlobContainer` whose requests are retried."""
 
     def __init__(self, name: str, service: BlobService, retry_loop: RetryLoop) -> None:
         self._name = name
@@ -34,7 +34,7 @@ class RetryingContainer:
 
     @property
     def url(self) -> str:
-        """Its URL without credentials."""
+        """The container's URL without credentials."""
         return f"{self._service.blob_endpoint}/{self._name}"
 
     @property
@@ -71,7 +71,7 @@ class RetryingContainer:
         *,
         condition: Condition = ALWAYS,
     ) -> Outcome:
-        """Make a blob of the named blocks."""
+        """Make a blob of these blocks."""
         names.check_block_list(block_ids)
         names.check_attributes(attributes)
         return self._retry_loop.write(
@@ -98,7 +98,7 @@ class RetryingContainer:
         )
 
     def get(self, blob: str, start: int = 0, length: int | None = None, *, if_match: str | None = None) -> BlobContent:
-        """Read a blob or a range of it, in requests of `READ_CHUNK_BYTES` that all see one version."""
+        """Read a blob or a range of it, all of one version, in requests of `READ_CHUNK_BYTES`."""
         wanted = READ_CHUNK_BYTES if length is None else min(length, READ_CHUNK_BYTES)
         first = self._range(blob, start, wanted, if_match)
         end = first.properties.size if length is None else min(start + length, first.properties.size)
@@ -113,17 +113,17 @@ class RetryingContainer:
         return BlobContent(b"".join(parts), first.properties)
 
     def properties(self, blob: str) -> BlobProperties | None:
-        """Properties of a committed blob, or None."""
+        """Properties of a committed blob; None if it does not exist."""
         return self._retry_loop.find(
             self._call("properties", blob), lambda: self._service.properties(self._name, blob), None
         )
 
     def age(self, blob: str) -> float | None:
-        """Seconds since a committed blob was last written, by the service's clock; None if it is absent."""
+        """Seconds since a committed blob was last written, by the service's clock; None if it does not exist."""
         return self._retry_loop.find(self._call("age", blob), lambda: self._service.age(self._name, blob), None)
 
     def block_ids(self, blob: str) -> Sequence[str]:
-        """The ids of a blob's committed blocks, in order; none if it is absent."""
+        """The ids of a blob's committed blocks, in order; none if it does not exist."""
         return self._retry_loop.find(
             self._call("block_ids", blob), lambda: self._service.block_ids(self._name, blob), ()
         )
@@ -131,7 +131,7 @@ class RetryingContainer:
     def list(
         self, prefix: str = "", *, start_from: str | None = None, uncommitted: bool = False
     ) -> Iterator[BlobProperties]:
-        """Blobs whose name begins with `prefix`, in name order, at or after the name `start_from`."""
+        """Blobs whose name begins with `prefix`, in name order, from the name `start_from` on."""
         call, marker = Call("list", self._name, prefix), None
         while True:
             page = self._retry_loop.repeat(
@@ -142,7 +142,7 @@ class RetryingContainer:
             )
             for item in page.items:
                 if start_from is None or item.name >= start_from:
-                    yield self._judged(item) if uncommitted else item
+                    yield self._with_state(item) if uncommitted else item
             marker = page.marker
             if marker is None:
                 return
@@ -170,7 +170,7 @@ class RetryingContainer:
         )
 
     def acquire_lease(self, blob: str, lease_id: str, seconds: int) -> Outcome:
-        """Take the lease. Not retried."""
+        """Acquire the lease. Not retried."""
         names.check_lease(lease_id, seconds)
         return self._retry_loop.once(
             self._call("acquire_lease", blob),
@@ -178,24 +178,24 @@ class RetryingContainer:
         )
 
     def renew_lease(self, blob: str, lease_id: str) -> Outcome:
-        """Renew. Not retried."""
+        """Renew the lease. Not retried."""
         names.check_lease(lease_id)
         call = self._call("renew_lease", blob)
         return self._retry_loop.once(call, lambda: self._service.renew_lease(self._name, blob, lease_id))
 
     def release_lease(self, blob: str, lease_id: str) -> Outcome:
-        """Give the lease back. Not retried."""
+        """Release the lease. Not retried."""
         names.check_lease(lease_id)
         call = self._call("release_lease", blob)
         return self._retry_loop.once(call, lambda: self._service.release_lease(self._name, blob, lease_id))
 
     def break_lease(self, blob: str) -> Outcome:
-        """Break whatever lease there is. Not retried."""
+        """Break the lease. Not retried."""
         call = self._call("break_lease", blob)
         return self._retry_loop.once(call, lambda: self._service.break_lease(self._name, blob))
 
-    def _judged(self, item: BlobProperties) -> BlobProperties:
-        """Say whether an empty blob is committed: a listing does not tell, only a look at the blob does."""
+    def _with_state(self, item: BlobProperties) -> BlobProperties:
+        """The item with `committed` set right: a listing does not distinguish an empty blob from an uncommitted one."""
         if item.size or not item.committed or self.properties(item.name) is not None:
             return item
         return replace(item, etag="", committed=False)

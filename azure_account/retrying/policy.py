@@ -1,8 +1,7 @@
-"""When to try again: a pure rule from what happened to the next delay.
+"""When a failed attempt is retried: a pure function from attempt, time and `Retry-After` to the delay.
 
-The service asks for exponential backoff when it throttles (503 `ServerBusy`), and may say for how long in
-`Retry-After`. The SDK's own policy waits 15 s before its first retry and ignores `Retry-After`, so it is switched off
-and this one stands in its place.
+Azure asks for exponential backoff when it throttles (503 `ServerBusy`), and may set a delay in `Retry-After`. The SDK's
+own policy waits 15 s before the first retry and ignores `Retry-After`, so it is switched off and this one is used.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# 408, 500, 502 and 504 leave open whether the request took effect; so does a 503 that is not the service's own.
+# After 408, 500, 502 and 504 the request may have had an effect; so it may after a 503 without the code `ServerBusy`.
 RETRYABLE_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Exponential backoff with jitter and a deadline over all tries. Times are in seconds.
+    """Exponential backoff with jitter and a deadline for all attempts together. Times are in seconds.
 
-    The n-th failure waits `first_delay * factor**(n-1)`, at most `max_delay`, less a random share of up to `jitter`.
-    A `Retry-After` of the service lengthens the wait, never shortens it. No retry begins after `deadline`.
+    The delay after the n-th attempt is `first_delay * factor**(n-1)`, at most `max_delay`, less a random part of up to
+    `jitter` times that. `Retry-After` can lengthen it, not shorten it. No attempt begins after `deadline`.
     """
 
     max_attempts: int = 12
@@ -35,9 +34,9 @@ class RetryPolicy:
     deadline: float = 120.0
 
     def delay(self, attempt: int, elapsed: float, retry_after: float | None, random: float) -> float | None:
-        """Seconds to wait after the failure of try number `attempt` (from 1), or None to give up.
+        """Seconds to wait after attempt number `attempt` (from 1) has failed; None if retries are exhausted.
 
-        `elapsed` counts from the first try's start; `random` is in [0, 1).
+        `elapsed` is the time since the first attempt began; `random` is in [0, 1).
         """
         if attempt >= self.max_attempts:
             return None
@@ -47,10 +46,10 @@ class RetryPolicy:
 
 
 def retry_after_seconds(headers: Mapping[str, str], now: float) -> float | None:
-    """The wait that an answer asks for, or None. `headers` has lower-case names; `now` is seconds since 1970.
+    """The delay that an answer asks for, or None. `headers` has lower-case names; `now` is seconds since 1970.
 
-    `retry-after` is seconds or an HTTP date; `x-ms-retry-after-ms` and `retry-after-ms` are milliseconds. What cannot
-    be read counts as absent.
+    `retry-after` is seconds or an HTTP date; `x-ms-retry-after-ms` and `retry-after-ms` are milliseconds. Malformed
+    headers are ignored.
     """
     for name in ("x-ms-retry-after-ms", "retry-after-ms"):
         if headers.get(name, "").strip().isdecimal():

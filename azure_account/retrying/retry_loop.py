@@ -1,14 +1,14 @@
-"""The one place that decides what a failed try means: repeat it, make it an outcome, or raise it.
+"""Decides what a failed attempt means: the request is repeated, or the failure becomes an outcome or an error.
 
 | request | throttled, unreached | answer lost | absent after a lost answer | refused after a lost answer |
 |---|---|---|---|---|
 | `repeat`: reading, staging | repeat | repeat | `NotFoundError` | `ConflictError` |
-| `settle` without condition | repeat | repeat | `Missing`; `Done` for a delete | `Unknown` |
-| `settle` with condition | repeat | `Unknown` | | |
+| `write` without condition | repeat | repeat | `Missing`; `Done` for a delete | `Unknown` |
+| `write` with condition | repeat | `Unknown` | | |
 | `once`: leases | `Unknown` | `Unknown` | | |
 
-A conditional request is not repeated after a lost answer, since the second try would meet the effect of the first and
-take it for another writer's.
+A conditional write is not repeated after a lost answer: the second attempt would find the effect of the first one, and
+report it as another writer's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TRANSIENT = (Throttled, Unreached, Ambiguous)
 
 @dataclass(frozen=True)
 class Call:
-    """What a try is about. `place` is the container or table; `name` the blob or `partition key/row key`, or empty."""
+    """A request. `place` is the container or table; `name` is the blob, or `partition key/row key`, or empty."""
 
     operation: str
     place: str
@@ -49,34 +49,34 @@ class Call:
 
     @property
     def verb(self) -> str:
-        """The operation in words, to begin a sentence with."""
+        """The operation as the beginning of a sentence."""
         return _VERBS.get(self.operation) or self.operation.replace("_", " ").capitalize()
 
 
 class Intercept:
-    """Stands between the decision to try and the try. This one does nothing; `faults.py` has one with a script."""
+    """Is called for every attempt. This one makes it; `Faults` lets it fail by a script."""
 
     def attempt(self, call: Call, request: Callable[[], T]) -> T:  # noqa: ARG002 - for those who override it
-        """Make the try that `call` describes."""
+        """Make one attempt of `call` by calling `request`, and return its answer."""
         return request()
 
 
 class FailedAttempts:
-    """Counts tries that were throttled, not answered or not connected. Thread-safe."""
+    """Counts attempts that were throttled, not answered or not connected. Thread-safe."""
 
     def __init__(self) -> None:
         self.total = 0
         self._lock = threading.Lock()
 
     def add(self) -> None:
-        """One more."""
+        """Count one more."""
         with self._lock:
             self.total += 1
 
 
 @dataclass(frozen=True)
 class RetryLoop:
-    """Makes tries under one policy. Thread-safe; `random` gives numbers in [0, 1)."""
+    """Makes requests under one retry policy. Thread-safe; `random` returns numbers in [0, 1)."""
 
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     clock: Clock = field(default_factory=SystemClock)
@@ -85,15 +85,15 @@ class RetryLoop:
     failed: FailedAttempts = field(default_factory=FailedAttempts)
 
     def repeat(self, call: Call, attempt: Callable[[], T]) -> T:
-        """Try until it is done or definitely refused.
+        """Make a request until it is answered.
 
-        `Absent` becomes a `NotFoundError`, `Refused` a `ConflictError`, spent patience a `TransientError`.
+        `Absent` becomes a `NotFoundError`, `Refused` a `ConflictError`; a `TransientError` if retries are exhausted.
         """
         started, count = self.clock.monotonic(), 1
         while True:
             try:
                 return self.intercept.attempt(call, attempt)
-            except _TRANSIENT as failure:  # noqa: PERF203 - a try is what the loop is for
+            except _TRANSIENT as failure:  # noqa: PERF203 - the loop is for this exception
                 self._wait(call, failure, started, count)
                 count += 1
             except Absent as failure:
@@ -102,7 +102,7 @@ class RetryLoop:
                 raise ConflictError(self._message(call, failure, started, count)) from None
 
     def create(self, call: Call, attempt: Callable[[], None]) -> bool:
-        """`repeat` a request that creates something. False if it exists."""
+        """`repeat` a request that creates a container or table. False if it exists."""
 
         def create() -> bool:
             try:
@@ -114,7 +114,7 @@ class RetryLoop:
         return self.repeat(call, create)
 
     def find(self, call: Call, attempt: Callable[[], T], absent: Absence) -> T | Absence:
-        """`repeat` a request that reads something; `absent` if it does not exist."""
+        """`repeat` a request that reads a blob or entity; `absent` if it does not exist."""
 
         def find() -> T | Absence:
             try:
@@ -127,10 +127,10 @@ class RetryLoop:
     def write(
         self, call: Call, attempt: Callable[[], str | None], *, conditional: bool, absent_is: Outcome | None = None
     ) -> Outcome:
-        """Make a write and say how it ended. `attempt` returns the new ETag, or None.
+        """Make a write and return its outcome. `attempt` returns the new ETag, or None if there is none.
 
-        `absent_is` is the outcome of a write that finds nothing after its first answer was lost; `Missing` if None.
-        `TransientError` if patience is spent and a lost answer is not an outcome.
+        `absent_is` is the outcome if a repeated request finds nothing after a lost answer; None means `Missing`.
+        `TransientError` if retries are exhausted.
         """
         started, count, lost = self.clock.monotonic(), 1, ""
         while True:
@@ -151,7 +151,7 @@ class RetryLoop:
             count += 1
 
     def once(self, call: Call, attempt: Callable[[], str | None]) -> Outcome:
-        """Make one try and say how it ended. Whatever is not a definite answer is `Unknown`."""
+        """Make one attempt and return its outcome: `Unknown` unless the answer is definite."""
         try:
             return Done(self.intercept.attempt(call, attempt) or "")
         except _TRANSIENT as failure:

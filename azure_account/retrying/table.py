@@ -1,4 +1,4 @@
-"""`Table` of the port over `TableService`."""
+"""`Table` of the port over `TableService`: checks keys, follows pages, and repeats by the retry loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RetryingTable:
-    """A `Table`."""
+    """A `Table` whose requests are retried."""
 
     def __init__(self, name: str, service: TableService, retry_loop: RetryLoop) -> None:
         self._name = name
@@ -36,7 +36,7 @@ class RetryingTable:
         return self._retry_loop.create(Call("create_table", self._name), lambda: self._service.create_table(self._name))
 
     def insert(self, entity: Entity) -> Outcome:
-        """Insert. `Conflict` if the keys exist."""
+        """Insert an entity. `Conflict` if its keys exist."""
         names.check_entity(entity)
         return self._retry_loop.write(
             self._call("insert_entity", entity.partition_key, entity.row_key),
@@ -56,7 +56,7 @@ class RetryingTable:
         )
 
     def get(self, partition_key: str, row_key: str) -> Entity | None:
-        """One entity, or None."""
+        """One entity; None if it does not exist."""
         names.check_keys(partition_key, row_key)
         return self._retry_loop.find(
             self._call("get_entity", partition_key, row_key),
@@ -78,7 +78,7 @@ class RetryingTable:
                 return
 
     def delete(self, partition_key: str, row_key: str, *, condition: Condition = ALWAYS) -> Outcome:
-        """Delete."""
+        """Delete an entity."""
         names.check_keys(partition_key, row_key)
         return self._retry_loop.write(
             self._call("delete_entity", partition_key, row_key),

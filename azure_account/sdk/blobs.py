@@ -1,6 +1,6 @@
-"""Blobs on Azure by the official SDK: `BlobService`, one request and one try per method.
+"""`BlobService` on the Azure SDK.
 
-Import this module only when a request is about to be made: the SDK takes half a second to import.
+It is imported when an account is connected, not before: the SDK takes half a second to import.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PAGE_BLOBS = 5000
 
 
 class AzureBlobs:
-    """The blob service of one account. Thread-safe; not to be carried over a fork or pickled."""
+    """The blob service of one account. Thread-safe; cannot be used in a forked process, nor pickled."""
 
     def __init__(self, settings: AccountSettings) -> None:
         quiet_logs()
@@ -50,7 +50,7 @@ class AzureBlobs:
             user_agent="pyspark-azureblob",
         )
         limits = settings.timeouts
-        # While a body is sent the HTTP library applies the limit for connecting, so a body needs the longer one there.
+        # The HTTP library applies the connection timeout while it sends a body: uploads get the longer one there too.
         self._upload: dict[str, Any] = {"connection_timeout": limits.request, "read_timeout": limits.request}
         self._lease: dict[str, Any] = {"connection_timeout": limits.lease, "read_timeout": limits.lease}
 
@@ -77,7 +77,7 @@ class AzureBlobs:
     def stage_block(self, container: str, blob: str, block_id: str, data: Bytes) -> None:
         """Put Block."""
         with self._failures("stage block", container, blob):
-            body: Any = data  # any buffer is sent as it is, without a copy, though the SDK declares `bytes`
+            body: Any = data  # the SDK declares `bytes`, but sends any buffer without a copy
             self._blob(container, blob).stage_block(block_id, body, length=_size(data), **self._upload)
 
     def commit_block_list(
@@ -85,7 +85,7 @@ class AzureBlobs:
     ) -> str:
         """Put Block List."""
         with self._failures("commit block list", container, blob):
-            latest: list[Any] = list(block_ids)  # plain ids mean: staged, else committed
+            latest: list[Any] = list(block_ids)  # an id alone means the staged block, else the committed one
             answer = self._blob(container, blob).commit_block_list(
                 latest,
                 **_attributes(attributes),
@@ -118,7 +118,7 @@ class AzureBlobs:
     def get(self, container: str, blob: str, start: int, length: int, if_match: str | None) -> BlobContent:
         """Get Blob, one range."""
         if length <= 0:
-            return BlobContent(b"", self._unchanged(container, blob, if_match))
+            return BlobContent(b"", self._get_properties(container, blob, if_match))
         try:
             with self._failures("get blob", container, blob):
                 answer = self._blob(container, blob).download_blob(
@@ -127,14 +127,14 @@ class AzureBlobs:
                 whole = replace(_properties(blob, answer.properties), size=_whole_size(answer.properties), tier=None)
                 return BlobContent(answer.readall(), whole)
         except _PastTheEnd:
-            return BlobContent(b"", self._unchanged(container, blob, if_match))
+            return BlobContent(b"", self._get_properties(container, blob, if_match))
 
     def properties(self, container: str, blob: str) -> BlobProperties:
         """Get Blob Properties."""
-        return self._unchanged(container, blob, None)
+        return self._get_properties(container, blob, None)
 
     def age(self, container: str, blob: str) -> float:
-        """Get Blob Properties, for the times of the answer."""
+        """Get Blob Properties: its `Last-Modified`, and the `Date` of the answer."""
         dates: list[str] = []
         with self._failures("look at blob", container, blob):
             found = self._blob(container, blob).get_blob_properties(
@@ -151,7 +151,7 @@ class AzureBlobs:
     def list_page(
         self, container: str, prefix: str, start_from: str | None, marker: str | None, *, uncommitted: bool
     ) -> Page[BlobProperties]:
-        """List Blobs, one page. The folders that accounts with hierarchical namespace list as blobs are left out."""
+        """List Blobs, one page. Accounts with hierarchical namespace list folders as blobs; these are left out."""
         include = ["metadata", "uncommittedblobs"] if uncommitted else ["metadata"]
         options: dict[str, Any] = {"start_from": start_from} if start_from else {}
         with self._failures("list blobs of", container):
@@ -208,13 +208,13 @@ class AzureBlobs:
     def _blob(self, container: str, blob: str) -> BlobClient:
         return self._client.get_blob_client(container, blob)
 
-    def _unchanged(self, container: str, blob: str, if_match: str | None) -> BlobProperties:
+    def _get_properties(self, container: str, blob: str, if_match: str | None) -> BlobProperties:
         with self._failures("look at blob", container, blob):
             return _properties(blob, self._blob(container, blob).get_blob_properties(**_match(if_match)))
 
     @contextmanager
     def _failures(self, operation: str, container: str, blob: str = "") -> Iterator[None]:
-        """Turn the SDK's errors into ours. `from None`: their text may hold a signature."""
+        """Turn the SDK's errors into ours. `from None`, because their text may contain a signature."""
         try:
             yield
         except AzureError as error:
@@ -225,7 +225,7 @@ class AzureBlobs:
 
 
 class _PastTheEnd(Absent):
-    """A range beginning at or past the end of the blob."""
+    """The range begins at or past the end of the blob."""
 
 
 def _size(data: Bytes) -> int:
@@ -258,13 +258,13 @@ def _lease_option(lease_id: str | None) -> dict[str, Any]:
 
 
 def _quoted(etag: object) -> str:
-    """An ETag as a header carries it; listings give it without quotes."""
+    """An ETag with quotes, as in headers; listings have it without."""
     text = str(etag or "")
     return text if not text or text.startswith('"') else f'"{text}"'
 
 
 def _whole_size(found: SdkProperties) -> int:
-    """The blob's size: after a ranged read the SDK's `size` is the range's, the whole is behind the `/`."""
+    """The blob's size, from `bytes 0-9/size`: after a ranged read the SDK's `size` is that of the range."""
     return int(str(found.content_range).rpartition("/")[2])
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from azure_account.options.authentication import TokenAuth
     from azure_account.options.settings import AccountSettings
 
-# Clouds of their own: their tokens come from an authority of their own. Source: azure.identity.AzureAuthorityHosts.
+# Sovereign clouds have token authorities of their own. Source: azure.identity.AzureAuthorityHosts.
 _AUTHORITIES = {
     "core.chinacloudapi.cn": "login.chinacloudapi.cn",
     "core.usgovcloudapi.net": "login.microsoftonline.us",
@@ -36,7 +36,7 @@ _AUTHORITIES = {
 def sdk_credential(
     settings: AccountSettings,
 ) -> AzureNamedKeyCredential | AzureSasCredential | TokenCredential | None:
-    """What the SDK's clients take as `credential`; None is anonymous."""
+    """The `credential` of the SDK's clients; None is anonymous."""
     match settings.auth:
         case SharedKey(account, key):
             return AzureNamedKeyCredential(account, key.reveal())

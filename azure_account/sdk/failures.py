@@ -1,7 +1,7 @@
-"""The one map from the SDK's errors to failures of a try and to the error tree.
+"""Maps the SDK's errors to failures of an attempt and to the error tree.
 
-It reads the status, the service's error code, the request id and, for what it does not know, the first line of the
-service's text. It never passes an SDK message on: those hold URLs, and a URL may hold a signature.
+A message has the status, the service's error code, the request id and, for codes that are unknown here, the first line
+of the service's text. Messages of the SDK are not used: they contain URLs, and a URL may contain a signature.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _REFUSED = frozenset(
 )
 _ABSENT = frozenset({"BlobNotFound", "EntityNotFound", "InvalidBlockList", "ResourceNotFound"})
 _NO_PLACE = frozenset({"ContainerNotFound", "TableNotFound", "ContainerDisabled"})
-# Refused before it was looked at. A container or table that is being deleted can be created again within a minute.
+# Refused without processing. A container or table that is being deleted can be created again within a minute.
 _THROTTLED = frozenset({"ServerBusy", "ContainerBeingDeleted", "TableBeingDeleted", "AccountBeingCreated"})
 
 _NEXT_STEP = {
@@ -83,7 +83,7 @@ _NEXT_STEP = {
 
 @dataclass(frozen=True)
 class Where:
-    """What a request was about, for messages. `tables` says which of the two services was asked."""
+    """A request, for messages. `tables` says whether it was sent to the table service."""
 
     operation: str
     target: str
@@ -149,7 +149,7 @@ def _final(cause: str, code: str, status: int, error: HttpResponseError, where: 
 
 
 def no_place(cause: str, where: Where) -> NotFoundError:
-    """Say that the container or table of a request does not exist."""
+    """The error for a request whose container or table does not exist."""
     place = where.target.split("/")[0]
     what = "table" if where.tables else "container"
     return NotFoundError(
@@ -164,7 +164,7 @@ def _no_token(error: AzureError, where: Where) -> Failure | ConfigurationError:
     if any(isinstance(item, (ServiceRequestError, ServiceResponseError, OSError)) for item in _chain(error)):
         return Unreached("the token service cannot be reached", next_step="Check the network and authProxy.hostname.")
     lines = str(getattr(error, "message", "") or error).splitlines()
-    # The default credential tells in indented lines what it tried; the first line alone says nothing.
+    # DefaultAzureCredential lists in indented lines what it has tried; its first line has no cause.
     tried = [line.strip().split(". ")[0] for line in lines if line.startswith("\t")] or lines[:1]
     cause = f"no token from {type(where.settings.auth).__name__}: {'; '.join(map(_plain, tried))}"
     return ConfigurationError(_text(where, cause, _credential_hint(where.settings)))
@@ -212,7 +212,7 @@ def _endpoint_option(where: Where) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and all that it wraps, outermost first, however the libraries nested it."""
+    """The error and all errors in it, outermost first, in whichever attribute a library keeps them."""
     pending, seen = [error], set()
     while pending:
         item = pending.pop(0)
@@ -244,7 +244,7 @@ def _credential_hint(settings: AccountSettings) -> str:
         case ClientSecret():
             return "Check tenantId, clientId and clientSecret: has the secret expired?"
         case DefaultIdentity():
-            return "Set auth to the kind of credential that you mean, and its options."
+            return "Set auth to the kind of credential to use, and its options."
         case Anonymous():
             return "The container is not public: give a credential."
         case _:
@@ -264,5 +264,5 @@ def _text(where: Where, cause: str, next_step: str) -> str:
 
 
 def _plain(line: str) -> str:
-    """A line of the service without anything that looks like a URL's query."""
+    """A line of the service's text without signatures."""
     return " ".join(word.split("?")[0] if "sig=" in word else word for word in line.split()).rstrip(".")

@@ -1,4 +1,4 @@
-"""Tables on Azure by the official SDK: `TableService`, one request and one try per method."""
+"""`TableService` on the Azure SDK."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAGE_ENTITIES = 1000
 
 
 class AzureTables:
-    """The table service of one account. Thread-safe; not to be carried over a fork or pickled."""
+    """The table service of one account. Thread-safe; cannot be used in a forked process, nor pickled."""
 
     def __init__(self, settings: AccountSettings) -> None:
         quiet_logs()
@@ -76,7 +76,7 @@ class AzureTables:
             )
 
     def get_entity(self, table: str, partition_key: str, row_key: str) -> Entity:
-        """Query Entities, one."""
+        """Query Entities, one entity."""
         with self._failures("get entity", table, partition_key, row_key):
             return _entity(self._table(table).get_entity(partition_key, row_key))
 
@@ -96,7 +96,7 @@ class AzureTables:
         return Page(found, getattr(pages, "continuation_token", None) or None)
 
     def delete_entity(self, table: str, partition_key: str, row_key: str, if_match: str | None) -> None:
-        """Delete Entity. The SDK hides that there was none, so the answer itself is looked at."""
+        """Delete Entity. The SDK does not report that the entity is absent, so the answer's status is checked here."""
         answers: list[Any] = []
         with self._failures("delete entity", table, partition_key, row_key):
             self._table(table).delete_entity(
@@ -115,7 +115,7 @@ class AzureTables:
 
     @contextmanager
     def _failures(self, operation: str, table: str, *keys: str) -> Iterator[None]:
-        """Turn the SDK's errors into ours. `from None`: their text may hold a signature."""
+        """Turn the SDK's errors into ours. `from None`, because their text may contain a signature."""
         try:
             yield
         except AzureError as error:

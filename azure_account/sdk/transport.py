@@ -1,4 +1,4 @@
-"""HTTP for the SDK's clients: one pool of connections, no hidden retries, quiet logs."""
+"""HTTP for the SDK's clients: one connection pool, no retries of its own, and logs without signatures."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from urllib3.util import Retry
 if TYPE_CHECKING:
     from azure_account.options.settings import AccountSettings
 
-# Connections kept open per host. More threads than this still work; their extra connections are closed after use.
+# Connections kept open per host. With more threads than that, the extra connections are closed after use.
 POOL_CONNECTIONS = 64
-# Taken of a body at once. With the library's default, 4 KiB, a large GET costs twice the processor time.
+# Bytes of a body read at once. With the library's default, 4 KiB, a large GET takes twice the processor time.
 _READ_BYTES = 1 << 20
 
 
 def transport(settings: AccountSettings, endpoint: str) -> RequestsTransport:
-    """A transport over a session of its own.
+    """A transport with a session of its own.
 
-    The session does not look at the environment for each request (a quarter of its CPU time); proxies and certificate
-    bundle of the environment are read here, once.
+    Proxies and certificate bundle of the environment are read here, once: if the session reads them for each request,
+    this takes a quarter of its CPU time.
     """
     session = requests.Session()
     session.trust_env = False
@@ -50,7 +50,7 @@ def transport(settings: AccountSettings, endpoint: str) -> RequestsTransport:
 
 
 class _HideSignature(logging.Filter):
-    """At DEBUG the HTTP library logs the path of each request, and a shared access signature is part of it."""
+    """Removes shared access signatures from the HTTP library's logs: at DEBUG it logs the URL of each request."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Replace the signature in the record's text."""
@@ -65,9 +65,9 @@ _hide_signature = _HideSignature()
 
 
 def quiet_logs() -> None:
-    """Raise the levels of the SDK's loggers unless someone has set them, and keep signatures out of the HTTP library's.
+    """Raise the levels of the SDK's loggers, unless they are set, and remove signatures from the HTTP library's logs.
 
-    The SDK logs each request at INFO, and each credential that it tries in vain at WARNING, which our errors tell.
+    The SDK logs each request at INFO, and at WARNING each credential without a token; our errors name these.
     """
     logging.getLogger("urllib3.connectionpool").addFilter(_hide_signature)
     levels = {"azure.core.pipeline.policies.http_logging_policy": logging.WARNING, "azure.identity": logging.ERROR}
