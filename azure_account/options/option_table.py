@@ -107,10 +107,10 @@ class OptionTable:
     def __add__(self, other: OptionTable) -> OptionTable:
         return OptionTable((*self.options, *other.options), {**self.hints, **other.hints})
 
-    def parse(self, raw: Mapping[str, str], *, beside: Collection[str] = ()) -> ParsedOptions:
+    def parse(self, raw: Mapping[str, str], *, hidden: Collection[str] = ()) -> ParsedOptions:
         """Parse all of `raw`. `ConfigurationError` for an unknown key (proposes the nearest) or a malformed value.
 
-        Options of the groups `beside` are parsed too, but not proposed for an unknown key.
+        Options of the groups `hidden` are parsed too, but not proposed for an unknown key.
         """
         plain = {option.name.lower(): option for option in self.options if option.prefix is None}
         values: dict[str, Any] = {
@@ -121,7 +121,7 @@ class OptionTable:
         for key, value in raw.items():
             option = plain.get(key.lower()) or self._of_prefix(key)
             if option is None:
-                raise ConfigurationError(self._unknown(key, beside))
+                raise ConfigurationError(self._unknown(key, hidden))
             given.add(option.name)
             typed = option.value_of(option.name if option.prefix is None else key, value.strip())
             if option.prefix is None:
@@ -149,11 +149,11 @@ class OptionTable:
                 return option
         return None
 
-    def _unknown(self, key: str, beside: Collection[str]) -> str:
+    def _unknown(self, key: str, hidden: Collection[str]) -> str:
         known = self.hints.get(key.lower())
         if known is not None:
             return f"Option {key} is unknown. {known}"
-        names = {option.name.lower(): option.name for option in self.options if option.group not in beside}
+        names = {option.name.lower(): option.name for option in self.options if option.group not in hidden}
         near = difflib.get_close_matches(key.lower(), names, n=1, cutoff=0.7)
         hint = f" Did you mean {names[near[0]]}?" if near else f" The options are {', '.join(names.values())}."
         return f"Option {key} is unknown.{hint}"

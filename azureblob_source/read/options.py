@@ -54,7 +54,7 @@ class SourceOptions:
 
 def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
     """The options of a read. `streaming`, if that is known, refuses the options of the other kind of read."""
-    given = TABLE.parse(raw, beside=OF_WRITES)
+    given = TABLE.parse(raw, hidden=OF_WRITES)
     if streaming is not None:
         _refuse("Batch reads" if streaming else "Streaming reads", given)
     location = parse_location(given["path"], given["container"], given["stream"])

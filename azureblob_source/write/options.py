@@ -61,7 +61,7 @@ class SinkOptions:
 
 def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
     """The options of a write. `ConfigurationError` names the first option that is wrong, and the next step."""
-    given = TABLE.parse(raw, beside=OF_READS)
+    given = TABLE.parse(raw, hidden=OF_READS)
     location = parse_location(given["path"], given["container"], given["stream"])
     threads = given["threadPoolCount"]
     queue = given["blockingQueueSize"]
