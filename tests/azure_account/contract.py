@@ -1,6 +1,6 @@
-"""What every `StorageAccount` must do. `test_memory.py` and `test_azurite.py` run it on their accounts.
+"""The contract of `StorageAccount`: a module that imports these classes runs them on its fixture `account`.
 
-A subclass is given its account by a fixture named `account`.
+`memory/test_account.py` does so for the in-memory account, `sdk/test_azurite.py` for Azurite.
 """
 
 from __future__ import annotations
@@ -39,22 +39,8 @@ def names_of(container: BlobContainer, prefix: str = "", **options: object) -> l
     return [blob.name for blob in container.list(prefix, **options)]  # type: ignore[arg-type]
 
 
-@pytest.fixture
-def container(account: StorageAccount) -> BlobContainer:
-    created = account.container(f"c{uuid.uuid4().hex}")
-    assert created.create()
-    return created
-
-
-@pytest.fixture
-def table(account: StorageAccount) -> Table:
-    created = account.table(f"t{uuid.uuid4().hex}")
-    assert created.create()
-    return created
-
-
 def open_answers(container: BlobContainer) -> OpenAnswers:
-    """What an account answers where accounts may differ, as far as full rights and no waiting can show it."""
+    """What an account answers where accounts may differ, as far as a test can find out without waiting."""
     container.put("taken", b"-")
     listed = container.commit_block_list("taken", ["gone"], condition=IF_ABSENT)
     container.put("deleted", b"-")
@@ -66,7 +52,7 @@ def open_answers(container: BlobContainer) -> OpenAnswers:
     )
 
 
-class ContainerContract:
+class TestContainer:
     def test_a_container_is_created_once(self, account: StorageAccount) -> None:
         container = account.container(f"c{uuid.uuid4().hex}")
         assert container.exists() is False
@@ -75,14 +61,14 @@ class ContainerContract:
         assert container.exists() is True
 
     def test_a_missing_container_is_named_in_the_error(self, account: StorageAccount) -> None:
-        container = account.container("nobody-made-this")
-        with pytest.raises(NotFoundError, match="nobody-made-this"):
+        container = account.container("no-such-container")
+        with pytest.raises(NotFoundError, match="no-such-container"):
             container.stage_block("a", "1", b"x")
-        with pytest.raises(NotFoundError, match="nobody-made-this"):
+        with pytest.raises(NotFoundError, match="no-such-container"):
             container.put("a", b"x")
-        with pytest.raises(NotFoundError, match="nobody-made-this"):
+        with pytest.raises(NotFoundError, match="no-such-container"):
             container.properties("a")
-        with pytest.raises(NotFoundError, match="nobody-made-this"):
+        with pytest.raises(NotFoundError, match="no-such-container"):
             names_of(container)
 
     @pytest.mark.parametrize("name", ["ab", "Upper", "two--hyphens", "-begin", "end-", "under_score", "x" * 64, ""])
@@ -96,20 +82,20 @@ class ContainerContract:
             container.put(name, b"")
 
 
-class BlockContract:
-    def test_staged_blocks_are_seen_only_by_those_who_ask_for_them(self, container: BlobContainer) -> None:
+class TestBlocks:
+    def test_an_uncommitted_blob_is_listed_only_on_request(self, container: BlobContainer) -> None:
         container.stage_block("blob", "01", b"data")
         assert container.properties("blob") is None
-        assert names_of(container) == []
+        assert [] == names_of(container)
         [listed] = container.list(uncommitted=True)
         assert ("blob", 0, "", False) == (listed.name, listed.size, listed.etag, listed.committed)
 
-    def test_an_empty_committed_blob_is_not_taken_for_an_uncommitted_one(self, container: BlobContainer) -> None:
+    def test_an_empty_blob_is_listed_as_committed(self, container: BlobContainer) -> None:
         etag = etag_of(container.put("empty", b""))
         [listed] = container.list(uncommitted=True)
         assert (etag, True) == (listed.etag, listed.committed)
 
-    def test_a_commit_makes_the_blob_in_the_order_of_its_list(self, container: BlobContainer) -> None:
+    def test_a_committed_blob_has_its_blocks_in_the_order_of_the_list(self, container: BlobContainer) -> None:
         for block_id, data in (("01", b"a"), ("02", b"b"), ("03", b"c")):
             container.stage_block("blob", block_id, data)
         etag = etag_of(container.commit_block_list("blob", ["03", "01"]))
@@ -120,19 +106,19 @@ class BlockContract:
         container.stage_block("blob", "01", bytearray(b"ab"))
         container.stage_block("blob", "02", memoryview(b"xcdx")[1:3])
         container.commit_block_list("blob", ["01", "02"])
-        assert container.get("blob").data == b"abcd"
+        assert b"abcd" == container.get("blob").data
 
     def test_a_block_can_be_staged_again(self, container: BlobContainer) -> None:
         container.stage_block("blob", "01", b"old")
         container.stage_block("blob", "01", b"new")
         container.commit_block_list("blob", ["01"])
-        assert container.get("blob").data == b"new"
+        assert b"new" == container.get("blob").data
 
     def test_the_same_list_can_be_committed_again(self, container: BlobContainer) -> None:
         container.stage_block("blob", "01", b"data")
         first = etag_of(container.commit_block_list("blob", ["01"]))
         second = etag_of(container.commit_block_list("blob", ["01"]))
-        assert container.get("blob").data == b"data"
+        assert b"data" == container.get("blob").data
         assert first != second
 
     def test_a_commit_drops_the_staged_blocks_that_it_does_not_name(self, container: BlobContainer) -> None:
@@ -140,7 +126,7 @@ class BlockContract:
         container.stage_block("blob", "02", b"theirs")
         container.commit_block_list("blob", ["01"])
         assert isinstance(container.commit_block_list("blob", ["02"]), Missing)
-        assert container.get("blob").data == b"mine"
+        assert b"mine" == container.get("blob").data
 
     def test_a_commit_with_an_unknown_block_changes_nothing(self, container: BlobContainer) -> None:
         container.stage_block("blob", "01", b"data")
@@ -153,7 +139,7 @@ class BlockContract:
         assert isinstance(container.commit_block_list("blob", ["01"], condition=IF_ABSENT), Done)
         assert isinstance(container.commit_block_list("blob", ["01"], condition=IF_ABSENT), Conflict)
 
-    def test_the_block_ids_of_a_committed_blob_are_told_whatever_its_metadata(self, container: BlobContainer) -> None:
+    def test_the_block_ids_of_a_blob_are_those_of_its_last_commit(self, container: BlobContainer) -> None:
         assert [] == list(container.block_ids("blob"))
         for block in ("b-00001", "b-00000"):
             container.stage_block("blob", block, b"data")
@@ -181,14 +167,14 @@ class BlockContract:
             container.commit_block_list("blob", ["01"] * 50_001)
 
 
-class BlobContract:
-    def test_what_is_put_is_read(self, container: BlobContainer) -> None:
+class TestBlobs:
+    def test_a_blob_is_read_as_it_was_put(self, container: BlobContainer) -> None:
         etag = etag_of(container.put("a/b c/\u00fc%20+?#.avro", b"data"))
         content = container.get("a/b c/\u00fc%20+?#.avro")
         assert (b"data", 4, etag) == (content.data, content.properties.size, content.properties.etag)
-        assert names_of(container) == ["a/b c/\u00fc%20+?#.avro"]
+        assert ["a/b c/\u00fc%20+?#.avro"] == names_of(container)
 
-    def test_attributes_are_kept(self, container: BlobContainer) -> None:
+    def test_attributes_are_stored(self, container: BlobContainer) -> None:
         attributes = BlobAttributes({"writer_id": "w 1"}, {"state": "new"}, "Cool", "application/avro")
         container.stage_block("committed", "01", b"data")
         container.commit_block_list("committed", ["01"], attributes)
@@ -201,24 +187,24 @@ class BlobContract:
                 found.tier,
                 found.content_type,
             )
-            assert container.tags(name) == {"state": "new"}
-        assert [blob.metadata for blob in container.list()] == [{"writer_id": "w 1"}] * 2
+            assert {"state": "new"} == container.tags(name)
+        assert [{"writer_id": "w 1"}] * 2 == [blob.metadata for blob in container.list()]
 
     def test_a_write_replaces_the_attributes(self, container: BlobContainer) -> None:
         container.put("blob", b"1", BlobAttributes({"a": "1"}, {"t": "1"}))
         container.put("blob", b"2")
         found = container.properties("blob")
         assert found is not None
-        assert (found.metadata, container.tags("blob")) == ({}, {})
+        assert ({}, {}) == (found.metadata, container.tags("blob"))
 
-    def test_the_age_of_a_blob_is_by_the_clock_of_the_service(self, container: BlobContainer) -> None:
+    def test_the_age_of_a_blob_is_measured_by_the_clock_of_the_service(self, container: BlobContainer) -> None:
         assert container.age("blob") is None
         container.put("blob", b"1")
         age = container.age("blob")
         assert age is not None
         assert 0 <= age < 60
 
-    def test_last_modified_has_a_zone(self, container: BlobContainer) -> None:
+    def test_last_modified_has_a_time_zone(self, container: BlobContainer) -> None:
         container.put("blob", b"1")
         found = container.properties("blob")
         assert found is not None
@@ -238,17 +224,17 @@ class BlobContract:
 
     def test_an_empty_blob_is_read(self, container: BlobContainer) -> None:
         container.put("blob", b"")
-        assert container.get("blob").data == b""
+        assert b"" == container.get("blob").data
 
     def test_a_blob_larger_than_one_request_is_read_whole(
         self, container: BlobContainer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("azure_account.retrying.container.READ_CHUNK_BYTES", 4)
         container.put("blob", b"0123456789")
-        assert container.get("blob").data == b"0123456789"
-        assert container.get("blob", 1, 8).data == b"12345678"
+        assert b"0123456789" == container.get("blob").data
+        assert b"12345678" == container.get("blob", 1, 8).data
 
-    def test_reading_an_absent_blob_says_so(self, container: BlobContainer) -> None:
+    def test_reading_an_absent_blob_is_an_error_that_names_it(self, container: BlobContainer) -> None:
         with pytest.raises(NotFoundError, match="absent"):
             container.get("absent")
         with pytest.raises(NotFoundError, match="absent"):
@@ -257,7 +243,7 @@ class BlobContract:
 
     def test_reading_another_version_is_a_conflict(self, container: BlobContainer) -> None:
         etag = etag_of(container.put("blob", b"1"))
-        assert container.get("blob", if_match=etag).data == b"1"
+        assert b"1" == container.get("blob", if_match=etag).data
         container.put("blob", b"2")
         with pytest.raises(ConflictError):
             container.get("blob", if_match=etag)
@@ -265,47 +251,47 @@ class BlobContract:
     def test_a_put_if_absent_is_done_once(self, container: BlobContainer) -> None:
         assert isinstance(container.put("blob", b"1", condition=IF_ABSENT), Done)
         assert isinstance(container.put("blob", b"2", condition=IF_ABSENT), Conflict)
-        assert container.get("blob").data == b"1"
+        assert b"1" == container.get("blob").data
 
     def test_a_put_if_match_replaces_only_that_version(self, container: BlobContainer) -> None:
         etag = etag_of(container.put("blob", b"1"))
         assert isinstance(container.put("blob", b"x", condition=STALE), Conflict)
         assert isinstance(container.put("blob", b"2", condition=Condition(if_match=etag)), Done)
         assert isinstance(container.put("blob", b"3", condition=Condition(if_match=etag)), Conflict)
-        assert container.get("blob").data == b"2"
+        assert b"2" == container.get("blob").data
 
-    def test_a_star_matches_any_version(self, container: BlobContainer) -> None:
+    def test_if_match_star_is_true_for_any_version(self, container: BlobContainer) -> None:
         container.put("blob", b"1")
         assert isinstance(container.put("blob", b"2", condition=Condition(if_match="*")), Done)
 
     def test_a_put_if_match_of_an_absent_blob_is_a_conflict(self, container: BlobContainer) -> None:
         assert isinstance(container.put("blob", b"x", condition=STALE), Conflict)
 
-    def test_the_etag_of_a_listing_can_be_presented(self, container: BlobContainer) -> None:
+    def test_the_etag_of_a_listing_can_be_the_condition_of_a_write(self, container: BlobContainer) -> None:
         etag = etag_of(container.put("blob", b"1"))
         [listed] = container.list()
-        assert listed.etag == etag
+        assert etag == listed.etag
         assert isinstance(container.delete("blob", condition=Condition(if_match=listed.etag)), Done)
 
-    def test_a_delete_if_match_spares_another_version(self, container: BlobContainer) -> None:
+    def test_a_delete_if_match_keeps_another_version(self, container: BlobContainer) -> None:
         container.put("blob", b"1")
         assert isinstance(container.delete("blob", condition=STALE), Conflict)
-        assert container.get("blob").data == b"1"
+        assert b"1" == container.get("blob").data
 
-    def test_deleting_twice_finds_nothing(self, container: BlobContainer) -> None:
+    def test_a_second_delete_is_missing(self, container: BlobContainer) -> None:
         container.put("blob", b"1")
-        assert container.delete("blob") == Done()
+        assert Done() == container.delete("blob")
         assert isinstance(container.delete("blob"), Missing)
 
     def test_deleting_an_uncommitted_blob_drops_its_blocks(self, container: BlobContainer) -> None:
         container.stage_block("blob", "01", b"data")
-        assert container.delete("blob") == Done()
-        assert list(container.list(uncommitted=True)) == []
+        assert Done() == container.delete("blob")
+        assert [] == list(container.list(uncommitted=True))
 
-    def test_tags_are_replaced_whole(self, container: BlobContainer) -> None:
+    def test_setting_tags_removes_those_that_are_not_given(self, container: BlobContainer) -> None:
         container.put("blob", b"1", BlobAttributes(tags={"a": "1"}))
         assert isinstance(container.set_tags("blob", {"b": "x/y=z"}), Done)
-        assert container.tags("blob") == {"b": "x/y=z"}
+        assert {"b": "x/y=z"} == container.tags("blob")
         assert isinstance(container.set_tags("absent", {}), Missing)
 
     @pytest.mark.parametrize(
@@ -328,33 +314,33 @@ class BlobContract:
             container.put("blob", b"1", BlobAttributes(tier="Lukewarm"))
 
 
-class ListContract:
+class TestListing:
     def test_a_listing_is_in_name_order_and_by_prefix(self, container: BlobContainer) -> None:
         for name in ("b/2", "a/1", "b/1", "b/10", "c"):
             container.put(name, b"x")
-        assert names_of(container) == ["a/1", "b/1", "b/10", "b/2", "c"]
-        assert names_of(container, "b/") == ["b/1", "b/10", "b/2"]
-        assert names_of(container, "z") == []
+        assert ["a/1", "b/1", "b/10", "b/2", "c"] == names_of(container)
+        assert ["b/1", "b/10", "b/2"] == names_of(container, "b/")
+        assert [] == names_of(container, "z")
 
-    def test_a_listing_starts_at_a_name_and_includes_it(self, container: BlobContainer) -> None:
+    def test_a_listing_starts_at_a_name_which_is_included(self, container: BlobContainer) -> None:
         for name in ("log/1", "log/2", "log/3", "other"):
             container.put(name, b"x")
-        assert names_of(container, "log/", start_from="log/2") == ["log/2", "log/3"]
-        assert names_of(container, "log/", start_from="log/25") == ["log/3"]
+        assert ["log/2", "log/3"] == names_of(container, "log/", start_from="log/2")
+        assert ["log/3"] == names_of(container, "log/", start_from="log/25")
 
     def test_a_listing_has_many_pages(self, container: BlobContainer, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("azure_account.memory.service.PAGE_BLOBS", 2)
         monkeypatch.setattr("azure_account.sdk.blobs.PAGE_BLOBS", 2)
         for n in range(5):
             container.put(f"b{n}", b"x")
-        assert names_of(container) == [f"b{n}" for n in range(5)]
-        assert names_of(container, start_from="b3") == ["b3", "b4"]
+        assert [f"b{n}" for n in range(5)] == names_of(container)
+        assert ["b3", "b4"] == names_of(container, start_from="b3")
 
 
-class LeaseContract:
+class TestLeases:
     mine, theirs = str(uuid.uuid4()), str(uuid.uuid4())
 
-    def test_one_holder_at_a_time(self, container: BlobContainer) -> None:
+    def test_a_lease_has_one_holder_at_a_time(self, container: BlobContainer) -> None:
         container.put("blob", b"1")
         assert isinstance(container.acquire_lease("blob", self.mine, 15), Done)
         assert isinstance(container.acquire_lease("blob", self.theirs, 15), Conflict)
@@ -362,7 +348,7 @@ class LeaseContract:
         assert isinstance(container.renew_lease("blob", self.mine), Done)
         assert isinstance(container.renew_lease("blob", self.theirs), Conflict)
 
-    def test_a_released_lease_is_free(self, container: BlobContainer) -> None:
+    def test_a_released_lease_can_be_acquired(self, container: BlobContainer) -> None:
         container.put("blob", b"1")
         container.acquire_lease("blob", self.mine, 15)
         assert isinstance(container.release_lease("blob", self.theirs), Conflict)
@@ -377,7 +363,7 @@ class LeaseContract:
         assert isinstance(container.put("blob", b"2"), Done)
         assert isinstance(container.acquire_lease("blob", self.theirs, 15), Done)
 
-    def test_only_the_holder_writes(self, container: BlobContainer) -> None:
+    def test_only_the_holder_of_the_lease_writes(self, container: BlobContainer) -> None:
         container.put("blob", b"1")
         container.acquire_lease("blob", self.mine, 15)
         assert isinstance(container.put("blob", b"x"), Conflict)
@@ -387,10 +373,10 @@ class LeaseContract:
         assert isinstance(container.set_tags("blob", {"a": "b"}), Conflict)
         with pytest.raises(ConflictError, match="LeaseIdMissing"):
             container.stage_block("blob", "01", b"x")
-        assert container.get("blob").data == b"2"
+        assert b"2" == container.get("blob").data
         assert isinstance(container.delete("blob", lease_id=self.mine), Done)
 
-    def test_a_lease_that_is_not_held_does_not_write(self, container: BlobContainer) -> None:
+    def test_a_write_with_a_lease_that_is_not_held_is_a_conflict(self, container: BlobContainer) -> None:
         container.put("blob", b"1")
         assert isinstance(container.put("blob", b"2", lease_id=self.mine), Conflict)
 
@@ -400,14 +386,14 @@ class LeaseContract:
         assert isinstance(container.renew_lease("blob", self.mine), Conflict)
         assert isinstance(container.break_lease("blob"), Conflict)
 
-    def test_ids_and_durations_are_checked(self, container: BlobContainer) -> None:
+    def test_an_invalid_lease_id_or_duration_is_refused(self, container: BlobContainer) -> None:
         with pytest.raises(ConfigurationError, match="UUID"):
             container.acquire_lease("blob", "me", 15)
         with pytest.raises(ConfigurationError, match="15 to 60"):
             container.acquire_lease("blob", self.mine, 10)
 
 
-class TableContract:
+class TestTables:
     row = Entity("p", "r", {"int": 1, "long": 2**40, "text": "x'y", "float": 1.5, "flag": True, "\u0061_1": "\u00fc"})
 
     def test_a_table_is_created_once(self, account: StorageAccount) -> None:
@@ -416,22 +402,22 @@ class TableContract:
         assert table.create() is False
 
     def test_a_missing_table_is_named_in_the_error(self, account: StorageAccount) -> None:
-        table = account.table("nobodyMadeThis")
-        with pytest.raises(NotFoundError, match="nobodyMadeThis"):
+        table = account.table("noSuchTable")
+        with pytest.raises(NotFoundError, match="noSuchTable"):
             table.insert(self.row)
-        with pytest.raises(NotFoundError, match="nobodyMadeThis"):
+        with pytest.raises(NotFoundError, match="noSuchTable"):
             table.get("p", "r")
-        with pytest.raises(NotFoundError, match="nobodyMadeThis"):
+        with pytest.raises(NotFoundError, match="noSuchTable"):
             table.delete("p", "r")
 
-    def test_what_is_inserted_is_read(self, table: Table) -> None:
+    def test_an_entity_is_read_as_it_was_inserted(self, table: Table) -> None:
         etag = etag_of(table.insert(self.row))
         found = table.get("p", "r")
         assert found is not None
         assert (self.row.properties, etag) == (found.properties, found.etag)
         assert table.get("p", "other") is None
 
-    def test_keys_are_inserted_once(self, table: Table) -> None:
+    def test_an_entity_is_inserted_once(self, table: Table) -> None:
         assert isinstance(table.insert(self.row), Done)
         assert isinstance(table.insert(self.row), Conflict)
         assert isinstance(table.replace(self.row, condition=IF_ABSENT), Conflict)
@@ -441,15 +427,15 @@ class TableContract:
         assert isinstance(table.replace(Entity("p", "r", {"b": 3})), Done)
         found = table.get("p", "r")
         assert found is not None
-        assert found.properties == {"b": 3}
+        assert {"b": 3} == found.properties
 
-    def test_a_replace_if_match_writes_only_over_that_version(self, table: Table) -> None:
+    def test_a_replace_if_match_replaces_only_that_version(self, table: Table) -> None:
         first = Condition(if_match=etag_of(table.insert(self.row)))
         assert isinstance(table.replace(self.row, condition=first), Done)
         assert isinstance(table.replace(self.row, condition=first), Conflict)
         assert isinstance(table.replace(Entity("p", "gone", {}), condition=first), Missing)
 
-    def test_a_delete_if_match_spares_another_version(self, table: Table) -> None:
+    def test_a_delete_if_match_keeps_another_version(self, table: Table) -> None:
         first = Condition(if_match=etag_of(table.insert(self.row)))
         table.replace(self.row)
         assert isinstance(table.delete("p", "r", condition=first), Conflict)
@@ -459,22 +445,22 @@ class TableContract:
     def test_a_query_is_by_partition_and_in_key_order(self, table: Table) -> None:
         for partition_key, row_key in (("2", "b"), ("1", "z"), ("2", "a"), ("o'k", "")):
             table.insert(Entity(partition_key, row_key, {}))
-        assert [(row.partition_key, row.row_key) for row in table.query()] == [
+        assert [
             ("1", "z"),
             ("2", "a"),
             ("2", "b"),
             ("o'k", ""),
-        ]
-        assert [row.row_key for row in table.query("2")] == ["a", "b"]
-        assert [row.row_key for row in table.query("o'k")] == [""]
-        assert list(table.query("none")) == []
+        ] == [(row.partition_key, row.row_key) for row in table.query()]
+        assert ["a", "b"] == [row.row_key for row in table.query("2")]
+        assert [""] == [row.row_key for row in table.query("o'k")]
+        assert [] == list(table.query("none"))
 
     def test_a_query_has_many_pages(self, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("azure_account.memory.tables.PAGE_ENTITIES", 2)
         monkeypatch.setattr("azure_account.sdk.tables.PAGE_ENTITIES", 2)
         for n in range(5):
             table.insert(Entity("p", str(n), {}))
-        assert [row.row_key for row in table.query("p")] == ["0", "1", "2", "3", "4"]
+        assert ["0", "1", "2", "3", "4"] == [row.row_key for row in table.query("p")]
 
     @pytest.mark.parametrize("name", ["ab", "1abc", "with-hyphen", "tables", "x" * 64])
     def test_an_invalid_table_name_is_refused(self, account: StorageAccount, name: str) -> None:

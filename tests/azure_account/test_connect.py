@@ -15,13 +15,13 @@ import pytest
 from azure_account.account import IF_ABSENT, Unknown
 from azure_account.connect import connect
 from azure_account.errors import ConfigurationError, TransientError
-from azure_account.options.account_options import ACCOUNT_OPTIONS
-from azure_account.options.settings import AccountSettings, account_settings
+from tests.azure_account.settings_of import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from azure_account.account import BlobContainer
+    from azure_account.options.settings import AccountSettings
 
 SIGNATURE = "S3CR3T"
 
@@ -34,12 +34,12 @@ def settings_for(port: int, **options: str) -> AccountSettings:
         "requestTimeoutMs": "200",
         **options,
     }
-    return account_settings(ACCOUNT_OPTIONS.parse(given), None, {})
+    return settings_of(given)
 
 
 @contextmanager
 def server(serve: Callable[[socket.socket], None]) -> Iterator[int]:
-    """A TCP server that hands each connection to `serve`; gives its port."""
+    """A TCP server that passes each connection to `serve`; yields its port."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
@@ -58,16 +58,16 @@ def server(serve: Callable[[socket.socket], None]) -> Iterator[int]:
         listening.shutdown(socket.SHUT_RDWR)
 
 
-def hang_up(connection: socket.socket) -> None:
+def close_without_answer(connection: socket.socket) -> None:
     connection.recv(65536)
 
 
-def say_nothing(connection: socket.socket) -> None:
+def never_answer(connection: socket.socket) -> None:
     while connection.recv(65536):
         pass
 
 
-def answering(text: str) -> Callable[[socket.socket], None]:
+def answer_with(text: str) -> Callable[[socket.socket], None]:
     def serve(connection: socket.socket) -> None:
         connection.recv(65536)
         connection.sendall(text.replace("\n", "\r\n").encode())
@@ -79,7 +79,7 @@ def container_at(port: int, **options: str) -> BlobContainer:
     return connect(settings_for(port, **options)).container("data")
 
 
-def test_one_account_for_each_settings() -> None:
+def test_settings_that_are_equal_have_one_account() -> None:
     settings = settings_for(1)
     with ThreadPoolExecutor(8) as pool:
         accounts = list(pool.map(lambda _: connect(settings), range(32)))
@@ -108,7 +108,7 @@ def printed_by(code: str) -> str:
 
 
 def test_a_forked_process_has_its_own_account() -> None:
-    assert printed_by(FORK) == "0 True"
+    assert "0 True" == printed_by(FORK)
 
 
 def test_the_package_is_imported_without_the_sdk() -> None:
@@ -116,7 +116,7 @@ def test_the_package_is_imported_without_the_sdk() -> None:
     assert "False" == printed_by(f"import sys, {modules}; print('azure.core' in sys.modules)")
 
 
-def test_an_endpoint_where_nobody_listens_is_named_with_its_option() -> None:
+def test_an_endpoint_without_a_service_is_an_error_that_names_the_option() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -125,19 +125,15 @@ def test_an_endpoint_where_nobody_listens_is_named_with_its_option() -> None:
     assert SIGNATURE not in str(caught.value)
 
 
-def test_an_account_that_nobody_has_is_named() -> None:
-    settings = account_settings(
-        ACCOUNT_OPTIONS.parse(
-            {"endpoint": "http://nobody.invalid", "accountName": "nobody", "accountKey": "a2V5", "maxAttempts": "1"}
-        ),
-        None,
-        {},
+def test_an_account_that_does_not_exist_is_an_error_that_names_the_option() -> None:
+    settings = settings_of(
+        {"endpoint": "http://absent.invalid", "accountName": "absent", "accountKey": "a2V5", "maxAttempts": "1"}
     )
     with pytest.raises(TransientError, match=r"unknown\. Check accountName"):
         connect(settings).container("data").exists()
 
 
-@pytest.mark.parametrize("serve", [hang_up, say_nothing])
+@pytest.mark.parametrize("serve", [close_without_answer, never_answer])
 def test_a_lost_answer_of_a_conditional_put_is_unknown(serve: Callable[[socket.socket], None]) -> None:
     with server(serve) as port:
         outcome = container_at(port).put("blob", b"1", condition=IF_ABSENT)
@@ -145,22 +141,22 @@ def test_a_lost_answer_of_a_conditional_put_is_unknown(serve: Callable[[socket.s
     assert SIGNATURE not in outcome.reason
 
 
-def test_a_silent_service_does_not_hold_a_caller_for_ever() -> None:
-    with server(say_nothing) as port, pytest.raises(TransientError, match=r"within the time limit.*requestTimeoutMs"):
+def test_a_request_without_an_answer_ends_at_its_time_limit() -> None:
+    with server(never_answer) as port, pytest.raises(TransientError, match=r"within the time limit.*requestTimeoutMs"):
         container_at(port).exists()
 
 
-def test_an_endpoint_without_tls_is_told_from_an_outage() -> None:
-    with server(answering("HTTP/1.1 400 Bad Request\n\n")) as port:
+def test_an_endpoint_without_tls_is_not_reported_as_an_outage() -> None:
+    with server(answer_with("HTTP/1.1 400 Bad Request\n\n")) as port:
         settings = settings_for(port, endpoint=f"https://127.0.0.1:{port}/acc")
         with pytest.raises(ConfigurationError, match=r"does not speak TLS.*begin with http"):
             connect(settings).container("data").exists()
 
 
-def test_the_service_is_asked_again_when_it_is_busy() -> None:
+def test_a_throttled_request_is_repeated() -> None:
     busy = "HTTP/1.1 503 Busy\nx-ms-error-code: ServerBusy\nRetry-After: 0\nContent-Length: 0\nConnection: close\n\n"
     ready = "HTTP/1.1 200 OK\nContent-Length: 0\nConnection: close\n\n"
-    answers = iter([answering(busy), answering(ready)])
+    answers = iter([answer_with(busy), answer_with(ready)])
 
     def serve(accepted: socket.socket) -> None:
         next(answers)(accepted)
@@ -171,20 +167,20 @@ def test_the_service_is_asked_again_when_it_is_busy() -> None:
 
 def test_no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    with server(hang_up) as port:
+    with server(close_without_answer) as port:
         container = container_at(port)
         container.put("blob", b"1", condition=IF_ABSENT)
         container.renew_lease("blob", str(uuid.uuid4()))
         with pytest.raises(TransientError):
             container.stage_block("blob", "01", b"1")
-    with server(answering("HTTP/1.1 200 OK\nContent-Length: 0\nConnection: close\n\n")) as port:
+    with server(answer_with("HTTP/1.1 200 OK\nContent-Length: 0\nConnection: close\n\n")) as port:
         container_at(port).exists()
     assert "sig=***" in caplog.text
-    assert [record.name for record in caplog.records if SIGNATURE in record.getMessage()] == []
+    assert [] == [record.name for record in caplog.records if SIGNATURE in record.getMessage()]
 
 
 def test_the_error_chain_holds_no_secret() -> None:
-    with server(hang_up) as port, pytest.raises(TransientError) as caught:
+    with server(close_without_answer) as port, pytest.raises(TransientError) as caught:
         container_at(port).stage_block("blob", "01", b"1")
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__

@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 def test_blobs_and_tables_answer_at_the_connection_string(azurite: Azurite, container_name: str) -> None:
     with BlobServiceClient.from_connection_string(azurite.connection_string) as blobs:
         blobs.create_container(container_name).upload_blob("hello", b"world")
-        assert blobs.get_blob_client(container_name, "hello").download_blob().readall() == b"world"
+        assert b"world" == blobs.get_blob_client(container_name, "hello").download_blob().readall()
     with TableServiceClient.from_connection_string(azurite.connection_string) as tables:
         table = tables.create_table("t" + container_name.replace("-", "")[:60])
         table.create_entity({"PartitionKey": "a", "RowKey": "b"})
-        assert [entity["RowKey"] for entity in table.list_entities()] == ["b"]
+        assert ["b"] == [entity["RowKey"] for entity in table.list_entities()]
 
 
 def test_a_connection_string_survives_the_way_there_and_back() -> None:
     azurite = local_azurite(40001, 40002)
-    assert azurite_of(azurite.connection_string) == azurite
-    assert azurite.blob_port == 40001
+    assert azurite == azurite_of(azurite.connection_string)
+    assert 40001 == azurite.blob_port
 
 
 def test_use_development_storage_means_the_usual_ports() -> None:
-    assert azurite_of("UseDevelopmentStorage=true") == local_azurite(10000, 10002)
+    assert local_azurite(10000, 10002) == azurite_of("UseDevelopmentStorage=true")
 
 
 def test_a_connection_string_without_tables_is_refused_by_name() -> None:
@@ -46,7 +46,7 @@ def test_a_connection_string_without_tables_is_refused_by_name() -> None:
 def test_one_that_runs_already_is_used_and_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURITE_CONNECTION_STRING", local_azurite(1, 2).connection_string)
     with running_azurite() as azurite:
-        assert azurite == local_azurite(1, 2)
+        assert local_azurite(1, 2) == azurite
 
 
 @pytest.mark.azurite
@@ -58,5 +58,5 @@ def test_it_dies_with_its_parent_even_when_that_is_killed(monkeypatch: pytest.Mo
         children = psutil.Process(parent.pid).children(recursive=True)
         parent.send_signal(signal.SIGKILL)
     _, alive = psutil.wait_procs(children, timeout=20)
-    assert len(children) == 1
-    assert alive == []
+    assert 1 == len(children)
+    assert [] == alive

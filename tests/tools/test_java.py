@@ -21,7 +21,7 @@ def java_that_states(folder: Path, version: str) -> Path:
 
 @pytest.mark.parametrize(("stated", "major"), [("17.0.15", 17), ("21", 21), ("1.8.0_412", 8), ("25.0.2", 25)])
 def test_the_major_version_is_read_from_the_release_file(tmp_path: Path, stated: str, major: int) -> None:
-    assert java_version(java_that_states(tmp_path, stated)) == major
+    assert major == java_version(java_that_states(tmp_path, stated))
 
 
 def test_a_folder_without_java_has_no_version(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ class InterpreterReader(DataSourceReader):
 
 def test_workers_run_the_same_python_as_the_driver(spark: SparkSession) -> None:
     spark.dataSource.register(Interpreter)
-    assert [row.executable for row in spark.read.format("interpreter").load().collect()] == [sys.executable]
+    assert [sys.executable] == [row.executable for row in spark.read.format("interpreter").load().collect()]
 
 
 def test_workers_import_the_packages_of_the_checkout(spark: SparkSession) -> None:
@@ -54,9 +54,9 @@ def test_workers_import_the_packages_of_the_checkout(spark: SparkSession) -> Non
             yield pa.RecordBatch.from_pydict({"name": [azure_account.errors.__name__]})
 
     rows = spark.range(1, numPartitions=1).mapInArrow(names, "name string").collect()
-    assert [row.name for row in rows] == ["azure_account.errors"]
+    assert ["azure_account.errors"] == [row.name for row in rows]
 
 
 def test_times_are_utc_and_the_web_interface_is_off(spark: SparkSession) -> None:
-    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert "UTC" == spark.conf.get("spark.sql.session.timeZone")
     assert spark.sparkContext.uiWebUrl is None

@@ -14,18 +14,16 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.service import MemoryService, OpenAnswers
 from azure_account.retrying.retry_loop import Call, Intercept
 from tests.azure_account.contract import (
-    BlobContract,
-    BlockContract,
-    ContainerContract,
-    LeaseContract,
-    ListContract,
-    TableContract,
-    container,
+    TestBlobs,
+    TestBlocks,
+    TestContainer,
+    TestLeases,
+    TestListing,
+    TestTables,
     open_answers,
-    table,
 )
 
-__all__ = ["container", "table"]
+__all__ = ["TestBlobs", "TestBlocks", "TestContainer", "TestLeases", "TestListing", "TestTables"]
 
 T = TypeVar("T")
 WEEK = 7 * 24 * 3600
@@ -34,30 +32,6 @@ WEEK = 7 * 24 * 3600
 @pytest.fixture
 def account() -> StorageAccount:
     return MemoryAccount()
-
-
-class TestContainer(ContainerContract):
-    pass
-
-
-class TestBlocks(BlockContract):
-    pass
-
-
-class TestBlobs(BlobContract):
-    pass
-
-
-class TestListing(ListContract):
-    pass
-
-
-class TestLeases(LeaseContract):
-    pass
-
-
-class TestTables(TableContract):
-    pass
 
 
 @pytest.fixture
@@ -72,7 +46,7 @@ def memory(clock: ManualClock) -> MemoryAccount:
     return account
 
 
-def test_staged_blocks_are_dropped_a_week_after_the_last_one(memory: MemoryAccount, clock: ManualClock) -> None:
+def test_staged_blocks_expire_a_week_after_the_last_one(memory: MemoryAccount, clock: ManualClock) -> None:
     container = memory.container("data")
     container.stage_block("blob", "01", b"a")
     clock.advance(WEEK - 1)
@@ -82,7 +56,7 @@ def test_staged_blocks_are_dropped_a_week_after_the_last_one(memory: MemoryAccou
     container.stage_block("late", "01", b"a")
     clock.advance(WEEK)
     assert isinstance(container.commit_block_list("late", ["01"]), Missing)
-    assert [blob.name for blob in container.list(uncommitted=True)] == ["blob"]
+    assert ["blob"] == [blob.name for blob in container.list(uncommitted=True)]
 
 
 def test_a_put_drops_the_staged_blocks(memory: MemoryAccount) -> None:
@@ -90,7 +64,7 @@ def test_a_put_drops_the_staged_blocks(memory: MemoryAccount) -> None:
     container.stage_block("blob", "01", b"staged")
     container.put("blob", b"put")
     assert isinstance(container.commit_block_list("blob", ["01"]), Missing)
-    assert container.get("blob").data == b"put"
+    assert b"put" == container.get("blob").data
 
 
 def test_committed_blocks_are_not_dropped(memory: MemoryAccount, clock: ManualClock) -> None:
@@ -101,7 +75,7 @@ def test_committed_blocks_are_not_dropped(memory: MemoryAccount, clock: ManualCl
     assert isinstance(container.commit_block_list("blob", ["01"]), Done)
 
 
-def test_a_hundred_thousand_blocks_can_be_staged_and_not_one_more(memory: MemoryAccount) -> None:
+def test_no_more_than_a_hundred_thousand_blocks_can_be_staged(memory: MemoryAccount) -> None:
     container = memory.container("data")
     for n in range(100_000):
         container.stage_block("blob", f"{n:05d}", b"x")
@@ -111,7 +85,7 @@ def test_a_hundred_thousand_blocks_can_be_staged_and_not_one_more(memory: Memory
     assert isinstance(container.commit_block_list("blob", [f"{n:05d}" for n in range(50_000)]), Done)
 
 
-def test_an_expired_lease_protects_nothing_and_can_be_taken(memory: MemoryAccount, clock: ManualClock) -> None:
+def test_an_expired_lease_protects_nothing_and_can_be_acquired(memory: MemoryAccount, clock: ManualClock) -> None:
     mine, theirs = str(uuid.uuid4()), str(uuid.uuid4())
     container = memory.container("data")
     container.put("blob", b"1")
@@ -136,13 +110,13 @@ def test_an_expired_lease_can_be_renewed_unless_the_blob_was_written(memory: Mem
 
 def test_a_restarted_account_sees_the_same_storage(memory: MemoryAccount) -> None:
     memory.container("data").put("blob", b"1")
-    assert memory.restarted().container("data").get("blob").data == b"1"
-    assert memory.service.contents("data") == {"blob": b"1"}
+    assert b"1" == memory.restarted().container("data").get("blob").data
+    assert {"blob": b"1"} == memory.service.contents("data")
 
 
-def test_staged_blocks_are_shown_to_tests(memory: MemoryAccount) -> None:
+def test_a_test_can_read_the_staged_blocks(memory: MemoryAccount) -> None:
     memory.container("data").stage_block("blob", "01", b"1")
-    assert memory.service.staged("data") == {"blob": ("01",)}
+    assert {"blob": ("01",)} == memory.service.staged("data")
 
 
 def test_only_one_of_many_threads_creates_a_blob(memory: MemoryAccount) -> None:
@@ -159,19 +133,19 @@ def test_only_one_of_many_threads_creates_a_blob(memory: MemoryAccount) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Conflict"] * 7 + ["Done"]
+    assert ["Conflict"] * 7 + ["Done"] == sorted(type(outcome).__name__ for outcome in outcomes)
 
 
-def test_a_reader_of_an_archived_blob_is_told_to_rehydrate_it(memory: MemoryAccount) -> None:
+def test_the_error_for_reading_an_archived_blob_says_to_rehydrate_it(memory: MemoryAccount) -> None:
     memory.container("data").put("blob", b"1", BlobAttributes(tier="Archive"))
     with pytest.raises(ConfigurationError, match="Rehydrate"):
         memory.container("data").get("blob")
 
 
-# --- answers that nobody has checked on Azure -------------------------------------------------------------------------
+# --- answers that have not been checked on Azure ----------------------------------------------------------------------
 
 
-def answering(answers: OpenAnswers, clock: ManualClock) -> MemoryAccount:
+def account_with(answers: OpenAnswers, clock: ManualClock) -> MemoryAccount:
     account = MemoryAccount(MemoryService(clock=clock, answers=answers))
     account.container("data").create()
     return account
@@ -179,16 +153,18 @@ def answering(answers: OpenAnswers, clock: ManualClock) -> MemoryAccount:
 
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("keeps", [False, True])
-def test_an_account_gives_the_answers_it_was_made_with(first: bool, keeps: bool, clock: ManualClock) -> None:
+def test_an_account_gives_the_open_answers_that_it_was_created_with(
+    first: bool, keeps: bool, clock: ManualClock
+) -> None:
     answers = OpenAnswers(list_before_condition=first, delete_keeps_blocks=keeps)
-    assert answers == open_answers(answering(answers, clock).container("data"))
+    assert answers == open_answers(account_with(answers, clock).container("data"))
 
 
 @pytest.mark.parametrize("by_first", [False, True])
 def test_staged_blocks_are_dated_by_the_first_or_the_last_and_expire_by_the_last(
     by_first: bool, clock: ManualClock
 ) -> None:
-    container = answering(OpenAnswers(dated_by_first_block=by_first), clock).container("data")
+    container = account_with(OpenAnswers(dated_by_first_block=by_first), clock).container("data")
     start = clock.now()
     for block_id in ("01", "02"):
         container.stage_block("blob", block_id, b"-")
@@ -198,13 +174,13 @@ def test_staged_blocks_are_dated_by_the_first_or_the_last_and_expire_by_the_last
     assert isinstance(container.commit_block_list("blob", ["01", "02"]), Done)
 
 
-def test_a_sas_that_may_only_create_overwrites_nothing(clock: ManualClock) -> None:
-    container = answering(OpenAnswers(create_only=True), clock).container("data")
+def test_a_sas_that_only_allows_to_create_overwrites_nothing(clock: ManualClock) -> None:
+    container = account_with(OpenAnswers(create_only=True), clock).container("data")
     assert isinstance(container.put("blob", b"1"), Done)
     assert isinstance(container.put("blob", b"2"), Conflict)
     container.stage_block("blob", "01", b"3")
     assert isinstance(container.commit_block_list("blob", ["01"]), Conflict)
-    assert container.get("blob").data == b"1"
+    assert b"1" == container.get("blob").data
 
 
 def test_a_blob_that_is_rewritten_between_two_chunks_of_a_read_is_a_conflict(

@@ -15,20 +15,20 @@ def write(account: MemoryAccount) -> None:
     container.commit_block_list("blob", ["01", "02"])
 
 
-def test_calls_are_counted_and_logged() -> None:
+def test_calls_are_numbered_and_recorded() -> None:
     faults = Faults()
     write(MemoryAccount(intercept=faults))
-    assert [(call.number, call.operation, call.target) for call in faults.calls] == [
+    assert [
         (1, "create_container", "data"),
         (2, "stage_block", "data/blob"),
         (3, "stage_block", "data/blob"),
         (4, "commit_block_list", "data/blob"),
-    ]
+    ] == [(call.number, call.operation, call.target) for call in faults.calls]
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 @pytest.mark.parametrize("after_effect", [False, True])
-def test_a_process_dies_at_its_nth_call_and_stays_dead(*, number: int, after_effect: bool) -> None:
+def test_a_process_dies_at_its_nth_call_and_makes_no_more(*, number: int, after_effect: bool) -> None:
     faults = Faults(at(number, Crash(after_effect)))
     account = MemoryAccount(intercept=faults)
     with pytest.raises(ProcessDied):
@@ -37,26 +37,26 @@ def test_a_process_dies_at_its_nth_call_and_stays_dead(*, number: int, after_eff
     with pytest.raises(ProcessDied):
         account.container("data").exists()
     committed = number == 4 and after_effect
-    assert account.service.contents("data") == ({"blob": b"ab"} if committed else {})
+    assert ({"blob": b"ab"} if committed else {}) == account.service.contents("data")
     write(account.restarted())
-    assert account.service.contents("data") == {"blob": b"ab"}
+    assert {"blob": b"ab"} == account.service.contents("data")
 
 
-def test_a_dead_process_is_not_caught_as_an_exception() -> None:
+def test_the_death_of_a_process_is_not_caught_as_an_exception() -> None:
     assert not issubclass(ProcessDied, Exception)
 
 
-def test_faults_are_chosen_by_operation_blob_and_turn() -> None:
+def test_faults_are_chosen_by_operation_blob_and_number() -> None:
     faults = Faults(on("put", Throttle(), name=lambda name: name.startswith("log/"), times=1, skip=1))
     account = MemoryAccount(intercept=faults)
     container = account.container("data")
     container.create()
     for name in ("data/1", "log/1", "log/2", "log/3"):
         assert isinstance(container.put(name, b"1"), Done)
-    assert [call.name for call in faults.calls if call.operation == "put"] == [
+    assert [
         "data/1",
         "log/1",
         "log/2",
         "log/2",
         "log/3",
-    ]
+    ] == [call.name for call in faults.calls if call.operation == "put"]

@@ -30,32 +30,32 @@ TABLE = OptionTable(
 )
 
 
-def test_keys_are_compared_without_case_and_values_are_typed() -> None:
+def test_the_case_of_keys_is_ignored_and_values_are_typed() -> None:
     parsed = TABLE.parse({"MAXBLOBSIZE": "64k", "codec": "ZStandard"})
     assert (65536, "zstandard", None) == (parsed["maxBlobSize"], parsed["codec"], parsed["accountKey"])
-    assert parsed.given == {"maxBlobSize", "codec"}
+    assert {"maxBlobSize", "codec"} == parsed.given
 
 
 def test_options_of_a_prefix_are_collected() -> None:
     parsed = TABLE.parse({"metadata.owner": "a", "Metadata.team": "b"})
-    assert parsed["metadata.*"] == {"owner": "a", "team": "b"}
-    assert TABLE.parse({})["metadata.*"] == {}
+    assert {"owner": "a", "team": "b"} == parsed["metadata.*"]
+    assert {} == TABLE.parse({})["metadata.*"]
 
 
 @pytest.mark.parametrize(
     ("key", "nearest"), [("maxblobsiz", "maxBlobSize"), ("kodec", "codec"), ("metadata.", "metadata")]
 )
-def test_an_unknown_option_names_the_nearest_one(key: str, nearest: str) -> None:
+def test_the_error_for_an_unknown_option_proposes_the_nearest_one(key: str, nearest: str) -> None:
     with pytest.raises(ConfigurationError, match=f"Option {key} is unknown. Did you mean {nearest}"):
         TABLE.parse({key: "1"})
 
 
-def test_an_option_like_no_other_lists_them_all() -> None:
+def test_the_error_for_an_option_similar_to_none_lists_all() -> None:
     with pytest.raises(ConfigurationError, match="The options are maxBlobSize, codec, "):
         TABLE.parse({"qqqqqqqqqq": "1"})
 
 
-def test_a_malformed_value_names_option_value_and_what_is_expected() -> None:
+def test_the_error_for_a_malformed_value_has_option_value_and_what_is_expected() -> None:
     with pytest.raises(ConfigurationError, match=r"maxBlobSize: the value '10 pounds' .* expected a number of bytes"):
         TABLE.parse({"maxblobsize": "10 pounds"})
 
@@ -63,31 +63,30 @@ def test_a_malformed_value_names_option_value_and_what_is_expected() -> None:
 def test_a_malformed_secret_is_not_shown() -> None:
     with pytest.raises(ConfigurationError) as caught:
         TABLE.parse({"accountkey": "S3CR3T"})
-    assert str(caught.value) == "Option accountKey: the value is not valid; expected an integer of at least 1."
+    assert "Option accountKey: the value is not valid; expected an integer of at least 1." == str(caught.value)
     assert caught.value.__cause__ is None
 
 
 def test_the_repr_of_parsed_options_shows_no_secret() -> None:
-    assert repr(TABLE.parse({"accountkey": "42", "codec": "null"})) == (
-        "ParsedOptions({'accountKey': '***', 'codec': 'null'})"
-    )
+    parsed = TABLE.parse({"accountkey": "42", "codec": "null"})
+    assert "ParsedOptions({'accountKey': '***', 'codec': 'null'})" == repr(parsed)
 
 
-def test_tables_are_joined_and_a_name_stands_once() -> None:
+def test_tables_are_joined_and_a_name_must_be_unique() -> None:
     joined = TABLE + OptionTable((Option("view", text(), "data", "What to read.", "Reading"),))
-    assert joined.parse({})["view"] == "data"
+    assert "data" == joined.parse({})["view"]
     with pytest.raises(ValueError, match="codec"):
         _ = joined + OptionTable((Option("CODEC", text(), None, "", ""),))
 
 
 def test_the_manual_has_a_table_for_each_group() -> None:
     page = TABLE.markdown()
-    assert [line for line in page.splitlines() if line.startswith("###")] == [
+    assert [
         "### Rolling",
         "### Encoding",
         "### Account",
         "### Blobs",
-    ]
+    ] == [line for line in page.splitlines() if line.startswith("###")]
     assert "| `codec` | one of `null`, `deflate`, `zstandard` | `null` | Avro codec. |" in page
 
 
@@ -108,8 +107,8 @@ def test_the_manual_has_a_table_for_each_group() -> None:
         (text_list(), "a, b", ("a", "b")),
     ],
 )
-def test_values_are_read(parser: Parser[object], raw: str, expected: object) -> None:
-    assert parser(raw) == expected
+def test_values_are_parsed(parser: Parser[object], raw: str, expected: object) -> None:
+    assert expected == parser(raw)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +129,7 @@ def test_values_are_read(parser: Parser[object], raw: str, expected: object) -> 
         (text_list(), "a,,b"),
     ],
 )
-def test_values_that_do_not_fit_are_refused(parser: Parser[object], raw: str) -> None:
+def test_malformed_values_are_refused(parser: Parser[object], raw: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the message is the option's
         parser(raw)
 
@@ -138,4 +137,4 @@ def test_values_that_do_not_fit_are_refused(parser: Parser[object], raw: str) ->
 @given(st.integers(1, 2**50), st.sampled_from(["", "k", "M", "g", "KiB", "mb"]))
 def test_a_size_is_its_number_times_its_unit(number: int, unit: str) -> None:
     factor = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}[unit[:1].lower()]
-    assert byte_size()(f"{number}{unit}") == number * factor
+    assert number * factor == byte_size()(f"{number}{unit}")

@@ -1,4 +1,4 @@
-"""What every failure of a try becomes, on the in-memory account with scripted faults."""
+"""The outcome or error of every failed attempt, on the in-memory account with scripted faults."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LEASE = str(uuid.uuid4())
-LOST: list[Fault] = [TimeOut(), Reset(), LostAnswer()]
-SURE: list[Fault] = [Throttle(), Unreachable()]
+UNANSWERED: list[Fault] = [TimeOut(), Reset(), LostAnswer()]
+NO_EFFECT: list[Fault] = [Throttle(), Unreachable()]
 
 
 def prepared(*scripts: Callable[[NumberedCall], Fault | None]) -> tuple[MemoryAccount, BlobContainer, Faults]:
@@ -60,25 +60,25 @@ def prepared(*scripts: Callable[[NumberedCall], Fault | None]) -> tuple[MemoryAc
     return account, failing.container("data"), faults
 
 
-@pytest.mark.parametrize("fault", LOST + SURE)
+@pytest.mark.parametrize("fault", UNANSWERED + NO_EFFECT)
 def test_an_unconditional_write_is_repeated_until_it_is_done(fault: Fault) -> None:
     account, container, faults = prepared(on("put", fault, times=2), on("commit_block_list", fault, times=2))
     assert isinstance(container.put("new", b"1"), Done)
     assert isinstance(container.commit_block_list("b", ["01"]), Done)
-    assert account.service.contents("data") == {"b": b"data", "new": b"1", "old": b"old"}
-    assert faults.count == 6
+    assert {"b": b"data", "new": b"1", "old": b"old"} == account.service.contents("data")
+    assert 6 == faults.count
 
 
-@pytest.mark.parametrize("fault", LOST + SURE)
+@pytest.mark.parametrize("fault", UNANSWERED + NO_EFFECT)
 def test_staging_and_reading_are_repeated(fault: Fault) -> None:
     _, container, _ = prepared(*(on(operation, fault) for operation in ("stage_block", "get", "list", "properties")))
     container.stage_block("b", "02", b"more")
-    assert container.get("old").data == b"old"
-    assert [blob.name for blob in container.list()] == ["old"]
+    assert b"old" == container.get("old").data
+    assert ["old"] == [blob.name for blob in container.list()]
     assert container.properties("nothing") is None
 
 
-@pytest.mark.parametrize("fault", LOST)
+@pytest.mark.parametrize("fault", UNANSWERED)
 def test_a_conditional_write_whose_answer_is_lost_is_unknown_and_not_repeated(fault: Fault) -> None:
     account, container, faults = prepared(always(fault))
     row = Entity("p", "r", {})
@@ -93,22 +93,22 @@ def test_a_conditional_write_whose_answer_is_lost_is_unknown_and_not_repeated(fa
         table.replace(row, condition=Condition(if_match="x")),
     ]
     assert [Unknown] * 7 == [type(outcome) for outcome in outcomes]
-    assert faults.count == 7
-    assert ("new" in account.service.contents("data")) == (fault == LostAnswer())
+    assert 7 == faults.count
+    assert (fault == LostAnswer()) == ("new" in account.service.contents("data"))
 
 
-@pytest.mark.parametrize("fault", SURE)
-def test_a_conditional_write_that_surely_had_no_effect_is_repeated(fault: Fault) -> None:
+@pytest.mark.parametrize("fault", NO_EFFECT)
+def test_a_conditional_write_that_had_no_effect_is_repeated(fault: Fault) -> None:
     _, container, faults = prepared(on("put", fault, times=3))
     assert isinstance(container.put("new", b"1", condition=IF_ABSENT), Done)
     assert isinstance(container.put("new", b"2", condition=IF_ABSENT), Conflict)
-    assert faults.count == 5
+    assert 5 == faults.count
 
 
-def test_a_throttled_write_that_then_loses_its_answer_is_unknown() -> None:
+def test_a_write_that_is_throttled_and_then_loses_its_answer_is_unknown() -> None:
     _, container, faults = prepared(on("put", Throttle()), on("put", LostAnswer(), times=1))
     assert isinstance(container.put("new", b"1", condition=IF_ABSENT), Unknown)
-    assert faults.count == 2
+    assert 2 == faults.count
 
 
 def test_a_conditional_write_throttled_for_too_long_is_transient_and_had_no_effect() -> None:
@@ -118,7 +118,7 @@ def test_a_conditional_write_throttled_for_too_long_is_transient_and_had_no_effe
     assert "new" not in account.service.contents("data")
 
 
-@pytest.mark.parametrize("fault", [*LOST, *SURE])
+@pytest.mark.parametrize("fault", [*UNANSWERED, *NO_EFFECT])
 def test_leases_are_never_repeated(fault: Fault) -> None:
     _, container, faults = prepared(always(fault))
     outcomes = [
@@ -128,12 +128,12 @@ def test_leases_are_never_repeated(fault: Fault) -> None:
         container.break_lease("old"),
     ]
     assert [Unknown] * 4 == [type(outcome) for outcome in outcomes]
-    assert faults.count == 4
+    assert 4 == faults.count
 
 
 def test_a_repeated_delete_that_finds_nothing_is_done() -> None:
     _, container, _ = prepared(on("delete", LostAnswer()))
-    assert container.delete("old") == Done()
+    assert Done() == container.delete("old")
     assert isinstance(container.delete("old"), Missing)
 
 
@@ -150,7 +150,7 @@ def test_a_refusal_after_a_lost_answer_is_unknown() -> None:
     assert isinstance(container.put("old", b"1"), Unknown)
 
 
-def test_missing_blocks_are_missing_after_a_lost_answer_too() -> None:
+def test_a_missing_block_or_blob_is_missing_after_a_lost_answer_too() -> None:
     _, container, _ = prepared(on("commit_block_list", TimeOut()), on("set_tags", TimeOut()))
     assert isinstance(container.commit_block_list("b", ["99"]), Missing)
     assert isinstance(container.set_tags("absent", {}), Missing)
@@ -162,10 +162,10 @@ def test_definite_answers_are_not_repeated() -> None:
         container.get("absent")
     with pytest.raises(ConflictError):
         container.get("old", if_match='"0x1"')
-    assert faults.count == 2
+    assert 2 == faults.count
 
 
-def test_waiting_follows_retry_after_and_the_policy() -> None:
+def test_delays_follow_retry_after_and_the_policy() -> None:
     clock = ManualClock()
     faults = Faults(on("put", Throttle(retry_after=20)), on("put", Throttle(), times=1))
     account = MemoryAccount(clock=clock, intercept=faults, policy=RetryPolicy(jitter=0))
@@ -173,35 +173,33 @@ def test_waiting_follows_retry_after_and_the_policy() -> None:
     container.create()
     started = clock.now()
     container.put("blob", b"1")
-    assert clock.now() - started == 20 + 1.0
+    assert 20 + 1.0 == clock.now() - started
 
 
-def test_patience_ends_with_attempts_time_cause_and_next_step() -> None:
+def test_exhausted_retries_are_an_error_with_attempts_time_cause_and_next_step() -> None:
     account = MemoryAccount(intercept=Faults(always(TimeOut())), policy=RetryPolicy(max_attempts=3, jitter=0))
     with pytest.raises(TransientError) as caught:
         account.container("data").create()
-    assert str(caught.value) == (
+    assert (
         "Create container data failed after 3 attempts, 1.5 s: no answer within the time limit. "
         "Check the network and the state of the storage service, then repeat it."
-    )
+    ) == str(caught.value)
 
 
-def test_an_effect_can_come_late() -> None:
+def test_an_effect_can_come_after_later_calls() -> None:
     account, container, faults = prepared(on("put", LateEffect(calls=2)))
     assert isinstance(container.put("new", b"1", condition=IF_ABSENT), Unknown)
     assert container.properties("new") is None
     assert container.properties("new") is not None
     faults.apply_late_effects()
-    assert account.service.contents("data")["new"] == b"1"
+    assert b"1" == account.service.contents("data")["new"]
 
 
-ANY_FAULT = st.sampled_from([None, *LOST, *SURE, LateEffect(1), LateEffect(2)])
+ANY_FAULT = st.sampled_from([None, *UNANSWERED, *NO_EFFECT, LateEffect(1), LateEffect(2)])
 
 
 @given(st.lists(ANY_FAULT, max_size=12), st.lists(st.booleans(), min_size=1, max_size=6))
-def test_an_outcome_never_says_what_the_storage_does_not_hold(
-    script: list[Fault | None], conditional: list[bool]
-) -> None:
+def test_an_outcome_never_contradicts_the_storage(script: list[Fault | None], conditional: list[bool]) -> None:
     account, _, _ = prepared()
     faults = Faults(lambda call: script[call.number - 1] if call.number <= len(script) else None)
     container = account.restarted(faults).container("data")
@@ -217,12 +215,12 @@ def test_an_outcome_never_says_what_the_storage_does_not_hold(
             case Done():
                 assert there
             case Conflict() | Missing():
-                pytest.fail("nobody else writes")
+                pytest.fail("there is no other writer")
             case Unknown():
                 assert only_if_absent
 
 
-def test_every_throttled_or_unanswered_try_is_counted_once() -> None:
+def test_every_throttled_or_unanswered_attempt_is_counted_once() -> None:
     account = MemoryAccount(intercept=Faults(at(2, Throttle()), at(3, TimeOut()), at(5, LostAnswer())))
     container = account.container("box")
     container.create()

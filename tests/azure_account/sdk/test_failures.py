@@ -72,35 +72,35 @@ def answer(status: int, code: str = "", **headers: str) -> sdk.HttpResponseError
         (418, "Teapot", ConfigurationError),
     ],
 )
-def test_an_answer_becomes_what_the_caller_does_next(status: int, code: str, expected: type[Exception]) -> None:
+def test_an_answer_is_mapped_to_a_failure_or_an_error(status: int, code: str, expected: type[Exception]) -> None:
     assert type(failure_of(answer(status, code), where())) is expected
 
 
-def test_a_block_that_is_not_there_is_absent_only_for_a_commit() -> None:
+def test_an_unknown_block_is_absent_only_for_a_commit() -> None:
     assert isinstance(failure_of(answer(400, "InvalidBlobOrBlock"), where("commit block list")), Absent)
 
 
-def test_every_code_that_the_sdk_knows_has_an_end() -> None:
+def test_every_error_code_of_the_sdk_is_mapped() -> None:
     for code in StorageErrorCode:
         for status in (400, 403, 404, 409, 412, 500, 503):
             assert isinstance(failure_of(answer(status, code.value), where()), (Failure, AzureBlobError))
 
 
-def test_every_lease_code_that_the_sdk_knows_is_a_refusal() -> None:
+def test_every_lease_code_of_the_sdk_is_a_refusal() -> None:
     leases = [code.value for code in StorageErrorCode if "lease" in code.value.lower() and "Duration" not in code.value]
     assert len(leases) > 10
-    assert [type(failure_of(answer(409, code), where())) for code in leases] == [Refused] * len(leases)
+    assert [Refused] * len(leases) == [type(failure_of(answer(409, code), where())) for code in leases]
 
 
 SDK_ERRORS = [item for item in vars(sdk).values() if isinstance(item, type) and issubclass(item, sdk.AzureError)]
 
 
 @pytest.mark.parametrize("error_type", SDK_ERRORS)
-def test_every_error_of_the_sdk_has_an_end(error_type: type[sdk.AzureError]) -> None:
+def test_every_error_class_of_the_sdk_is_mapped(error_type: type[sdk.AzureError]) -> None:
     try:
         error = error_type(f"cannot reach {URL}/c/b?{TOKEN}")
     except (TypeError, AttributeError):
-        pytest.skip("it is made of an answer only")
+        pytest.skip("it is made from an answer only")
     found = failure_of(error, where(auth=SasToken(Secret(TOKEN))))
     assert isinstance(found, (Failure, AzureBlobError))
     assert "S3CR3T" not in str(found)
@@ -118,7 +118,7 @@ def test_every_error_of_the_sdk_has_an_end(error_type: type[sdk.AzureError]) -> 
         (Anonymous(), "", "The container is not public"),
     ],
 )
-def test_a_refused_credential_names_its_option(auth: Auth, code: str, hint: str) -> None:
+def test_the_error_for_a_refused_credential_names_its_option(auth: Auth, code: str, hint: str) -> None:
     found = failure_of(answer(403, code), where(auth=auth))
     assert isinstance(found, ConfigurationError)
     with pytest.raises(ConfigurationError, match=hint):
@@ -127,16 +127,16 @@ def test_a_refused_credential_names_its_option(auth: Auth, code: str, hint: str)
 
 def test_a_message_has_operation_object_code_and_request_id_and_no_signature() -> None:
     found = failure_of(answer(400, "OutOfRangeInput"), where(auth=SasToken(Secret(TOKEN))))
-    assert str(found) == (
+    assert (
         f"Put blob c/b failed: 400 OutOfRangeInput (request id id-1): first line of {URL}/c/b. "
         "Check the option or the name that the service does not accept."
-    )
+    ) == str(found)
 
 
-def test_retry_after_of_an_answer_is_kept() -> None:
+def test_the_failure_has_the_retry_after_of_the_answer() -> None:
     found = failure_of(answer(503, "ServerBusy", **{"Retry-After": "7"}), where())
     assert isinstance(found, Throttled)
-    assert found.retry_after == 7.0
+    assert 7.0 == found.retry_after
 
 
 def connection(cause: BaseException, error_type: type[sdk.AzureError] = sdk.ServiceRequestError) -> sdk.AzureError:
@@ -169,7 +169,7 @@ def connection(cause: BaseException, error_type: type[sdk.AzureError] = sdk.Serv
         (sdk.ClientAuthenticationError("no token"), ConfigurationError, "no token from SharedKey"),
     ],
 )
-def test_a_failed_connection_says_whether_it_can_have_had_an_effect(
+def test_a_failed_connection_is_mapped_by_whether_it_can_have_had_an_effect(
     error: sdk.AzureError, expected: type[Exception], text: str
 ) -> None:
     found = failure_of(error, where())

@@ -1,0 +1,28 @@
+"""Account settings from options, for tests: the environment is empty unless it is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from azure_account.options.account_options import ACCOUNT_OPTIONS
+from azure_account.options.settings import account_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from azure_account.options.settings import AccountSettings
+
+KEY = "a2V5a2V5a2V5"
+SAS = "sv=2026-02-06&sig=c2lnbmF0dXJl"
+CONNECTION = f"DefaultEndpointsProtocol=https;AccountName=acc;AccountKey={KEY};EndpointSuffix=core.windows.net"
+
+
+def settings_of(
+    options: Mapping[str, str],
+    *,
+    url_account: str | None = None,
+    url_endpoint: str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> AccountSettings:
+    """The settings of these options, of the account and endpoint of a URL, and of these variables."""
+    return account_settings(ACCOUNT_OPTIONS.parse(options), url_account, env or {}, url_endpoint=url_endpoint)
