@@ -121,7 +121,9 @@ class MemoryService:
             self._check_overwrite(found, condition, None)
             listed = _blocks(found, block_ids)
             blobs[blob] = found
-            return self._write(found, tuple(listed), dict(zip(block_ids, listed, strict=True)), attributes)
+            self._write(found, tuple(listed), dict(zip(block_ids, listed, strict=True)), attributes)
+            self.changed(container, blob)
+            return found.etag
 
     def put(
         self,
@@ -138,7 +140,9 @@ class MemoryService:
             found = self._blob(blobs, blob) or _Blob()
             self._check_overwrite(found, condition, lease_id)
             blobs[blob] = found
-            return self._write(found, (bytes(data),), {}, attributes)
+            self._write(found, (bytes(data),), {}, attributes)
+            self.changed(container, blob)
+            return found.etag
 
     def get(self, container: str, blob: str, start: int, length: int, if_match: str | None) -> BlobContent:
         """Get Blob, one range."""
@@ -191,6 +195,7 @@ class MemoryService:
             del blobs[blob]
             if self.answers.delete_keeps_blocks and found.etag and found.staged:
                 blobs[blob] = _Blob(staged=found.staged, staged_since=found.staged_since, staged_at=found.staged_at)
+            self.changed(container, blob)
 
     def tags(self, container: str, blob: str) -> Mapping[str, str]:
         """Get Blob Tags."""
@@ -245,6 +250,9 @@ class MemoryService:
             alive = {name: self._blob(blobs, name) for name in sorted(blobs)}
             return {name: tuple(blob.staged) for name, blob in alive.items() if blob is not None and blob.staged}
 
+    def changed(self, container: str, blob: str) -> None:
+        """Called after a blob was committed, put or deleted. A test that watches the storage overrides it."""
+
     def _new_etag(self) -> str:
         return f'"0x8D{next(self._versions):013X}"'
 
@@ -298,7 +306,7 @@ class MemoryService:
 
     def _write(
         self, found: _Blob, data: tuple[bytes, ...], blocks: dict[str, bytes], attributes: BlobAttributes
-    ) -> str:
+    ) -> None:
         found.data, found.size, found.blocks = data, sum(map(len, data)), blocks
         found.staged = {}
         found.attributes = replace(
@@ -307,7 +315,6 @@ class MemoryService:
         found.written = self.clock.now()
         found.lease = leases.after_write(found.lease, found.written)
         found.etag = self._new_etag()
-        return found.etag
 
 
 def _check_block(found: _Blob, block_id: str) -> None:

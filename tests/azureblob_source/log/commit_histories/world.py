@@ -34,7 +34,7 @@ from tests.azureblob_source.log.commit_histories.truth import Row, Truth
 from tests.azureblob_source.write.sink_rows import plan_of
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobAttributes, BlobContainer, Bytes, Condition
+    from azure_account.account import BlobContainer
     from azure_account.retrying.retry_loop import Call
 
 SCHEMA = pa.schema([("stream", pa.string()), ("n", pa.int64())])
@@ -49,29 +49,12 @@ class WatchedService(MemoryService):
         super().__init__(clock=clock, answers=answers)
         self.truth = truth
 
-    def commit_block_list(
-        self, container: str, blob: str, block_ids: Sequence[str], attributes: BlobAttributes, condition: Condition
-    ) -> str:
-        etag = super().commit_block_list(container, blob, block_ids, attributes, condition)
-        self.truth.written(blob, etag, self._containers[container][blob].content())
-        return etag
-
-    def put(
-        self,
-        container: str,
-        blob: str,
-        data: Bytes,
-        attributes: BlobAttributes,
-        condition: Condition,
-        lease_id: str | None,
-    ) -> str:
-        etag = super().put(container, blob, data, attributes, condition, lease_id)
-        self.truth.written(blob, etag, bytes(data))
-        return etag
-
-    def delete(self, container: str, blob: str, condition: Condition, lease_id: str | None) -> None:
-        super().delete(container, blob, condition, lease_id)
-        self.truth.deleted(blob)
+    def changed(self, container: str, blob: str) -> None:
+        found = self._containers[container].get(blob)
+        if found is not None and found.etag:
+            self.truth.written(blob, found.etag, found.content())
+        else:
+            self.truth.deleted(blob)
 
 
 @dataclass
