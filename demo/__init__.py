@@ -1,1 +1,1 @@
-"""The demo: a year of flights through Spark Structured Streaming into Azure Blob Storage, and back."""
+"""The demo: Spark Structured Streaming writes a year of flights to Azure Blob Storage, and all are read back."""

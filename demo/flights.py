@@ -1,8 +1,8 @@
-"""`make demo`: stream the flights of 2013 into a stream partitioned by origin, then prove that all arrived.
+"""`make demo`: a query writes the flights of 2013 to a stream partitioned by origin; then all rows are verified.
 
-The account is the one of `AZURE_STORAGE_CONNECTION_STRING` if that is set, else an Azurite started for the occasion.
-Ends non-zero unless what is read back, by `spark.read` and by plain fastavro over the listed blobs, equals the input
-row for row.
+The account is that of `AZURE_STORAGE_CONNECTION_STRING` if it is set, else an Azurite that is started for the demo.
+The exit code is 0 if the rows that `spark.read` reads, and those that fastavro reads from the listed blobs, equal the
+input.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ console = Console(width=max(100, Console().width))
 
 
 def main() -> int:
-    """Run it. The exit code is 0 only if every row arrived once."""
+    """Run the demo. The exit code is 0 if every row was written exactly once."""
     try:
         with _account() as (connection_string, place), tempfile.TemporaryDirectory() as folder:
             return _run(connection_string, place, Path(folder))
@@ -86,7 +86,7 @@ def _run(connection_string: str, place: str, folder: Path) -> int:
 
 
 def write_input(table: pa.Table, folder: Path) -> None:
-    """The flights as parquet files, which arrive one after the other."""
+    """Write the flights as Parquet files, which the query reads a few at a time."""
     folder.mkdir()
     rows = -(-table.num_rows // FILES)
     for number in range(FILES):
@@ -94,7 +94,7 @@ def write_input(table: pa.Table, folder: Path) -> None:
 
 
 def stream_flights(spark: SparkSession, folder: Path, target: str, options: dict[str, str]) -> StreamingQuery:
-    """The main job: this is all that a user writes."""
+    """Start the query. This is all the code that a user writes."""
     source = str(folder / "input")
     return (
         spark.readStream.schema(spark.read.parquet(source).schema)
@@ -112,7 +112,7 @@ def stream_flights(spark: SparkSession, folder: Path, target: str, options: dict
 
 
 def follow(query: StreamingQuery, rows: int) -> None:
-    """Show the query's progress until it ends; raises what it failed with."""
+    """Show the query's progress until it ends. Raises its error."""
     columns = (TextColumn("streaming"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[batches]} batches"))
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
         task = progress.add_task("rows", total=rows, batches=0)
@@ -127,7 +127,7 @@ def _advance(progress: Progress, task: Any, query: StreamingQuery) -> None:
 
 
 def read_without_spark(connection_string: str, container: str) -> dict[str, tuple[int, list[dict[str, Any]]]]:
-    """Size and rows of every data blob, with the Azure SDK and fastavro alone."""
+    """Size and rows of every data blob, read with the Azure SDK and fastavro only."""
     client = ContainerClient.from_connection_string(connection_string, container)
     blobs = {}
     for blob in client.list_blobs(name_starts_with=f"{STREAM}/"):
@@ -140,7 +140,7 @@ def read_without_spark(connection_string: str, container: str) -> dict[str, tupl
 
 
 def show_blobs(blobs: dict[str, tuple[int, list[dict[str, Any]]]], elapsed: float) -> None:
-    """What a person wants to see: blobs, rows and bytes by partition, and the speed."""
+    """Print blobs, rows and bytes by partition, and the speed."""
     table = Table("partition", "blobs", "rows", "bytes", title="blobs by partition", title_justify="left")
     for column in table.columns[1:]:
         column.justify = "right"
@@ -157,7 +157,7 @@ def show_blobs(blobs: dict[str, tuple[int, list[dict[str, Any]]]], elapsed: floa
 
 
 def show_commits(spark: SparkSession, target: str, options: dict[str, str]) -> None:
-    """The stream's history, as the view `commits` tells it."""
+    """Print the stream's commits, from the view `commits`."""
     history = spark.read.format("azureblob").options(**options).option("view", "commits").load(target)
     table = Table("version", "batch", "time (UTC)", "blobs", "rows", "bytes", title="commits", title_justify="left")
     for column in table.columns:
@@ -170,7 +170,7 @@ def show_commits(spark: SparkSession, target: str, options: dict[str, str]) -> N
     console.print(table)
     seconds = (rows[-1].timestamp - rows[0].timestamp).total_seconds()
     if seconds:
-        console.print(f"{sum(row.rows for row in rows[1:]) / seconds:,.0f} rows/s once it ran, from commit to commit\n")
+        console.print(f"{sum(row.rows for row in rows[1:]) / seconds:,.0f} rows/s from the first commit to the last\n")
 
 
 def verify(
@@ -180,24 +180,24 @@ def verify(
     options: dict[str, str],
     blobs: dict[str, tuple[int, list[dict[str, Any]]]],
 ) -> bool:
-    """Compare input and output, row for row, read in two ways."""
+    """Whether the output equals the input, row for row, read in two ways."""
     expected = Counter(tuple(row.values()) for row in table.to_pylist())
     with console.status("comparing with fastavro"):
         by_fastavro = Counter(tuple(row.values()) for _, rows in blobs.values() for row in rows)
     with console.status("comparing with spark.read"):
         frame = spark.read.format("azureblob").options(**options).load(target)
         by_spark = Counter(tuple(row.values()) for row in frame.toArrow().to_pylist())
-    return _verdict("plain fastavro over the listed blobs", by_fastavro, expected) & _verdict(
+    return _verdict("fastavro over the listed blobs", by_fastavro, expected) & _verdict(
         "spark.read.format('azureblob')", by_spark, expected
     )
 
 
-def _verdict(way: str, found: Counter[Any], expected: Counter[Any]) -> bool:
+def _verdict(reader: str, found: Counter[Any], expected: Counter[Any]) -> bool:
     if found == expected:
-        console.print(f"[green]✓[/] {way}: {found.total():,} rows, equal to the input row for row")
+        console.print(f"[green]✓[/] {reader}: {found.total():,} rows, equal to the input row for row")
         return True
     lost, extra = (expected - found).total(), (found - expected).total()
-    console.print(f"[red]✗[/] {way}: {lost:,} rows of the input are missing, {extra:,} are too many")
+    console.print(f"[red]✗[/] {reader}: {lost:,} rows of the input are missing, {extra:,} are not in the input")
     return False
 
 

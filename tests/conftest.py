@@ -1,4 +1,4 @@
-"""Fixtures that more than one package's tests use: an emulator, a fresh container's name, a Spark session."""
+"""Fixtures for the tests of several packages: an emulator, a new container name, a Spark session."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ pytest.register_assert_rewrite(
     "tests.azure_account.contract", "tests.azureblob_source.log.protocol", "tests.control_messages.intermediate"
 )
 
-# A deadline measures the machine, not the code: tests share their cores with Spark and Azurite.
+# No deadline: tests share their cores with Spark and Azurite, so it would measure the machine.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), max_examples=200, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let tests that start Spark in a process of their own find Java and this Python.
+    """Set the environment with which tests that start Spark in another process find Java and this Python.
 
-    Spark's temporary files, which a killed one leaves behind, go to a folder that ends with the run.
+    Spark's temporary files, which a killed Spark does not remove, are in a folder that is removed after the run.
     """
     os.environ.update(spark_environment())
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # where `tmp_path` stays
@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test by the services that its fixtures start, so that `-m "not azurite and not spark"` is true."""
+    """Mark every test with the services that its fixtures start, so that `-m "not azurite and not spark"` selects."""
     for item in items:
         for service in {"azurite", "spark"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(service)
@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def azurite() -> Iterator[Azurite]:
-    """One emulator for all tests of this process: take a fresh `container_name`, never assume that it is empty."""
+    """One emulator for all tests of this process. It is not empty: a test uses a `container_name` of its own."""
     with running_azurite() as running:
         yield running
 
@@ -65,7 +65,7 @@ def container_name() -> str:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One local Spark for all tests of this process, which therefore leave its settings as they found them."""
+    """One local Spark for all tests of this process. A test that changes settings restores them."""
     session = local_spark("tests", quick_start=True)
     yield session
     session.stop()

@@ -1,1 +1,1 @@
-"""What a checkout needs to run itself: set-up, Java, Node, Azurite and a local Spark. Not part of the product."""
+"""Set-up of a checkout, and Java, Node, Azurite and a local Spark for its tests and demo. Not part of the product."""

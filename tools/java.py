@@ -1,4 +1,4 @@
-"""Finds a Java that Spark 4 runs on, or installs one by the system's package manager. Standard library only."""
+"""Finds a Java for Spark 4, or installs one with the system's package manager. Standard library only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OLDEST = 17
 """Spark 4 is compiled for Java 17."""
 
 PREFERRED = range(17, 22)
-"""Versions that Spark 4.0 names as supported. A newer one is taken only where none of these is found."""
+"""Versions that Spark 4.0 supports. A newer one is used only if none of these is found."""
 
 INSTALLERS = (
     ("apt-get", ("apt-get update -q", "apt-get install -q -y --no-install-recommends openjdk-17-jre-headless")),
@@ -27,11 +27,11 @@ INSTALLERS = (
 
 
 class JavaMissingError(Exception):
-    """There is no Java that will do, and this process may not install one. The message says what to do."""
+    """There is no suitable Java, and this process cannot install one. The message says what to do."""
 
 
 def java_home() -> Path | None:
-    """The home of a Java of version 17 or later: `JAVA_HOME`, then `PATH`, then the system's usual folders."""
+    """The home of a Java of version 17 or later: `JAVA_HOME`, then `PATH`, then the usual folders of the system."""
     versions = {home: java_version(home) for home in _candidates()}
     usable = [home for home, version in versions.items() if version is not None and version >= OLDEST]
     return next((home for home in usable if versions[home] in PREFERRED), usable[0] if usable else None)
@@ -56,7 +56,7 @@ def java_version(home: Path) -> int | None:
 
 
 def require_java() -> Path:
-    """The home of a Java that will do, installed if need be. Raises `JavaMissingError`."""
+    """The home of a suitable Java, which is installed if there is none. Raises `JavaMissingError`."""
     home = java_home()
     if home is None and (installer := _installer()) is not None:
         for command in installer:

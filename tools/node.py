@@ -1,6 +1,6 @@
-"""Finds a Node that Azurite runs on: the machine's, or the one that `tools.setup` took from PyPI.
+"""Finds a Node for Azurite: the machine's, or the one from PyPI that `tools.setup` installs.
 
-`python -m tools.node install ...` calls its npm.
+`python -m tools.node install ...` runs its npm.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VIRTUAL_ENVIRONMENT = Path(__file__).resolve().parents[1] / ".venv"
 
 @dataclass(frozen=True)
 class Node:
-    """A `node` program and how to call its `npm`."""
+    """A `node` program, and the command of its `npm`."""
 
     program: Path
     npm: tuple[str, ...]

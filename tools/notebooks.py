@@ -1,7 +1,7 @@
-"""Runs the notebooks; `python -m tools.notebooks` stores them as they have run, for those who only read them.
+"""Runs the notebooks; `python -m tools.notebooks` stores them with their outputs, for those who only read them.
 
-What is stored is what a reader sees: code, text, figures. What changes with every run or tells of the machine is left
-out: times of execution, the kernel's version, what Spark writes to standard error.
+Code, text and figures are stored. What differs between runs or machines is not: execution times, the kernel's version,
+and what Spark writes to standard error.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ SECONDS_PER_CELL = 240
 
 @contextmanager
 def standard_error_to(path: Path) -> Iterator[None]:
-    """Processes that start within the block write their standard error there: Spark, whose workers tell of each start.
+    """Redirect the standard error of processes that are started within the block, such as Spark and its workers.
 
-    A notebook shows all that reaches its own.
+    Otherwise a notebook shows it.
     """
     kept = os.dup(2)
     try:
@@ -38,8 +38,8 @@ def standard_error_to(path: Path) -> Iterator[None]:
 
 
 def run(path: Path) -> NotebookNode:
-    """The notebook with the outputs of a run in a fresh kernel, in its folder. Raises what a cell raises."""
-    from nbclient import NotebookClient  # noqa: PLC0415 - what runs inside a notebook has no need of it
+    """The notebook with the outputs of a run in a new kernel, in its folder. Raises the error of a cell."""
+    from nbclient import NotebookClient  # noqa: PLC0415 - not needed inside a notebook
 
     notebook = load(path)
     resources = {"metadata": {"path": str(path.parent)}}
@@ -49,7 +49,7 @@ def run(path: Path) -> NotebookNode:
 
 
 def load(path: Path) -> NotebookNode:
-    """The notebook as it is stored."""
+    """The stored notebook."""
     import nbformat  # noqa: PLC0415
 
     notebook: NotebookNode = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
@@ -64,7 +64,7 @@ def store(notebook: NotebookNode, path: Path) -> None:
 
 
 def presentable(notebook: NotebookNode) -> NotebookNode:
-    """The notebook, without what differs between two runs that show the same."""
+    """The notebook without what differs between two runs with the same result."""
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
@@ -78,7 +78,7 @@ def presentable(notebook: NotebookNode) -> NotebookNode:
 
 
 def main() -> int:
-    """Run all of them, or those named, and store them."""
+    """Run and store all notebooks, or those named as arguments."""
     for path in map(Path, sys.argv[1:]) if sys.argv[1:] else sorted(FOLDER.glob("*.ipynb")):
         store(run(path), path)
         print(f"{path.name}: {path.stat().st_size // 1024} KiB")

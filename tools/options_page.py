@@ -1,4 +1,4 @@
-"""The manual's page of options, printed from the table in the code.
+"""Prints the manual's page of options from the tables in the code.
 
 python -m tools.options_page > docs/OPTIONS.md
 """
@@ -9,25 +9,25 @@ from azureblob_source.options import TABLE
 
 _INTRODUCTION = """# Options
 
-Of `spark.read`, `df.write`, `spark.readStream` and `df.writeStream` with `format("azureblob")`. Keys are compared
-without regard to case. An unknown option or a malformed value is an error before the first task runs. Byte sizes are
-powers of 1024.
+The options of `spark.read`, `df.write`, `spark.readStream` and `df.writeStream` with `format("azureblob")`. The case of
+keys is ignored. An unknown option or a malformed value is an error before the first task runs. Byte sizes are powers of
+1024.
 
-When `auth` is not given, the credential is the one among `connectionString`, `accountKey`, `sasToken`, `clientSecret`
-and `certificatePath` that is; if none is, `AZURE_STORAGE_CONNECTION_STRING`, `AZURE_STORAGE_KEY` or
-`AZURE_STORAGE_SAS_TOKEN` of the environment, in this order; else `default`: the environment, managed identity,
-developer tools, whichever answers first. Values of `accountKey`, `sasToken`, `connectionString`, `clientSecret` and
-`certificatePassword` are in no plan, log, error or `repr` of this package.
+If `auth` is not set, it follows from the option that is: `connectionString`, `accountKey`, `sasToken`, `clientSecret`
+or `certificatePath`. If none of them is set, the first of the variables `AZURE_STORAGE_CONNECTION_STRING`,
+`AZURE_STORAGE_KEY` and `AZURE_STORAGE_SAS_TOKEN` is used. If none of those is set, `auth` is `default`: the first of
+environment, managed identity and developer tools that has a token. No plan, log, error or `repr` of this package shows
+values of `accountKey`, `sasToken`, `connectionString`, `clientSecret` and `certificatePassword`.
 
 `path` is `container/stream`, or a URL: `https://<account>.blob.core.windows.net/<container>/<stream>`,
-`abfss://<container>@<account>.dfs.core.windows.net/<stream>` or `wasbs://…` alike.
+`abfss://<container>@<account>.dfs.core.windows.net/<stream>`, or the same with `wasbs://`.
 
 This page is printed from the code by `python -m tools.options_page`.
 """
 
 
 def page() -> str:
-    """The whole page."""
+    """The page in Markdown."""
     return f"{_INTRODUCTION}\n{TABLE.markdown().replace('### ', '## ')}".rstrip() + "\n"
 
 

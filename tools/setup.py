@@ -1,13 +1,13 @@
-"""Makes this checkout runnable: `python3 -m tools.setup`. Needs Python 3.10 with venv and pip, nothing else.
+"""Installs what this checkout needs: `python3 -m tools.setup`. Requires only Python 3.10 with venv and pip.
 
-Four steps, each done once and again only when a file that it depends on has changed:
+There are four steps. A step is repeated only if a file that it depends on has changed:
 
     .venv                         the packages of requirements/dev.lock, and this checkout on the import path
     .venv-pyspark40               the same for the oldest supported Spark, requirements/pyspark40.lock
     tools/azurite/node_modules    Azurite from npm, by its package-lock.json; Node from PyPI if the machine has none
-    Java                          the machine's, or the system's package manager's
+    Java                          the machine's, or one from the system's package manager
 
-Every download is checked against the hashes of its lock file. Standard library only.
+Downloads are checked against the hashes of the lock files. Standard library only.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ PYSPARK40 = ROOT / ".venv-pyspark40"
 
 
 class SetupError(Exception):
-    """A step failed. The message says which, and what to do."""
+    """A step failed. The message says which one, and what to do."""
 
 
 def main() -> int:
-    """Do what is not done yet. The process's exit code: 0, or 1 after one sentence that says what is missing."""
+    """Do the steps that are not done. The exit code is 0, or 1 after a message that says what is missing."""
     if sys.version_info < OLDEST_PYTHON:
         return _complain(f"Python 3.10 or later is needed, this is {sys.version.split()[0]}: make PYTHON=python3.12")
     try:
@@ -64,7 +64,7 @@ def _lock_files(*names: str) -> list[Path]:
 
 
 def _once(name: str, stamp: Path, inputs: Sequence[Path], action: Callable[[], None]) -> None:
-    """Run a step unless its stamp says that it ran with the same inputs, by the same Python, at the same place."""
+    """Run a step, unless its stamp shows that it was run with the same inputs, Python and folder."""
     facts = [sys.version.encode(), str(ROOT).encode(), *(path.read_bytes() for path in inputs)]
     digest = hashlib.sha256(b"\0".join(facts)).hexdigest()
     if stamp.is_file() and stamp.read_text(encoding="ascii") == digest:
@@ -98,9 +98,9 @@ def _make_azurite() -> None:
 
 
 def _make_environment(folder: Path) -> None:
-    """Create a virtual environment that has this checkout on its import path, for Spark's workers too.
+    """Create a virtual environment with this checkout on its import path, for Spark's workers too.
 
-    One of another Python version is emptied first: its packages would not load.
+    An existing one of another Python version is cleared first, because its packages cannot be loaded.
     """
     config = folder / "pyvenv.cfg"
     version = ".".join(str(number) for number in sys.version_info[:3])
@@ -114,16 +114,16 @@ def _make_environment(folder: Path) -> None:
 
 
 def _fetch_uv() -> None:
-    """Install uv, which is several times quicker than pip. Not having it is no failure: see `_install`."""
+    """Install uv, which is several times faster than pip. Without it `_install` uses pip."""
     options = ["--quiet", "--disable-pip-version-check", "--require-hashes", "--only-binary", ":all:"]
     lock = REQUIREMENTS / "setup.lock"
     subprocess.run([str(_python(DEVELOPMENT)), "-m", "pip", "install", *options, "-r", str(lock)], check=False)
 
 
 def _install(folder: Path, lock: Path) -> None:
-    """Install a lock file by uv; by pip where uv cannot (no wheel for the system, an index that only pip knows).
+    """Install a lock file with uv, or with pip if uv fails (no wheel for the system, an index set for pip only).
 
-    Without uv's cache: PySpark is a source archive, of which each build may leave 2 GB there.
+    uv's cache is off: PySpark is a source archive, and each build of it can leave 2 GB there.
     """
     uv = DEVELOPMENT / "bin" / "uv"
     options = ["--quiet", "--no-cache", "--require-hashes", "--python", str(_python(folder)), "-r", str(lock)]

@@ -1,4 +1,4 @@
-"""A local Spark for tests, demo and benchmarks: small, quiet, on 127.0.0.1 only, with this Python for its workers."""
+"""A local Spark for tests, demo and benchmarks: small, quiet, on 127.0.0.1 only, and workers with this Python."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
 
 UNBOUNDED_BYTES_PER_BATCH = 2**31 - 1
-"""For `max_bytes_per_batch`: Spark then does not recompute the size of a batch with every row, which takes about half
-of the time of narrow rows. A batch is bounded by rows alone (`spark.sql.execution.arrow.maxRecordsPerBatch`)."""
+"""For `max_bytes_per_batch`: with it, Spark does not compute the size of a batch again for every row, which takes about
+half of the time of narrow rows. Only `spark.sql.execution.arrow.maxRecordsPerBatch` limits a batch then."""
 
 ROCKSDB_STATE: dict[str, Any] = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     )
 }
-"""The setting that `transformWithState` needs, for `local_spark`."""
+"""For `local_spark`: the setting that `transformWithState` needs."""
 
 
 def local_spark(
@@ -36,14 +36,14 @@ def local_spark(
     quick_start: bool = False,
     **conf: str,
 ) -> SparkSession:
-    """The session of this process, started if there is none.
+    """The session of this process, which is started if there is none.
 
-    Settings with dots in their names are passed as `**{"spark.sql.shuffle.partitions": "8"}` and win over those here.
-    Static ones, `cores`, `ui` and `quick_start` among them, have an effect only in the call that starts the session.
+    `conf` has settings such as `**{"spark.sql.shuffle.partitions": "8"}`, which override those of this module. Static
+    ones, and `cores`, `ui` and `quick_start`, have an effect only in the call that starts the session.
     `max_bytes_per_batch` None leaves Spark's default (64 MiB). `quick_start`: see `java_options`.
     """
     os.environ.update(spark_environment())
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - reads the environment, and takes a second that others save
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - it reads the environment, and takes a second to import
 
     settings = {**_settings(ui=ui, max_bytes_per_batch=max_bytes_per_batch, quick_start=quick_start), **conf}
     builder = SparkSession.builder.master(f"local[{cores}]").appName(app)
@@ -55,7 +55,7 @@ def local_spark(
 
 
 def spark_environment() -> dict[str, str]:
-    """The environment variables that a process needs to start Spark with this Python and a Java that will do."""
+    """The environment variables with which a process starts Spark with this Python and a suitable Java."""
     java = java_home()
     return {
         "PYSPARK_PYTHON": sys.executable,
@@ -66,9 +66,9 @@ def spark_environment() -> dict[str, str]:
 
 
 def java_options(*, quick_start: bool = False, logging: Path = LOGGING) -> str:
-    """Options of a driver's Java: how it logs, and Python's temporary folder for its own files too.
+    """Options of the driver's Java: its logging, and the same temporary folder as Python's.
 
-    `quick_start` halves the processor time of a start, and costs speed in long runs: for tests, not for benchmarks.
+    `quick_start` halves the processor time of the start, and makes long runs slower: for tests, not for benchmarks.
     """
     quick = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if quick_start else ""
     return f'-Dlog4j2.configurationFile={logging.as_uri()} "-Djava.io.tmpdir={tempfile.gettempdir()}"{quick}'

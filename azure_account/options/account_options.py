@@ -17,23 +17,35 @@ AUTHS = (
     "anonymous",
 )
 
-_WHO, _PROXY, _RETRY = "Account and credentials", "Proxy", "Retries and time limits"
+_ACCOUNT, _PROXY, _RETRY = "Account and credentials", "Proxy", "Retries and time limits"
 
 ACCOUNT_OPTIONS = OptionTable(
     (
-        Option("auth", one_of(*AUTHS), None, "Kind of credential.", _WHO, shown_default="by what is given, see above"),
-        Option("accountName", text(), None, "Storage account; not needed with a URL or connection string.", _WHO),
-        Option("accountKey", text(), None, "Shared key of the account.", _WHO, secret=True),
         Option(
-            "accountAccessKey", text(), None, "`accountKey` under a name that Spark masks in plans.", _WHO, secret=True
+            "auth",
+            one_of(*AUTHS),
+            None,
+            "Kind of credential.",
+            _ACCOUNT,
+            shown_default="follows from the options, see above",
         ),
-        Option("sasToken", text(), None, "Shared access signature, with or without `?`.", _WHO, secret=True),
+        Option("accountName", text(), None, "Storage account; not needed with a URL or connection string.", _ACCOUNT),
+        Option("accountKey", text(), None, "Shared key of the account.", _ACCOUNT, secret=True),
+        Option(
+            "accountAccessKey",
+            text(),
+            None,
+            "`accountKey` under a name that Spark masks in plans.",
+            _ACCOUNT,
+            secret=True,
+        ),
+        Option("sasToken", text(), None, "Shared access signature, with or without `?`.", _ACCOUNT, secret=True),
         Option(
             "connectionString",
             text(),
             None,
             "Connection string of the account; `UseDevelopmentStorage=true` is the local emulator.",
-            _WHO,
+            _ACCOUNT,
             secret=True,
         ),
         Option(
@@ -41,20 +53,22 @@ ACCOUNT_OPTIONS = OptionTable(
             text(),
             None,
             "`connectionString` under a name that Spark masks in plans.",
-            _WHO,
+            _ACCOUNT,
             secret=True,
         ),
-        Option("tenantId", text(), None, "Entra tenant of the service principal.", _WHO),
-        Option("clientId", text(), None, "Service principal, or user-assigned managed identity.", _WHO),
-        Option("clientSecret", text(), None, "Secret of the service principal.", _WHO, secret=True),
-        Option("certificatePath", text(), None, "PEM or PKCS12 file of the service principal, on every host.", _WHO),
-        Option("certificatePassword", text(), None, "Password of that file.", _WHO, secret=True),
+        Option("tenantId", text(), None, "Entra tenant of the service principal.", _ACCOUNT),
+        Option("clientId", text(), None, "Service principal, or user-assigned managed identity.", _ACCOUNT),
+        Option("clientSecret", text(), None, "Secret of the service principal.", _ACCOUNT, secret=True),
+        Option(
+            "certificatePath", text(), None, "PEM or PKCS12 file of the service principal, on every host.", _ACCOUNT
+        ),
+        Option("certificatePassword", text(), None, "Password of that file.", _ACCOUNT, secret=True),
         Option(
             "endpoint",
             text(),
             None,
             "URL of the blob service, for sovereign clouds, private links and emulators.",
-            _WHO,
+            _ACCOUNT,
             shown_default="`https://<account>.blob.core.windows.net`",
         ),
         Option(
@@ -62,19 +76,19 @@ ACCOUNT_OPTIONS = OptionTable(
             text(),
             None,
             "URL of the table service.",
-            _WHO,
+            _ACCOUNT,
             shown_default="the blob endpoint with `table` for `blob`",
         ),
         Option(
             "proxy.use", boolean(), default=False, help="Send storage requests through an HTTP proxy.", group=_PROXY
         ),
-        Option("proxy.hostname", text(), None, "Its host.", _PROXY),
-        Option("proxy.port", integer(1, 65535), None, "Its port.", _PROXY),
+        Option("proxy.hostname", text(), None, "Host of that proxy.", _PROXY),
+        Option("proxy.port", integer(1, 65535), None, "Port of that proxy.", _PROXY),
         Option(
             "authProxy.use", boolean(), default=False, help="Send token requests through an HTTP proxy.", group=_PROXY
         ),
-        Option("authProxy.hostname", text(), None, "Its host.", _PROXY),
-        Option("authProxy.port", integer(1, 65535), None, "Its port.", _PROXY),
+        Option("authProxy.hostname", text(), None, "Host of that proxy.", _PROXY),
+        Option("authProxy.port", integer(1, 65535), None, "Port of that proxy.", _PROXY),
         Option("maxAttempts", integer(1, 100), 12, "Attempts of one request, the first included.", _RETRY),
         Option("connectTimeoutMs", milliseconds(1), 10_000, "Limit for opening a connection.", _RETRY),
         Option(

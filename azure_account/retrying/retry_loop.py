@@ -180,15 +180,15 @@ class RetryLoop:
 
 
 _VERBS = {
-    "container_exists": "Look for container",
-    "properties": "Look at blob",
-    "age": "Look at blob",
-    "block_ids": "Read the block list of",
+    "container_exists": "Check container",
+    "properties": "Get properties of",
+    "age": "Get properties of",
+    "block_ids": "Get block list of",
     "put": "Put blob",
     "get": "Get blob",
     "list": "List blobs of",
     "delete": "Delete blob",
-    "tags": "Read tags of",
+    "tags": "Get tags of",
     "set_tags": "Set tags of",
 }
 _NEXT_STEP: dict[type[Failure], str] = {

@@ -71,7 +71,7 @@ class AzureBlobs:
 
     def container_exists(self, container: str) -> bool:
         """Get Container Properties."""
-        with self._failures("look for container", container):
+        with self._failures("check container", container):
             return self._client.get_container_client(container).exists()
 
     def stage_block(self, container: str, blob: str, block_id: str, data: Bytes) -> None:
@@ -136,7 +136,7 @@ class AzureBlobs:
     def age(self, container: str, blob: str) -> float:
         """Get Blob Properties: its `Last-Modified`, and the `Date` of the answer."""
         dates: list[str] = []
-        with self._failures("look at blob", container, blob):
+        with self._failures("get properties of", container, blob):
             found = self._blob(container, blob).get_blob_properties(
                 raw_response_hook=lambda answer: dates.append(answer.http_response.headers["Date"])
             )
@@ -144,7 +144,7 @@ class AzureBlobs:
 
     def block_ids(self, container: str, blob: str) -> Sequence[str]:
         """Get Block List."""
-        with self._failures("read block list of", container, blob):
+        with self._failures("get block list of", container, blob):
             committed, _ = self._blob(container, blob).get_block_list("committed")
             return [block.id for block in committed]
 
@@ -171,7 +171,7 @@ class AzureBlobs:
 
     def tags(self, container: str, blob: str) -> Mapping[str, str]:
         """Get Blob Tags."""
-        with self._failures("read tags of", container, blob):
+        with self._failures("get tags of", container, blob):
             return dict(self._blob(container, blob).get_blob_tags())
 
     def set_tags(self, container: str, blob: str, tags: Mapping[str, str]) -> None:
@@ -209,7 +209,7 @@ class AzureBlobs:
         return self._client.get_blob_client(container, blob)
 
     def _get_properties(self, container: str, blob: str, if_match: str | None) -> BlobProperties:
-        with self._failures("look at blob", container, blob):
+        with self._failures("get properties of", container, blob):
             return _properties(blob, self._blob(container, blob).get_blob_properties(**_match(if_match)))
 
     @contextmanager

@@ -114,7 +114,7 @@ def test_a_streaming_query_says_the_same_and_can_be_mended(
 @pytest.mark.parametrize(
     ("key", "sentence"),
     [
-        ("d3Jvbmcga2V5", "Look at blob {container}/_container failed: 403 .* Check accountKey"),
+        ("d3Jvbmcga2V5", "Get properties of {container}/_container failed: 403 .* Check accountKey"),
         ("no base64!", "Option accountKey: the account key is not base64. Copy it whole"),
     ],
 )
@@ -209,7 +209,7 @@ def test_throttling_without_end_is_given_up_with_advice(
 ) -> None:
     with rough_proxy(azurite, lambda *_: Fate.BUSY) as proxy:
         sentence = said(lambda: save(spark.range(3), proxy.options, target, retryDeadlineMs="1500"))
-    assert sentence.startswith("TransientError: Look at blob ")
+    assert sentence.startswith("TransientError: Get properties of ")
     assert "The account is throttling: lower the number of parallel writers, or raise retryDeadlineMs." in sentence
     assert [] == stored.names()
 

@@ -1,4 +1,4 @@
-"""The contracts on imports hold, and fail when a module imports upwards."""
+"""The contracts on imports are kept, and an import that breaks one is found."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_wrong_import_breaks_a_contract(module: str, line: str, contract: str,
 
 
 def _broken(folder: Path) -> tuple[int, str]:
-    """The exit code of the linter, and the contracts that it names as broken."""
+    """The exit code of the linter, and the contracts that it reports as broken."""
     linter = Path(sys.executable).with_name("lint-imports")
     ended = subprocess.run([linter, "--no-logo", "--no-cache"], cwd=folder, capture_output=True, text=True, check=False)
     broken = [line for line in ended.stdout.splitlines() if " BROKEN" in line]

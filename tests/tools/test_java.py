@@ -1,4 +1,4 @@
-"""A Java is judged by the version that its own files state."""
+"""The version of a Java is read from its own files."""
 
 from __future__ import annotations
 

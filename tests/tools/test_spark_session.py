@@ -1,4 +1,4 @@
-"""The local Spark starts with this Python, stays quiet, and runs data sources written in Python."""
+"""The local Spark runs data sources that are written in Python, with this Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.pyspark40
 
 
 class Interpreter(DataSource):
-    """One row: the Python that a worker runs."""
+    """A data source of one row: the Python that a worker runs."""
 
     @classmethod
     def name(cls) -> str:

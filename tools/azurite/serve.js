@@ -1,5 +1,5 @@
-// Runs Azurite for as long as standard input stays open. The parent holds the other end, so the emulator ends with
-// its parent however that dies, SIGKILL included, on every system.
+// Runs Azurite until standard input is closed. The parent process holds the other end, so the emulator ends with its
+// parent on every system, even if the parent is killed.
 process.stdin.on("end", () => process.exit(0));
 process.stdin.on("error", () => process.exit(0));
 process.stdin.resume();
