@@ -44,7 +44,7 @@ class Unreached(Failure):
 
 
 class Ambiguous(Failure):
-    """The request may or may not have taken effect."""
+    """The request may have had an effect or not."""
 
 
 class Refused(Failure):

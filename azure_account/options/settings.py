@@ -100,8 +100,8 @@ def _account(
     }
     given = {source: name for source, name in found.items() if name}
     if len(set(given.values())) > 1:
-        named = ", ".join(f"{source} says {name}" for source, name in given.items())
-        raise ConfigurationError(f"The storage account is not clear: {named}. Make them agree.")
+        named = ", ".join(f"{name} ({source})" for source, name in given.items())
+        raise ConfigurationError(f"The options name different storage accounts: {named}. Give the same one in all.")
     if given:
         return next(iter(given.values()))
     host = connection.blob_endpoint or options["endpoint"]

@@ -225,7 +225,7 @@ def test_the_url_of_the_path_names_account_and_endpoint() -> None:
     options = sink_options({"path": "abfss://data@acme.dfs.core.windows.net/flights"}, {})
     assert ("acme", "https://acme.blob.core.windows.net") == (options.account.account, options.account.blob_endpoint)
     assert DefaultIdentity() == options.account.auth
-    with pytest.raises(ConfigurationError, match="storage account is not clear: accountName says other"):
+    with pytest.raises(ConfigurationError, match=r"different storage accounts: other \(accountName\)"):
         sink_options({"path": "https://acme.blob.core.windows.net/data/flights", "accountName": "other"}, {})
 
 

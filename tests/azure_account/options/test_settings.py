@@ -73,7 +73,10 @@ def test_the_endpoint_of_a_url_is_used_and_an_option_overrides_it() -> None:
         ({"accountName": "acc", "clientSecret": "s", "tenantId": "t"}, "clientId is missing"),
         ({"accountName": "acc", "auth": "clientCertificate", "tenantId": "t", "clientId": "c"}, "certificatePath"),
         ({"accountName": "acc", "accountKey": KEY, "sasToken": SAS}, "accountKey and sasToken are given together"),
-        ({"connectionString": CONNECTION, "accountName": "other"}, "accountName says other, connectionString says acc"),
+        (
+            {"connectionString": CONNECTION, "accountName": "other"},
+            r"accounts: other \(accountName\), acc \(connectionString\)",
+        ),
         ({"accountName": "acc", "accountKey": "not base64!"}, "accountKey: the account key is not base64"),
         ({"accountName": "acc", "sasToken": "sv=1"}, "sasToken: .* no `sig`"),
         ({"connectionString": "AccountName"}, "part 1 of the connection string"),
@@ -95,7 +98,7 @@ def test_the_error_for_a_contradiction_or_a_missing_value_names_the_option(
 
 
 def test_the_account_of_the_url_must_agree() -> None:
-    with pytest.raises(ConfigurationError, match="accountName says acc, the URL of path says other"):
+    with pytest.raises(ConfigurationError, match=r"acc \(accountName\), other \(the URL of path\)"):
         settings_of({"accountName": "acc"}, url_account="other")
 
 
