@@ -10,13 +10,13 @@ from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, HttpResponseError
 from azure.storage.blob import BlobLeaseClient, BlobServiceClient, ContentSettings, StandardBlobTier
 
 from azure_account.account import BlobContent, BlobProperties
 from azure_account.names import MAX_PUT_BYTES
 from azure_account.retrying.container import READ_CHUNK_BYTES
+from azure_account.sdk.conditions import of_condition, of_etag
 from azure_account.sdk.credentials import sdk_credential
 from azure_account.sdk.failures import Where, error_code, failure_of
 from azure_account.sdk.transport import quiet_logs, transport
@@ -89,7 +89,7 @@ class AzureBlobs:
             answer = self._blob(container, blob).commit_block_list(
                 latest,
                 **_attributes(attributes),
-                **_condition(condition),
+                **of_condition(condition),
             )
             return _quoted(answer["etag"])
 
@@ -110,7 +110,7 @@ class AzureBlobs:
                 overwrite=True,
                 **_lease_option(lease_id),
                 **_attributes(attributes),
-                **_condition(condition),
+                **of_condition(condition),
                 **self._upload,
             )
             return _quoted(answer["etag"])
@@ -122,7 +122,7 @@ class AzureBlobs:
         try:
             with self._failures("get blob", container, blob):
                 answer = self._blob(container, blob).download_blob(
-                    start, length, max_concurrency=1, decompress=False, **_match(if_match)
+                    start, length, max_concurrency=1, decompress=False, **of_etag(if_match)
                 )
                 whole = replace(_properties(blob, answer.properties), size=_whole_size(answer.properties), tier=None)
                 return BlobContent(answer.readall(), whole)
@@ -167,7 +167,7 @@ class AzureBlobs:
     def delete(self, container: str, blob: str, condition: Condition, lease_id: str | None) -> None:
         """Delete Blob."""
         with self._failures("delete blob", container, blob):
-            self._blob(container, blob).delete_blob(**_lease_option(lease_id), **_condition(condition))
+            self._blob(container, blob).delete_blob(**_lease_option(lease_id), **of_condition(condition))
 
     def tags(self, container: str, blob: str) -> Mapping[str, str]:
         """Get Blob Tags."""
@@ -210,7 +210,7 @@ class AzureBlobs:
 
     def _get_properties(self, container: str, blob: str, if_match: str | None) -> BlobProperties:
         with self._failures("get properties of", container, blob):
-            return _properties(blob, self._blob(container, blob).get_blob_properties(**_match(if_match)))
+            return _properties(blob, self._blob(container, blob).get_blob_properties(**of_etag(if_match)))
 
     @contextmanager
     def _failures(self, operation: str, container: str, blob: str = "") -> Iterator[None]:
@@ -241,16 +241,6 @@ def _attributes(attributes: BlobAttributes) -> dict[str, Any]:
     if attributes.content_type is not None:
         options["content_settings"] = ContentSettings(content_type=attributes.content_type)
     return options
-
-
-def _condition(condition: Condition) -> dict[str, Any]:
-    if condition.if_absent:
-        return {"match_condition": MatchConditions.IfMissing}
-    return _match(condition.if_match)
-
-
-def _match(etag: str | None) -> dict[str, Any]:
-    return {} if etag is None else {"etag": etag, "match_condition": MatchConditions.IfNotModified}
 
 
 def _lease_option(lease_id: str | None) -> dict[str, Any]:

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from azure.core import MatchConditions
 from azure.core.exceptions import AzureError
 from azure.data.tables import EdmType, EntityProperty, TableServiceClient, UpdateMode
 
 from azure_account.account import Entity
 from azure_account.errors import ConfigurationError
+from azure_account.sdk.conditions import of_etag
 from azure_account.sdk.credentials import sdk_credential
 from azure_account.sdk.failures import Where, failure_of, no_place
 from azure_account.sdk.transport import quiet_logs, transport
@@ -66,14 +66,7 @@ class AzureTables:
         with self._failures("replace entity", table, entity.partition_key, entity.row_key):
             if if_match is None:
                 return _etag(self._table(table).upsert_entity(_row(entity), mode=UpdateMode.REPLACE))
-            return _etag(
-                self._table(table).update_entity(
-                    _row(entity),
-                    mode=UpdateMode.REPLACE,
-                    etag=if_match,
-                    match_condition=MatchConditions.IfNotModified,
-                )
-            )
+            return _etag(self._table(table).update_entity(_row(entity), mode=UpdateMode.REPLACE, **of_etag(if_match)))
 
     def get_entity(self, table: str, partition_key: str, row_key: str) -> Entity:
         """Query Entities, one entity."""
@@ -103,7 +96,7 @@ class AzureTables:
                 partition_key,
                 row_key,
                 raw_response_hook=lambda answer: answers.append(answer.http_response),
-                **_match(if_match),
+                **of_etag(if_match),
             )
             if answers and answers[-1].status_code == HTTPStatus.NOT_FOUND:
                 if "TableNotFound" in answers[-1].text():
@@ -120,10 +113,6 @@ class AzureTables:
             yield
         except AzureError as error:
             raise failure_of(error, Where(operation, "/".join((table, *keys)), self._settings, tables=True)) from None
-
-
-def _match(etag: str | None) -> dict[str, Any]:
-    return {} if etag is None else {"etag": etag, "match_condition": MatchConditions.IfNotModified}
 
 
 def _row(entity: Entity) -> dict[str, Any]:
