@@ -22,7 +22,7 @@ from azureblob_source.arrow_values import stored_values, validity
 from azureblob_source.avro import schema as avro_schema
 from azureblob_source.avro.encoding.encode import RowEncoder, raw_rows
 from azureblob_source.avro.encoding.validate import check_datums
-from azureblob_source.avro.files.compression import codec
+from azureblob_source.avro.files.block_codecs import codec
 from azureblob_source.log.entry import BlobEntry
 from azureblob_source.write.control_records import HeldControl, is_bytes, stored_rows
 from azureblob_source.write.open_blobs import BlobFormat, Block, OpenBlobs

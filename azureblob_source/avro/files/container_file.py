@@ -34,11 +34,11 @@ _MAX_ENTRIES = 100_000
 class Source(Protocol):
     """The bytes of one blob, read from front to back. Places count from its first byte."""
 
-    def cut(self, end: int) -> int:
+    def clip(self, end: int) -> int:
         """`end`, or where the bytes end if that comes first."""
 
     def read(self, start: int, end: int) -> memoryview:
-        """The bytes `[start, end)`, none of which lies behind what `cut` tells."""
+        """The bytes `[start, end)`, none of which lies behind what `clip` returns."""
 
     def forget(self, before: int) -> None:
         """Nothing before this place will be asked for again."""
@@ -46,17 +46,17 @@ class Source(Protocol):
     def is_near(self, end: int) -> bool:
         """Whether the bytes up to `end` are held, or are fetched whatever is asked for."""
 
-    def look(self, start: int, end: int) -> memoryview | None:
+    def peek(self, start: int, end: int) -> memoryview | None:
         """The bytes `[start, end)`, cut where the bytes end; None if they cannot be had without those before them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class InMemorySource:
     """A `Source` all of whose bytes are there. `read` gives views."""
 
     data: memoryview
 
-    def cut(self, end: int) -> int:
+    def clip(self, end: int) -> int:
         """`end`, or where the bytes end."""
         return min(end, len(self.data))
 
@@ -71,7 +71,7 @@ class Whole:
         """They are there."""
         return True
 
-    def look(self, start: int, end: int) -> memoryview | None:
+    def peek(self, start: int, end: int) -> memoryview | None:
         """A view of the bytes `[start, end)`."""
         return self.read(start, end)
 
@@ -91,7 +91,7 @@ class FileHeader:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class AvroBlock:
     """One block: bytes `[offset, end)` of the blob, with its marker. `body` is a view, still in the file's codec."""
 
     offset: int
@@ -154,7 +154,7 @@ def blocks(
     end: int | None = None,
     blob: str = "",
     most: int = BLOCK_BYTES,
-) -> Iterator[Block]:
+) -> Iterator[AvroBlock]:
     """The blocks of `data` from `start`, where a block begins (by default behind the header), to the end.
 
     With `end`, only those whose preceding sync marker begins before it. Raises CorruptError, naming blob and byte,
@@ -173,7 +173,7 @@ def blocks(
         marker = cursor.at
         if cursor.take(SYNC_SIZE, "the sync marker of a block") != header.sync:
             cursor.fail(_unmarked(offset), at=marker)
-        yield Block(offset, rows, body, cursor.at)
+        yield AvroBlock(offset, rows, body, cursor.at)
 
 
 def _body(cursor: _Cursor, sync: bytes, offset: int, most: int) -> memoryview:
@@ -188,7 +188,7 @@ def _body(cursor: _Cursor, sync: bytes, offset: int, most: int) -> memoryview:
         cursor.fail(f"{what} claims {size} bytes", at=start)
     marker = cursor.at + size
     if size > most or not cursor.source.is_near(marker + SYNC_SIZE):
-        found = cursor.source.look(marker, marker + SYNC_SIZE)
+        found = cursor.source.peek(marker, marker + SYNC_SIZE)
         if found is not None and len(found) < SYNC_SIZE:
             cursor.skip(size, what)
             cursor.take(SYNC_SIZE, "the sync marker of a block")
@@ -223,7 +223,7 @@ def after_sync(data: bytes | bytearray, sync: bytes, start: int) -> int | None:
 
 
 def _source(data: Readable) -> Source:
-    return Whole(memoryview(data)) if isinstance(data, (bytes, bytearray, memoryview)) else data
+    return InMemorySource(memoryview(data)) if isinstance(data, (bytes, bytearray, memoryview)) else data
 
 
 class _Cursor:
@@ -239,7 +239,7 @@ class _Cursor:
 
     def left(self, most: int) -> int:
         """How many of the next `most` bytes there are."""
-        return max(self.source.cut(self.at + most) - self.at, 0)
+        return max(self.source.clip(self.at + most) - self.at, 0)
 
     def long(self, what: str) -> int:
         """A zig-zag varint."""
@@ -262,7 +262,7 @@ class _Cursor:
 
     def skip(self, size: int, what: str) -> None:
         """Go on by `size` bytes, which are not read."""
-        if self.source.cut(self.at + size) < self.at + size:
+        if self.source.clip(self.at + size) < self.at + size:
             self._stops(size, what)
         self.at += size
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
+from azureblob_source.avro.files.buffered_ranges import BufferedRanges
 from azureblob_source.avro.files.container_file import broken
-from azureblob_source.avro.files.held import Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ def is_gzip(data: Bytes) -> bool:
     return bytes(data[:2]) == _GZIP_MAGIC
 
 
-class Gunzip:
+class GzipMembers:
     """Gzip members, one behind the other, whose bytes come piece by piece. Raises CorruptError for anything else."""
 
     def __init__(self, blob: str = "") -> None:
@@ -60,18 +60,18 @@ class Gunzip:
             broken(self._blob, self._member, "the gzip member that begins there stops too early")
 
 
-class Inflated:
+class GunzippedSource:
     """A `Source` over the plain bytes of a gzipped one. Places count in the plain bytes, in errors too."""
 
     def __init__(self, source: Source, blob: str) -> None:
         self._source = source
-        self._members = Gunzip(blob)
+        self._members = GzipMembers(blob)
         self._coming: Iterator[bytes] = iter(())
-        self._pieces = Pieces()
+        self._pieces = BufferedRanges()
         self._taken = self._plain = 0
         self._whole = False
 
-    def cut(self, end: int) -> int:
+    def clip(self, end: int) -> int:
         """`end`, or the size of the plain bytes, which is known when they have all been inflated."""
         while self._plain < end and not self._whole:
             self._inflate()
@@ -89,7 +89,7 @@ class Inflated:
         """They can be had in order alone."""
         return True
 
-    def look(self, start: int, end: int) -> memoryview | None:  # noqa: ARG002 - a `Source`
+    def peek(self, start: int, end: int) -> memoryview | None:  # noqa: ARG002 - a `Source`
         """Nothing is known of bytes before those before them are inflated."""
         return None
 
@@ -101,7 +101,7 @@ class Inflated:
             self._plain += len(data)
             return
         self._source.forget(self._taken)
-        stop = self._source.cut(self._taken + min(max(self._taken, _FIRST_STEP), _STEP))
+        stop = self._source.clip(self._taken + min(max(self._taken, _FIRST_STEP), _STEP))
         if stop == self._taken:
             self._members.close()
             self._whole = True

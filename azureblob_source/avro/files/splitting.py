@@ -26,7 +26,7 @@ from azureblob_source.avro.limits import BLOCK_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from azureblob_source.avro.files.container_file import Block, FileHeader, Source
+    from azureblob_source.avro.files.container_file import AvroBlock, FileHeader, Source
 
 _LEAST_DISTINCT = 8
 _SEARCH_STEP = 1 << 16
@@ -37,9 +37,9 @@ def is_splittable(header: FileHeader) -> bool:
     return len(set(header.sync)) >= _LEAST_DISTINCT
 
 
-def part_blocks(
+def split_blocks(
     source: Source, header: FileHeader, start: int, end: int | None, *, blob: str, most: int = BLOCK_BYTES
-) -> Iterator[Block]:
+) -> Iterator[AvroBlock]:
     """The blocks of the part `[start, end)`; `end` None is the end of the file.
 
     Raises CorruptError where the framing breaks, be it in the first block behind the part, and ConfigurationError if
@@ -69,12 +69,12 @@ def _first_marker(source: Source, sync: bytes, start: int, end: int | None) -> i
     while end is None or at < end:
         step = at + _SEARCH_STEP if end is None else min(at + _SEARCH_STEP, end)
         source.forget(at)
-        there = source.cut(step + SYNC_SIZE - 1)
+        there = source.clip(step + SYNC_SIZE - 1)
         if there < at + SYNC_SIZE:
             return None
         for marker in _markers(bytes(source.read(at, there)), sync):
             behind = at + marker + SYNC_SIZE
-            if source.cut(behind + 1) == behind or is_block(source, sync, behind):
+            if source.clip(behind + 1) == behind or is_block(source, sync, behind):
                 return at + marker
         at = step
     return None

@@ -9,7 +9,7 @@ import pytest
 from azure_account.errors import ConfigurationError, TransientError
 from azure_account.faults import Faults, Unreachable, on
 from azure_account.tries import Call, Intercept
-from azureblob_source.avro.files.compression import codec
+from azureblob_source.avro.files.block_codecs import codec
 from azureblob_source.log.naming import block_id
 from azureblob_source.write.open_blobs import BlobFormat, Block
 from azureblob_source.write.upload import Uploader

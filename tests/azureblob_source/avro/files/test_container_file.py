@@ -15,7 +15,7 @@ from azure_account.errors import ConfigurationError, CorruptError
 from azureblob_source.avro.files.container_file import (
     SYNC_SIZE,
     FileHeader,
-    Whole,
+    InMemorySource,
     after_sync,
     block,
     blocks,
@@ -105,7 +105,7 @@ def test_blocks_lie_one_behind_the_other(found: list[tuple[int, bytes]]) -> None
     framed = list(blocks(data, head))
     assert [head.size, *(one.end for one in framed)] == [*(one.offset for one in framed), len(data)]
     for one in framed:
-        assert is_block(Whole(memoryview(data)), SYNC, one.offset)
+        assert is_block(InMemorySource(memoryview(data)), SYNC, one.offset)
         assert one.end == after_sync(data, SYNC, one.end - SYNC_SIZE)
 
 
@@ -120,7 +120,7 @@ def test_blocks_up_to_a_place_are_those_whose_marker_before_begins_before_it() -
 
 @pytest.mark.parametrize("data", [b"", b"\x01\x00" + SYNC, b"\x02\x01" + SYNC, b"\x02\x04ab" + SYNC[:-1], b"\x80" * 30])
 def test_what_only_begins_like_a_block_is_none(data: bytes) -> None:
-    assert not is_block(Whole(memoryview(data)), SYNC, 0)
+    assert not is_block(InMemorySource(memoryview(data)), SYNC, 0)
 
 
 @given(st.integers(0, 80_000))

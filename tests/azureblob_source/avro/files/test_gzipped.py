@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azure_account.errors import CorruptError
-from azureblob_source.avro.files.container_file import SYNC_SIZE, Whole, block, header
-from azureblob_source.avro.files.gzipped import Gunzip, Inflated, is_gzip
+from azureblob_source.avro.files.container_file import SYNC_SIZE, InMemorySource, block, header
+from azureblob_source.avro.files.gzipped import GunzippedSource, GzipMembers, is_gzip
 
 SYNC = bytes(range(100, 100 + SYNC_SIZE))
 MIB = 1 << 20
 
 
 def ungzip(data: bytes, blob: str = "") -> bytes:
-    members = Gunzip(blob)
+    members = GzipMembers(blob)
     parts = list(members.feed(memoryview(data)))
     members.close()
     assert max(map(len, parts), default=0) <= MIB
@@ -34,7 +34,7 @@ def test_every_gzip_member_is_read(parts: list[bytes]) -> None:
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=4), st.integers(1, 40))
 def test_members_may_come_in_pieces(parts: list[bytes], step: int) -> None:
     data = memoryview(b"".join(gzip.compress(part, mtime=0) for part in parts))
-    members = Gunzip()
+    members = GzipMembers()
     plain = b"".join(piece for at in range(0, len(data), step) for piece in members.feed(data[at : at + step]))
     members.close()
     assert b"".join(parts) == plain
@@ -74,8 +74,8 @@ def test_a_member_that_stops_or_is_damaged_is_corrupt(data: st.DataObject) -> No
 
 def test_no_more_is_inflated_than_is_asked_for_and_a_step() -> None:
     stored = gzip.compress(bytes(64 * MIB))
-    source = Inflated(Whole(memoryview(stored)), "a.avro.gz")
-    assert 3 * MIB == source.cut(3 * MIB)
+    source = GunzippedSource(InMemorySource(memoryview(stored)), "a.avro.gz")
+    assert 3 * MIB == source.clip(3 * MIB)
     assert source._plain <= 4 * MIB
     source.forget(3 * MIB)
-    assert 64 * MIB == source.cut(100 * MIB)
+    assert 64 * MIB == source.clip(100 * MIB)

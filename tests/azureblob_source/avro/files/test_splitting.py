@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azure_account.errors import ConfigurationError, CorruptError
-from azureblob_source.avro.files.container_file import SYNC_SIZE, Whole, block, blocks, header, read_header
-from azureblob_source.avro.files.splitting import is_splittable, part_blocks
+from azureblob_source.avro.files.container_file import SYNC_SIZE, InMemorySource, block, blocks, header, read_header
+from azureblob_source.avro.files.splitting import is_splittable, split_blocks
 from azureblob_source.avro.varint import encode
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def file_of(found: Sequence[Body], sync: bytes = SYNC) -> bytes:
 
 def part_of(data: bytes, start: int, end: int | None) -> list[int]:
     """Where the blocks of a part begin."""
-    source = Whole(memoryview(data))
-    return [one.offset for one in part_blocks(source, read_header(data), start, end, blob="s/1.avro")]
+    source = InMemorySource(memoryview(data))
+    return [one.offset for one in split_blocks(source, read_header(data), start, end, blob="s/1.avro")]
 
 
 def parts_of(data: bytes, cuts: Sequence[int]) -> list[int]:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azure_account.errors import ConfigurationError, CorruptError
-from azureblob_source.avro.files.compression import NAMES, Codec, codec
+from azureblob_source.avro.files.block_codecs import NAMES, Codec, codec
 from azureblob_source.avro.files.container_file import block, blocks, header, read_header
 
 if TYPE_CHECKING:

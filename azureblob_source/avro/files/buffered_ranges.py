@@ -1,10 +1,10 @@
-"""Pieces of one blob's bytes at their places, as they are held while it is read. No input or output."""
+"""Ranges of one blob's bytes at their places, as they are held while it is read. No input or output."""
 
 from __future__ import annotations
 
 
-class Pieces:
-    """Pieces of a blob's bytes at their places, each with what it is charged. They may overlap and leave gaps."""
+class BufferedRanges:
+    """Ranges of a blob's bytes at their places, each with what it is charged. They may overlap and leave gaps."""
 
     def __init__(self) -> None:
         self._held: list[tuple[int, bytes, int]] = []
