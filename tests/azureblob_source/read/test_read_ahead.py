@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from azure_account.errors import CorruptError
 from azure_account.faults import Faults
-from azureblob_source.avro.files.buffered_ranges import BufferedRanges
 from azureblob_source.avro.files.gzipped import GunzippedSource
 from azureblob_source.read import read_ahead
 from azureblob_source.read.blobs import StreamBlob
@@ -33,29 +32,6 @@ def holding(data: bytes, requests: Faults | None = None) -> BlobContainer:
 
 def blob_bytes(data: bytes) -> BlobBytes:
     return BlobBytes(Gets(holding(data)), StreamBlob("s/1.avro", len(data)))
-
-
-@given(st.lists(st.tuples(st.integers(0, 90), st.integers(1, 30)), max_size=8), st.integers(0, 100))
-def test_pieces_know_how_far_they_reach_without_a_gap(found: list[tuple[int, int]], start: int) -> None:
-    pieces = BufferedRanges()
-    for first, size in found:
-        pieces.add(first, DATA[first : first + size])
-    held = {place for first, size in found for place in range(first, first + size)}
-    until = next(place for place in range(start, 200) if place not in held)
-    assert until == pieces.until(start)
-    if until > start:
-        assert DATA[start:until] == pieces.view(start, until)
-
-
-@given(st.lists(st.tuples(st.integers(0, 90), st.integers(1, 30)), max_size=8), st.integers(0, 130))
-def test_pieces_that_end_before_a_place_are_dropped_for_what_they_were_charged(
-    found: list[tuple[int, int]], before: int
-) -> None:
-    pieces = BufferedRanges()
-    for first, size in found:
-        pieces.add(first, DATA[first : first + size], size)
-    assert sum(size for first, size in found if first + size <= before) == pieces.drop(before)
-    assert sum(size for first, size in found if first + size > before) == pieces.drop(1000)
 
 
 reads = st.lists(st.tuples(st.integers(0, len(DATA)), st.integers(0, 900)), max_size=12)
