@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from azureblob_source.avro.limits import MAX_LEVELS
-from azureblob_source.avro.schema_json import UnsupportedSchemaError
+from azureblob_source.avro.schema_parser import UnsupportedSchemaError
 
 if TYPE_CHECKING:
     from azureblob_source.avro.types import AvroType

@@ -15,9 +15,17 @@ from fastavro.schema import SchemaParseException, UnknownType
 from pyarrow import types as arrow_is
 
 from azure_account.errors import ConfigurationError, CorruptError, describe
-from azureblob_source.avro.fit import UnfitTypeError, check_fit, is_bytes, is_list, is_text, match_fields, plain
+from azureblob_source.avro.compatibility import (
+    IncompatibleTypeError,
+    check_compatible,
+    is_bytes,
+    is_list,
+    is_text,
+    match_fields,
+    plain_type,
+)
 from azureblob_source.avro.nesting import check_json, check_levels
-from azureblob_source.avro.schema_json import Rules, UnsupportedSchemaError, is_name, read_type, unique
+from azureblob_source.avro.schema_parser import Rules, UnsupportedSchemaError, is_name, parse_type, unique
 from azureblob_source.avro.types import (
     CATALYST_TYPE,
     DAY_TIME_INTERVAL,
@@ -100,7 +108,7 @@ def header_schema(text: str, *, blob: str) -> AvroSchema:
 
 @lru_cache(maxsize=256)
 def read_schema(text: str) -> AvroSchema:
-    """A schema that a program has written, as it stands. Raises ValueError as `read_type` does."""
+    """A schema that a program has written, as it stands. Raises ValueError as `parse_type` does."""
     return _made(json.loads(text), Rules.HEADER)
 
 
@@ -110,7 +118,7 @@ def _restored(text: str, given: bool) -> AvroSchema:
 
 def _made(raw: Any, rules: Rules, *, given: bool = False) -> AvroSchema:
     check_json(raw)
-    avro = read_type(raw, rules)
+    avro = parse_type(raw, rules)
     check_levels(avro)
     root = raw if isinstance(raw, dict) else {"type": raw}
     return AvroSchema(json.dumps(raw, separators=(",", ":")), root, avro, given)
@@ -123,7 +131,7 @@ def infer(schema: pa.Schema, *, name: str, namespace: str | None) -> AvroSchema:
     """
     try:
         fields = _Inference().fields(list(schema), name, ())
-    except UnfitTypeError as cause:
+    except IncompatibleTypeError as cause:
         raise ConfigurationError(f"{cause}. Cast the column to another type or drop it before writing.") from cause
     root: dict[str, Any] = {"type": "record", "name": name}
     if namespace:
@@ -157,8 +165,8 @@ def check_writable(arrow: pa.Schema, avro: AvroSchema) -> None:
     try:
         for member, index in match_fields(columns, avro.type):
             if index is not None:
-                check_fit(columns[index].type, member.type, (member.column,))
-    except UnfitTypeError as cause:
+                check_compatible(columns[index].type, member.type, (member.column,))
+    except IncompatibleTypeError as cause:
         raise ConfigurationError(f"{cause}. Change option avroSchema or the rows so that they agree.") from cause
 
 
@@ -184,7 +192,7 @@ class _Inference:
         return found
 
     def _nullable(self, member: pa.Field, name: str, path: tuple[str, ...]) -> Any:
-        avro = self._type(plain(member.type), name, path)
+        avro = self._type(plain_type(member.type), name, path)
         return ["null", avro] if member.nullable and avro != "null" else avro
 
     def _type(self, arrow: pa.DataType, name: str, path: tuple[str, ...]) -> Any:
@@ -192,7 +200,7 @@ class _Inference:
             return self._decimal(arrow, name, path)
         if is_list(arrow):
             return {"type": "array", "items": self._nullable(arrow.value_field, f"{name}_element", path)}
-        if arrow_is.is_map(arrow) and is_text(plain(arrow.key_type)):
+        if arrow_is.is_map(arrow) and is_text(plain_type(arrow.key_type)):
             return {"type": "map", "values": self._nullable(arrow.item_field, f"{name}_value", path)}
         if arrow_is.is_map(arrow):
             entry = [arrow.key_field.with_name("key"), arrow.item_field.with_name("value")]
@@ -208,7 +216,7 @@ class _Inference:
 
     def _decimal(self, arrow: pa.DataType, name: str, path: tuple[str, ...]) -> dict[str, Any]:
         if not 0 <= arrow.scale <= arrow.precision:
-            raise UnfitTypeError(path, f"Arrow type {arrow} has a scale that Avro does not know")
+            raise IncompatibleTypeError(path, f"Arrow type {arrow} has a scale that Avro does not know")
         size = ((10**arrow.precision - 1).bit_length() + 8) // 8
         given = {"type": "fixed", "name": unique(name, self._types), "size": size, "logicalType": "decimal"}
         return given | {"precision": arrow.precision, "scale": arrow.scale}
@@ -229,7 +237,7 @@ def _leaf(arrow: pa.DataType, path: tuple[str, ...]) -> Any:
         return {"type": "long", "logicalType": "timestamp-micros" if arrow.tz else "local-timestamp-micros"}
     if arrow_is.is_duration(arrow):
         return {"type": "long", CATALYST_TYPE: DAY_TIME_INTERVAL}
-    raise UnfitTypeError(path, f"Arrow type {arrow} has no Avro type")
+    raise IncompatibleTypeError(path, f"Arrow type {arrow} has no Avro type")
 
 
 _LEAVES: dict[pa.DataType, Any] = {

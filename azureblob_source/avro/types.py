@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 CATALYST_TYPE = "spark.sql.catalyst.type"
@@ -86,6 +89,35 @@ class AvroType:
     def is_variant(self) -> bool:
         """Whether this is the record that stands for Spark's VARIANT."""
         return self.hint == "variant" and [field.name for field in self.fields] == ["value", "metadata"]
+
+
+def walk(avro: AvroType) -> Iterator[AvroType]:
+    """The type and all types in it, but none behind a reference."""
+    yield avro
+    for inner in (*(member.type for member in avro.fields), *avro.branches, *([avro.items] if avro.items else [])):
+        yield from walk(inner)
+
+
+def may_be_null(avro: AvroType) -> bool:
+    """Whether values of `avro` may be null."""
+    return any(one.kind == "null" for one in (avro, *avro.branches))
+
+
+def value_branches(avro: AvroType) -> tuple[AvroType, ...]:
+    """The types that values other than null have: the branches of a union, or the type itself."""
+    return tuple(one for one in (avro.branches if avro.kind == "union" else (avro,)) if one.kind != "null")
+
+
+def has_no_bytes(avro: AvroType) -> bool:
+    """Whether values of `avro` have no bytes at all."""
+    match avro.kind:
+        case "null":
+            return True
+        case "fixed":
+            return avro.size == 0
+        case "record":
+            return all(has_no_bytes(member.type) for member in avro.fields)
+    return False
 
 
 def arrow_type(avro: AvroType) -> pa.DataType:

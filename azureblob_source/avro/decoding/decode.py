@@ -30,7 +30,7 @@ from azureblob_source.avro.files.container_file import InMemorySource, blocks, r
 from azureblob_source.avro.files.gzipped import GunzippedSource, is_gzip
 from azureblob_source.avro.limits import DEFAULT_LIMITS, MAX_BATCH_BYTES, MAX_BLOCK_BYTES, BeyondLimitError, ReadLimits
 from azureblob_source.avro.schema import AvroSchema, arrow_schema, header_schema
-from azureblob_source.avro.wire import has_no_bytes
+from azureblob_source.avro.types import has_no_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from azureblob_source.avro.encoding.pieces import (
     KEEP,
-    Codes,
+    DictionaryWords,
     EncodedRows,
     Piece,
     Spans,
@@ -38,8 +38,8 @@ SPREAD = 16  # and by how many bytes their length may vary
 INT32_MAX = 2**31 - 1
 _u = np.uint64
 
-Run = list[Words | Codes]
-Prefixed = tuple[Words | Codes, Spans]
+Run = list[Words | DictionaryWords]
+Prefixed = tuple[Words | DictionaryWords, Spans]
 
 
 def assemble(pieces: Iterable[Piece], count: int) -> EncodedRows:
@@ -85,7 +85,7 @@ def _grouped(pieces: list[Piece]) -> list[Run | Prefixed | Spans]:
     return parts
 
 
-def _may_join(run: Run, piece: Words | Codes) -> bool:
+def _may_join(run: Run, piece: Words | DictionaryWords) -> bool:
     low, high = _bounds([*run, piece])
     return high <= BLOCK and high - low <= SPREAD
 
@@ -100,7 +100,11 @@ def _layout(part: Run | Prefixed | Spans, count: int, sources: list[Bytes]) -> _
     low, high = _bounds(list(part))  # type: ignore[arg-type]
     if len(part) == 1:
         first = part[0]
-        return _CodeLayout.of(first, high * count) if isinstance(first, Codes) else _WordLayout(first, high * count)
+        return (
+            _CodeLayout.of(first, high * count)
+            if isinstance(first, DictionaryWords)
+            else _WordLayout(first, high * count)
+        )
     block = np.empty((count, -(-high // WORD)), _u)
     if block.nbytes > INT32_MAX:
         raise OverflowError("a batch has too many rows")
@@ -108,9 +112,11 @@ def _layout(part: Run | Prefixed | Spans, count: int, sources: list[Bytes]) -> _
     source, total, inline = len(sources) - 1, high * count, low <= INLINE
     if isinstance(part, tuple):
         prefix, span = part
-        words = looked_up(prefix) if isinstance(prefix, Codes) else prefix
+        words = looked_up(prefix) if isinstance(prefix, DictionaryWords) else prefix
         return _PrefixedLayout(block, source, total, inline, words, span)
-    return _RunLayout(block, source, total, inline, [looked_up(p) if isinstance(p, Codes) else p for p in part])
+    return _RunLayout(
+        block, source, total, inline, [looked_up(p) if isinstance(p, DictionaryWords) else p for p in part]
+    )
 
 
 class _Layout(Protocol):
@@ -143,13 +149,13 @@ class _WordLayout:
 class _CodeLayout:
     """One word for each row, inside its view, from tables that are halves of views already."""
 
-    codes: Codes
+    codes: DictionaryWords
     head: U64
     tail: U64 | None
     total: int
 
     @classmethod
-    def of(cls, codes: Codes, total: int) -> _CodeLayout:
+    def of(cls, codes: DictionaryWords, total: int) -> _CodeLayout:
         tail = codes.table >> _u(32) if codes.high > WORD // 2 else None
         return cls(codes, codes.table << _u(32) | codes.bits >> _u(3), tail, total)
 

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from azureblob_source.arrow_values import I64, Bytes, Flags, spans, stored_values, unpacked, validity
-from azureblob_source.avro.encoding.column_codec import Codec, Column, Constant, FixedWords, UnfitValueError
+from azureblob_source.avro.encoding.column_encoder import Column, ColumnEncoder, Constant, FixedWords, UnfitValueError
 from azureblob_source.avro.encoding.numbers import (
-    DecimalCodec,
-    IntegerCodec,
+    DecimalEncoder,
     IntegerColumn,
+    IntegerEncoder,
     integers,
     length_pieces,
     stored,
@@ -32,7 +32,7 @@ _u = np.uint64
 
 
 @dataclass(frozen=True, slots=True)
-class BooleanCodec:
+class BooleanEncoder:
     """One byte, 0 or 1."""
 
     def prepare(self, array: pa.Array) -> Column:
@@ -43,7 +43,7 @@ class BooleanCodec:
 
 
 @dataclass(frozen=True, slots=True)
-class FloatCodec:
+class FloatEncoder:
     """IEEE 754, little endian; NaN keeps its bits."""
 
     double: bool
@@ -56,7 +56,7 @@ class FloatCodec:
 
 
 @dataclass(frozen=True, slots=True)
-class BytesCodec:
+class BytesEncoder:
     """Strings and binaries: the length, then the bytes."""
 
     def prepare(self, array: pa.Array) -> Column:
@@ -65,7 +65,7 @@ class BytesCodec:
 
 
 @dataclass(frozen=True, slots=True)
-class FixedCodec:
+class FixedEncoder:
     """Exactly `size` bytes."""
 
     size: int
@@ -107,7 +107,7 @@ class SpanColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class EnumCodec:
+class EnumEncoder:
     """Strings as the positions of their symbols."""
 
     symbols: tuple[str, ...]
@@ -118,22 +118,22 @@ class EnumCodec:
         if found.null_count > array.null_count:
             row = int(np.flatnonzero(pc.and_(found.is_null(), array.is_valid()).to_numpy(zero_copy_only=False))[0])
             raise UnfitValueError(row, f"{array[row].as_py()!r} is not a symbol of the Avro enum {list(self.symbols)}")
-        return IntegerCodec(stored, "int").prepare(found)
+        return IntegerEncoder(stored, "int").prepare(found)
 
 
-def leaf_codec(arrow: pa.DataType, avro: AvroType) -> Codec:
-    """The codec of a pair that `fit.check_fit` has accepted."""
+def leaf_encoder(arrow: pa.DataType, avro: AvroType) -> ColumnEncoder:
+    """The codec of a pair that `fit.check_compatible` has accepted."""
     match avro.kind:
         case "null":
             return Constant(b"")
         case "boolean":
-            return BooleanCodec()
+            return BooleanEncoder()
         case "float" | "double":
-            return FloatCodec(avro.kind == "double")
+            return FloatEncoder(avro.kind == "double")
         case "enum":
-            return EnumCodec(avro.symbols)
+            return EnumEncoder(avro.symbols)
         case "int" | "long":
-            return IntegerCodec(integers(arrow, avro), avro.kind)
+            return IntegerEncoder(integers(arrow, avro), avro.kind)
     if avro.logical == "decimal":
-        return DecimalCodec(avro.precision, avro.scale, avro.size)
-    return FixedCodec(avro.size) if avro.kind == "fixed" else BytesCodec()
+        return DecimalEncoder(avro.precision, avro.scale, avro.size)
+    return FixedEncoder(avro.size) if avro.kind == "fixed" else BytesEncoder()

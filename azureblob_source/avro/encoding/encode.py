@@ -13,17 +13,17 @@ from pyarrow import types as arrow_is
 
 from azure_account.errors import ConfigurationError
 from azureblob_source.arrow_values import list_offsets, plain_array
-from azureblob_source.avro.encoding.column_codec import UnfitValueError
-from azureblob_source.avro.encoding.nested import AmbiguousUnionError, RecordCodec, encode_rows, record_codec
+from azureblob_source.avro.compatibility import is_compatible, member_branches
+from azureblob_source.avro.encoding.column_encoder import UnfitValueError
+from azureblob_source.avro.encoding.nested import AmbiguousUnionError, RecordEncoder, encode_rows, record_encoder
 from azureblob_source.avro.encoding.pieces import EncodedRows
-from azureblob_source.avro.encoding.validate import check_datums
-from azureblob_source.avro.fit import fits, member_branches
+from azureblob_source.avro.encoding.validate import validate_datums
 from azureblob_source.avro.schema import AvroSchema, check_writable
 
 if TYPE_CHECKING:
     from azureblob_source.avro.types import AvroType
 
-__all__ = ["EncodedRows", "RowEncoder", "check_datums", "raw_rows"]
+__all__ = ["EncodedRows", "RowEncoder", "raw_rows", "validate_datums"]
 
 
 class RowEncoder:
@@ -37,27 +37,27 @@ class RowEncoder:
         check_writable(arrow, avro)
         self._arrow = arrow
         self._avro = avro
-        self._codec: RecordCodec | None
+        self._encoder: RecordEncoder | None
         try:
-            self._codec = record_codec(list(arrow), avro.type)
+            self._encoder = record_encoder(list(arrow), avro.type)
         except AmbiguousUnionError:
-            self._codec = None
+            self._encoder = None
             self._parsed = fastavro.parse_schema(avro.root)
 
     @property
     def vectorised(self) -> bool:
         """Whether whole columns are encoded at a time."""
-        return self._codec is not None
+        return self._encoder is not None
 
     def encode(self, batch: pa.RecordBatch) -> EncodedRows:
         """The datums of all rows of `batch`, which must have the encoder's Arrow schema.
 
         Raises ConfigurationError naming column and row of a value that does not fit the Avro schema.
         """
-        if self._codec is None:
+        if self._encoder is None:
             return self._encode_each(batch)
         try:
-            return encode_rows(self._codec.columns(batch.columns, batch.num_rows), batch.num_rows)
+            return encode_rows(self._encoder.columns(batch.columns, batch.num_rows), batch.num_rows)
         except OverflowError as cause:
             raise ConfigurationError(f"a batch of {batch.num_rows} rows is too large: {cause}. Send fewer.") from cause
         except UnfitValueError as cause:
@@ -131,5 +131,5 @@ def _union_value(value: Any, arrow: pa.DataType, avro: AvroType) -> Any:
     if members is not None:
         present = [(f, i) for f, i in zip(list(arrow), members, strict=True) if value[f.name] is not None]
         return next((_python_value(value[f.name], f.type, avro.branches[i]) for f, i in present), None)
-    branch = next(branch for branch in avro.branches if branch.kind != "null" and fits(arrow, branch))
+    branch = next(branch for branch in avro.branches if branch.kind != "null" and is_compatible(arrow, branch))
     return _python_value(value, arrow, branch)

@@ -10,15 +10,15 @@ from pyarrow import types as arrow_is
 
 from azureblob_source.arrow_values import I64, U64, Flags, chosen, list_offsets, plain_array, validity
 from azureblob_source.avro import varint
+from azureblob_source.avro.compatibility import match_fields, member_branches, pick_branch, plain_type
+from azureblob_source.avro.defaults import default_datum
 from azureblob_source.avro.encoding.assembly import assemble
-from azureblob_source.avro.encoding.column_codec import Codec, Column, Constant, UnfitValueError
-from azureblob_source.avro.encoding.columns import leaf_codec
+from azureblob_source.avro.encoding.column_encoder import Column, ColumnEncoder, Constant, UnfitValueError
+from azureblob_source.avro.encoding.columns import leaf_encoder
 from azureblob_source.avro.encoding.numbers import IntegerColumn, length_pieces
-from azureblob_source.avro.encoding.pieces import Codes, EncodedRows, Piece, Spans, constant_word
-from azureblob_source.avro.fit import match_fields, member_branches, pick_branch, plain
+from azureblob_source.avro.encoding.pieces import DictionaryWords, EncodedRows, Piece, Spans, constant_word
 from azureblob_source.avro.types import AvroType
 from azureblob_source.avro.varint import WORD
-from azureblob_source.avro.wire import datum
 
 _u = np.uint64
 
@@ -27,60 +27,60 @@ class AmbiguousUnionError(TypeError):
     """Only the values themselves can tell to which branch of a union they belong."""
 
 
-def codec(arrow: pa.DataType, avro: AvroType) -> Codec:
-    """The codec of a pair that `fit.check_fit` has accepted. Raises AmbiguousUnionError."""
-    arrow = plain(arrow)
+def encoder_for(arrow: pa.DataType, avro: AvroType) -> ColumnEncoder:
+    """The codec of a pair that `fit.check_compatible` has accepted. Raises AmbiguousUnionError."""
+    arrow = plain_type(arrow)
     if avro.kind == "union":
-        return _union_codec(arrow, avro)
+        return _union_encoder(arrow, avro)
     if avro.kind == "record":
-        return record_codec(list(arrow), avro)
+        return record_encoder(list(arrow), avro)
     if arrow_is.is_map(arrow):
         key = avro.element.fields[0].type if avro.kind == "array" else AvroType("string")
         value = avro.element.fields[1].type if avro.kind == "array" else avro.element
-        entry = (0, "key", field_codec(arrow.key_type, key)), (1, "value", field_codec(arrow.item_type, value))
-        return ListCodec(RecordCodec(entry))
+        entry = (0, "key", field_encoder(arrow.key_type, key)), (1, "value", field_encoder(arrow.item_type, value))
+        return ListEncoder(RecordEncoder(entry))
     if avro.kind == "array":
-        return ListCodec(field_codec(arrow.value_type, avro.element))
-    return leaf_codec(arrow, avro)
+        return ListEncoder(field_encoder(arrow.value_type, avro.element))
+    return leaf_encoder(arrow, avro)
 
 
-def field_codec(arrow: pa.DataType, avro: AvroType) -> Codec:
+def field_encoder(arrow: pa.DataType, avro: AvroType) -> ColumnEncoder:
     """The codec for whole values: as `codec`, but where Avro has no null, a null is refused."""
-    inner = codec(arrow, avro)
-    return inner if avro.kind in ("union", "null") else NotNullCodec(inner)
+    inner = encoder_for(arrow, avro)
+    return inner if avro.kind in ("union", "null") else NotNullEncoder(inner)
 
 
-def record_codec(fields: list[pa.Field], avro: AvroType) -> RecordCodec:
+def record_encoder(fields: list[pa.Field], avro: AvroType) -> RecordEncoder:
     """The codec of a record, of which `fields` are the columns."""
-    members: list[tuple[int | None, str, Codec]] = []
+    members: list[tuple[int | None, str, ColumnEncoder]] = []
     for member, index in match_fields(fields, avro):
         if index is None:
-            members.append((None, member.column, Constant(datum(member.type, member.default))))
+            members.append((None, member.column, Constant(default_datum(member.type, member.default))))
         else:
-            members.append((index, member.column, field_codec(fields[index].type, member.type)))
-    return RecordCodec(tuple(members))
+            members.append((index, member.column, field_encoder(fields[index].type, member.type)))
+    return RecordEncoder(tuple(members))
 
 
-def _union_codec(arrow: pa.DataType, avro: AvroType) -> Codec:
+def _union_encoder(arrow: pa.DataType, avro: AvroType) -> ColumnEncoder:
     nulls = [index for index, branch in enumerate(avro.branches) if branch.kind == "null"]
     null = nulls[0] if nulls else None
     if arrow_is.is_null(arrow):
         return Constant(varint.encode(nulls[0]))
     members = member_branches(arrow, avro)
     if members is not None:
-        codecs = tuple(codec(f.type, avro.branches[i]) for f, i in zip(list(arrow), members, strict=True))
-        return MembersCodec(codecs, tuple(members), null)
+        encoders = tuple(encoder_for(f.type, avro.branches[i]) for f, i in zip(list(arrow), members, strict=True))
+        return MembersEncoder(encoders, tuple(members), null)
     index = pick_branch(arrow, avro)
     if index is None:
         raise AmbiguousUnionError(f"Arrow type {arrow} fits several branches of {avro}")
-    return UnionCodec(codec(arrow, avro.branches[index]), index, null)
+    return UnionEncoder(encoder_for(arrow, avro.branches[index]), index, null)
 
 
 @dataclass(frozen=True, slots=True)
-class NotNullCodec:
+class NotNullEncoder:
     """A value that Avro requires."""
 
-    inner: Codec
+    inner: ColumnEncoder
 
     def prepare(self, array: pa.Array) -> Column:
         """Refuse nulls."""
@@ -92,17 +92,17 @@ class NotNullCodec:
 
 
 @dataclass(frozen=True, slots=True)
-class UnionCodec:
+class UnionEncoder:
     """Values of one branch, and null."""
 
-    inner: Codec
+    inner: ColumnEncoder
     branch: int
     null: int | None
 
     def prepare(self, array: pa.Array) -> Column:
         """Refuse nulls if the union has no null branch."""
         if self.null is None:
-            return UnionColumn(NotNullCodec(self.inner).prepare(array), None, self.branch, 0)
+            return UnionColumn(NotNullEncoder(self.inner).prepare(array), None, self.branch, 0)
         array = plain_array(array)
         return UnionColumn(self.inner.prepare(array), validity(array), self.branch, self.null)
 
@@ -123,30 +123,30 @@ class UnionColumn:
         if self.valid is None:
             return [constant_word(value), *inner]
         first = inner[0] if inner else None
-        if isinstance(first, Codes) and first.null and first.high + len(value) <= WORD:
+        if isinstance(first, DictionaryWords) and first.null and first.high + len(value) <= WORD:
             return [_with_branch(first, value, null), *inner[1:]]
         return [_with_branch(_present(self.valid), value, null), *inner]
 
 
-def _present(valid: Flags) -> Codes:
-    return Codes.of(
+def _present(valid: Flags) -> DictionaryWords:
+    return DictionaryWords.of(
         lambda begin, end: (~valid[begin:end]).astype(np.int32), np.zeros(2, _u), np.zeros(2, _u), null=True
     )
 
 
-def _with_branch(codes: Codes, value: bytes, null: bytes) -> Codes:
+def _with_branch(codes: DictionaryWords, value: bytes, null: bytes) -> DictionaryWords:
     """The branch number before the value that `codes` stand for: another table, and no work for the rows."""
     table = codes.table << _u(8 * len(value)) | _u(int.from_bytes(value, "little"))
     bits = codes.bits + _u(8 * len(value))
     table[-1], bits[-1] = int.from_bytes(null, "little"), 8 * len(null)
-    return Codes.of(codes.read, table, bits)
+    return DictionaryWords.of(codes.read, table, bits)
 
 
 @dataclass(frozen=True, slots=True)
-class RecordCodec:
+class RecordEncoder:
     """Fields one after the other: (position in the struct or None for a default, name, codec)."""
 
-    members: tuple[tuple[int | None, str, Codec], ...]
+    members: tuple[tuple[int | None, str, ColumnEncoder], ...]
 
     def prepare(self, array: pa.Array) -> Column:
         """Prepare the fields; rows that are null take no part."""
@@ -213,10 +213,10 @@ def spans_of(rows: EncodedRows, index: I64) -> list[Piece]:
 
 
 @dataclass(frozen=True, slots=True)
-class ListCodec:
+class ListEncoder:
     """Arrays and maps: one block with its count, the items, and the zero that ends it."""
 
-    item: Codec
+    item: ColumnEncoder
 
     def prepare(self, array: pa.Array) -> Column:
         """Encode all items as rows of their own."""
@@ -263,15 +263,15 @@ class ListColumn:
         end = constant_word(b"\0") if self.valid is None else _with_branch(_present(self.valid), b"\0", b"")
         # The empty lists that lack a count are not the null lists, so the union around must not take them for these.
         before = length_pieces(count, least, most, None if least > 0 else count > 0)
-        counts = [replace(piece, null=False) if isinstance(piece, Codes) else piece for piece in before]
+        counts = [replace(piece, null=False) if isinstance(piece, DictionaryWords) else piece for piece in before]
         return [*counts, *spans_of(self.items, self.index), end]
 
 
 @dataclass(frozen=True, slots=True)
-class MembersCodec:
+class MembersEncoder:
     """A struct of which one member is set, as the union of the members' types."""
 
-    members: tuple[Codec, ...]
+    members: tuple[ColumnEncoder, ...]
     branches: tuple[int, ...]
     null: int | None
 

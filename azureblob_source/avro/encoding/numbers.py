@@ -12,8 +12,8 @@ from pyarrow import types as arrow_is
 
 from azureblob_source.arrow_values import U64, Flags, stored_values, validity
 from azureblob_source.avro import varint
-from azureblob_source.avro.encoding.column_codec import Column, FixedWords, UnfitValueError
-from azureblob_source.avro.encoding.pieces import Codes, Piece, Words
+from azureblob_source.avro.encoding.column_encoder import Column, FixedWords, UnfitValueError
+from azureblob_source.avro.encoding.pieces import DictionaryWords, Piece, Words
 from azureblob_source.avro.types import MAX_PRECISION
 from azureblob_source.avro.varint import WORD
 
@@ -30,7 +30,7 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 @dataclass(frozen=True, slots=True)
-class IntegerCodec:
+class IntegerEncoder:
     """Zig-zag varints of any Arrow type that `integers` turns into numbers."""
 
     integers: Callable[[pa.Array], npt.NDArray[Any]]
@@ -62,7 +62,7 @@ class IntegerColumn:
     boolean: bool = False
 
     def pieces(self) -> list[Piece]:
-        """Codes if the numbers lie close together, else one or two words."""
+        """DictionaryWords if the numbers lie close together, else one or two words."""
         if self.smallest >= -varint.TABLED and self.largest < varint.TABLED and self.largest - self.smallest < _WIDEST:
             return [self._codes()]
         least = varint.size(max(0, 2 * self.smallest, -2 * self.largest - 1)) if self.valid is None else 0
@@ -74,21 +74,21 @@ class IntegerColumn:
             Words(lambda begin, end: self._tails(begin, end, least, most), max(least - WORD, 0), most - WORD),
         ]
 
-    def _codes(self) -> Codes:
+    def _codes(self) -> DictionaryWords:
         table, bits = _BOOLEANS if self.boolean else varint.tables(self.smallest, self.largest)
         # Small types would have no room for products of codes.
         dtype: Any = np.dtype(f"i{max(4, self.values.itemsize)}").type
         values, valid, smallest = self.values, self.valid, dtype(self.smallest)
         if valid is None:
             if values.dtype == dtype:
-                return Codes.of(lambda begin, end: values[begin:end] - smallest, table, bits)
-            return Codes.of(lambda begin, end: values[begin:end].astype(dtype) - smallest, table, bits)
+                return DictionaryWords.of(lambda begin, end: values[begin:end] - smallest, table, bits)
+            return DictionaryWords.of(lambda begin, end: values[begin:end].astype(dtype) - smallest, table, bits)
         null = dtype(len(table))
 
         def read(begin: int, end: int) -> npt.NDArray[Any]:
             return np.where(valid[begin:end], values[begin:end].astype(dtype, copy=False) - smallest, null)
 
-        return Codes.of(read, np.append(table, _u(0)), np.append(bits, _u(0)), null=True)
+        return DictionaryWords.of(read, np.append(table, _u(0)), np.append(bits, _u(0)), null=True)
 
     def _numbers(self, begin: int, end: int, least: int, most: int) -> tuple[U64, U64 | int]:
         values = self.values[begin:end]
@@ -126,7 +126,7 @@ def length_pieces(length: U64, least: int, most: int, valid: Flags | None) -> li
 
 
 @dataclass(frozen=True, slots=True)
-class DecimalCodec:
+class DecimalEncoder:
     """Unscaled two's complement numbers, big endian: `size` bytes, or as few as needed after a length if size is 0."""
 
     precision: int

@@ -1,6 +1,6 @@
 """The bytes that columns contribute to their rows, before they are brought together.
 
-A column gives pieces: `Words`, at most eight bytes of each row held in a 64-bit word; `Codes`, the same as positions in
+A column gives pieces: `Words`, at most eight bytes of each row held in a 64-bit word; `DictionaryWords`, the same as positions in
 a small table; and `Spans`, a run of bytes of each row that already stands in a buffer. Words and codes are read for a
 few thousand rows at a time, so that everything done to them stays in the processor's caches. `merge` joins neighbours
 while they fit into one word: whole groups of columns then cost one table look-up or one shift for each row.
@@ -44,7 +44,7 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Codes:
+class DictionaryWords:
     """The bytes of row i are `table[code[i]]`, `bits[code[i]]` of them; `read(begin, end)` gives their codes.
 
     `low` and `high` bound the bytes. If `null` is set, the last entry stands for null.
@@ -58,7 +58,9 @@ class Codes:
     null: bool = False
 
     @classmethod
-    def of(cls, read: Callable[[int, int], npt.NDArray[Any]], table: U64, bits: U64, *, null: bool = False) -> Codes:
+    def of(
+        cls, read: Callable[[int, int], npt.NDArray[Any]], table: U64, bits: U64, *, null: bool = False
+    ) -> DictionaryWords:
         """Find the bounds."""
         return cls(read, table, bits, int(bits.min()) // 8, int(bits.max()) // 8, null)
 
@@ -77,7 +79,7 @@ class Spans:
     high: int
 
 
-Piece = Words | Codes | Spans
+Piece = Words | DictionaryWords | Spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +159,8 @@ def _short(span: Spans) -> Words:
     return Words(read, span.low, span.high)
 
 
-def looked_up(codes: Codes) -> Words:
-    """Codes as words."""
+def looked_up(codes: DictionaryWords) -> Words:
+    """DictionaryWords as words."""
     table, bits, low, high = codes.table, codes.bits, codes.low, codes.high
     if low == high:
         return Words(lambda begin, end: (np.take(table, codes.read(begin, end), mode="clip"), 8 * low), low, high)
@@ -180,19 +182,23 @@ def looked_up(codes: Codes) -> Words:
     return Words(read_sized, low, high)
 
 
-def _joined(left: Words | Codes, right: Words | Codes) -> Words | Codes:
-    if isinstance(left, Codes) and isinstance(right, Codes) and len(left.table) * len(right.table) <= TABLE:
+def _joined(left: Words | DictionaryWords, right: Words | DictionaryWords) -> Words | DictionaryWords:
+    if (
+        isinstance(left, DictionaryWords)
+        and isinstance(right, DictionaryWords)
+        and len(left.table) * len(right.table) <= TABLE
+    ):
         return _product(left, right)
-    if isinstance(left, Codes) and isinstance(right, Words) and right.constant is not None:
+    if isinstance(left, DictionaryWords) and isinstance(right, Words) and right.constant is not None:
         size = right.high
         table = left.table | right.constant << left.bits
-        return Codes(left.read, table, left.bits + _u(8 * size), left.low + size, left.high + size)
-    if isinstance(left, Words) and isinstance(right, Codes) and left.constant is not None:
+        return DictionaryWords(left.read, table, left.bits + _u(8 * size), left.low + size, left.high + size)
+    if isinstance(left, Words) and isinstance(right, DictionaryWords) and left.constant is not None:
         size = left.high
         table = left.constant | right.table << _u(8 * size)
-        return Codes(right.read, table, right.bits + _u(8 * size), right.low + size, right.high + size)
-    one = looked_up(left) if isinstance(left, Codes) else left
-    two = looked_up(right) if isinstance(right, Codes) else right
+        return DictionaryWords(right.read, table, right.bits + _u(8 * size), right.low + size, right.high + size)
+    one = looked_up(left) if isinstance(left, DictionaryWords) else left
+    two = looked_up(right) if isinstance(right, DictionaryWords) else right
     if one.constant is not None and two.constant is not None:
         word = one.constant | two.constant << _u(8 * one.high)
         return constant_word(int(word).to_bytes(WORD, "little")[: one.high + two.high])
@@ -209,7 +215,7 @@ def _joined(left: Words | Codes, right: Words | Codes) -> Words | Codes:
     return Words(read, one.low + two.low, one.high + two.high)
 
 
-def _product(left: Codes, right: Codes) -> Codes:
+def _product(left: DictionaryWords, right: DictionaryWords) -> DictionaryWords:
     count = len(right.table)
     table = left.table[:, None] | (right.table << left.bits[:, None])
     bits = left.bits[:, None] + right.bits
@@ -219,4 +225,4 @@ def _product(left: Codes, right: Codes) -> Codes:
         code += right.read(begin, end)
         return code
 
-    return Codes(read, table.ravel(), bits.ravel(), left.low + right.low, left.high + right.high)
+    return DictionaryWords(read, table.ravel(), bits.ravel(), left.low + right.low, left.high + right.high)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from azure_account.errors import ConfigurationError
 from azureblob_source.avro.encoding.assembly import assemble
 from azureblob_source.avro.encoding.pieces import EncodedRows, Spans
-from azureblob_source.avro.wire import has_no_bytes
+from azureblob_source.avro.types import has_no_bytes
 
 if TYPE_CHECKING:
     from azureblob_source.arrow_values import I64, Bytes
@@ -23,7 +23,7 @@ _MORE = 0x80  # set in all bytes of a varint but the last
 _WIDTHS = {"float": 4, "double": 8}
 
 
-def check_datums(rows: EncodedRows, avro: AvroSchema) -> None:
+def validate_datums(rows: EncodedRows, avro: AvroSchema) -> None:
     """Raise ConfigurationError, naming the first row, unless each row is exactly one datum of `avro`."""
     walk = _Walk(rows, avro.type)
     try:

@@ -19,7 +19,7 @@ from azure_account.errors import ConfigurationError
 from azureblob_source.avro import schema as avro_schema
 from azureblob_source.avro import varint
 from azureblob_source.avro.encoding.assembly import CHUNK
-from azureblob_source.avro.encoding.encode import EncodedRows, RowEncoder, check_datums, raw_rows
+from azureblob_source.avro.encoding.encode import EncodedRows, RowEncoder, raw_rows, validate_datums
 from tests.azureblob_source.arrow_tables import LEAVES, UTC, batches, built
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def check_against_fastavro(batch: pa.RecordBatch, avro: AvroSchema) -> None:
     rows = encoder.encode(batch)
     values = batch.to_pylist()
     assert datums(rows) == by_fastavro(values, batch.schema, avro)
-    check_datums(rows, avro)
+    validate_datums(rows, avro)
     for datum, value in zip(datums(rows), values, strict=True):
         read = fastavro.schemaless_reader(io.BytesIO(datum), avro.root)
         assert same(naive(read), naive(plain_record(value, list(batch.schema), avro.root)))
@@ -190,7 +190,7 @@ def encoded(batch: pa.RecordBatch, avro: AvroSchema) -> list[bytes]:
     encoder = RowEncoder(batch.schema, avro)
     assert encoder.vectorised
     rows = encoder.encode(batch)
-    check_datums(rows, avro)
+    validate_datums(rows, avro)
     return datums(rows)
 
 
@@ -460,9 +460,9 @@ LINKED = avro_schema.parse(
     ],
 )
 def test_each_value_must_be_exactly_one_datum(avro: AvroSchema, good: bytes, bad: bytes) -> None:
-    check_datums(raw_rows(pa.array([good, good])), avro)
+    validate_datums(raw_rows(pa.array([good, good])), avro)
     with pytest.raises(ConfigurationError, match=f"row 2 of its batch: the {len(bad)} bytes in the valueColumn"):
-        check_datums(raw_rows(pa.array([good, good, bad, good])), avro)
+        validate_datums(raw_rows(pa.array([good, good, bad, good])), avro)
 
 
 @settings(max_examples=100, deadline=None)
@@ -476,4 +476,4 @@ def test_a_datum_cut_short_or_made_longer_is_refused(batch: pa.RecordBatch, data
         row = data.draw(st.sampled_from(whole))
         values[row] = values[row] + b"\0" if longer else values[row][:-1]
         with pytest.raises(ConfigurationError, match=f"row {row} of its batch"):
-            check_datums(raw_rows(pa.array(values, pa.binary())), avro)
+            validate_datums(raw_rows(pa.array(values, pa.binary())), avro)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azure_account.errors import CorruptError
-from azureblob_source.avro.files.gzipped import GzipMembers, is_gzip
+from azureblob_source.avro.files.decompression import GzipMembers
+from azureblob_source.avro.files.gzipped import is_gzip
 
 MIB = 1 << 20
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 from azureblob_source.avro.varint import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from azureblob_source.avro.types import AvroType
 
 
@@ -17,37 +15,8 @@ _LIMITS = {"int": 2**31, "long": 2**63}
 _LATIN = 0xFF
 
 
-def walk(avro: AvroType) -> Iterator[AvroType]:
-    """The type and all types in it, but none behind a reference."""
-    yield avro
-    for inner in (*(member.type for member in avro.fields), *avro.branches, *([avro.items] if avro.items else [])):
-        yield from walk(inner)
-
-
-def may_be_null(avro: AvroType) -> bool:
-    """Whether values of `avro` may be null."""
-    return any(one.kind == "null" for one in (avro, *avro.branches))
-
-
-def value_branches(avro: AvroType) -> tuple[AvroType, ...]:
-    """The types that values other than null have: the branches of a union, or the type itself."""
-    return tuple(one for one in (avro.branches if avro.kind == "union" else (avro,)) if one.kind != "null")
-
-
-def has_no_bytes(avro: AvroType) -> bool:
-    """Whether values of `avro` have no bytes at all."""
-    match avro.kind:
-        case "null":
-            return True
-        case "fixed":
-            return avro.size == 0
-        case "record":
-            return all(has_no_bytes(member.type) for member in avro.fields)
-    return False
-
-
-def datum(avro: AvroType, default: Any) -> bytes:
-    """The bytes of a default that `fits_default`; a union takes the first branch that it fits."""
+def default_datum(avro: AvroType, default: Any) -> bytes:
+    """The bytes of a default that `is_valid_default`; a union takes the first branch that it fits."""
     match avro.kind:
         case "boolean":
             return bytes([default])
@@ -61,14 +30,14 @@ def datum(avro: AvroType, default: Any) -> bytes:
         case "fixed":
             return bytes(default.encode("latin-1"))
         case "record":
-            return b"".join(datum(each.type, default.get(each.name, each.default)) for each in avro.fields)
+            return b"".join(default_datum(each.type, default.get(each.name, each.default)) for each in avro.fields)
         case "union":
-            place = next(place for place, branch in enumerate(avro.branches) if fits_default(branch, default))
-            return encode(place) + datum(avro.branches[place], default)
+            place = next(place for place, branch in enumerate(avro.branches) if is_valid_default(branch, default))
+            return encode(place) + default_datum(avro.branches[place], default)
         case "array":
-            return _block([datum(avro.element, item) for item in default])
+            return _block([default_datum(avro.element, item) for item in default])
         case "map":
-            return _block([_text(key) + datum(avro.element, value) for key, value in default.items()])
+            return _block([_text(key) + default_datum(avro.element, value) for key, value in default.items()])
     return b""
 
 
@@ -80,19 +49,21 @@ def _block(items: list[bytes]) -> bytes:
     return b"".join([encode(len(items)), *items, encode(0)]) if items else encode(0)
 
 
-def fits_default(avro: AvroType, default: Any) -> bool:
+def is_valid_default(avro: AvroType, default: Any) -> bool:
     """Whether a JSON value is a default for `avro`. Nothing is one for a record within itself."""
     match avro.kind, default:
         case "union", _:
-            return any(fits_default(branch, default) for branch in avro.branches)
+            return any(is_valid_default(branch, default) for branch in avro.branches)
         case "array", list():
-            return all(fits_default(avro.element, item) for item in default)
+            return all(is_valid_default(avro.element, item) for item in default)
         case "map", dict():
-            return all(fits_default(avro.element, item) for item in default.values())
+            return all(is_valid_default(avro.element, item) for item in default.values())
         case "record", dict():
             names = {each.name for each in avro.fields if not each.has_default} - default.keys()
             given = (each for each in avro.fields if each.name in default or each.has_default)
-            return not names and all(fits_default(each.type, default.get(each.name, each.default)) for each in given)
+            return not names and all(
+                is_valid_default(each.type, default.get(each.name, each.default)) for each in given
+            )
     return _fits_leaf(avro, default)
 
 

@@ -40,7 +40,7 @@ class Column(Protocol):
         ...
 
 
-class Codec(Protocol):
+class ColumnEncoder(Protocol):
     """How arrays of one Arrow type become one Avro type."""
 
     def prepare(self, array: pa.Array) -> Column:

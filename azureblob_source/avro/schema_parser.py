@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from azureblob_source.avro.defaults import is_valid_default
 from azureblob_source.avro.types import (
     CATALYST_TYPE,
     DAY_TIME_INTERVAL,
@@ -22,8 +23,8 @@ from azureblob_source.avro.types import (
     SPARK_TYPE,
     AvroField,
     AvroType,
+    may_be_null,
 )
-from azureblob_source.avro.wire import fits_default, may_be_null
 
 MAX_TYPES = 50_000
 """More than any table has columns. A few lines of nested names could stand for billions."""
@@ -61,7 +62,7 @@ class Rules(Enum):
     WRITE = "the specification"
 
 
-def read_type(schema: Any, rules: Rules = Rules.HEADER) -> AvroType:
+def parse_type(schema: Any, rules: Rules = Rules.HEADER) -> AvroType:
     """The tree of a schema. Raises ValueError for what breaks the rules, UnsupportedSchemaError beyond limits."""
     avro = _Reader(rules).type(schema, "")
     if _size(avro, {}) > MAX_TYPES:
@@ -163,7 +164,7 @@ class _Reader:
             raise ValueError(f"field {name!r}: {cause}") from cause
         column = member.get(SPARK_NAME)
         default = member.get("default")
-        unfit = "default" in member and not fits_default(avro, default)
+        unfit = "default" in member and not is_valid_default(avro, default)
         self._refuse(unfit, f"field {name!r}: its default {json.dumps(default)[:_SHOWN]} is no {avro}")
         column = _text(column) if isinstance(column, str) else name
         return AvroField(name, column, avro, "default" in member, default, _strings(member.get("aliases")))
