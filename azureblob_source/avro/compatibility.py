@@ -1,6 +1,6 @@
 """Which Arrow types can be written as which Avro types.
 
-A type that fits may still hold a value that does not (a long beyond an int, a null): the encoder finds those.
+A value of a compatible type may still be refused by the encoder: a long outside the range of int, a null.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Predicate = Callable[[pa.DataType], bool]
 
 
 class IncompatibleTypeError(TypeError):
-    """An Arrow type cannot be written as an Avro type. `path` leads from the column to the place."""
+    """An Arrow type cannot be written as an Avro type. `path` leads from the column to the nested field."""
 
     def __init__(self, path: tuple[str, ...], reason: str) -> None:
         super().__init__(f"column {'.'.join(path)!r}: {reason}")
@@ -40,12 +40,12 @@ def is_bytes(arrow: pa.DataType) -> bool:
 
 
 def is_list(arrow: pa.DataType) -> bool:
-    """Any list layout that casts to a large list without loss."""
+    """A list, large list or fixed-size list."""
     return arrow_is.is_list(arrow) or arrow_is.is_large_list(arrow) or arrow_is.is_fixed_size_list(arrow)
 
 
 def plain_type(arrow: pa.DataType) -> pa.DataType:
-    """The type behind dictionary, run-end and extension types."""
+    """The type of the values of a dictionary, run-end or extension type, else the type itself."""
     while True:
         if arrow_is.is_dictionary(arrow) or arrow_is.is_run_end_encoded(arrow):
             arrow = arrow.value_type
@@ -102,7 +102,7 @@ _LEAVES: dict[tuple[str, str], Predicate] = {
     ("fixed", "decimal"): arrow_is.is_decimal128,
 }
 
-# What an Arrow type is written as when a union offers several branches that could take it.
+# The branch of a union that an Arrow type is written as if it is compatible with several.
 _NATURAL: tuple[tuple[Predicate, str], ...] = (
     (_any_of(arrow_is.is_int64, arrow_is.is_uint32, arrow_is.is_uint64), "long"),
     (arrow_is.is_integer, "int"),
@@ -116,9 +116,9 @@ _NATURAL: tuple[tuple[Predicate, str], ...] = (
 def match_fields(
     arrow: list[pa.Field], avro: AvroType, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[AvroField, int | None]]:
-    """Each field of a record in schema order, with the position of its Arrow field, or None where its default stands.
+    """Each field of a record in schema order, with the index of its Arrow field; None if its default is written.
 
-    Raises IncompatibleTypeError for a field with neither a column nor a default, and for columns that the record has not.
+    Raises IncompatibleTypeError for a field with neither a column nor a default, and for a column without a field.
     """
     positions = {field.name: index for index, field in enumerate(arrow)}
     if len(positions) < len(arrow):
@@ -138,7 +138,7 @@ def match_fields(
 
 
 def check_compatible(arrow: pa.DataType, avro: AvroType, path: tuple[str, ...] = ()) -> None:
-    """Raise IncompatibleTypeError, naming the innermost place, unless every value of `arrow` that is in range fits `avro`."""
+    """Raise IncompatibleTypeError, naming the innermost field, unless all values of `arrow` in range can be written."""
     arrow = plain_type(arrow)
     if avro.kind == "union":
         if arrow_is.is_null(arrow) and any(branch.kind == "null" for branch in avro.branches):
@@ -171,7 +171,7 @@ def is_compatible(arrow: pa.DataType, avro: AvroType) -> bool:
 
 
 def member_branches(arrow: pa.DataType, avro: AvroType) -> list[int] | None:
-    """Branch indexes for a struct of member0, member1, ..., Spark's form of a general union; None for others."""
+    """Indices of the branches for a struct of member0, member1, …, Spark's form of a general union; else None."""
     others = [index for index, branch in enumerate(avro.branches) if branch.kind != "null"]
     arrow = plain_type(arrow)
     if len(others) == 1 or not arrow_is.is_struct(arrow):
@@ -182,14 +182,14 @@ def member_branches(arrow: pa.DataType, avro: AvroType) -> list[int] | None:
 
 
 def pick_branch(arrow: pa.DataType, avro: AvroType) -> int | None:
-    """Index of the one branch that values of `arrow` belong to; None if the values themselves must decide."""
-    able = [
+    """Index of the one branch that values of `arrow` belong to; None if it depends on each value."""
+    compatible = [
         index for index, branch in enumerate(avro.branches) if branch.kind != "null" and is_compatible(arrow, branch)
     ]
-    if len(able) == 1:
-        return able[0]
+    if len(compatible) == 1:
+        return compatible[0]
     natural = next((kind for predicate, kind in _NATURAL if predicate(plain_type(arrow))), "")
-    exact = [index for index in able if avro.branches[index].kind == natural]
+    exact = [index for index in compatible if avro.branches[index].kind == natural]
     return exact[0] if len(exact) == 1 else None
 
 
@@ -201,8 +201,8 @@ def _check_union(arrow: pa.DataType, avro: AvroType, path: tuple[str, ...]) -> N
 
 
 def _check_leaf(arrow: pa.DataType, avro: AvroType, path: tuple[str, ...]) -> None:
-    able = _LEAVES.get((avro.kind, avro.logical))
-    if able is None or not able(arrow):
+    accepts = _LEAVES.get((avro.kind, avro.logical))
+    if accepts is None or not accepts(arrow):
         raise IncompatibleTypeError(path, f"Arrow type {arrow} cannot be written as Avro type {avro}")
     if avro.logical == "decimal" and not arrow.scale <= avro.scale <= MAX_PRECISION:
         raise IncompatibleTypeError(path, f"Arrow type {arrow} has other fraction digits than Avro type {avro}")

@@ -19,7 +19,9 @@ from azure_account.errors import ConfigurationError
 from azureblob_source.avro import schema as avro_schema
 from azureblob_source.avro import varint
 from azureblob_source.avro.encoding.assembly import CHUNK
-from azureblob_source.avro.encoding.encode import EncodedRows, RowEncoder, raw_rows, validate_datums
+from azureblob_source.avro.encoding.encode import RowEncoder, raw_rows
+from azureblob_source.avro.encoding.pieces import EncodedRows
+from azureblob_source.avro.encoding.validate import validate_datums
 from tests.azureblob_source.arrow_tables import LEAVES, UTC, batches, built
 
 if TYPE_CHECKING:
