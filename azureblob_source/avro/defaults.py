@@ -1,4 +1,4 @@
-"""What stands in a file for a value: the parts of a type that have bytes, and the datum of a field's default. Pure."""
+"""Defaults of record fields: which JSON values are valid for a type, and their Avro encoding. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 _LIMITS = {"int": 2**31, "long": 2**63}
-_LATIN = 0xFF
+_LATIN_1 = 0xFF
 
 
 def default_datum(avro: AvroType, default: Any) -> bytes:
-    """The bytes of a default that `is_valid_default`; a union takes the first branch that it fits."""
+    """The encoding of a valid default. In a union it is a value of the first branch for which it is valid."""
     match avro.kind:
         case "boolean":
             return bytes([default])
@@ -32,16 +32,16 @@ def default_datum(avro: AvroType, default: Any) -> bytes:
         case "record":
             return b"".join(default_datum(each.type, default.get(each.name, each.default)) for each in avro.fields)
         case "union":
-            place = next(place for place, branch in enumerate(avro.branches) if is_valid_default(branch, default))
-            return encode(place) + default_datum(avro.branches[place], default)
+            index = next(index for index, branch in enumerate(avro.branches) if is_valid_default(branch, default))
+            return encode(index) + default_datum(avro.branches[index], default)
         case "array":
             return _block([default_datum(avro.element, item) for item in default])
         case "map":
-            return _block([_text(key) + default_datum(avro.element, value) for key, value in default.items()])
+            return _block([_string(key) + default_datum(avro.element, value) for key, value in default.items()])
     return b""
 
 
-def _text(key: str) -> bytes:
+def _string(key: str) -> bytes:
     return encode(len(key.encode())) + key.encode()
 
 
@@ -50,7 +50,7 @@ def _block(items: list[bytes]) -> bytes:
 
 
 def is_valid_default(avro: AvroType, default: Any) -> bool:
-    """Whether a JSON value is a default for `avro`. Nothing is one for a record within itself."""
+    """Whether a JSON value is a default for `avro`. A record within itself has no defaults."""
     match avro.kind, default:
         case "union", _:
             return any(is_valid_default(branch, default) for branch in avro.branches)
@@ -64,25 +64,25 @@ def is_valid_default(avro: AvroType, default: Any) -> bool:
             return not names and all(
                 is_valid_default(each.type, default.get(each.name, each.default)) for each in given
             )
-    return _fits_leaf(avro, default)
+    return _is_valid_leaf(avro, default)
 
 
-def _fits_leaf(avro: AvroType, default: Any) -> bool:
+def _is_valid_leaf(avro: AvroType, default: Any) -> bool:
     match avro.kind, default:
         case ("null", None) | ("boolean", bool()) | ("string", str()):
             return True
         case (("int" | "long"), int()) if not isinstance(default, bool):
             return -_LIMITS[avro.kind] <= default < _LIMITS[avro.kind]
         case (("float" | "double"), (int() | float())) if not isinstance(default, bool):
-            return _fits_float(avro.kind, default)
+            return _is_in_range(avro.kind, default)
         case (("bytes" | "fixed"), str()):
-            return max(map(ord, default), default=0) <= _LATIN and (avro.kind == "bytes" or len(default) == avro.size)
+            return max(map(ord, default), default=0) <= _LATIN_1 and (avro.kind == "bytes" or len(default) == avro.size)
         case "enum", str():
             return default in avro.symbols
     return False
 
 
-def _fits_float(kind: str, number: float) -> bool:
+def _is_in_range(kind: str, number: float) -> bool:
     try:
         struct.pack("<f" if kind == "float" else "<d", number)
     except OverflowError:
