@@ -1,3 +1,5 @@
+"""Every batch is encoded to the bytes that fastavro writes for its rows."""
+
 from __future__ import annotations
 
 import io
