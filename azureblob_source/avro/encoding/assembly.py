@@ -58,7 +58,7 @@ Run = list[Words | DictionaryWords]
 Prefixed = tuple[Words | DictionaryWords, Spans]
 """A short span and the word before it."""
 
-Part = Run | Prefixed | Spans
+RowPart = Run | Prefixed | Spans
 
 
 def assemble(pieces: Iterable[Piece], count: int) -> EncodedRows:
@@ -69,9 +69,9 @@ def assemble(pieces: Iterable[Piece], count: int) -> EncodedRows:
     return _copied(*laid_out(parts, count))
 
 
-def grouped(pieces: list[Piece]) -> list[Part]:
+def grouped(pieces: list[Piece]) -> list[RowPart]:
     """The parts of a row."""
-    parts: list[Part] = []
+    parts: list[RowPart] = []
     for piece in pieces:
         last = parts[-1] if parts else None
         if isinstance(piece, Spans):
@@ -86,7 +86,7 @@ def grouped(pieces: list[Piece]) -> list[Part]:
     return parts
 
 
-def laid_out(parts: list[Part], count: int) -> tuple[U64, list[Bytes], int]:
+def laid_out(parts: list[RowPart], count: int) -> tuple[U64, list[Bytes], int]:
     """The views of all parts of all rows, the buffers they point into, and how many bytes the rows have at most."""
     views = np.empty((count, len(parts), 2), _u)
     sources: list[Bytes] = []
@@ -117,7 +117,7 @@ def _bounds(run: Run) -> tuple[int, int]:
     return sum(word.low for word in run), sum(word.high for word in run)
 
 
-def _layout(part: Part, count: int, sources: list[Bytes]) -> _Layout:
+def _layout(part: RowPart, count: int, sources: list[Bytes]) -> _Layout:
     if isinstance(part, Spans):
         return _SpanLayout(part, sources)
     low, high = _bounds(list(part))  # type: ignore[arg-type]
@@ -195,14 +195,14 @@ class _PackedLayout:
         """Write the views of the rows, which have the given lengths."""
         views[:, 0] = length
         width = self.packed.shape[1] * WORD
-        place: Any = np.arange(begin * width << 32, end * width << 32, width << 32, dtype=np.int64).view(_u)
-        place |= _u(self.source)
+        position: Any = np.arange(begin * width << 32, end * width << 32, width << 32, dtype=np.int64).view(_u)
+        position |= _u(self.source)
         if self.inline:
             first = self.packed[begin:end, 0]
             second = self.packed[begin:end, min(1, self.packed.shape[1] - 1)]
             views[:, 0] |= first << _u(32)
-            place = np.where(length <= _u(INLINE), first >> _u(32) | second << _u(32), place)
-        views[:, 1] = place
+            position = np.where(length <= _u(INLINE), first >> _u(32) | second << _u(32), position)
+        views[:, 1] = position
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,13 +250,13 @@ class _SpanLayout:
         last = int(start[-1]) + int(length[-1])
         if last - base > INT32_MAX:
             raise OverflowError("a few thousand rows hold more than 2 GiB in one column")
-        place = start - base
-        place <<= 32
-        place |= len(self.sources)
+        position = start - base
+        position <<= 32
+        position |= len(self.sources)
         self.sources.append(self.span.data[base:last])
         self.total += int(length.sum())
         views[:, 0] = length
-        views[:, 1] = place
+        views[:, 1] = position
         if self.span.low <= INLINE:
             self._inline(views, begin, end)
 

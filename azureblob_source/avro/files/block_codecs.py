@@ -1,4 +1,4 @@
-"""Codecs of Avro blocks, by the names that stand in file headers. Pure.
+"""Codecs of Avro blocks, by their names in file headers. Pure.
 
 Every codec releases the interpreter lock while it works on a block, so upload threads compress in parallel.
 """
@@ -139,8 +139,8 @@ def _snappy_body(data: memoryview, most: int) -> bytes:
 
 def _body_size(packed: memoryview) -> int:
     size = 0
-    for place, byte in enumerate(packed[:5]):
-        size |= (byte & 0x7F) << (7 * place)
+    for index, byte in enumerate(packed[:5]):
+        size |= (byte & 0x7F) << (7 * index)
         if not byte & 0x80:
             return size
     raise ValueError("its length is unreadable")

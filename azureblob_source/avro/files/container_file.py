@@ -219,8 +219,8 @@ def is_block(source: Source, sync: bytes, at: int) -> bool:
 
 def after_sync(data: bytes | bytearray, sync: bytes, start: int) -> int | None:
     """The end of the first sync marker that begins at `start` or later; None if there is none."""
-    place = data.find(sync, start)
-    return None if place < 0 else place + SYNC_SIZE
+    marker = data.find(sync, start)
+    return None if marker < 0 else marker + SYNC_SIZE
 
 
 def _source(data: Readable) -> Source:
@@ -246,8 +246,8 @@ class _Cursor:
         """Read a zig-zag varint."""
         value, start = 0, self.at
         ahead = self.source.read(start, start + self.left(_MAX_VARINT))
-        for place, byte in enumerate(ahead):
-            value |= (byte & 0x7F) << 7 * place
+        for index, byte in enumerate(ahead):
+            value |= (byte & 0x7F) << 7 * index
             self.at += 1
             if not byte & 0x80:
                 return (value >> 1) ^ -(value & 1)

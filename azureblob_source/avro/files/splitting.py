@@ -4,7 +4,7 @@ Splits are cut at any byte. A block belongs to the split in which the sync marke
 block that is the header's). A reader of a later split has to search for such a marker. But rows may hold any bytes,
 even the marker followed by what looks like a block. So:
 
-    rule    A split starts at the first place in it where the marker stands and is followed by the end of the file or by
+    rule    A split starts at the first place in it where the marker is, followed by the end of the file or by
             a well-formed block: row count, size, and the marker again where the body ends.
     check   The chain of blocks from the header on is exact. The reader of a split knows where the chain continues after
             it, applies the rule to the bytes after the split, and compares.
@@ -81,10 +81,10 @@ def _first_marker(source: Source, sync: bytes, start: int, end: int | None) -> i
 
 
 def _markers(data: bytes, sync: bytes) -> Iterator[int]:
-    place = after_sync(data, sync, 0)
-    while place is not None:
-        yield place - SYNC_SIZE
-        place = after_sync(data, sync, place - SYNC_SIZE + 1)
+    end = after_sync(data, sync, 0)
+    while end is not None:
+        yield end - SYNC_SIZE
+        end = after_sync(data, sync, end - SYNC_SIZE + 1)
 
 
 def _check(source: Source, header: FileHeader, end: int, at: int, blob: str, most: int) -> None:

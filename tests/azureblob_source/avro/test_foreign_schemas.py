@@ -184,7 +184,7 @@ def enums(draw: st.DrawFn, names: Names, _depth: int) -> Drawn:
     symbols = draw(st.lists(st.sampled_from([*ODD_NAMES, "A", "B", ""]), min_size=1, max_size=5))
     odd: tuple[str, ...] = ("odd symbol",) if set(symbols) - {"A", "B"} else ()
     odd += ("symbol twice",) if len(set(symbols)) < len(symbols) else ()
-    values = st.integers(0, len(symbols) - 1).map(lambda place: (symbols[place], encode(place)))
+    values = st.integers(0, len(symbols) - 1).map(lambda index: (symbols[index], encode(index)))
     more: Json = draw(st.sampled_from([{}, {"default": "?"}, {"default": 5}]))
     return named(draw, names, {"type": "enum", "symbols": symbols, **more}, values, odd)
 
@@ -224,9 +224,9 @@ def maps(draw: st.DrawFn, names: Names, depth: int) -> Drawn:
 
 def _entries(pairs: list[tuple[str, tuple[Any, bytes]]]) -> tuple[Any, bytes]:
     """A map: if a key comes twice, the last entry counts."""
-    last = {key: place for place, (key, _) in enumerate(pairs)}
+    last = {key: index for index, (key, _) in enumerate(pairs)}
     SEEN["key twice"] += len(last) < len(pairs)
-    shown = [(pairs[place][0], pairs[place][1][0]) for place in sorted(last.values())]
+    shown = [(pairs[index][0], pairs[index][1][0]) for index in sorted(last.values())]
     return shown, blocks_of([text(key) + data for key, (_, data) in pairs])
 
 
@@ -268,8 +268,8 @@ def records(draw: st.DrawFn, names: Names, depth: int) -> Drawn:
 def distinct(keys: list[str]) -> list[str]:
     """Names of columns: the second of one name gets a 2 after it."""
     found: list[str] = []
-    for place, key in enumerate(keys):
-        same = keys[:place].count(key)
+    for index, key in enumerate(keys):
+        same = keys[:index].count(key)
         found.append(f"{key}_{same + 1}" if same else key)
     return found
 
@@ -510,7 +510,7 @@ def point(name: str, **more: Json) -> Json:
 
 
 @pytest.mark.parametrize(
-    ("writer", "reader", "place"),
+    ("writer", "reader", "index"),
     [
         (point("old"), [point("other"), point("new", aliases=["old"])], 1),
         (point("n.old"), [point("other"), point("m.new", aliases=["n.old"])], 1),
@@ -531,10 +531,10 @@ def point(name: str, **more: Json) -> Json:
     ],
     ids=str,
 )
-def test_a_value_is_read_as_the_branch_that_java_chooses(writer: Json, reader: Json, place: int) -> None:
+def test_a_value_is_read_as_the_branch_that_java_chooses(writer: Json, reader: Json, index: int) -> None:
     body = b"\x02\x02" if isinstance(writer, dict) and writer["type"] == "fixed" else b"\x02"
     (row,) = read(blob(record(column(writer)), body), record(column(reader)))
-    assert place == [member is not None for member in row["v"].values()].index(True)
+    assert index == [member is not None for member in row["v"].values()].index(True)
 
 
 def test_a_string_is_not_read_as_a_decimal() -> None:
@@ -563,10 +563,10 @@ def test_if_a_map_has_a_key_twice_the_last_entry_counts(key: Json) -> None:
 
 
 def test_of_thousands_of_keys_only_repeated_ones_are_dropped() -> None:
-    maps = [[f"k{place * step % 997}" for place in range(50)] for step in range(1, 60)]
+    maps = [[f"k{index * step % 997}" for index in range(50)] for step in range(1, 60)]
     maps.append(["same", "other", "same"])
-    rows = [blocks_of([text(key) + encode(place) for place, key in enumerate(keys)]) for keys in maps]
-    expected = [sorted({key: place for place, key in enumerate(keys)}.items()) for keys in maps]
+    rows = [blocks_of([text(key) + encode(index) for index, key in enumerate(keys)]) for keys in maps]
+    expected = [sorted({key: index for index, key in enumerate(keys)}.items()) for keys in maps]
     found = read(blob(record(column({"type": "map", "values": "int"})), *rows))
     assert expected == [sorted(each["v"]) for each in found]
 
@@ -585,13 +585,13 @@ def test_values_of_two_branches_of_one_kind_are_read_as_the_first_of_them() -> N
 
 
 def members(size: int) -> Json:
-    return [{"type": "record", "name": f"r{place}", "fields": [{"name": "a", "type": "long"}]} for place in range(size)]
+    return [{"type": "record", "name": f"r{index}", "fields": [{"name": "a", "type": "long"}]} for index in range(size)]
 
 
 WIDE: list[tuple[Json, list[bytes]]] = [
     (record(column(members(5000))), [encode(0) + b"\x02", encode(4999) + b"\x02"]),
     (record(column({"type": "enum", "name": "e", "symbols": [f"s{n}" for n in range(200_000)]})), [encode(199_999)]),
-    (record(*({"name": f"c{place}", "type": ["null", "long"]} for place in range(6700))), [bytes(6700)]),
+    (record(*({"name": f"c{index}", "type": ["null", "long"]} for index in range(6700))), [bytes(6700)]),
 ]
 
 
@@ -611,5 +611,5 @@ def test_values_of_hundreds_of_branches_are_read() -> None:
     size = 800
     (batch,) = decode_blob(blob(record(column(members(size))), *(encode(n) + encode(n) for n in range(size))), blob="b")
     values = batch.column("v").to_pylist()
-    assert [{"a": place} for place in range(size)] == [row[f"member{place}"] for place, row in enumerate(values)]
+    assert [{"a": index} for index in range(size)] == [row[f"member{index}"] for index, row in enumerate(values)]
     assert size == sum(member is not None for row in values for member in row.values())

@@ -142,7 +142,7 @@ def test_named_types_never_share_a_name() -> None:
     )
     avro = avro_schema.infer(pa.schema([pa.field("a", clash)]), name="row", namespace=None)
     names = [part.split('"')[0] for part in avro.json.split('"type":"record","name":"')[1:]]
-    assert len(names) == len(set(names)) == 5
+    assert 5 == len(names) == len(set(names))
 
 
 def test_json_is_compact_and_fingerprinted_by_its_own_bytes() -> None:
@@ -352,12 +352,12 @@ def test_a_schema_whose_named_types_define_billions_of_types_is_refused_at_once(
 
 
 def test_rows_of_ten_thousand_nullable_columns_can_be_written() -> None:
-    rows = pa.schema([(f"column {place}", pa.int64()) for place in range(10_000)])
+    rows = pa.schema([(f"column {index}", pa.int64()) for index in range(10_000)])
     assert rows == avro_schema.arrow_schema(avro_schema.infer(rows, name="row", namespace=None))
 
 
 def test_rows_of_too_many_columns_are_refused_without_naming_the_option() -> None:
-    rows = pa.schema([(f"c{place}", pa.int64()) for place in range(50_001)])
+    rows = pa.schema([(f"c{index}", pa.int64()) for index in range(50_001)])
     with pytest.raises(ConfigurationError, match=r"the schema of the rows has more than 50,000 types") as error:
         avro_schema.infer(rows, name="row", namespace=None)
     assert "avroSchema" not in str(error.value)

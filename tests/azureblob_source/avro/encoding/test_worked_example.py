@@ -56,7 +56,7 @@ def test_the_datums_are_those_of_the_encoder() -> None:
     rows = RowEncoder(ARROW, AVRO).encode(BATCH)
     datums = [bytes(rows.data[low:high]).hex(" ") for low, high in pairwise(rows.offsets.tolist())]
     assert 2 == len(datums)
-    assert datums == [" ".join(line[line.index("}") + 1 :].replace("|", " ").split()) for line in EXAMPLES]
+    assert [" ".join(line[line.index("}") + 1 :].replace("|", " ").split()) for line in EXAMPLES] == datums
 
 
 def test_the_pieces_are_those_of_the_columns() -> None:

@@ -152,8 +152,8 @@ def test_eight_distinct_bytes_suffice() -> None:
 def test_damage_in_the_first_block_after_a_split_is_not_passed_over(damage: int) -> None:
     data = bytearray(file_of([(5, b"one" * 9), (5, b"two" * 9), (5, b"three" * 9)]))
     second = chain_of(bytes(data))[1]
-    place = second + damage if damage >= 0 else chain_of(bytes(data))[2] + damage
-    data[place] ^= 0xFF
+    offset = second + damage if damage >= 0 else chain_of(bytes(data))[2] + damage
+    data[offset] ^= 0xFF
     if damage == 2:  # in the body, which framing does not check
         assert [second] == split_of(bytes(data), second - SYNC_SIZE, second)
         return
