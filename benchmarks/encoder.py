@@ -1,7 +1,7 @@
-"""Rows/s of the encoder beside fastavro and pyruhvro on one core: `python -m benchmarks.encoder`.
+"""Rows/s of the encoder, fastavro and pyruhvro on one core: `python -m benchmarks.encoder`.
 
-Every path goes from Arrow batches to the bytes of Avro blocks (null codec: row count, size, datums, sync marker).
-The paths alternate within one run, and medians of processor time are compared: a busy machine slows all alike.
+Each of them makes the bytes of Avro blocks (null codec: row count, size, datums, sync marker) from Arrow batches. They
+alternate within one run, and medians of processor time are compared: a busy machine slows all of them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from azureblob_source.avro import varint
 from azureblob_source.avro.encoding.encode import RowEncoder
 from tools.flights import flights
 
-BLOCK = 1 << 20
+BLOCK_BYTES = 1 << 20
 SYNC = bytes(range(16))
 ROUNDS = 9
-SLOW_ROWS = 20_000  # rows given to fastavro, whose rate does not depend on their number
-BATCH = 50_000
+SLOW_ROWS = 20_000  # rows for fastavro, whose rate does not depend on their number
+BATCH_ROWS = 50_000
 
-Path = Callable[[pa.RecordBatch], list[bytes | memoryview]]
+Encode = Callable[[pa.RecordBatch], list[bytes | memoryview]]
 
 
 def texts(rows: int = 100_000) -> pa.Table:
@@ -81,7 +81,7 @@ def framed(count: int, body: memoryview) -> list[bytes | memoryview]:
     return [varint.encode(count) + varint.encode(len(body)), body, SYNC]
 
 
-def by_columns(schema: pa.Schema) -> Path:
+def by_columns(schema: pa.Schema) -> Encode:
     """The encoder of this project."""
     encoder = RowEncoder(schema, avro_schema.infer(schema, name="row", namespace=None))
 
@@ -97,20 +97,20 @@ def by_columns(schema: pa.Schema) -> Path:
     return run
 
 
-def by_fastavro(schema: pa.Schema) -> Path:
+def by_fastavro(schema: pa.Schema) -> Encode:
     """`to_pylist`, then fastavro's compiled writer."""
     parsed = fastavro.parse_schema(avro_schema.infer(schema, name="row", namespace=None).root)
 
     def run(batch: pa.RecordBatch) -> list[bytes | memoryview]:
         out = io.BytesIO()
-        fastavro.writer(out, parsed, batch.to_pylist(), codec="null", sync_interval=BLOCK, sync_marker=SYNC)
+        fastavro.writer(out, parsed, batch.to_pylist(), codec="null", sync_interval=BLOCK_BYTES, sync_marker=SYNC)
         return [out.getvalue()]
 
     return run
 
 
-def by_pyruhvro(schema: pa.Schema) -> Path:
-    """The Rust library, whose datums come as an Arrow binary array."""
+def by_pyruhvro(schema: pa.Schema) -> Encode:
+    """The Rust library, which returns datums as an Arrow binary array."""
     text = avro_schema.infer(schema, name="row", namespace=None).json
 
     def run(batch: pa.RecordBatch) -> list[bytes | memoryview]:
@@ -128,47 +128,47 @@ def by_pyruhvro(schema: pa.Schema) -> Path:
 
 
 def cuts(offsets: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Runs of rows of about one block each."""
+    """The first and last row of each block of about BLOCK_BYTES."""
     low, last = 0, len(offsets) - 1
     while low < last:
-        high = int(np.searchsorted(offsets, offsets[low] + BLOCK))
+        high = int(np.searchsorted(offsets, offsets[low] + BLOCK_BYTES))
         yield low, min(max(high, low + 1), last)
         low = min(max(high, low + 1), last)
 
 
 @dataclass(frozen=True)
 class Rate:
-    """What one path reached on one table, in medians over the rounds."""
+    """The median rate of one encoder on one table, over all rounds."""
 
-    path: str
+    encoder: str
     rows: float
     megabytes: float
 
 
-def measure(table: pa.Table, paths: dict[str, tuple[Path, int]]) -> list[Rate]:
-    """Alternate the paths for ROUNDS rounds after one to warm up."""
-    seconds: dict[str, list[float]] = {name: [] for name in paths}
+def measure(table: pa.Table, encoders: dict[str, tuple[Encode, int]]) -> list[Rate]:
+    """Alternate the encoders for one round to warm up and ROUNDS measured ones."""
+    seconds: dict[str, list[float]] = {name: [] for name in encoders}
     sizes: dict[str, float] = {}
     for turn in range(ROUNDS + 1):
-        for name, (run, rows) in paths.items():
-            batches = table.slice(0, rows).combine_chunks().to_batches(max_chunksize=BATCH)
+        for name, (run, rows) in encoders.items():
+            batches = table.slice(0, rows).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
             begin = time.process_time()
             size = sum(len(piece) for batch in batches for piece in run(batch))
             if turn:
                 seconds[name].append((time.process_time() - begin) / rows)
             sizes[name] = size / rows
     medians = {name: statistics.median(taken) for name, taken in seconds.items()}
-    return [Rate(name, 1 / medians[name], sizes[name] / medians[name] / 1e6) for name in paths]
+    return [Rate(name, 1 / medians[name], sizes[name] / medians[name] / 1e6) for name in encoders]
 
 
 def show(title: str, rates: list[Rate]) -> Table:
-    """The figures, with ratios to the other paths of the same run."""
-    table = Table("path", "M rows/s", "MB/s", "x fastavro", "x pyruhvro", title=title)
-    reached = {rate.path: rate.rows for rate in rates}
+    """The rates, with their ratios to the other encoders of the same run."""
+    table = Table("encoder", "M rows/s", "MB/s", "x fastavro", "x pyruhvro", title=title)
+    reached = {rate.encoder: rate.rows for rate in rates}
     for rate in rates:
         others = (reached.get("to_pylist + fastavro"), reached.get("pyruhvro"))
         ratios = [f"{rate.rows / other:.2f}" if other else "-" for other in others]
-        table.add_row(rate.path, f"{rate.rows / 1e6:.3f}", f"{rate.megabytes:.0f}", *ratios)
+        table.add_row(rate.encoder, f"{rate.rows / 1e6:.3f}", f"{rate.megabytes:.0f}", *ratios)
     return table
 
 
@@ -177,12 +177,12 @@ def main() -> None:
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     pa.set_cpu_count(1)
     for title, table in (("flights, 19 columns", flights()), ("texts, 8 columns", texts())):
-        paths = {
+        encoders = {
             "to_pylist + fastavro": (by_fastavro(table.schema), SLOW_ROWS),
             "pyruhvro": (by_pyruhvro(table.schema), table.num_rows),
-            "columns": (by_columns(table.schema), table.num_rows),
+            "this project": (by_columns(table.schema), table.num_rows),
         }
-        Console(width=100).print(show(f"{title}, {table.num_rows} rows", measure(table, paths)))
+        Console(width=100).print(show(f"{title}, {table.num_rows} rows", measure(table, encoders)))
 
 
 if __name__ == "__main__":

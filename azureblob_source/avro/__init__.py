@@ -1,5 +1,6 @@
-"""Avro: schemas, the column-wise encoder, the decoder with resolution, container files. Pure.
+"""Avro: schemas, the column-wise encoder, the decoder with schema resolution, container files. Pure.
 
-writing   types ─ schema ─ fit ─► column_codec (columns, numbers, nested) ─► pieces ─ assembly ─► encode
-reading   container_file ─ splitting ─ compression ─► resolve ─ plan ─► program ─ scan ─► arrays ─► decode
+schema    schema_parser ─► types ─► schema; defaults, compatibility (Arrow and Avro), nesting and limits
+writing   encoding: choice ─► columns, numbers, nested ─► pieces ─► assembly; encode is the entry point
+reading   files: container_file, splitting, block_codecs ─► decoding: resolve ─► plan ─► program ─► scan ─► arrays
 """

@@ -1,9 +1,9 @@
-"""What a read may take of a worker's memory, and the error for bytes that would take more. Pure values.
+"""Limits of the memory that a read takes in a worker, and the error for bytes that would take more. Pure values.
 
-Avro bytes can stand for far more memory than they have: 3 KB of bzip2 are gigabytes of zeros, one byte of an array is
-an item of any width, a column that is always null has a place in every row. So two sizes are bounded:
+A few Avro bytes can take much memory: 3 KB of bzip2 can be gigabytes of zeros, one byte in an array an item of any
+width, and a column that is always null takes room for every row. So two sizes are limited:
 
-    block_bytes   one block, stored and inflated. A larger one is refused, after one step (4 MiB) too many at most.
+    block_bytes   one block, stored and inflated. A larger one is refused, after at most one step (4 MiB) too many.
     batch_bytes   one batch while it is decoded. It has as many rows as fit; a single row that does not fit is refused.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 BLOCK_BYTES = 256 << 20
 BATCH_BYTES = 128 << 20
 MAX_LEVELS = 50
-"""Levels of records, arrays and maps within each other in a schema. The JVM of Spark overflows its stack at 300."""
+"""Levels of nested records, arrays and maps in a schema. Spark's JVM overflows its stack at 300."""
 
 MAX_BLOCK_BYTES = "maxBlockBytes"
 MAX_BATCH_BYTES = "maxBatchBytes"
@@ -22,7 +22,7 @@ MAX_BATCH_BYTES = "maxBatchBytes"
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """The bounds of one read, in bytes."""
+    """The limits of one read, in bytes."""
 
     block_bytes: int = BLOCK_BYTES
     batch_bytes: int = BATCH_BYTES
@@ -32,7 +32,7 @@ DEFAULT_LIMITS = ReadLimits()
 
 
 class BeyondLimitError(Exception):
-    """Bytes that may be sound, but take more than a limit of the read. The text is the cause, `step` what to do."""
+    """Bytes that may be undamaged, but exceed a limit of the read. The text is the cause, `step` the next step."""
 
     def __init__(self, cause: str, step: str) -> None:
         super().__init__(cause)
@@ -40,7 +40,7 @@ class BeyondLimitError(Exception):
 
 
 def batch_too_large(what: str = "one row") -> BeyondLimitError:
-    """The error for a row that takes more than a batch may."""
+    """The error for one row that exceeds `batch_bytes`."""
     return BeyondLimitError(
         f"{what} takes more memory than option {MAX_BATCH_BYTES} allows a batch",
         f"Raise option {MAX_BATCH_BYTES} if the workers have the memory, or leave columns out by option columns.",
@@ -48,8 +48,8 @@ def batch_too_large(what: str = "one row") -> BeyondLimitError:
 
 
 def block_too_large(what: str, most: int) -> BeyondLimitError:
-    """The error for a block of more than `most` bytes, `what` being one or the other size."""
+    """The error for a block of more than `most` bytes; `what` says which bytes: "it has", "it inflates to"."""
     return BeyondLimitError(
         f"{what} more than the {most:,} bytes of option {MAX_BLOCK_BYTES}",
-        f"Raise option {MAX_BLOCK_BYTES} if the workers have the memory, or write the blob anew in smaller blocks.",
+        f"Raise option {MAX_BLOCK_BYTES} if the workers have the memory, or write the blob again in smaller blocks.",
     )

@@ -15,9 +15,17 @@ from fastavro.schema import SchemaParseException, UnknownType
 from pyarrow import types as arrow_is
 
 from azure_account.errors import ConfigurationError, CorruptError, describe
-from azureblob_source.avro.fit import UnfitTypeError, check_fit, is_bytes, is_list, is_text, match_fields, plain
-from azureblob_source.avro.nesting import check_json, check_levels
-from azureblob_source.avro.schema_json import Rules, UnsupportedSchemaError, is_name, read_type, unique
+from azureblob_source.avro.compatibility import (
+    IncompatibleTypeError,
+    check_compatible,
+    is_bytes,
+    is_list,
+    is_text,
+    match_fields,
+    plain_type,
+)
+from azureblob_source.avro.nesting import check_depth, check_json_depth
+from azureblob_source.avro.schema_parser import Rules, UnsupportedSchemaError, is_name, parse_type, unique
 from azureblob_source.avro.types import (
     CATALYST_TYPE,
     DAY_TIME_INTERVAL,
@@ -29,15 +37,15 @@ from azureblob_source.avro.types import (
 )
 
 _ONLY_COLUMN = "value"
-_STRANGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-"""What odd schemas provoke in the code that walks over them."""
+_MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What malformed schemas raise in fastavro and in the code that walks over them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """One schema. `json` is the compact text that stands in file headers, `root` the same parsed.
+    """One schema. `json` is the compact text for file headers, `root` the same parsed.
 
-    `given` says that a user gave it as option `avroSchema`; others come from headers, from rows or from other schemas.
+    `given` means that it is option `avroSchema`; others come from headers, from rows or from other schemas.
     """
 
     json: str
@@ -52,30 +60,30 @@ class AvroSchema:
 
     @property
     def row(self) -> AvroType:
-        """The record that a row is: the root, or one whose only field `value` is the root, with the same bytes."""
+        """The record of a row: the root, or if that is no record, one with the root as its only field `value`."""
         if self.type.kind == "record":
             return self.type
         return AvroType("record", name="row", fields=(AvroField(_ONLY_COLUMN, _ONLY_COLUMN, self.type),))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel between Spark processes as the text alone."""
+        """Pickle only the text."""
         return _restored, (self.json, self.given)
 
 
 def parse(text: str, *, reading: bool = False) -> AvroSchema:
-    """The schema in an option `avroSchema`. Raises ConfigurationError if it is malformed.
+    """The schema in option `avroSchema`. Raises ConfigurationError if it is not valid.
 
-    One to read with may have names and enum symbols of any characters, for those of files are such.
+    With `reading`, names and enum symbols may have any characters, because those of files may.
     """
     try:
         raw = json.loads(text)
-        check_json(raw)
+        check_json_depth(raw)
         if not reading:
             fastavro.parse_schema(raw)
         return _made(raw, Rules.READ if reading else Rules.WRITE, given=True)
     except UnsupportedSchemaError as cause:
         raise ConfigurationError(f"the schema in option avroSchema {cause}. Give a smaller one.") from cause
-    except (*_STRANGE, SchemaParseException, UnknownType) as cause:
+    except (*_MALFORMED, SchemaParseException, UnknownType) as cause:
         detail = f"unknown type {cause}" if isinstance(cause, UnknownType) else str(cause)
         raise ConfigurationError(
             f"option avroSchema is not a valid Avro schema: {detail.rstrip('.')}. Correct the schema text."
@@ -83,14 +91,14 @@ def parse(text: str, *, reading: bool = False) -> AvroSchema:
 
 
 def header_schema(text: str, *, blob: str) -> AvroSchema:
-    """The schema in a blob's header, as it stands there, however little it keeps to the specification.
+    """The schema in a blob's header, even if it violates the specification, as long as it has a meaning.
 
-    Raises CorruptError if it has no meaning, ConfigurationError if it is not supported; both name the blob.
+    Raises CorruptError if it has none, ConfigurationError if it is not supported; both name the blob.
     """
     try:
         return read_schema(text)
     except UnsupportedSchemaError as cause:
-        step = "Write the blob anew with another schema."
+        step = "Write the blob again with another schema."
         raise ConfigurationError(describe("read", f"blob {blob}", f"the schema in its header {cause}", step)) from cause
     except (ValueError, RecursionError) as cause:
         step = "Restore the blob, or skip it with option ignoreCorruptBlobs."
@@ -100,7 +108,7 @@ def header_schema(text: str, *, blob: str) -> AvroSchema:
 
 @lru_cache(maxsize=256)
 def read_schema(text: str) -> AvroSchema:
-    """A schema that a program has written, as it stands. Raises ValueError as `read_type` does."""
+    """A schema that a program has written, by the rules for headers. Raises ValueError as `parse_type` does."""
     return _made(json.loads(text), Rules.HEADER)
 
 
@@ -109,21 +117,21 @@ def _restored(text: str, given: bool) -> AvroSchema:
 
 
 def _made(raw: Any, rules: Rules, *, given: bool = False) -> AvroSchema:
-    check_json(raw)
-    avro = read_type(raw, rules)
-    check_levels(avro)
+    check_json_depth(raw)
+    avro = parse_type(raw, rules)
+    check_depth(avro)
     root = raw if isinstance(raw, dict) else {"type": raw}
     return AvroSchema(json.dumps(raw, separators=(",", ":")), root, avro, given)
 
 
 def infer(schema: pa.Schema, *, name: str, namespace: str | None) -> AvroSchema:
-    """The schema that rows of `schema` get when the user gives none.
+    """The Avro schema for rows of an Arrow `schema`, for writes without option `avroSchema`.
 
-    Raises ConfigurationError for an Arrow type that Avro cannot hold and for a record name that Avro does not allow.
+    Raises ConfigurationError for an Arrow type without an Avro type and for a record name that Avro does not allow.
     """
     try:
         fields = _Inference().fields(list(schema), name, ())
-    except UnfitTypeError as cause:
+    except IncompatibleTypeError as cause:
         raise ConfigurationError(f"{cause}. Cast the column to another type or drop it before writing.") from cause
     root: dict[str, Any] = {"type": "record", "name": name}
     if namespace:
@@ -140,11 +148,11 @@ def infer(schema: pa.Schema, *, name: str, namespace: str | None) -> AvroSchema:
 def arrow_schema(avro: AvroSchema) -> pa.Schema:
     """The Arrow schema that datums of `avro` are read as: the fields of a record, or one column `value`.
 
-    Raises ConfigurationError where no column can hold them.
+    Raises ConfigurationError for a type that no column can hold.
     """
     try:
         return pa.schema([arrow_field(member) for member in avro.row.fields])
-    except _STRANGE as cause:
+    except _MALFORMED as cause:
         step = "Give option avroSchema without that field, or leave the blob out."
         raise ConfigurationError(f"the Avro schema cannot be read as columns: {cause}. {step}") from cause
 
@@ -157,13 +165,13 @@ def check_writable(arrow: pa.Schema, avro: AvroSchema) -> None:
     try:
         for member, index in match_fields(columns, avro.type):
             if index is not None:
-                check_fit(columns[index].type, member.type, (member.column,))
-    except UnfitTypeError as cause:
+                check_compatible(columns[index].type, member.type, (member.column,))
+    except IncompatibleTypeError as cause:
         raise ConfigurationError(f"{cause}. Change option avroSchema or the rows so that they agree.") from cause
 
 
 class _Inference:
-    """Arrow to Avro, remembering the names given out, for a named type is defined once in a schema."""
+    """Arrow to Avro. Every named type gets a name of its own, as a schema defines each name once."""
 
     def __init__(self) -> None:
         self._types: dict[str, int] = {}
@@ -184,7 +192,7 @@ class _Inference:
         return found
 
     def _nullable(self, member: pa.Field, name: str, path: tuple[str, ...]) -> Any:
-        avro = self._type(plain(member.type), name, path)
+        avro = self._type(plain_type(member.type), name, path)
         return ["null", avro] if member.nullable and avro != "null" else avro
 
     def _type(self, arrow: pa.DataType, name: str, path: tuple[str, ...]) -> Any:
@@ -192,7 +200,7 @@ class _Inference:
             return self._decimal(arrow, name, path)
         if is_list(arrow):
             return {"type": "array", "items": self._nullable(arrow.value_field, f"{name}_element", path)}
-        if arrow_is.is_map(arrow) and is_text(plain(arrow.key_type)):
+        if arrow_is.is_map(arrow) and is_text(plain_type(arrow.key_type)):
             return {"type": "map", "values": self._nullable(arrow.item_field, f"{name}_value", path)}
         if arrow_is.is_map(arrow):
             entry = [arrow.key_field.with_name("key"), arrow.item_field.with_name("value")]
@@ -208,7 +216,7 @@ class _Inference:
 
     def _decimal(self, arrow: pa.DataType, name: str, path: tuple[str, ...]) -> dict[str, Any]:
         if not 0 <= arrow.scale <= arrow.precision:
-            raise UnfitTypeError(path, f"Arrow type {arrow} has a scale that Avro does not know")
+            raise IncompatibleTypeError(path, f"Arrow type {arrow} has a scale that Avro does not know")
         size = ((10**arrow.precision - 1).bit_length() + 8) // 8
         given = {"type": "fixed", "name": unique(name, self._types), "size": size, "logicalType": "decimal"}
         return given | {"precision": arrow.precision, "scale": arrow.scale}
@@ -229,7 +237,7 @@ def _leaf(arrow: pa.DataType, path: tuple[str, ...]) -> Any:
         return {"type": "long", "logicalType": "timestamp-micros" if arrow.tz else "local-timestamp-micros"}
     if arrow_is.is_duration(arrow):
         return {"type": "long", CATALYST_TYPE: DAY_TIME_INTERVAL}
-    raise UnfitTypeError(path, f"Arrow type {arrow} has no Avro type")
+    raise IncompatibleTypeError(path, f"Arrow type {arrow} has no Avro type")
 
 
 _LEAVES: dict[pa.DataType, Any] = {

@@ -1,11 +1,14 @@
-"""Avro schemas as a tree of values, which `schema_json` reads, and the Arrow types that they are read as."""
+"""Avro schemas as a tree of types, which `schema_parser` makes, and the Arrow types that values are read as."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 CATALYST_TYPE = "spark.sql.catalyst.type"
@@ -13,14 +16,14 @@ DAY_TIME_INTERVAL = "interval day to second"
 SPARK_TYPE = "sparkType"
 SPARK_NAME = "sparkName"
 MAX_PRECISION = 38
-_SHOWN = 8  # branches of a union in a message
+_SHOWN = 8  # branches of a union that a message lists
 
 
 @dataclass(frozen=True, slots=True)
 class AvroField:
-    """A record field. `column` is the name of the Arrow field it stands for; `default` is raw JSON.
+    """A field of a record. `column` is the name of its Arrow field; `default` is a JSON value.
 
-    `aliases` are the names under which a reader looks for it, too. They are no part of what the field is.
+    `aliases` are other names under which a reader looks for the field. Equal fields may differ in them.
     """
 
     name: str
@@ -35,9 +38,9 @@ class AvroField:
 class AvroType:
     """One type of a schema. Attributes that a kind does not have keep their empty default.
 
-    `kind` is the Avro type name, or `reference` for a record that contains itself; `items` is the element type of an
-    array or the value type of a map; `hint` is Spark's own type name where the Avro type alone is ambiguous. `aliases`
-    (full names) and an enum's `default` say how a reader takes what others wrote; they are no part of what the type is.
+    `kind` is the name of the Avro type, or `reference` for a record within itself; `items` is the element type of an
+    array or the value type of a map; `hint` is Spark's type name where the Avro type alone is ambiguous. `aliases`
+    (full names) and an enum's `default` only matter when other writers' data is read. Equal types may differ in them.
     """
 
     kind: str
@@ -55,7 +58,7 @@ class AvroType:
     default: str | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
-        """The type as error messages show it."""
+        """The type as error messages name it."""
         match self.kind:
             case "union":
                 more = [f"{len(self.branches) - _SHOWN} more"] if len(self.branches) > _SHOWN else []
@@ -71,21 +74,55 @@ class AvroType:
 
     @property
     def element(self) -> AvroType:
-        """`items` of an array or map, which always have them."""
+        """`items` of an array or map. Raises TypeError for other kinds."""
         if self.items is None:
             raise TypeError(f"{self.kind} has no items")
         return self.items
 
     @property
+    def inner(self) -> tuple[AvroType, ...]:
+        """The types directly within this one: of fields, branches and items."""
+        return (*(member.type for member in self.fields), *self.branches, *([self.items] if self.items else []))
+
+    @property
     def nullable(self) -> AvroType | None:
-        """The other branch of a union of one type with null, else None."""
+        """The type X of a union of null and X, else None."""
         others = [branch for branch in self.branches if branch.kind != "null"]
         return others[0] if len(others) == 1 and len(self.branches) > 1 else None
 
     @property
     def is_variant(self) -> bool:
-        """Whether this is the record that stands for Spark's VARIANT."""
+        """Whether this is the record that Spark's VARIANT is written as."""
         return self.hint == "variant" and [field.name for field in self.fields] == ["value", "metadata"]
+
+
+def walk(avro: AvroType) -> Iterator[AvroType]:
+    """The type and all types in it; references are not followed."""
+    yield avro
+    for inner in avro.inner:
+        yield from walk(inner)
+
+
+def may_be_null(avro: AvroType) -> bool:
+    """Whether values of `avro` may be null."""
+    return any(one.kind == "null" for one in (avro, *avro.branches))
+
+
+def value_branches(avro: AvroType) -> tuple[AvroType, ...]:
+    """The types of values that are not null: branches of a union, or the type itself."""
+    return tuple(one for one in (avro.branches if avro.kind == "union" else (avro,)) if one.kind != "null")
+
+
+def has_no_bytes(avro: AvroType) -> bool:
+    """Whether values of `avro` are encoded as no bytes at all."""
+    match avro.kind:
+        case "null":
+            return True
+        case "fixed":
+            return avro.size == 0
+        case "record":
+            return all(has_no_bytes(member.type) for member in avro.fields)
+    return False
 
 
 def arrow_type(avro: AvroType) -> pa.DataType:
@@ -165,4 +202,4 @@ PRIMITIVE_TYPES: dict[str, pa.DataType] = {
     "string": pa.string(),
     "enum": pa.string(),
 }
-"""Arrow's type for the values of each kind as they stand in a file, logical types left out."""
+"""The Arrow type of each kind, without regard to logical types."""

@@ -1,7 +1,7 @@
 """Avro's zig-zag varints for whole arrays: each as little-endian bytes in 64-bit words, with its length.
 
-A varint of up to eight bytes fits one word. The two last bytes of the longest ones stand in a second word.
-Bytes of a word beyond the length are zero.
+A varint of up to eight bytes fits into one word; the ninth and tenth byte of longer ones are in a second word. Bytes of
+a word beyond the length are zero. -70 has the zig-zag number 139 and the varint 8b 01, which is the word 0x018b.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from azureblob_source.arrow_values import U64
 
 WORD = 8
-TABLED = 1 << 15  # signed numbers from -TABLED up to TABLED stand in the tables
+TABLED = 1 << 15  # the tables hold the signed numbers from -TABLED to TABLED - 1
 
 _u = np.uint64
 _ALL = 0x8080808080808080
-# Continuation bits in the first eight bytes of a varint of so many bytes.
+# The continuation bits of a word, by the length of its varint.
 _CONTINUE = np.array([0, 0, *(_ALL & ((1 << 8 * n) - 1) for n in range(1, 8)), _ALL, _ALL], _u)
 _SPREAD = (
     (_u(0x000000000FFFFFFF), _u(0x00FFFFFFF0000000), _u(4)),
@@ -30,7 +30,7 @@ _SPREAD = (
 
 
 def zigzag(values: npt.NDArray[Any]) -> U64:
-    """Signed integers of any width as Avro's unsigned ones: 0, -1, 1, -2 become 0, 1, 2, 3."""
+    """Signed integers of any width as zig-zag numbers: 0, -1, 1, -2 become 0, 1, 2, 3."""
     doubled = values.astype(np.int64)
     sign = doubled >> 63
     doubled <<= 1
@@ -39,7 +39,7 @@ def zigzag(values: npt.NDArray[Any]) -> U64:
 
 
 def size(value: int) -> int:
-    """Bytes of the varint of one unsigned (zig-zagged) number."""
+    """Bytes of the varint of one zig-zag number."""
     return max(1, -(-value.bit_length() // 7))
 
 
@@ -55,7 +55,7 @@ def encode(value: int) -> bytes:
 
 
 def lengths(zigzagged: U64, low: int, high: int) -> U64:
-    """Bytes of each varint, all known to lie between `low` and `high`."""
+    """Bytes of each varint, which are known to be from `low` to `high`."""
     count = np.full(len(zigzagged), low, np.uint8)
     for bytes_less in range(low, high):
         count += zigzagged >= _u(1 << 7 * bytes_less)
@@ -63,7 +63,7 @@ def lengths(zigzagged: U64, low: int, high: int) -> U64:
 
 
 def tables(smallest: int, largest: int) -> tuple[U64, U64]:
-    """Words and numbers of bits for each signed number in the range, which lies within -TABLED and TABLED - 1."""
+    """Words and numbers of bits of all signed numbers in the range, which lies within -TABLED and TABLED - 1."""
     words_of, bits_of = _tables()
     return words_of[smallest + TABLED : largest + TABLED + 1], bits_of[smallest + TABLED : largest + TABLED + 1]
 

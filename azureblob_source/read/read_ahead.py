@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from azure_account.errors import ConflictError, CorruptError, NotFoundError, describe
-from azureblob_source.avro.files.gzipped import Inflated, is_gzip
-from azureblob_source.avro.files.held import Pieces
+from azureblob_source.avro.files.buffered_ranges import BufferedRanges
+from azureblob_source.avro.files.gzipped import GunzippedSource, is_gzip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -99,9 +99,9 @@ class BlobBytes:
         self.blob = blob
         self._gets = gets
         self._size: int | None = None
-        self._pieces = Pieces()
+        self._pieces = BufferedRanges()
 
-    def cut(self, end: int) -> int:
+    def clip(self, end: int) -> int:
         """`end`, or the blob's size."""
         if self._size is None:
             self._first()
@@ -126,9 +126,9 @@ class BlobBytes:
         """Whether they are held."""
         return self._pieces.until(0) >= end
 
-    def look(self, start: int, end: int) -> memoryview | None:
+    def peek(self, start: int, end: int) -> memoryview | None:
         """The bytes by a request of their own, unless they are held. They are not kept."""
-        end = self.cut(end)
+        end = self.clip(end)
         if end <= start or self._pieces.until(start) >= end:
             return self._pieces.view(start, end)
         return memoryview(self._gets(self.blob, start, end - start).data)
@@ -172,7 +172,7 @@ class PartBytes(BlobBytes):
     def read_on(self) -> None:
         """The part, which begins with the blob, goes on to its end."""
         ends = [end for _, end, _ in self.coming] + [end for _, end in self.planned]
-        rest = list(_ranges(max(ends, default=self._pieces.until(0)), self.cut(_ANYWHERE)))
+        rest = list(_ranges(max(ends, default=self._pieces.until(0)), self.clip(_ANYWHERE)))
         if rest:
             self.planned.extend(rest)
             self._horizon = rest[-1][1]
@@ -288,4 +288,4 @@ def _ranges(start: int, stop: int) -> Iterator[tuple[int, int]]:
 
 def plain(source: BlobBytes) -> Source:
     """The bytes of the Avro file: the blob's, or what they are the gzip of."""
-    return Inflated(source, source.blob.name) if is_gzip(source.read(0, source.cut(2))) else source
+    return GunzippedSource(source, source.blob.name) if is_gzip(source.read(0, source.clip(2))) else source

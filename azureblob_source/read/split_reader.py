@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from azure_account.errors import CorruptError
 from azureblob_source.avro.decoding.decode import decode_blocks
 from azureblob_source.avro.files.container_file import blocks, read_header
-from azureblob_source.avro.files.splitting import is_splittable, part_blocks
+from azureblob_source.avro.files.splitting import is_splittable, split_blocks
 from azureblob_source.avro.limits import DEFAULT_LIMITS, ReadLimits
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.read_ahead import ReadAhead, plain
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from azure_account.account import BlobContainer
-    from azureblob_source.avro.files.container_file import Block, FileHeader
+    from azureblob_source.avro.files.container_file import AvroBlock, FileHeader
     from azureblob_source.avro.schema import AvroSchema
     from azureblob_source.read.read_ahead import PartBytes
     from azureblob_source.read.splits import Part
 
-    Decode: TypeAlias = Callable[[Iterable[Block]], Iterator[pa.RecordBatch]]
+    Decode: TypeAlias = Callable[[Iterable[AvroBlock]], Iterator[pa.RecordBatch]]
 
 THREADS = 4
 BUDGET = 32 << 20
@@ -79,7 +79,7 @@ def _undamaged(container: BlobContainer, rows: Iterator[pa.RecordBatch]) -> Iter
 @dataclass(frozen=True, slots=True)
 class _Opened:
     header: FileHeader
-    blocks: Iterator[Block]
+    blocks: Iterator[AvroBlock]
 
 
 @dataclass
@@ -97,7 +97,7 @@ class _Opener:
             return self._from_beginning(part, source)
         if self._blob != name:
             self._blob, self._header = name, None
-            if source.cut(1) and plain(source) is source:
+            if source.clip(1) and plain(source) is source:
                 self._header = read_header(source, blob=name)
         if self._header is None:
             return None
@@ -109,7 +109,7 @@ class _Opener:
         file = plain(source)
         if file is not source:
             source.read_on()
-        if not file.cut(1):
+        if not file.clip(1):
             return None
         header = read_header(file, blob=name)
         if file is not source:
@@ -119,19 +119,19 @@ class _Opener:
             source.read_on()
         return _Opened(header, self._part(source, header, part))
 
-    def _part(self, source: PartBytes, header: FileHeader, part: Part) -> Iterator[Block]:
-        return part_blocks(source, header, part.start, part.end, blob=part.blob.name, most=self.most)
+    def _part(self, source: PartBytes, header: FileHeader, part: Part) -> Iterator[AvroBlock]:
+        return split_blocks(source, header, part.start, part.end, blob=part.blob.name, most=self.most)
 
 
-def _until_damage(framed: Iterable[Block], decode: Decode) -> Iterator[pa.RecordBatch]:
+def _until_damage(framed: Iterable[AvroBlock], decode: Decode) -> Iterator[pa.RecordBatch]:
     """The rows of all blocks before the damaged one, then the `CorruptError`.
 
     The decoder gathers rows of several blocks. Blocks whose rows are not all out are decoded again, one by one.
     """
-    pending: deque[Block] = deque()
+    pending: deque[AvroBlock] = deque()
     given = 0  # rows of the first pending block that are out already
 
-    def noted() -> Iterator[Block]:
+    def noted() -> Iterator[AvroBlock]:
         for block in framed:
             pending.append(block)
             yield block

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from azureblob_source.avro.encoding.pieces import EncodedRows
-    from azureblob_source.avro.files.compression import Codec
+    from azureblob_source.avro.files.block_codecs import Codec
     from azureblob_source.write.routing import Route
 
 AVRO_BLOCK = 1 << 20

@@ -21,8 +21,8 @@ from azure_account.errors import ConfigurationError
 from azureblob_source.arrow_values import stored_values, validity
 from azureblob_source.avro import schema as avro_schema
 from azureblob_source.avro.encoding.encode import RowEncoder, raw_rows
-from azureblob_source.avro.encoding.validate import check_datums
-from azureblob_source.avro.files.compression import codec
+from azureblob_source.avro.encoding.validate import validate_datums
+from azureblob_source.avro.files.block_codecs import codec
 from azureblob_source.log.entry import BlobEntry
 from azureblob_source.write.control_records import HeldControl, is_bytes, stored_rows
 from azureblob_source.write.open_blobs import BlobFormat, Block, OpenBlobs
@@ -256,7 +256,7 @@ def _encoder(plan: WritePlan) -> Callable[[pa.RecordBatch], EncodedRows]:
     def pass_through(batch: pa.RecordBatch) -> EncodedRows:
         rows = raw_rows(batch.column(column))
         if options.validate_datums:
-            check_datums(rows, plan.avro)
+            validate_datums(rows, plan.avro)
         return rows
 
     return pass_through

@@ -25,18 +25,18 @@ from azureblob_source.avro.decoding.plan import DamagedValueError, Record, Unfit
 from azureblob_source.avro.decoding.resolve import resolve
 from azureblob_source.avro.decoding.scan import Scanner
 from azureblob_source.avro.decoding.superset import superset
-from azureblob_source.avro.files import compression as codecs
-from azureblob_source.avro.files.container_file import Whole, blocks, read_header
-from azureblob_source.avro.files.gzipped import Inflated, is_gzip
+from azureblob_source.avro.files import block_codecs
+from azureblob_source.avro.files.container_file import InMemorySource, blocks, read_header
+from azureblob_source.avro.files.gzipped import GunzippedSource, is_gzip
 from azureblob_source.avro.limits import DEFAULT_LIMITS, MAX_BATCH_BYTES, MAX_BLOCK_BYTES, BeyondLimitError, ReadLimits
 from azureblob_source.avro.schema import AvroSchema, arrow_schema, header_schema
-from azureblob_source.avro.wire import has_no_bytes
+from azureblob_source.avro.types import has_no_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from azure_account.account import Bytes
-    from azureblob_source.avro.files.container_file import Block, FileHeader
+    from azureblob_source.avro.files.container_file import AvroBlock, FileHeader
     from azureblob_source.avro.types import AvroType
 
 __all__ = ["decode_blob", "decode_blocks", "superset"]
@@ -64,9 +64,9 @@ def decode_blob(
     column, for rows that do not resolve to `reader`, have a value that its types cannot hold, or take more memory than
     `limits` allow.
     """
-    whole = Whole(memoryview(data))
-    plain = Inflated(whole, blob) if is_gzip(data) else whole
-    if plain.cut(1):
+    whole = InMemorySource(memoryview(data))
+    plain = GunzippedSource(whole, blob) if is_gzip(data) else whole
+    if plain.clip(1):
         header = read_header(plain, blob=blob)
         framed = blocks(plain, header, blob=blob, most=limits.block_bytes)
         yield from decode_blocks(
@@ -76,7 +76,7 @@ def decode_blob(
 
 def decode_blocks(  # noqa: PLR0913 - the settings of a read, by name
     header: FileHeader,
-    framed: Iterable[Block],
+    framed: Iterable[AvroBlock],
     *,
     blob: str,
     reader: AvroSchema | None = None,
@@ -154,9 +154,9 @@ def _resolved(
     return _Decoder(writer.row, plan, arrow, given)
 
 
-def _body(header: FileHeader, block: Block, decoder: _Decoder, blob: str, most: int) -> Body:
+def _body(header: FileHeader, block: AvroBlock, decoder: _Decoder, blob: str, most: int) -> Body:
     try:
-        body = codecs.codec(header.codec).decompress(block.body, most)
+        body = block_codecs.codec(header.codec).decompress(block.body, most)
     except CorruptError as cause:
         raise CorruptError(_corrupt(blob, block.offset, str(cause))) from cause
     except BeyondLimitError as cause:

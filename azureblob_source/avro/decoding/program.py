@@ -39,7 +39,7 @@ from azureblob_source.avro.decoding.layout import (
 from azureblob_source.avro.decoding.plan import Branches, Listed, Mapped, Member, Never, Paired, Plan, Present, Record
 from azureblob_source.avro.decoding.sizes import NUMBER, scanned_bytes
 from azureblob_source.avro.decoding.skip_program import INT32_MAX, SIZE, Unwanted, is_recursive, literal
-from azureblob_source.avro.wire import has_no_bytes
+from azureblob_source.avro.types import has_no_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -37,8 +37,8 @@ from azureblob_source.avro.decoding.plan import (
     UnfitError,
     UnresolvedError,
 )
-from azureblob_source.avro.types import DAY_TIME_INTERVAL, AvroField, AvroType, arrow_type
-from azureblob_source.avro.wire import datum, fits_default, may_be_null, value_branches
+from azureblob_source.avro.defaults import default_datum, is_valid_default
+from azureblob_source.avro.types import DAY_TIME_INTERVAL, AvroField, AvroType, arrow_type, may_be_null, value_branches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -210,8 +210,8 @@ class _Resolution:
             return Never(self._reader(member.type).arrow, UnresolvedError(path, reason))
         plan = self.plan(member.type, member.type, path)
         try:
-            if fits_default(member.type, member.default):
-                return Constant(plan.arrow, single(member.type, plan, datum(member.type, member.default)))
+            if is_valid_default(member.type, member.default):
+                return Constant(plan.arrow, single(member.type, plan, default_datum(member.type, member.default)))
         except (UnfitError, CorruptError, UnicodeEncodeError, pa.ArrowException):
             pass
         return Never(plan.arrow, UnresolvedError(path, f"its default {member.default!r} is no {member.type}"))

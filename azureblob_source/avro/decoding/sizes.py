@@ -28,7 +28,7 @@ from azureblob_source.avro.decoding.plan import (
     Record,
     Symbols,
 )
-from azureblob_source.avro.wire import walk
+from azureblob_source.avro.types import walk
 
 if TYPE_CHECKING:
     from azureblob_source.avro.types import AvroType

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from azureblob_source.avro.wire import has_no_bytes, walk
+from azureblob_source.avro.types import has_no_bytes, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, Any
 from azure_account.errors import ConfigurationError
 from azureblob_source.avro.decoding.resolve import time_kind
 from azureblob_source.avro.schema import AvroSchema, read_schema
-from azureblob_source.avro.schema_json import UnsupportedSchemaError, unique
-from azureblob_source.avro.types import CATALYST_TYPE, SPARK_NAME, SPARK_TYPE, AvroField, AvroType
-from azureblob_source.avro.wire import may_be_null, value_branches
+from azureblob_source.avro.schema_parser import UnsupportedSchemaError, unique
+from azureblob_source.avro.types import (
+    CATALYST_TYPE,
+    SPARK_NAME,
+    SPARK_TYPE,
+    AvroField,
+    AvroType,
+    may_be_null,
+    value_branches,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""Columns of plain values, and the choice of a codec for each pair of an Arrow and an Avro type.
-
-A null contributes no bytes: the branch byte that stands for it belongs to the union around (`nested`).
-"""
+"""Columns of booleans, floats, strings, binaries and enums. Numbers are in `numbers`, nested types in `nested`."""
 
 from __future__ import annotations
 
@@ -13,59 +10,51 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from azureblob_source.arrow_values import I64, Bytes, Flags, spans, stored_values, unpacked, validity
-from azureblob_source.avro.encoding.column_codec import Codec, Column, Constant, FixedWords, UnfitValueError
-from azureblob_source.avro.encoding.numbers import (
-    DecimalCodec,
-    IntegerCodec,
-    IntegerColumn,
-    integers,
-    length_pieces,
-    stored,
-)
+from azureblob_source.avro.encoding.column_encoder import Column, FixedWidthColumn, UnfitValueError
+from azureblob_source.avro.encoding.numbers import IntegerColumn, IntegerEncoder, length_pieces, stored
 from azureblob_source.avro.encoding.pieces import Piece, Spans
 
 if TYPE_CHECKING:
     from azureblob_source.arrow_values import U64
-    from azureblob_source.avro.types import AvroType
 
 _u = np.uint64
 
 
 @dataclass(frozen=True, slots=True)
-class BooleanCodec:
+class BooleanEncoder:
     """One byte, 0 or 1."""
 
     def prepare(self, array: pa.Array) -> Column:
-        """Unpack the bits."""
+        """Unpack the bits; there is nothing to check."""
         valid = validity(array)
         bits = unpacked(array.buffers()[1], array.offset, len(array)) if len(array) else np.empty(0, np.bool_)
         return IntegerColumn(bits.view(np.int8), valid, 0, 1, boolean=True)
 
 
 @dataclass(frozen=True, slots=True)
-class FloatCodec:
+class FloatEncoder:
     """IEEE 754, little endian; NaN keeps its bits."""
 
     double: bool
 
     def prepare(self, array: pa.Array) -> Column:
-        """Widen to the Avro type."""
+        """Widen to the Avro type; there is nothing to check."""
         arrow = pa.float64() if self.double else pa.float32()
         bits = stored_values(array if array.type == arrow else array.cast(arrow), _u if self.double else np.uint32)
-        return FixedWords([bits], [bits.itemsize], validity(array))
+        return FixedWidthColumn([bits], [bits.itemsize], validity(array))
 
 
 @dataclass(frozen=True, slots=True)
-class BytesCodec:
+class BytesEncoder:
     """Strings and binaries: the length, then the bytes."""
 
     def prepare(self, array: pa.Array) -> Column:
-        """Nothing to check: Arrow's strings are UTF-8."""
+        """There is nothing to check: Arrow's strings are UTF-8."""
         return SpanColumn.of(array, prefixed=True)
 
 
 @dataclass(frozen=True, slots=True)
-class FixedCodec:
+class FixedEncoder:
     """Exactly `size` bytes."""
 
     size: int
@@ -83,7 +72,7 @@ class FixedCodec:
 
 @dataclass(frozen=True, slots=True)
 class SpanColumn:
-    """Bytes where they stand, each after its length if `prefixed`."""
+    """Bytes that stay in Arrow's buffer, each value after its length if `prefixed`."""
 
     data: Bytes
     start: I64
@@ -101,39 +90,21 @@ class SpanColumn:
         return cls(data, start, length, valid, least, most, prefixed)
 
     def pieces(self) -> list[Piece]:
-        """The length as a word and the bytes as a span."""
+        """The varint of the length, if `prefixed`, and the bytes as a span."""
         span = Spans(self.data, self.start, self.length, self.least, self.most)
         return [*length_pieces(self.length, self.least, self.most, self.valid), span] if self.prefixed else [span]
 
 
 @dataclass(frozen=True, slots=True)
-class EnumCodec:
-    """Strings as the positions of their symbols."""
+class EnumEncoder:
+    """Strings as the indices of their symbols."""
 
     symbols: tuple[str, ...]
 
     def prepare(self, array: pa.Array) -> Column:
-        """Look each string up."""
+        """Look up each string. Raises UnfitValueError for one that is not a symbol."""
         found = pc.index_in(array.cast(pa.large_string()), value_set=pa.array(self.symbols, pa.large_string()))
         if found.null_count > array.null_count:
             row = int(np.flatnonzero(pc.and_(found.is_null(), array.is_valid()).to_numpy(zero_copy_only=False))[0])
             raise UnfitValueError(row, f"{array[row].as_py()!r} is not a symbol of the Avro enum {list(self.symbols)}")
-        return IntegerCodec(stored, "int").prepare(found)
-
-
-def leaf_codec(arrow: pa.DataType, avro: AvroType) -> Codec:
-    """The codec of a pair that `fit.check_fit` has accepted."""
-    match avro.kind:
-        case "null":
-            return Constant(b"")
-        case "boolean":
-            return BooleanCodec()
-        case "float" | "double":
-            return FloatCodec(avro.kind == "double")
-        case "enum":
-            return EnumCodec(avro.symbols)
-        case "int" | "long":
-            return IntegerCodec(integers(arrow, avro), avro.kind)
-    if avro.logical == "decimal":
-        return DecimalCodec(avro.precision, avro.scale, avro.size)
-    return FixedCodec(avro.size) if avro.kind == "fixed" else BytesCodec()
+        return IntegerEncoder(stored, "int").prepare(found)

@@ -1,4 +1,13 @@
-"""Rows to Avro datums: whole columns at a time, or row by row through fastavro where a schema demands it."""
+"""Rows to Avro datums: whole columns at a time, or row by row with fastavro where a schema demands it.
+
+The modules of this package explain each step with one example, two rows of nullable columns, in hexadecimal::
+
+    {"id": 3, "name": "Ada Lovelace", "note": None}     02 06 | 02 18 41 64 61 20 4c 6f 76 65 6c 61 63 65 | 00
+    {"id": 5, "name": "Alan", "note": None}             02 0a | 02 08 41 6c 61 6e                         | 00
+
+Each column has the type `["null", "int"]` or `["null", "string"]`. A value begins with the varint of its branch, 02 for
+the second, and null is that of the first, 00. Then 06 is the varint of 3, and 18 that of 12, the length of the name.
+"""
 
 from __future__ import annotations
 
@@ -13,51 +22,49 @@ from pyarrow import types as arrow_is
 
 from azure_account.errors import ConfigurationError
 from azureblob_source.arrow_values import list_offsets, plain_array
-from azureblob_source.avro.encoding.column_codec import UnfitValueError
-from azureblob_source.avro.encoding.nested import AmbiguousUnionError, RecordCodec, encode_rows, record_codec
+from azureblob_source.avro.compatibility import is_compatible, member_branches
+from azureblob_source.avro.encoding.choice import AmbiguousUnionError, record_encoder
+from azureblob_source.avro.encoding.column_encoder import UnfitValueError
+from azureblob_source.avro.encoding.nested import RecordEncoder, encode_rows
 from azureblob_source.avro.encoding.pieces import EncodedRows
-from azureblob_source.avro.encoding.validate import check_datums
-from azureblob_source.avro.fit import fits, member_branches
 from azureblob_source.avro.schema import AvroSchema, check_writable
 
 if TYPE_CHECKING:
     from azureblob_source.avro.types import AvroType
 
-__all__ = ["EncodedRows", "RowEncoder", "check_datums", "raw_rows"]
-
 
 class RowEncoder:
-    """Turns record batches of one Arrow schema into datums of one Avro schema.
+    """Encodes record batches of one Arrow schema as datums of one Avro schema.
 
-    Raises ConfigurationError if the schemas do not agree. `vectorised` is False where a union leaves it to each value
-    which branch it takes: then every row goes through fastavro, some thirty times slower.
+    Raises ConfigurationError if the schemas do not agree. If the branch of a union depends on each value, `vectorised`
+    is False: fastavro then encodes every row, some thirty times slower.
     """
 
     def __init__(self, arrow: pa.Schema, avro: AvroSchema) -> None:
         check_writable(arrow, avro)
         self._arrow = arrow
         self._avro = avro
-        self._codec: RecordCodec | None
+        self._encoder: RecordEncoder | None
         try:
-            self._codec = record_codec(list(arrow), avro.type)
+            self._encoder = record_encoder(list(arrow), avro.type)
         except AmbiguousUnionError:
-            self._codec = None
+            self._encoder = None
             self._parsed = fastavro.parse_schema(avro.root)
 
     @property
     def vectorised(self) -> bool:
-        """Whether whole columns are encoded at a time."""
-        return self._codec is not None
+        """Whether whole columns are encoded at a time, not row by row."""
+        return self._encoder is not None
 
     def encode(self, batch: pa.RecordBatch) -> EncodedRows:
         """The datums of all rows of `batch`, which must have the encoder's Arrow schema.
 
         Raises ConfigurationError naming column and row of a value that does not fit the Avro schema.
         """
-        if self._codec is None:
+        if self._encoder is None:
             return self._encode_each(batch)
         try:
-            return encode_rows(self._codec.columns(batch.columns, batch.num_rows), batch.num_rows)
+            return encode_rows(self._encoder.prepare_fields(batch.columns, batch.num_rows), batch.num_rows)
         except OverflowError as cause:
             raise ConfigurationError(f"a batch of {batch.num_rows} rows is too large: {cause}. Send fewer.") from cause
         except UnfitValueError as cause:
@@ -84,7 +91,7 @@ class RowEncoder:
 
 
 def raw_rows(column: pa.Array) -> EncodedRows:
-    """The rows of a column that holds encoded datums. Raises ConfigurationError at a null or another type."""
+    """The rows of a column of encoded datums, not copied. Raises ConfigurationError at a null or another type."""
     column = plain_array(column)
     if not (arrow_is.is_binary(column.type) or arrow_is.is_large_binary(column.type)):
         column = _as_binary(column)
@@ -102,7 +109,7 @@ def _as_binary(column: pa.Array) -> pa.Array:
 
 
 def _python_value(value: Any, arrow: pa.DataType, avro: AvroType) -> Any:
-    """A value of `to_pylist` as fastavro takes it."""
+    """A value of `to_pylist` in the form that fastavro expects."""
     if value is None:
         return None
     match avro.kind:
@@ -131,5 +138,5 @@ def _union_value(value: Any, arrow: pa.DataType, avro: AvroType) -> Any:
     if members is not None:
         present = [(f, i) for f, i in zip(list(arrow), members, strict=True) if value[f.name] is not None]
         return next((_python_value(value[f.name], f.type, avro.branches[i]) for f, i in present), None)
-    branch = next(branch for branch in avro.branches if branch.kind != "null" and fits(arrow, branch))
+    branch = next(branch for branch in avro.branches if branch.kind != "null" and is_compatible(arrow, branch))
     return _python_value(value, arrow, branch)

@@ -1,4 +1,8 @@
-"""Records, unions, lists and maps, built of other columns; and the choice of a codec for each pair of types."""
+"""Columns of records, unions, lists and maps, built from the columns that they contain.
+
+A list, a record with nulls and a member of a union are encoded as rows of their own, which then are spans of the rows
+around them. So nesting needs no other kind of piece.
+"""
 
 from __future__ import annotations
 
@@ -11,76 +15,19 @@ from pyarrow import types as arrow_is
 from azureblob_source.arrow_values import I64, U64, Flags, chosen, list_offsets, plain_array, validity
 from azureblob_source.avro import varint
 from azureblob_source.avro.encoding.assembly import assemble
-from azureblob_source.avro.encoding.column_codec import Codec, Column, Constant, UnfitValueError
-from azureblob_source.avro.encoding.columns import leaf_codec
+from azureblob_source.avro.encoding.column_encoder import Column, ColumnEncoder, UnfitValueError
 from azureblob_source.avro.encoding.numbers import IntegerColumn, length_pieces
-from azureblob_source.avro.encoding.pieces import Codes, EncodedRows, Piece, Spans, constant_word
-from azureblob_source.avro.fit import match_fields, member_branches, pick_branch, plain
-from azureblob_source.avro.types import AvroType
+from azureblob_source.avro.encoding.pieces import DictionaryWords, EncodedRows, Piece, Spans, constant_word, either
 from azureblob_source.avro.varint import WORD
-from azureblob_source.avro.wire import datum
 
 _u = np.uint64
 
 
-class AmbiguousUnionError(TypeError):
-    """Only the values themselves can tell to which branch of a union they belong."""
-
-
-def codec(arrow: pa.DataType, avro: AvroType) -> Codec:
-    """The codec of a pair that `fit.check_fit` has accepted. Raises AmbiguousUnionError."""
-    arrow = plain(arrow)
-    if avro.kind == "union":
-        return _union_codec(arrow, avro)
-    if avro.kind == "record":
-        return record_codec(list(arrow), avro)
-    if arrow_is.is_map(arrow):
-        key = avro.element.fields[0].type if avro.kind == "array" else AvroType("string")
-        value = avro.element.fields[1].type if avro.kind == "array" else avro.element
-        entry = (0, "key", field_codec(arrow.key_type, key)), (1, "value", field_codec(arrow.item_type, value))
-        return ListCodec(RecordCodec(entry))
-    if avro.kind == "array":
-        return ListCodec(field_codec(arrow.value_type, avro.element))
-    return leaf_codec(arrow, avro)
-
-
-def field_codec(arrow: pa.DataType, avro: AvroType) -> Codec:
-    """The codec for whole values: as `codec`, but where Avro has no null, a null is refused."""
-    inner = codec(arrow, avro)
-    return inner if avro.kind in ("union", "null") else NotNullCodec(inner)
-
-
-def record_codec(fields: list[pa.Field], avro: AvroType) -> RecordCodec:
-    """The codec of a record, of which `fields` are the columns."""
-    members: list[tuple[int | None, str, Codec]] = []
-    for member, index in match_fields(fields, avro):
-        if index is None:
-            members.append((None, member.column, Constant(datum(member.type, member.default))))
-        else:
-            members.append((index, member.column, field_codec(fields[index].type, member.type)))
-    return RecordCodec(tuple(members))
-
-
-def _union_codec(arrow: pa.DataType, avro: AvroType) -> Codec:
-    nulls = [index for index, branch in enumerate(avro.branches) if branch.kind == "null"]
-    null = nulls[0] if nulls else None
-    if arrow_is.is_null(arrow):
-        return Constant(varint.encode(nulls[0]))
-    members = member_branches(arrow, avro)
-    if members is not None:
-        codecs = tuple(codec(f.type, avro.branches[i]) for f, i in zip(list(arrow), members, strict=True))
-        return MembersCodec(codecs, tuple(members), null)
-    index = pick_branch(arrow, avro)
-    if index is None:
-        raise AmbiguousUnionError(f"Arrow type {arrow} fits several branches of {avro}")
-    return UnionCodec(codec(arrow, avro.branches[index]), index, null)
-
-
 @dataclass(frozen=True, slots=True)
-class NotNullCodec:
-    """A value that Avro requires."""
+class NotNullEncoder:
+    """Values of an Avro type that has no null."""
 
-    inner: Codec
+    inner: ColumnEncoder
 
     def prepare(self, array: pa.Array) -> Column:
         """Refuse nulls."""
@@ -92,24 +39,24 @@ class NotNullCodec:
 
 
 @dataclass(frozen=True, slots=True)
-class UnionCodec:
-    """Values of one branch, and null."""
+class UnionEncoder:
+    """Values of one branch of a union, and null if `null`, the branch of null, is given."""
 
-    inner: Codec
+    inner: ColumnEncoder
     branch: int
     null: int | None
 
     def prepare(self, array: pa.Array) -> Column:
         """Refuse nulls if the union has no null branch."""
         if self.null is None:
-            return UnionColumn(NotNullCodec(self.inner).prepare(array), None, self.branch, 0)
+            return UnionColumn(NotNullEncoder(self.inner).prepare(array), None, self.branch, 0)
         array = plain_array(array)
         return UnionColumn(self.inner.prepare(array), validity(array), self.branch, self.null)
 
 
 @dataclass(frozen=True, slots=True)
 class UnionColumn:
-    """The branch number, then the value."""
+    """The index of the branch, then the value."""
 
     inner: Column
     valid: Flags | None
@@ -117,51 +64,48 @@ class UnionColumn:
     null: int
 
     def pieces(self) -> list[Piece]:
-        """The branch as a word, then the value's own pieces."""
-        value, null = varint.encode(self.branch), varint.encode(self.null)
+        """The branch as a word, then the value's own pieces.
+
+        If those begin with a dictionary that has an entry for null, the branch goes into its table, at no cost per row.
+        """
+        branch, null = varint.encode(self.branch), varint.encode(self.null)
         inner = self.inner.pieces()
         if self.valid is None:
-            return [constant_word(value), *inner]
+            return [constant_word(branch), *inner]
         first = inner[0] if inner else None
-        if isinstance(first, Codes) and first.null and first.high + len(value) <= WORD:
-            return [_with_branch(first, value, null), *inner[1:]]
-        return [_with_branch(_present(self.valid), value, null), *inner]
+        if isinstance(first, DictionaryWords) and first.null and first.high + len(branch) <= WORD:
+            return [_with_branch(first, branch, null), *inner[1:]]
+        return [either(self.valid, branch, null), *inner]
 
 
-def _present(valid: Flags) -> Codes:
-    return Codes.of(
-        lambda begin, end: (~valid[begin:end]).astype(np.int32), np.zeros(2, _u), np.zeros(2, _u), null=True
-    )
-
-
-def _with_branch(codes: Codes, value: bytes, null: bytes) -> Codes:
-    """The branch number before the value that `codes` stand for: another table, and no work for the rows."""
-    table = codes.table << _u(8 * len(value)) | _u(int.from_bytes(value, "little"))
-    bits = codes.bits + _u(8 * len(value))
+def _with_branch(dictionary: DictionaryWords, branch: bytes, null: bytes) -> DictionaryWords:
+    """`branch` before every entry of the table; the entry for null becomes `null`, the branch of null."""
+    table = dictionary.table << _u(8 * len(branch)) | _u(int.from_bytes(branch, "little"))
+    bits = dictionary.bits + _u(8 * len(branch))
     table[-1], bits[-1] = int.from_bytes(null, "little"), 8 * len(null)
-    return Codes.of(codes.read, table, bits)
+    return DictionaryWords.of(dictionary.read, table, bits)
 
 
 @dataclass(frozen=True, slots=True)
-class RecordCodec:
-    """Fields one after the other: (position in the struct or None for a default, name, codec)."""
+class RecordEncoder:
+    """Fields in the order of the Avro record: (position in the struct or None for a default, name, encoder)."""
 
-    members: tuple[tuple[int | None, str, Codec], ...]
+    members: tuple[tuple[int | None, str, ColumnEncoder], ...]
 
     def prepare(self, array: pa.Array) -> Column:
-        """Prepare the fields; rows that are null take no part."""
+        """Prepare the fields. Rows that are null are left out, whatever their fields hold."""
         valid = validity(array)
         if valid is None:
-            return self.columns([array.field(index) for index in range(array.type.num_fields)], len(array))
+            return self.prepare_fields([array.field(index) for index in range(array.type.num_fields)], len(array))
         rows = np.flatnonzero(valid)
         dense = chosen(array, rows)
         try:
-            return Placed.of(encode_rows(self.prepare(dense), len(dense)), valid)
+            return SparseColumn.of(encode_rows(self.prepare(dense), len(dense)), valid)
         except UnfitValueError as cause:
             raise UnfitValueError(int(rows[cause.row]), cause.reason, cause.path) from cause
 
-    def columns(self, arrays: list[pa.Array], count: int) -> Joined:
-        """The fields of `count` records without nulls."""
+    def prepare_fields(self, arrays: list[pa.Array], count: int) -> RecordColumn:
+        """The fields of `count` records, none of which is null."""
         prepared: list[Column] = []
         for index, name, inner in self.members:
             if index is None:
@@ -171,40 +115,40 @@ class RecordCodec:
                 prepared.append(inner.prepare(arrays[index]))
             except UnfitValueError as cause:
                 raise cause.within(cause.row, name) from cause
-        return Joined(prepared)
+        return RecordColumn(prepared)
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """Columns side by side."""
+class RecordColumn:
+    """The fields of records, one after the other."""
 
-    columns: list[Column]
+    fields: list[Column]
 
     def pieces(self) -> list[Piece]:
-        """The pieces of each column in turn."""
-        return [piece for column in self.columns for piece in column.pieces()]
+        """The pieces of all fields, from left to right."""
+        return [piece for column in self.fields for piece in column.pieces()]
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """Encoded values for the rows that are `valid`, nothing for the others."""
+class SparseColumn:
+    """Encoded values of the rows that are `valid`; the other rows have no bytes."""
 
     rows: EncodedRows
     valid: Flags
     index: I64
 
     @classmethod
-    def of(cls, rows: EncodedRows, valid: Flags) -> Placed:
-        """Find the place of each row."""
+    def of(cls, rows: EncodedRows, valid: Flags) -> SparseColumn:
+        """`rows` has as many rows as are `valid`."""
         return cls(rows, valid, np.concatenate([np.zeros(1, np.int64), np.cumsum(valid)]))
 
     def pieces(self) -> list[Piece]:
         """One span for each row."""
-        return spans_of(self.rows, self.index)
+        return row_spans(self.rows, self.index)
 
 
-def spans_of(rows: EncodedRows, index: I64) -> list[Piece]:
-    """Spans of consecutive encoded rows: span i holds the rows from index[i] up to index[i + 1]."""
+def row_spans(rows: EncodedRows, index: I64) -> list[Piece]:
+    """Spans of consecutive encoded rows: row i gets `rows` from index[i] up to index[i + 1]."""
     offsets = rows.offsets[index]
     length = np.diff(offsets)
     if len(length) == 0:
@@ -213,13 +157,13 @@ def spans_of(rows: EncodedRows, index: I64) -> list[Piece]:
 
 
 @dataclass(frozen=True, slots=True)
-class ListCodec:
+class ListEncoder:
     """Arrays and maps: one block with its count, the items, and the zero that ends it."""
 
-    item: Codec
+    item: ColumnEncoder
 
     def prepare(self, array: pa.Array) -> Column:
-        """Encode all items as rows of their own."""
+        """Encode the items of all rows as rows of their own."""
         valid = validity(array)
         index, items = list_items(array, valid)
         try:
@@ -232,7 +176,7 @@ class ListCodec:
 
 
 def list_items(array: pa.Array, valid: Flags | None) -> tuple[I64, pa.Array]:
-    """The items of all lists, and the n + 1 positions that divide them among the rows; null lists have none."""
+    """The items of all lists, and the n + 1 offsets that divide them among the rows; null lists have none."""
     offsets = list_offsets(array)
     if valid is not None and bool(np.any(np.diff(offsets)[~valid])):
         counts = np.where(valid, np.diff(offsets), 0)
@@ -248,66 +192,66 @@ def list_items(array: pa.Array, valid: Flags | None) -> tuple[I64, pa.Array]:
 
 @dataclass(frozen=True, slots=True)
 class ListColumn:
-    """Encoded items and the positions that divide them among the rows."""
+    """Encoded items and the offsets that divide them among the rows."""
 
     items: EncodedRows
     index: I64
     valid: Flags | None
 
     def pieces(self) -> list[Piece]:
-        """Count, items, end."""
+        """The count of items, the items, and the zero that ends the list; an empty list has only the zero."""
         count: U64 = np.diff(self.index).view(_u)
         if len(count) == 0:
             return []
         least, most = int(count.min()), int(count.max())
-        end = constant_word(b"\0") if self.valid is None else _with_branch(_present(self.valid), b"\0", b"")
-        # The empty lists that lack a count are not the null lists, so the union around must not take them for these.
+        end = constant_word(b"\0") if self.valid is None else either(self.valid, b"\0", b"")
+        # Rows without a count are empty or null, so `UnionColumn` must not make their entry the branch of null.
         before = length_pieces(count, least, most, None if least > 0 else count > 0)
-        counts = [replace(piece, null=False) if isinstance(piece, Codes) else piece for piece in before]
-        return [*counts, *spans_of(self.items, self.index), end]
+        counts = [replace(piece, null=False) if isinstance(piece, DictionaryWords) else piece for piece in before]
+        return [*counts, *row_spans(self.items, self.index), end]
 
 
 @dataclass(frozen=True, slots=True)
-class MembersCodec:
-    """A struct of which one member is set, as the union of the members' types."""
+class StructUnionEncoder:
+    """Spark's form of a general union: a struct with a member for each branch, of which one is set."""
 
-    members: tuple[Codec, ...]
+    members: tuple[ColumnEncoder, ...]
     branches: tuple[int, ...]
     null: int | None
 
     def prepare(self, array: pa.Array) -> Column:
-        """Each row must have exactly one member, or none where the union has null."""
+        """Check that each row sets exactly one member, or none if the union has null."""
         array = plain_array(array)
-        columns: list[tuple[int, Placed]] = []
+        columns: list[tuple[int, SparseColumn]] = []
         present = np.zeros(len(array), np.int64)
         for index, inner, values in zip(self.branches, self.members, array.flatten(), strict=True):
             valid = ~values.is_null().to_numpy(zero_copy_only=False)
             present += valid
             rows = np.flatnonzero(valid)
             dense = plain_array(chosen(values, rows))
-            columns.append((index, Placed.of(encode_rows(inner.prepare(dense), len(rows)), valid)))
+            columns.append((index, SparseColumn.of(encode_rows(inner.prepare(dense), len(rows)), valid)))
         wrong = np.flatnonzero((present > 1) | ((present == 0) if self.null is None else False))
         if len(wrong):
             raise UnfitValueError(int(wrong[0]), f"{present[wrong[0]]} members of a union are set, not one")
-        return MembersColumn(columns, self.null or 0)
+        return StructUnionColumn(columns, self.null or 0)
 
 
 @dataclass(frozen=True, slots=True)
-class MembersColumn:
-    """The branch number, then whichever member is set."""
+class StructUnionColumn:
+    """The index of the branch, then the member that is set."""
 
-    members: list[tuple[int, Placed]]
+    members: list[tuple[int, SparseColumn]]
     null: int
 
     def pieces(self) -> list[Piece]:
-        """The branch, then a span for each member."""
+        """The branch as a word, then a span for each member."""
         branch = np.full(len(self.members[0][1].valid), self.null, np.int64)
-        for index, placed in self.members:
-            branch[placed.valid] = index
+        for index, member in self.members:
+            branch[member.valid] = index
         numbers = IntegerColumn(branch, None, 0, max(self.null, *(index for index, _ in self.members)))
-        return [*numbers.pieces(), *(piece for _, placed in self.members for piece in placed.pieces())]
+        return [*numbers.pieces(), *(piece for _, member in self.members for piece in member.pieces())]
 
 
 def encode_rows(column: Column, count: int) -> EncodedRows:
-    """All rows of a column as datums of their own."""
+    """The rows of a column as Avro datums."""
     return assemble(column.pieces(), count)

@@ -1,4 +1,4 @@
-"""Columns of whole numbers: varints, dates and times, and decimals."""
+"""Columns of whole numbers: integers, dates and times as varints, and decimals."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pyarrow import types as arrow_is
 
 from azureblob_source.arrow_values import U64, Flags, stored_values, validity
 from azureblob_source.avro import varint
-from azureblob_source.avro.encoding.column_codec import Column, FixedWords, UnfitValueError
-from azureblob_source.avro.encoding.pieces import Codes, Piece, Words
+from azureblob_source.avro.encoding.column_encoder import Column, FixedWidthColumn, UnfitValueError
+from azureblob_source.avro.encoding.pieces import DictionaryWords, Piece, Words
 from azureblob_source.avro.types import MAX_PRECISION
 from azureblob_source.avro.varint import WORD
 
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 
 _u = np.uint64
 _LIMITS = {"int": 2**31, "long": 2**63}
-_WIDEST = 16384  # entries of a table: beyond, looking up misses the caches and arithmetic is faster
+_MAX_TABLE = 16384  # entries: in a larger table, look-ups miss the caches and arithmetic is faster
 _BOOLEANS = np.array([0, 1], _u), np.array([8, 8], _u)
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 @dataclass(frozen=True, slots=True)
-class IntegerCodec:
-    """Zig-zag varints of any Arrow type that `integers` turns into numbers."""
+class IntegerEncoder:
+    """Zig-zag varints of an Arrow type whose values the function `integers` makes numbers."""
 
     integers: Callable[[pa.Array], npt.NDArray[Any]]
     kind: str
 
     def prepare(self, array: pa.Array) -> Column:
-        """Convert, then check the range."""
+        """Convert to numbers and check their range."""
         valid = validity(array)
         values = self.integers(array)
         smallest, largest = _range(values)
         limit = _LIMITS[self.kind]
         if valid is not None and not -varint.TABLED <= smallest <= largest < varint.TABLED:
-            smallest, largest = _range(values[valid])  # what lies under a null may be anything
+            smallest, largest = _range(values[valid])  # the values of nulls are arbitrary
         if not -limit <= smallest <= largest < limit:
             wrong = (values < -limit) | (values > limit - 1)
             row = int(np.flatnonzero(wrong if valid is None else wrong & valid)[0])
@@ -53,7 +53,7 @@ class IntegerCodec:
 
 @dataclass(frozen=True, slots=True)
 class IntegerColumn:
-    """Numbers from `smallest` to `largest`; those that are not `valid` are arbitrary."""
+    """Numbers from `smallest` to `largest`; those of rows that are not `valid` are arbitrary and have no bytes."""
 
     values: npt.NDArray[Any]
     valid: Flags | None
@@ -62,9 +62,13 @@ class IntegerColumn:
     boolean: bool = False
 
     def pieces(self) -> list[Piece]:
-        """Codes if the numbers lie close together, else one or two words."""
-        if self.smallest >= -varint.TABLED and self.largest < varint.TABLED and self.largest - self.smallest < _WIDEST:
-            return [self._codes()]
+        """A dictionary if the numbers lie close together, else one or two words: a varint has up to ten bytes."""
+        if (
+            self.smallest >= -varint.TABLED
+            and self.largest < varint.TABLED
+            and self.largest - self.smallest < _MAX_TABLE
+        ):
+            return [self._dictionary()]
         least = varint.size(max(0, 2 * self.smallest, -2 * self.largest - 1)) if self.valid is None else 0
         most = varint.size(max(2 * self.largest, -2 * self.smallest - 1))
         if most <= WORD:
@@ -74,21 +78,21 @@ class IntegerColumn:
             Words(lambda begin, end: self._tails(begin, end, least, most), max(least - WORD, 0), most - WORD),
         ]
 
-    def _codes(self) -> Codes:
+    def _dictionary(self) -> DictionaryWords:
         table, bits = _BOOLEANS if self.boolean else varint.tables(self.smallest, self.largest)
-        # Small types would have no room for products of codes.
+        # Indices are multiplied when tables are merged, so they need at least 32 bits.
         dtype: Any = np.dtype(f"i{max(4, self.values.itemsize)}").type
         values, valid, smallest = self.values, self.valid, dtype(self.smallest)
         if valid is None:
             if values.dtype == dtype:
-                return Codes.of(lambda begin, end: values[begin:end] - smallest, table, bits)
-            return Codes.of(lambda begin, end: values[begin:end].astype(dtype) - smallest, table, bits)
+                return DictionaryWords.of(lambda begin, end: values[begin:end] - smallest, table, bits)
+            return DictionaryWords.of(lambda begin, end: values[begin:end].astype(dtype) - smallest, table, bits)
         null = dtype(len(table))
 
         def read(begin: int, end: int) -> npt.NDArray[Any]:
             return np.where(valid[begin:end], values[begin:end].astype(dtype, copy=False) - smallest, null)
 
-        return Codes.of(read, np.append(table, _u(0)), np.append(bits, _u(0)), null=True)
+        return DictionaryWords.of(read, np.append(table, _u(0)), np.append(bits, _u(0)), null=True)
 
     def _numbers(self, begin: int, end: int, least: int, most: int) -> tuple[U64, U64 | int]:
         values = self.values[begin:end]
@@ -121,13 +125,13 @@ def _range(values: npt.NDArray[Any]) -> tuple[int, int]:
 
 
 def length_pieces(length: U64, least: int, most: int, valid: Flags | None) -> list[Piece]:
-    """The varints of lengths or counts; no bytes for rows that are not `valid`."""
+    """The varints of lengths or counts, from `least` to `most`; no bytes for rows that are not `valid`."""
     return IntegerColumn(length.view(np.int64), valid, least, most).pieces()
 
 
 @dataclass(frozen=True, slots=True)
-class DecimalCodec:
-    """Unscaled two's complement numbers, big endian: `size` bytes, or as few as needed after a length if size is 0."""
+class DecimalEncoder:
+    """Unscaled numbers in two's complement, big endian: `size` bytes, or if that is 0 their length and the fewest."""
 
     precision: int
     scale: int
@@ -140,7 +144,7 @@ class DecimalCodec:
         if valid is not None:
             halves = halves * valid.astype(_u)[:, None]
         low, high = np.ascontiguousarray(halves[:, 0]), np.ascontiguousarray(halves[:, 1])
-        return _fixed_decimal(low, high, self.size, valid) if self.size else VariableDecimal(low, high, valid)
+        return _fixed_decimal(low, high, self.size, valid) if self.size else VariableDecimalColumn(low, high, valid)
 
     def _rescaled(self, array: pa.Array) -> pa.Array:
         if array.type.scale == self.scale and array.type.precision <= self.precision:
@@ -158,15 +162,15 @@ class DecimalCodec:
 
 
 @dataclass(frozen=True, slots=True)
-class VariableDecimal:
-    """128-bit numbers in two halves, written as Avro bytes."""
+class VariableDecimalColumn:
+    """128-bit numbers in two halves, written as Avro `bytes`."""
 
     low_half: U64
     high_half: U64
     valid: Flags | None
 
     def pieces(self) -> list[Piece]:
-        """The length and up to two words."""
+        """The length and two words, of which either may be shorter than eight bytes."""
         least = 0 if self.valid is not None else 1
         return [Words(self._prefix, least, 1), Words(self._first, 0, WORD), Words(self._second, least, WORD)]
 
@@ -195,7 +199,7 @@ def _big_endian(half: U64, size: U64) -> U64:
 
 
 def _decimal_size(lower: U64, upper: U64) -> U64:
-    # As many bytes as the magnitude and a sign bit need, which is what fastavro writes.
+    # As many bytes as the magnitude and a sign bit need: fastavro writes the same.
     negative = upper >> _u(63)
     sign = _u(0) - negative
     magnitude = (lower ^ sign) + negative
@@ -209,7 +213,7 @@ def _decimal_size(lower: U64, upper: U64) -> U64:
     return size
 
 
-def _fixed_decimal(low: U64, high: U64, size: int, valid: Flags | None) -> FixedWords:
+def _fixed_decimal(low: U64, high: U64, size: int, valid: Flags | None) -> FixedWidthColumn:
     sign = (high.view(np.int64) >> 63).view(_u)
     words, sizes = [low], [min(size, WORD)]
     for half in (high, *[sign] * (-(-size // WORD))):
@@ -218,11 +222,11 @@ def _fixed_decimal(low: U64, high: U64, size: int, valid: Flags | None) -> Fixed
             words.insert(0, half)
             sizes.insert(0, min(rest, WORD))
     shifted = [(word << _u(8 * (WORD - width))).byteswap() for word, width in zip(words, sizes, strict=True)]
-    return FixedWords(shifted, sizes, valid)
+    return FixedWidthColumn(shifted, sizes, valid)
 
 
 def integers(arrow: pa.DataType, avro: AvroType) -> Callable[[pa.Array], npt.NDArray[Any]]:
-    """How arrays of an Arrow type become the numbers of an Avro type: in its unit, rounded down."""
+    """The function that gives the numbers of an array in the unit of the Avro type, rounded down."""
     if arrow_is.is_date64(arrow):
         return lambda array: stored_values(array, np.int64) // 86_400_000
     unit = getattr(arrow, "unit", None)
@@ -232,20 +236,20 @@ def integers(arrow: pa.DataType, avro: AvroType) -> Callable[[pa.Array], npt.NDA
     return lambda array: _rescaled(array, _PER_SECOND[unit], _PER_SECOND[wanted], avro)
 
 
-def _rescaled(array: pa.Array, held: int, wanted: int, avro: AvroType) -> npt.NDArray[Any]:
+def _rescaled(array: pa.Array, given: int, wanted: int, avro: AvroType) -> npt.NDArray[Any]:
     values = stored_values(array, np.dtype(f"i{array.type.bit_width // 8}"))
-    if held >= wanted:
-        return values // (held // wanted) if held > wanted else values
-    factor = wanted // held
+    if given >= wanted:
+        return values // (given // wanted) if given > wanted else values
+    factor = wanted // given
     limit = (2**63 - 1) // factor
     beyond = np.flatnonzero((values > limit) | (values < -limit))
     valid = validity(array)
-    for row in beyond[:] if valid is None else beyond[valid[beyond]]:
+    for row in beyond if valid is None else beyond[valid[beyond]]:
         raise UnfitValueError(int(row), f"{values[row]} {array.type} is outside the range of Avro {avro}")
     return values.astype(np.int64) * factor
 
 
 def stored(array: pa.Array) -> npt.NDArray[Any]:
-    """The numbers as Arrow holds them."""
+    """The numbers as Arrow stores them."""
     dtype = np.dtype(np.int32) if arrow_is.is_date(array.type) else np.dtype(array.type.to_pandas_dtype())
     return stored_values(array, dtype)

@@ -1,9 +1,30 @@
 """The bytes that columns contribute to their rows, before they are brought together.
 
-A column gives pieces: `Words`, at most eight bytes of each row held in a 64-bit word; `Codes`, the same as positions in
-a small table; and `Spans`, a run of bytes of each row that already stands in a buffer. Words and codes are read for a
-few thousand rows at a time, so that everything done to them stays in the processor's caches. `merge` joins neighbours
-while they fit into one word: whole groups of columns then cost one table look-up or one shift for each row.
+A column returns pieces of three kinds; each gives every row some bytes, perhaps none::
+
+    Words             read(begin, end) ─► words, bits     row i: the first bits[i] / 8 bytes of words[i]
+    DictionaryWords   read(begin, end) ─► indices         row i: the first bits[k] / 8 bytes of table[k], k = indices[i]
+    Spans             start, length                       row i: data[start[i] : start[i] + length[i]]
+
+A word is an unsigned 64-bit number whose lowest byte comes first. Words and indices are read for a few thousand rows at
+a time, so that everything done with them stays in the processor's caches. `merge` joins neighbours while they fit into
+one word: a group of columns then costs one table look-up, or one shift, for each row.
+
+The pieces of the example in `encode`, in hexadecimal::
+
+    id      Words             02                                    the branch
+            DictionaryWords   06, 08, 0a                            indices 0, 2
+    name    Words             02                                    the branch
+            DictionaryWords   08, 0a, 0c, 0e, 10, 12, 14, 16, 18    indices 8, 0: the lengths
+            Spans             Ada Lovelace, Alan
+    note    DictionaryWords   02 00, 00                             indices 1, 1: the branch, and the length if not null
+            Spans             nothing in either row
+
+and merged, all words up to the length of the name being one dictionary of 27 entries::
+
+            DictionaryWords   02 06 02 08, …, 02 0a 02 18           indices 8, 18: 02 06 02 18 and 02 0a 02 08
+            Spans             Ada Lovelace, Alan
+            DictionaryWords   02 00, 00                             indices 1, 1
 """
 
 from __future__ import annotations
@@ -19,22 +40,23 @@ from azureblob_source.avro.varint import WORD
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from azureblob_source.arrow_values import I64, U64, Bytes
+    from azureblob_source.arrow_values import I64, U64, Bytes, Flags
 
-TABLE = 4096  # entries of a joined table: 32 KiB of words stay in the first-level cache
-_SIZED = 7  # bytes of a word that leave room for its own length
+MAX_TABLE = 4096  # entries of a merged table: 32 KiB of words stay in the first-level cache
+_SIZED = 7  # bytes of a word that leave a byte for its own length
 _u = np.uint64
 _BITS = _u(3)
 KEEP = np.array([(1 << 8 * n) - 1 for n in range(9)], _u)
+"""Masks for the first n bytes of a word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """At most eight bytes of each row, between `low` and `high`.
+    """From `low` to `high` bytes of each row, at most eight.
 
-    `read(begin, end)` gives those rows as new arrays, which the reader may overwrite: words with the bytes at the low
-    end and zeros above, and the numbers of bits. A scalar of either stands for all rows; a piece whose word and bits
-    are always the same scalars has that word as its `constant`.
+    `read(begin, end)` returns new arrays for those rows, which the caller may overwrite: words with zeros above their
+    bytes, and numbers of bits. A scalar of either holds for all rows; a piece whose word and bits are always the same
+    scalars has that word as its `constant`.
     """
 
     read: Callable[[int, int], tuple[U64 | np.uint64, U64 | int]]
@@ -44,10 +66,10 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Codes:
-    """The bytes of row i are `table[code[i]]`, `bits[code[i]]` of them; `read(begin, end)` gives their codes.
+class DictionaryWords:
+    """From `low` to `high` bytes of each row, dictionary-encoded: `read(begin, end)` returns indices into a `table`.
 
-    `low` and `high` bound the bytes. If `null` is set, the last entry stands for null.
+    `bits` has the number of bits of each entry. With `null`, the last entry is the one for null.
     """
 
     read: Callable[[int, int], npt.NDArray[Any]]
@@ -58,16 +80,18 @@ class Codes:
     null: bool = False
 
     @classmethod
-    def of(cls, read: Callable[[int, int], npt.NDArray[Any]], table: U64, bits: U64, *, null: bool = False) -> Codes:
-        """Find the bounds."""
+    def of(
+        cls, read: Callable[[int, int], npt.NDArray[Any]], table: U64, bits: U64, *, null: bool = False
+    ) -> DictionaryWords:
+        """Find `low` and `high`."""
         return cls(read, table, bits, int(bits.min()) // 8, int(bits.max()) // 8, null)
 
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """`length` bytes of each row, from `start` in `data`.
+    """`length` bytes of each row, from `low` to `high`, which begin at `start` in `data`.
 
-    Starts never go down; where `low` equals `high`, a span of at most eight bytes begins where the one before it ends.
+    Starts never decrease. Where `low` equals `high`, each span of at most eight bytes begins where the one before ends.
     """
 
     data: Bytes
@@ -77,7 +101,7 @@ class Spans:
     high: int
 
 
-Piece = Words | Codes | Spans
+Piece = Words | DictionaryWords | Spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +117,7 @@ class EncodedRows:
 
 
 def constant(content: bytes, count: int) -> list[Piece]:
-    """Pieces that put the same bytes into each of `count` rows."""
+    """The same bytes in each of `count` rows: a word, or a span if they are more than eight."""
     if len(content) <= WORD:
         return [constant_word(content)]
     data = np.frombuffer(content, np.uint8)
@@ -102,28 +126,35 @@ def constant(content: bytes, count: int) -> list[Piece]:
 
 
 def constant_word(content: bytes) -> Words:
-    """The same few bytes in every row."""
+    """The same bytes, at most eight, in every row."""
     word, bits = _u(int.from_bytes(content, "little")), 8 * len(content)
     return Words(lambda _begin, _end: (word, bits), len(content), len(content), word)
 
 
+def either(valid: Flags, present: bytes, absent: bytes) -> DictionaryWords:
+    """`present` in rows that are `valid`, `absent` in the others; at most eight bytes each."""
+    table = np.array([int.from_bytes(present, "little"), int.from_bytes(absent, "little")], _u)
+    bits = np.array([8 * len(present), 8 * len(absent)], _u)
+    return DictionaryWords.of(lambda begin, end: (~valid[begin:end]).astype(np.int32), table, bits)
+
+
 def merge(pieces: Iterable[Piece]) -> list[Piece]:
-    """The same bytes in fewer pieces."""
+    """The same bytes in fewer pieces. Those without any bytes are dropped."""
     merged: list[Piece] = []
     for piece in pieces:
         if piece.high == 0:
             continue
-        given = _short(piece) if isinstance(piece, Spans) and piece.high <= WORD else piece
+        following = _short_words(piece) if isinstance(piece, Spans) and piece.high <= WORD else piece
         last = merged[-1] if merged else None
-        if last is None or isinstance(given, Spans) or isinstance(last, Spans) or last.high + given.high > WORD:
-            merged.append(given)
+        if last is None or isinstance(following, Spans) or isinstance(last, Spans) or last.high + following.high > WORD:
+            merged.append(following)
         else:
-            merged[-1] = _joined(last, given)
+            merged[-1] = _joined(last, following)
     return merged
 
 
 def gather(data: Bytes, start: I64, width: int = WORD) -> U64:
-    """`width` bytes from each start, as rows of words. Before and beyond the data there are zeros."""
+    """`width` bytes from each start, as rows of words; zeros where they lie outside the data."""
     if len(start) == 0:
         return np.empty((0, width // WORD), _u)
     base, last = int(start.min()), int(start.max())
@@ -139,13 +170,13 @@ def _padded(data: Bytes, begin: int, end: int) -> Bytes:
     return np.concatenate([before, data[max(0, begin) : end], np.zeros(max(0, end - len(data)), np.uint8)])
 
 
-def _short(span: Spans) -> Words:
-    """A span of at most eight bytes as words."""
+def _short_words(span: Spans) -> Words:
+    """Spans of at most eight bytes as words."""
     stride = span.high if span.low == span.high else 0
 
     def read(begin: int, end: int) -> tuple[U64, U64 | int]:
         start = span.start[begin:end]
-        if stride:  # spans of one length follow each other
+        if stride:  # all of one length, one after the other
             source = _padded(span.data, int(start[0]), int(start[-1]) + WORD)
             word: U64 = np.ndarray(len(start), _u, source, strides=(stride,)) & KEEP[stride]
             return word, 8 * stride
@@ -157,22 +188,26 @@ def _short(span: Spans) -> Words:
     return Words(read, span.low, span.high)
 
 
-def looked_up(codes: Codes) -> Words:
-    """Codes as words."""
-    table, bits, low, high = codes.table, codes.bits, codes.low, codes.high
+def as_words(piece: Words | DictionaryWords) -> Words:
+    """The piece as words; a dictionary is looked up."""
+    return piece if isinstance(piece, Words) else _looked_up(piece)
+
+
+def _looked_up(dictionary: DictionaryWords) -> Words:
+    table, bits, low, high = dictionary.table, dictionary.bits, dictionary.low, dictionary.high
     if low == high:
-        return Words(lambda begin, end: (np.take(table, codes.read(begin, end), mode="clip"), 8 * low), low, high)
+        return Words(lambda begin, end: (np.take(table, dictionary.read(begin, end), mode="clip"), 8 * low), low, high)
     if high > _SIZED:
 
         def read(begin: int, end: int) -> tuple[U64, U64]:
-            code = codes.read(begin, end)
-            return np.take(table, code, mode="clip"), np.take(bits, code, mode="clip")
+            index = dictionary.read(begin, end)
+            return np.take(table, index, mode="clip"), np.take(bits, index, mode="clip")
 
         return Words(read, low, high)
     sized = table | bits << _u(8 * _SIZED)
 
     def read_sized(begin: int, end: int) -> tuple[U64, U64]:
-        word = np.take(sized, codes.read(begin, end), mode="clip")
+        word = np.take(sized, dictionary.read(begin, end), mode="clip")
         size = word >> _u(8 * _SIZED)
         word &= KEEP[_SIZED]
         return word, size
@@ -180,19 +215,23 @@ def looked_up(codes: Codes) -> Words:
     return Words(read_sized, low, high)
 
 
-def _joined(left: Words | Codes, right: Words | Codes) -> Words | Codes:
-    if isinstance(left, Codes) and isinstance(right, Codes) and len(left.table) * len(right.table) <= TABLE:
+def _joined(left: Words | DictionaryWords, right: Words | DictionaryWords) -> Words | DictionaryWords:
+    """Both as one piece; together they have at most eight bytes."""
+    if (
+        isinstance(left, DictionaryWords)
+        and isinstance(right, DictionaryWords)
+        and len(left.table) * len(right.table) <= MAX_TABLE
+    ):
         return _product(left, right)
-    if isinstance(left, Codes) and isinstance(right, Words) and right.constant is not None:
+    if isinstance(left, DictionaryWords) and isinstance(right, Words) and right.constant is not None:
         size = right.high
         table = left.table | right.constant << left.bits
-        return Codes(left.read, table, left.bits + _u(8 * size), left.low + size, left.high + size)
-    if isinstance(left, Words) and isinstance(right, Codes) and left.constant is not None:
+        return DictionaryWords(left.read, table, left.bits + _u(8 * size), left.low + size, left.high + size)
+    if isinstance(left, Words) and isinstance(right, DictionaryWords) and left.constant is not None:
         size = left.high
         table = left.constant | right.table << _u(8 * size)
-        return Codes(right.read, table, right.bits + _u(8 * size), right.low + size, right.high + size)
-    one = looked_up(left) if isinstance(left, Codes) else left
-    two = looked_up(right) if isinstance(right, Codes) else right
+        return DictionaryWords(right.read, table, right.bits + _u(8 * size), right.low + size, right.high + size)
+    one, two = as_words(left), as_words(right)
     if one.constant is not None and two.constant is not None:
         word = one.constant | two.constant << _u(8 * one.high)
         return constant_word(int(word).to_bytes(WORD, "little")[: one.high + two.high])
@@ -209,14 +248,15 @@ def _joined(left: Words | Codes, right: Words | Codes) -> Words | Codes:
     return Words(read, one.low + two.low, one.high + two.high)
 
 
-def _product(left: Codes, right: Codes) -> Codes:
+def _product(left: DictionaryWords, right: DictionaryWords) -> DictionaryWords:
+    """A table of every entry of `left` followed by every entry of `right`."""
     count = len(right.table)
     table = left.table[:, None] | (right.table << left.bits[:, None])
     bits = left.bits[:, None] + right.bits
 
     def read(begin: int, end: int) -> npt.NDArray[Any]:
-        code = left.read(begin, end) * count
-        code += right.read(begin, end)
-        return code
+        index = left.read(begin, end) * count
+        index += right.read(begin, end)
+        return index
 
-    return Codes(read, table.ravel(), bits.ravel(), left.low + right.low, left.high + right.high)
+    return DictionaryWords(read, table.ravel(), bits.ravel(), left.low + right.low, left.high + right.high)

@@ -4,7 +4,7 @@
     block   rows (long), size (long), body of `size` bytes in the file's codec, sync marker
     block   …
 
-Longs are zig-zag varints. The bytes may be all there, or come as they are read: see `Source`.
+Longs are zig-zag varints. A reader takes a file in memory, or a `Source` that fetches bytes as they are read.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ SYNC_SIZE = 16
 _SCHEMA = "avro.schema"
 _CODEC = "avro.codec"
 _MAX_VARINT = 10
-_MAX_METADATA = 64 << 20  # of a whole header
+_MAX_METADATA = 64 << 20  # bytes of a whole header
 _MAX_ENTRIES = 100_000
 
 
 class Source(Protocol):
-    """The bytes of one blob, read from front to back. Places count from its first byte."""
+    """The bytes of one blob, read from front to back. Places are offsets from its first byte."""
 
-    def cut(self, end: int) -> int:
-        """`end`, or where the bytes end if that comes first."""
+    def clip(self, end: int) -> int:
+        """`end`, or the size of the blob if that is smaller."""
 
     def read(self, start: int, end: int) -> memoryview:
-        """The bytes `[start, end)`, none of which lies behind what `cut` tells."""
+        """The bytes `[start, end)`; `end` is not beyond the blob, see `clip`."""
 
     def forget(self, before: int) -> None:
-        """Nothing before this place will be asked for again."""
+        """The caller will not read before this place again, so the bytes there can be dropped."""
 
     def is_near(self, end: int) -> bool:
-        """Whether the bytes up to `end` are held, or are fetched whatever is asked for."""
+        """Whether the bytes up to `end` are in memory or being fetched anyway."""
 
-    def look(self, start: int, end: int) -> memoryview | None:
-        """The bytes `[start, end)`, cut where the bytes end; None if they cannot be had without those before them."""
+    def peek(self, start: int, end: int) -> memoryview | None:
+        """The bytes `[start, end)`, clipped; None if they cannot be had without those before them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """A `Source` all of whose bytes are there. `read` gives views."""
+class InMemorySource:
+    """A `Source` whose bytes are all in memory. `read` returns views."""
 
     data: memoryview
 
-    def cut(self, end: int) -> int:
-        """`end`, or where the bytes end."""
+    def clip(self, end: int) -> int:
+        """`end`, or the size of the data."""
         return min(end, len(self.data))
 
     def read(self, start: int, end: int) -> memoryview:
@@ -65,13 +65,13 @@ class Whole:
         return self.data[start:end]
 
     def forget(self, before: int) -> None:
-        """Nothing is freed."""
+        """Does nothing."""
 
     def is_near(self, end: int) -> bool:  # noqa: ARG002 - a `Source`
-        """They are there."""
+        """Always."""
         return True
 
-    def look(self, start: int, end: int) -> memoryview | None:
+    def peek(self, start: int, end: int) -> memoryview | None:
         """A view of the bytes `[start, end)`."""
         return self.read(start, end)
 
@@ -81,7 +81,7 @@ Readable: TypeAlias = "Bytes | Source"
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """What stands before the first block. `size` is where that begins; `metadata` lacks schema and codec."""
+    """The header of `size` bytes, after which the first block begins; `metadata` is without schema and codec."""
 
     schema_json: str
     codec: str
@@ -91,8 +91,8 @@ class FileHeader:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """One block: bytes `[offset, end)` of the blob, with its marker. `body` is a view, still in the file's codec."""
+class AvroBlock:
+    """One block: bytes `[offset, end)` of the blob, sync marker included. `body` is a view, still compressed."""
 
     offset: int
     rows: int
@@ -101,7 +101,7 @@ class Block:
 
 
 def header(schema_json: str, codec: str, sync: bytes, metadata: Mapping[str, bytes] | None = None) -> bytes:
-    """The bytes before the first block. `sync` is 16 random bytes, `metadata` the writer's own."""
+    """The bytes of a header. `sync` is 16 random bytes, `metadata` the writer's own entries."""
     if len(sync) != SYNC_SIZE:
         raise ConfigurationError(f"a sync marker has {SYNC_SIZE} bytes, not {len(sync)}. Draw {SYNC_SIZE} random ones.")
     reserved = [key for key in metadata or {} if key.startswith("avro.")]
@@ -116,14 +116,14 @@ def header(schema_json: str, codec: str, sync: bytes, metadata: Mapping[str, byt
 
 
 def block(rows: int, body: Bytes, sync: bytes) -> tuple[bytes, Bytes, bytes]:
-    """The buffers of one block, in order, without a copy. `body` is already in the file's codec."""
+    """The buffers of one block, in order, without a copy. `body` is already compressed with the file's codec."""
     return encode(rows) + encode(memoryview(body).nbytes), body, sync
 
 
 def read_header(data: Readable, *, blob: str = "") -> FileHeader:
-    """The header at the start of `data`, which may be a prefix of the blob.
+    """The header at the start of `data`, which may be a prefix of the blob. An absent codec means null.
 
-    Raises CorruptError if it is not one or `data` ends within it. An absent codec means null.
+    Raises CorruptError if `data` does not begin with a whole header.
     """
     cursor = _Cursor(_source(data), blob)
     if cursor.take(len(MAGIC), "the magic bytes") != MAGIC:
@@ -154,11 +154,11 @@ def blocks(
     end: int | None = None,
     blob: str = "",
     most: int = BLOCK_BYTES,
-) -> Iterator[Block]:
-    """The blocks of `data` from `start`, where a block begins (by default behind the header), to the end.
+) -> Iterator[AvroBlock]:
+    """The blocks of `data` from `start`, where a block begins (by default the first one), to the end.
 
     With `end`, only those whose preceding sync marker begins before it. Raises CorruptError, naming blob and byte,
-    where the framing breaks or `data` stops within a block, and ConfigurationError for a block of more than `most`
+    where the framing is damaged or `data` ends within a block, and ConfigurationError for a block of more than `most`
     bytes.
     """
     source = _source(data)
@@ -172,14 +172,15 @@ def blocks(
         body = _body(cursor, header.sync, offset, most)
         marker = cursor.at
         if cursor.take(SYNC_SIZE, "the sync marker of a block") != header.sync:
-            cursor.fail(_unmarked(offset), at=marker)
-        yield Block(offset, rows, body, cursor.at)
+            cursor.fail(_no_marker(offset), at=marker)
+        yield AvroBlock(offset, rows, body, cursor.at)
 
 
 def _body(cursor: _Cursor, sync: bytes, offset: int, most: int) -> memoryview:
     """The stored body of the block at `offset`.
 
-    A size that would have much fetched is believed only if a marker stands where it says: that alone is fetched first.
+    A damaged size could make the source fetch gigabytes. So before a body that is not near is fetched, the sync marker
+    after it is, alone.
     """
     what = "the body of a block"
     start = cursor.at
@@ -188,12 +189,12 @@ def _body(cursor: _Cursor, sync: bytes, offset: int, most: int) -> memoryview:
         cursor.fail(f"{what} claims {size} bytes", at=start)
     marker = cursor.at + size
     if size > most or not cursor.source.is_near(marker + SYNC_SIZE):
-        found = cursor.source.look(marker, marker + SYNC_SIZE)
+        found = cursor.source.peek(marker, marker + SYNC_SIZE)
         if found is not None and len(found) < SYNC_SIZE:
             cursor.skip(size, what)
             cursor.take(SYNC_SIZE, "the sync marker of a block")
         elif found is not None and found != sync:
-            cursor.fail(_unmarked(offset), at=marker)
+            cursor.fail(_no_marker(offset), at=marker)
     if size > most:
         error = block_too_large("it has", most)
         target = f"blob {cursor.blob}, block from byte {offset},"
@@ -201,12 +202,12 @@ def _body(cursor: _Cursor, sync: bytes, offset: int, most: int) -> memoryview:
     return cursor.take(size, what)
 
 
-def _unmarked(offset: int) -> str:
+def _no_marker(offset: int) -> str:
     return f"the block from byte {offset} does not end with the file's sync marker"
 
 
 def is_block(source: Source, sync: bytes, at: int) -> bool:
-    """Whether a block begins at `at`, as far as framing tells: two lengths, and the marker where they say."""
+    """Whether the bytes at `at` are framed as a block: row count, size, and the sync marker where the body ends."""
     cursor = _Cursor(source, "", at)
     try:
         rows, size = cursor.long(""), cursor.long("")
@@ -217,17 +218,17 @@ def is_block(source: Source, sync: bytes, at: int) -> bool:
 
 
 def after_sync(data: bytes | bytearray, sync: bytes, start: int) -> int | None:
-    """The end of the first sync marker that begins at or after `start`; None if there is none."""
-    place = data.find(sync, start)
-    return None if place < 0 else place + SYNC_SIZE
+    """The end of the first sync marker that begins at `start` or later; None if there is none."""
+    marker = data.find(sync, start)
+    return None if marker < 0 else marker + SYNC_SIZE
 
 
 def _source(data: Readable) -> Source:
-    return Whole(memoryview(data)) if isinstance(data, (bytes, bytearray, memoryview)) else data
+    return InMemorySource(memoryview(data)) if isinstance(data, (bytes, bytearray, memoryview)) else data
 
 
 class _Cursor:
-    """A position in a blob's bytes that moves forward, and tells where it fails."""
+    """A position in a blob's bytes that moves forward. Its errors name blob and byte."""
 
     def __init__(self, source: Source, blob: str, at: int = 0) -> None:
         self.source = source
@@ -238,36 +239,36 @@ class _Cursor:
         return not self.left(1)
 
     def left(self, most: int) -> int:
-        """How many of the next `most` bytes there are."""
-        return max(self.source.cut(self.at + most) - self.at, 0)
+        """How many of the next `most` bytes exist."""
+        return max(self.source.clip(self.at + most) - self.at, 0)
 
     def long(self, what: str) -> int:
-        """A zig-zag varint."""
+        """Read a zig-zag varint."""
         value, start = 0, self.at
         ahead = self.source.read(start, start + self.left(_MAX_VARINT))
-        for place, byte in enumerate(ahead):
-            value |= (byte & 0x7F) << 7 * place
+        for index, byte in enumerate(ahead):
+            value |= (byte & 0x7F) << 7 * index
             self.at += 1
             if not byte & 0x80:
                 return (value >> 1) ^ -(value & 1)
         if len(ahead) == _MAX_VARINT:
             self.fail(f"{what} is longer than {_MAX_VARINT} bytes", at=start)
-        return self._stops(1, what)
+        return self._fail_short(1, what)
 
     def take(self, size: int, what: str) -> memoryview:
-        """The next `size` bytes."""
+        """Read `size` bytes."""
         start = self.at
         self.skip(size, what)
         return self.source.read(start, self.at)
 
     def skip(self, size: int, what: str) -> None:
-        """Go on by `size` bytes, which are not read."""
-        if self.source.cut(self.at + size) < self.at + size:
-            self._stops(size, what)
+        """Step over `size` bytes."""
+        if self.source.clip(self.at + size) < self.at + size:
+            self._fail_short(size, what)
         self.at += size
 
     def field(self, what: str, most: int) -> memoryview:
-        """A length, up to `most`, and as many bytes."""
+        """Read a length of up to `most`, and as many bytes."""
         start = self.at
         size = self.long(f"the length of {what}")
         if size < 0 or size > most:
@@ -275,24 +276,24 @@ class _Cursor:
         return self.take(size, what)
 
     def text(self, what: str) -> str:
-        """A length and as many bytes of UTF-8."""
+        """Read a length and as many bytes of UTF-8."""
         return self.decoded(bytes(self.field(what, _MAX_METADATA - self.at)), what)
 
     def decoded(self, data: bytes, what: str) -> str:
-        """`data`, already taken, as UTF-8."""
+        """`data`, which has been read, as UTF-8."""
         try:
             return data.decode()
         except UnicodeDecodeError:
             self.fail(f"{what} is not UTF-8")
 
     def fail(self, cause: str, *, at: int | None = None) -> NoReturn:
-        broken(self.blob, self.at if at is None else at, cause)
+        raise_corrupt(self.blob, self.at if at is None else at, cause)
 
-    def _stops(self, size: int, what: str) -> NoReturn:
+    def _fail_short(self, size: int, what: str) -> NoReturn:
         self.fail(f"it stops within {what}: {size} bytes expected, {self.left(size)} left")
 
 
-def broken(blob: str, offset: int, cause: str, error: Exception | None = None) -> NoReturn:
+def raise_corrupt(blob: str, offset: int, cause: str, error: Exception | None = None) -> NoReturn:
     """Raise the CorruptError for the bytes at `offset`."""
     target = f"blob {blob} at byte {offset}" if blob else f"an Avro file at byte {offset}"
     raise CorruptError(

@@ -1,18 +1,18 @@
-"""Which blocks of an Avro file belong to which part of it, whatever its bytes look like. Pure.
+"""Which blocks of an Avro file belong to which split of it, whatever bytes its rows hold. Pure.
 
-A file is cut at any places. A block belongs to the part in which the sync marker before it begins (for the first block
-the header's). A reader of a part in the middle has to find such a marker, and rows may hold anything: the marker too,
-and what looks like a block behind it. So:
+Splits are cut at any byte. A block belongs to the split in which the sync marker before it begins (before the first
+block that is the header's). A reader of a later split has to search for such a marker. But rows may hold any bytes,
+even the marker followed by what looks like a block. So:
 
-    rule    A part's first marker is the first place in it where the marker stands and is followed by the end of the
-            file or by a well-formed block: two lengths, and the marker again where they say.
-    check   The chain of blocks from the header on is exact. Whoever reads a part to its end knows where the chain goes
-            on, applies the rule to the bytes behind the end, and compares.
+    rule    A split starts at the first place in it where the marker is, followed by the end of the file or by
+            a well-formed block: row count, size, and the marker again where the body ends.
+    check   The chain of blocks from the header on is exact. The reader of a split knows where the chain continues after
+            it, applies the rule to the bytes after the split, and compares.
 
-If every check holds, every part has begun on the chain (by induction over the parts), so each row is read once. If one
-fails, either the next block is damaged, or bytes in a block imitate marker and block, and such a file can only be read
-in one part. A marker with few distinct bytes (some writers take 1, 2, 3, 4 four times) is not trusted at all: the first
-part has all blocks.
+If every check passes, every split started on the chain (by induction over the splits), so each row is read once. If one
+fails, either the next block is damaged, or bytes in a block imitate a marker and a block, and the file can only be read
+in one split. A marker with few distinct bytes (some writers repeat 1, 2, 3, 4) is not searched for at all: the first
+split has all blocks.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from azureblob_source.avro.limits import BLOCK_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from azureblob_source.avro.files.container_file import Block, FileHeader, Source
+    from azureblob_source.avro.files.container_file import AvroBlock, FileHeader, Source
 
 _LEAST_DISTINCT = 8
 _SEARCH_STEP = 1 << 16
 
 
 def is_splittable(header: FileHeader) -> bool:
-    """Whether the file's marker is random enough to be searched for."""
+    """Whether the file's sync marker is random enough to be searched for."""
     return len(set(header.sync)) >= _LEAST_DISTINCT
 
 
-def part_blocks(
+def split_blocks(
     source: Source, header: FileHeader, start: int, end: int | None, *, blob: str, most: int = BLOCK_BYTES
-) -> Iterator[Block]:
-    """The blocks of the part `[start, end)`; `end` None is the end of the file.
+) -> Iterator[AvroBlock]:
+    """The blocks of the split `[start, end)`; `end` None is the end of the file.
 
-    Raises CorruptError where the framing breaks, be it in the first block behind the part, and ConfigurationError if
-    the file cannot be read in parts or one of its blocks has more than `most` bytes.
+    Raises CorruptError where the framing is damaged, also in the first block after the split, and ConfigurationError if
+    the file can only be read in one split or one of its blocks has more than `most` bytes.
     """
     if not is_splittable(header):
         if start == 0:
@@ -64,41 +64,41 @@ def part_blocks(
 
 
 def _first_marker(source: Source, sync: bytes, start: int, end: int | None) -> int | None:
-    """The first marker in `[start, end)` by the rule."""
+    """Where the rule finds the first marker in `[start, end)`; None if it finds none."""
     at = start
     while end is None or at < end:
         step = at + _SEARCH_STEP if end is None else min(at + _SEARCH_STEP, end)
         source.forget(at)
-        there = source.cut(step + SYNC_SIZE - 1)
+        there = source.clip(step + SYNC_SIZE - 1)
         if there < at + SYNC_SIZE:
             return None
         for marker in _markers(bytes(source.read(at, there)), sync):
-            behind = at + marker + SYNC_SIZE
-            if source.cut(behind + 1) == behind or is_block(source, sync, behind):
+            after = at + marker + SYNC_SIZE
+            if source.clip(after + 1) == after or is_block(source, sync, after):
                 return at + marker
         at = step
     return None
 
 
 def _markers(data: bytes, sync: bytes) -> Iterator[int]:
-    place = after_sync(data, sync, 0)
-    while place is not None:
-        yield place - SYNC_SIZE
-        place = after_sync(data, sync, place - SYNC_SIZE + 1)
+    end = after_sync(data, sync, 0)
+    while end is not None:
+        yield end - SYNC_SIZE
+        end = after_sync(data, sync, end - SYNC_SIZE + 1)
 
 
 def _check(source: Source, header: FileHeader, end: int, at: int, blob: str, most: int) -> None:
-    """The next part, which begins at `end`, goes on where this one has left the chain: with the block at `at`."""
+    """Check that the next split, from `end`, will start with the block at `at`, where the chain continues."""
     marker = _first_marker(source, header.sync, end, at - SYNC_SIZE + 1)
     if marker is None:
         for _ in blocks(source, header, at, blob=blob, most=most):
-            break
+            break  # it is not damaged, which would have raised
     elif marker != at - SYNC_SIZE:
         message = describe(
             "read",
-            f"blob {blob} in parts",
-            f"from byte {marker}, inside a block, bytes imitate its sync marker and a block, so its blocks cannot be "
-            "told from its contents",
-            "Set option maxPartitionBytes above the blob's size, so that it is read in one part.",
+            f"blob {blob} in several splits",
+            f"from byte {marker}, bytes inside a block imitate the sync marker and another block, so blocks cannot be "
+            "found by their markers",
+            "Set option maxPartitionBytes above the blob's size, so that it is read in one split.",
         )
         raise ConfigurationError(message)

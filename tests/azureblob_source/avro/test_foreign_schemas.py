@@ -1,6 +1,6 @@
-"""Headers as other writers let them pass: names, defaults, symbols and logical types that keep to no specification.
+"""Headers of other writers whose names, defaults, symbols and logical types violate the specification.
 
-The bytes are written here, for no writer at hand writes all of it; the expected rows come from the drawn values.
+The bytes are written here, because no installed writer writes all of that; the expected rows are the drawn values.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 SYNC = bytes(range(16))
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-SECONDS = 10.0  # far more than any of these schemas may take
+SECONDS = 10.0  # far more than any of these schemas takes
 
 Json = Any
 
@@ -66,7 +66,7 @@ def read(data: bytes, reader: Json | None = None, **options: Any) -> list[dict[s
 
 @dataclass(frozen=True)
 class Drawn:
-    """A type in a header, values with their bytes, and the odd things that it has."""
+    """A type in a header, its values with their bytes, and what is unusual about it."""
 
     schema: Json
     values: st.SearchStrategy[tuple[Any, bytes]]
@@ -75,7 +75,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Names:
-    """What has been given out, and which named types may be used again."""
+    """The next number for a name, and the named types that may be referred to."""
 
     numbers: Iterator[int]
     defined: list[tuple[str, Drawn]]
@@ -90,7 +90,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
     max_leaves=4,
 )
-# Attributes that mean something elsewhere, or to some other writer.
+# Attributes that have a meaning in other types, or for another writer.
 UNKNOWN = st.dictionaries(
     st.sampled_from(
         ["size", "sparkType", "precision", "scale", "doc", "order", "avro.java.string", "aliases", "fields_"]
@@ -107,7 +107,7 @@ SIMPLE: dict[str, st.SearchStrategy[tuple[Any, bytes]]] = {
     "string": st.text(max_size=5).map(lambda value: (value, text(value))),
     "bytes": st.binary(max_size=5).map(lambda value: (value, encode(len(value)) + value)),
 }
-# Logical types that the specification says to ignore.
+# Logical types that the specification demands to ignore.
 INVALID: dict[str, list[Json]] = {
     "boolean": [{"logicalType": "date"}, {"logicalType": ["decimal"]}],
     "int": [{"logicalType": "timestamp-millis"}, {"logicalType": "decimal", "precision": 4}, {"logicalType": 7}],
@@ -169,7 +169,7 @@ def simple(draw: st.DrawFn, _names: Names, _depth: int) -> Drawn:
 
 
 def named(draw: st.DrawFn, names: Names, made: Json, values: Any, odd: tuple[str, ...]) -> Drawn:
-    """A named type, with a name of any characters and perhaps in a namespace of such."""
+    """A named type, whose name and namespace may have any characters."""
     name = f"{draw(st.sampled_from([*ODD_NAMES[:5], 't', 't', 't']))}{next(names.numbers)}"
     space = draw(st.sampled_from([{}, {}, {"namespace": "ä.b-c"}, {"namespace": ""}]))
     schema = {**draw(UNKNOWN), **made, "name": name, **space}
@@ -184,7 +184,7 @@ def enums(draw: st.DrawFn, names: Names, _depth: int) -> Drawn:
     symbols = draw(st.lists(st.sampled_from([*ODD_NAMES, "A", "B", ""]), min_size=1, max_size=5))
     odd: tuple[str, ...] = ("odd symbol",) if set(symbols) - {"A", "B"} else ()
     odd += ("symbol twice",) if len(set(symbols)) < len(symbols) else ()
-    values = st.integers(0, len(symbols) - 1).map(lambda place: (symbols[place], encode(place)))
+    values = st.integers(0, len(symbols) - 1).map(lambda index: (symbols[index], encode(index)))
     more: Json = draw(st.sampled_from([{}, {"default": "?"}, {"default": 5}]))
     return named(draw, names, {"type": "enum", "symbols": symbols, **more}, values, odd)
 
@@ -223,16 +223,16 @@ def maps(draw: st.DrawFn, names: Names, depth: int) -> Drawn:
 
 
 def _entries(pairs: list[tuple[str, tuple[Any, bytes]]]) -> tuple[Any, bytes]:
-    """A map: of a key that comes twice the last entry counts."""
-    last = {key: place for place, (key, _) in enumerate(pairs)}
+    """A map: if a key comes twice, the last entry counts."""
+    last = {key: index for index, (key, _) in enumerate(pairs)}
     SEEN["key twice"] += len(last) < len(pairs)
-    shown = [(pairs[place][0], pairs[place][1][0]) for place in sorted(last.values())]
+    shown = [(pairs[index][0], pairs[index][1][0]) for index in sorted(last.values())]
     return shown, blocks_of([text(key) + data for key, (_, data) in pairs])
 
 
 @st.composite
 def unions(draw: st.DrawFn, names: Names, depth: int) -> Drawn:
-    """A nullable type, for what becomes of general unions is tested elsewhere."""
+    """A nullable type; general unions are tested in `test_decode`."""
     inner = draw(types(names, depth))
     if isinstance(inner.schema, list):
         return inner
@@ -268,8 +268,8 @@ def records(draw: st.DrawFn, names: Names, depth: int) -> Drawn:
 def distinct(keys: list[str]) -> list[str]:
     """Names of columns: the second of one name gets a 2 after it."""
     found: list[str] = []
-    for place, key in enumerate(keys):
-        same = keys[:place].count(key)
+    for index, key in enumerate(keys):
+        same = keys[:index].count(key)
         found.append(f"{key}_{same + 1}" if same else key)
     return found
 
@@ -322,7 +322,7 @@ def check_any_header(data: st.DataObject) -> None:
 
 
 def _compare_with_the_option(stored: bytes, root: Drawn, rows: list[Any]) -> None:
-    """A header that may be given as a schema to read with means the same there."""
+    """A header that is valid as option avroSchema has the same meaning there."""
     try:
         parse(json.dumps(root.schema), reading=True)
     except ConfigurationError:
@@ -336,7 +336,7 @@ def _compare_with_fastavro(stored: bytes, root: Drawn, expected: list[Any]) -> N
         return
     try:
         found = list(fastavro.reader(io.BytesIO(stored)))
-    except Exception:  # noqa: BLE001 - it holds headers to the specification
+    except Exception:  # noqa: BLE001 - it refuses headers that violate the specification
         return
     SEEN["read by fastavro"] += 1
     assert len(expected) == len(found)
@@ -344,7 +344,7 @@ def _compare_with_fastavro(stored: bytes, root: Drawn, expected: list[Any]) -> N
         assert expected == found
 
 
-def test_any_header_that_others_let_pass_is_read() -> None:
+def test_any_header_of_other_writers_is_read() -> None:
     SEEN.clear()
     check_any_header()
     assert [] == [event for event in EXPECTED if SEEN[event] < 5]
@@ -353,7 +353,7 @@ def test_any_header_that_others_let_pass_is_read() -> None:
 # --- one by one -------------------------------------------------------------------------------------------------------
 
 
-def test_what_sparks_own_writer_writes_is_read() -> None:
+def test_a_file_of_sparks_own_writer_is_read() -> None:
     schema = {"type": "record", "name": "topLevelRecord", "fields": [{"name": "größe", "type": ["int", "null"]}]}
     assert [{"größe": 5}, {"größe": None}] == read(blob(schema, b"\x00\x0a", b"\x02"))
     assert [{"größe": 5}] == read(blob(schema, b"\x00\x0a"), {**schema, "name": "other"})
@@ -383,7 +383,7 @@ def test_what_sparks_own_writer_writes_is_read() -> None:
         "[" * 5000,
     ],
 )
-def test_a_header_without_a_meaning_is_damage(text: str) -> None:
+def test_a_header_without_a_meaning_is_damaged(text: str) -> None:
     with pytest.raises(
         CorruptError, match=r"read blob s/1\.avro failed: the schema in its header is not an Avro schema: "
     ) as error:
@@ -391,7 +391,7 @@ def test_a_header_without_a_meaning_is_damage(text: str) -> None:
     assert "avroSchema" not in str(error.value)
 
 
-def test_a_union_within_a_union_is_unsupported_and_no_damage() -> None:
+def test_a_union_within_a_union_is_unsupported_not_damaged() -> None:
     with pytest.raises(ConfigurationError, match=r"s/1\.avro failed: the schema in its header has a union within"):
         read(blob(record(column(["null", ["int"]]))))
 
@@ -408,7 +408,7 @@ def test_a_union_without_branches_has_no_values() -> None:
         read(blob(record(column([])), b"\x00"))
 
 
-def test_a_type_that_is_defined_twice_is_each_time_what_stands_there() -> None:
+def test_a_type_that_is_defined_twice_is_what_each_definition_says() -> None:
     first = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}
     second = {"type": "record", "name": "r", "fields": [{"name": "b", "type": "string"}]}
     schema = record(column(first), {"name": "w", "type": second}, {"name": "x", "type": "r"})
@@ -416,13 +416,13 @@ def test_a_type_that_is_defined_twice_is_each_time_what_stands_there() -> None:
     assert expected == read(blob(schema, b"\x02" + b"\x02x" + b"\x02y"))
 
 
-def test_names_with_halves_of_characters_are_read_with_question_marks() -> None:
+def test_lone_surrogates_in_names_are_read_as_question_marks() -> None:
     schema = json.dumps(record({"name": "?", "type": {"type": "enum", "name": "e", "symbols": ["?"]}}))
     data = b"".join((header(schema.replace("?", "\\ud800"), "null", SYNC), *block(1, b"\x00", SYNC)))
     assert [{"?": "?"}] == read(data)
 
 
-# --- what does not fit is no damage, and what the error says helps ----------------------------------------------------
+# --- values that their type cannot hold are not damage, and the advice of the error works -----------------------------
 
 BYTE = {"type": "int", "sparkType": "byte"}
 MILLIS = {"type": "int", "logicalType": "time-millis"}
@@ -446,7 +446,7 @@ UNFIT = [
 
 @pytest.mark.parametrize(("writer", "reader", "body", "plain", "value"), UNFIT, ids=str)
 @pytest.mark.parametrize("nullable", [False, True])
-def test_a_value_that_its_type_cannot_hold_is_no_damage_and_the_advice_helps(
+def test_a_value_that_its_type_cannot_hold_is_not_damage_and_the_advice_works(
     writer: Json, reader: Json, body: bytes, plain: Json, value: Any, *, nullable: bool
 ) -> None:
     def within(avro: Json) -> Json:
@@ -462,7 +462,7 @@ def test_a_value_that_its_type_cannot_hold_is_no_damage_and_the_advice_helps(
     assert [{"after": 5}] == read(data, None if reader is None else within(reader), columns=["after"])
 
 
-def test_text_that_was_written_as_such_and_is_no_utf8_is_damage_in_its_column() -> None:
+def test_a_string_that_is_not_utf8_is_damage_in_its_column() -> None:
     with pytest.raises(CorruptError, match=r"byte \d+, row 0 \(from 0\), column 'v': a string is not utf8"):
         read(blob(record(column("string")), b"\x04\xff\xfe"))
 
@@ -470,7 +470,7 @@ def test_text_that_was_written_as_such_and_is_no_utf8_is_damage_in_its_column() 
 # --- resolution -------------------------------------------------------------------------------------------------------
 
 
-def test_branches_that_do_not_resolve_are_errors_only_if_a_row_has_them() -> None:
+def test_a_branch_that_does_not_resolve_is_an_error_only_if_a_row_has_it() -> None:
     nullable = record(column(["null", "int"])), record(column(["null", "string"]))
     assert [{"v": None}, {"v": None}] == read(blob(nullable[0], b"\x00", b"\x00"), nullable[1])
     listed = [record(column({"type": "array", "items": kind})) for kind in ("int", "string")]
@@ -484,7 +484,7 @@ def test_branches_that_do_not_resolve_are_errors_only_if_a_row_has_them() -> Non
         assert 1 == len(read(blob(writer, body))), "the advice: leave it out"
 
 
-def test_nulls_are_refused_where_the_reader_allows_none_be_the_others_readable_or_not() -> None:
+def test_nulls_are_refused_where_the_reader_allows_none_whether_other_values_resolve_or_not() -> None:
     for kind in ("int", "string"):
         with pytest.raises(ConfigurationError, match="column 'v': there is a null where"):
             read(blob(record(column(["null", "int"])), b"\x00"), record(column(kind)))
@@ -492,7 +492,7 @@ def test_nulls_are_refused_where_the_reader_allows_none_be_the_others_readable_o
         read(blob(record(column("null")), b""), record(column("int")))
 
 
-def test_a_reader_that_nobody_gave_is_not_blamed_on_the_option() -> None:
+def test_the_option_is_not_blamed_for_a_reader_schema_that_is_not_from_it() -> None:
     stale = header_schema(json.dumps(record(column("int"))), blob="b")
     with pytest.raises(ConfigurationError, match="Start the query again") as error:
         list(decode_blob(blob(record(column("string")), b"\x02a"), blob="b", reader=stale))
@@ -510,7 +510,7 @@ def point(name: str, **more: Json) -> Json:
 
 
 @pytest.mark.parametrize(
-    ("writer", "reader", "place"),
+    ("writer", "reader", "index"),
     [
         (point("old"), [point("other"), point("new", aliases=["old"])], 1),
         (point("n.old"), [point("other"), point("m.new", aliases=["n.old"])], 1),
@@ -531,19 +531,19 @@ def point(name: str, **more: Json) -> Json:
     ],
     ids=str,
 )
-def test_a_value_goes_to_the_branch_that_java_takes(writer: Json, reader: Json, place: int) -> None:
+def test_a_value_is_read_as_the_branch_that_java_chooses(writer: Json, reader: Json, index: int) -> None:
     body = b"\x02\x02" if isinstance(writer, dict) and writer["type"] == "fixed" else b"\x02"
     (row,) = read(blob(record(column(writer)), body), record(column(reader)))
-    assert place == [member is not None for member in row["v"].values()].index(True)
+    assert index == [member is not None for member in row["v"].values()].index(True)
 
 
-def test_text_is_no_decimal() -> None:
+def test_a_string_is_not_read_as_a_decimal() -> None:
     with pytest.raises(ConfigurationError, match="column 'v': what was written as string cannot be read as bytes dec"):
         read(blob(record(column("string")), b"\x02a"), record(column(DECIMAL)))
 
 
 @pytest.mark.parametrize("key", ["string", "int", "double", point("key")], ids=str)
-def test_of_a_key_that_a_map_has_twice_the_last_entry_counts(key: Json) -> None:
+def test_if_a_map_has_a_key_twice_the_last_entry_counts(key: Json) -> None:
     entry = {
         "type": "record",
         "name": "entry",
@@ -562,16 +562,16 @@ def test_of_a_key_that_a_map_has_twice_the_last_entry_counts(key: Json) -> None:
     ]
 
 
-def test_of_thousands_of_keys_only_those_that_come_again_are_dropped() -> None:
-    maps = [[f"k{place * step % 997}" for place in range(50)] for step in range(1, 60)]
+def test_of_thousands_of_keys_only_repeated_ones_are_dropped() -> None:
+    maps = [[f"k{index * step % 997}" for index in range(50)] for step in range(1, 60)]
     maps.append(["same", "other", "same"])
-    rows = [blocks_of([text(key) + encode(place) for place, key in enumerate(keys)]) for keys in maps]
-    expected = [sorted({key: place for place, key in enumerate(keys)}.items()) for keys in maps]
+    rows = [blocks_of([text(key) + encode(index) for index, key in enumerate(keys)]) for keys in maps]
+    expected = [sorted({key: index for index, key in enumerate(keys)}.items()) for keys in maps]
     found = read(blob(record(column({"type": "map", "values": "int"})), *rows))
     assert expected == [sorted(each["v"]) for each in found]
 
 
-def test_values_of_two_branches_of_one_kind_go_to_the_first_of_them() -> None:
+def test_values_of_two_branches_of_one_kind_are_read_as_the_first_of_them() -> None:
     found = read(
         blob(record(column(["string", "null", "string", "int"])), b"\x00\x02a", b"\x04\x02b", b"\x02", b"\x06\x02")
     )
@@ -585,18 +585,18 @@ def test_values_of_two_branches_of_one_kind_go_to_the_first_of_them() -> None:
 
 
 def members(size: int) -> Json:
-    return [{"type": "record", "name": f"r{place}", "fields": [{"name": "a", "type": "long"}]} for place in range(size)]
+    return [{"type": "record", "name": f"r{index}", "fields": [{"name": "a", "type": "long"}]} for index in range(size)]
 
 
 WIDE: list[tuple[Json, list[bytes]]] = [
     (record(column(members(5000))), [encode(0) + b"\x02", encode(4999) + b"\x02"]),
     (record(column({"type": "enum", "name": "e", "symbols": [f"s{n}" for n in range(200_000)]})), [encode(199_999)]),
-    (record(*({"name": f"c{place}", "type": ["null", "long"]} for place in range(6700))), [bytes(6700)]),
+    (record(*({"name": f"c{index}", "type": ["null", "long"]} for index in range(6700))), [bytes(6700)]),
 ]
 
 
 @pytest.mark.parametrize(("schema", "rows"), WIDE, ids=["union", "enum", "columns"])
-def test_wide_schemas_take_time_for_what_they_hold_and_no_more(schema: Json, rows: list[bytes]) -> None:
+def test_reading_wide_schemas_takes_linear_time(schema: Json, rows: list[bytes]) -> None:
     begin = time.process_time()
     avro = header_schema(json.dumps(schema), blob="b")
     more = header_schema(json.dumps({**schema, "fields": [*schema["fields"], column("int", name="more")]}), blob="b")
@@ -607,9 +607,9 @@ def test_wide_schemas_take_time_for_what_they_hold_and_no_more(schema: Json, row
     assert pa.schema([*arrow_schema(avro), pa.field("more", pa.int32())]) == found[0].schema
 
 
-def test_many_branches_in_use_take_no_memory_for_those_that_are_not() -> None:
+def test_values_of_hundreds_of_branches_are_read() -> None:
     size = 800
     (batch,) = decode_blob(blob(record(column(members(size))), *(encode(n) + encode(n) for n in range(size))), blob="b")
     values = batch.column("v").to_pylist()
-    assert [{"a": place} for place in range(size)] == [row[f"member{place}"] for place, row in enumerate(values)]
+    assert [{"a": index} for index in range(size)] == [row[f"member{index}"] for index, row in enumerate(values)]
     assert size == sum(member is not None for row in values for member in row.values())

@@ -1,3 +1,5 @@
+"""Schemas inferred from Arrow, parsed from the option, and turned into Arrow schemas."""
+
 from __future__ import annotations
 
 import hashlib
@@ -44,7 +46,7 @@ LEAVES: list[tuple[pa.DataType, Any]] = [
 
 
 @pytest.mark.parametrize(("arrow", "avro"), LEAVES)
-def test_every_type_of_spark_has_an_avro_type_and_comes_back(arrow: pa.DataType, avro: Any) -> None:
+def test_every_type_of_spark_has_an_avro_type_that_is_read_as_it(arrow: pa.DataType, avro: Any) -> None:
     assert {"name": "a", "type": avro} == inferred(arrow, nullable=False)
     assert {"name": "a", "type": ["null", avro], "default": None} == inferred(arrow)
     for nullable in (True, False):
@@ -68,7 +70,7 @@ def test_every_type_of_spark_has_an_avro_type_and_comes_back(arrow: pa.DataType,
         (pa.map_(pa.string(), pa.int32()), {"type": "map", "values": ["null", "int"]}),
     ],
 )
-def test_other_layouts_of_a_type_are_written_alike(arrow: pa.DataType, avro: Any) -> None:
+def test_other_layouts_of_a_type_have_the_same_avro_type(arrow: pa.DataType, avro: Any) -> None:
     assert {"name": "a", "type": avro} == inferred(arrow, nullable=False)
 
 
@@ -83,7 +85,7 @@ def test_decimals_take_as_few_bytes_as_their_precision_needs(precision: int, siz
     assert expected == inferred(pa.decimal128(precision, 1), nullable=False)["type"]
 
 
-def test_maps_with_other_keys_are_arrays_of_entries() -> None:
+def test_maps_with_keys_that_are_not_strings_are_arrays_of_entries() -> None:
     arrow = pa.map_(pa.int32(), pa.field("value", pa.string(), nullable=False))
     entry = {
         "type": "record",
@@ -93,7 +95,7 @@ def test_maps_with_other_keys_are_arrays_of_entries() -> None:
     assert {"type": "array", "logicalType": "map", "items": entry} == inferred(arrow, nullable=False)["type"]
 
 
-def test_nested_types_come_back() -> None:
+def test_nested_types_are_read_as_they_were_written() -> None:
     inner = pa.struct(
         [
             pa.field("tags", pa.list_(pa.field("element", pa.string(), nullable=False))),
@@ -105,7 +107,7 @@ def test_nested_types_come_back() -> None:
     assert schema == avro_schema.arrow_schema(avro_schema.infer(schema, name="row", namespace="x.y"))
 
 
-def test_a_variant_is_a_record_of_two_binaries_and_comes_back() -> None:
+def test_a_variant_is_written_as_a_record_of_two_binaries_and_read_as_a_variant() -> None:
     tag = {b"variant": b"true"}
     variant = pa.struct(
         [
@@ -121,7 +123,7 @@ def test_a_variant_is_a_record_of_two_binaries_and_comes_back() -> None:
     assert tag == back.field("a").type.field("metadata").metadata
 
 
-def test_names_that_avro_does_not_allow_are_replaced_and_remembered() -> None:
+def test_names_that_avro_does_not_allow_are_replaced_and_kept_in_spark_name() -> None:
     avro = avro_schema.infer(pa.schema(members("a b", "a_b", "a-b", "1", "", "ä")), name="row", namespace=None)
     assert [
         ("a_b", "a b"),
@@ -140,7 +142,7 @@ def test_named_types_never_share_a_name() -> None:
     )
     avro = avro_schema.infer(pa.schema([pa.field("a", clash)]), name="row", namespace=None)
     names = [part.split('"')[0] for part in avro.json.split('"type":"record","name":"')[1:]]
-    assert len(names) == len(set(names)) == 5
+    assert 5 == len(names) == len(set(names))
 
 
 def test_json_is_compact_and_fingerprinted_by_its_own_bytes() -> None:
@@ -151,7 +153,7 @@ def test_json_is_compact_and_fingerprinted_by_its_own_bytes() -> None:
     assert avro == avro_schema.parse(json.dumps(json.loads(text), indent=2))
 
 
-def test_a_schema_travels_between_processes() -> None:
+def test_a_schema_can_be_pickled() -> None:
     given = parsed({"name": "a", "type": "int"})
     for avro in (given, avro_schema.read_schema(given.json)):
         back = pickle.loads(pickle.dumps(avro))  # noqa: S301
@@ -196,7 +198,7 @@ def test_a_malformed_schema_is_refused(text: str) -> None:
     ],
     ids=str,
 )
-def test_a_users_schema_keeps_to_the_specification_whether_written_or_read(field: dict[str, Any]) -> None:
+def test_a_users_schema_must_keep_to_the_specification_for_writes_and_reads(field: dict[str, Any]) -> None:
     text = json.dumps({"type": "record", "name": "row", "fields": [field]})
     for reading in (False, True):
         with pytest.raises(ConfigurationError, match="option avroSchema is not a valid Avro schema"):
@@ -204,7 +206,7 @@ def test_a_users_schema_keeps_to_the_specification_whether_written_or_read(field
 
 
 @pytest.mark.parametrize("name", ["größe", "a-b", "$", "a.b"])
-def test_a_schema_to_read_with_may_have_the_names_of_files_and_one_to_write_may_not(name: str) -> None:
+def test_only_a_schema_for_reads_may_have_names_with_any_characters(name: str) -> None:
     text = json.dumps({"type": "record", "name": f"my {name}", "fields": [{"name": name, "type": "int"}]})
     assert [name] == avro_schema.arrow_schema(avro_schema.parse(text, reading=True)).names
     with pytest.raises(ConfigurationError, match="option avroSchema is not a valid Avro schema"):
@@ -226,7 +228,7 @@ def test_record_names_that_avro_does_not_allow_are_refused(name: str, namespace:
         pa.decimal256(50, 2),
     ],
 )
-def test_arrow_types_without_an_avro_type_are_named(arrow: pa.DataType) -> None:
+def test_arrow_types_without_an_avro_type_are_refused_with_their_column(arrow: pa.DataType) -> None:
     nested = pa.struct([pa.field("inner", arrow)])
     with pytest.raises(ConfigurationError, match=r"column 'a\.inner': Arrow type .* Avro"):
         avro_schema.infer(pa.schema([pa.field("a", nested)]), name="row", namespace=None)
@@ -273,7 +275,7 @@ def test_a_record_that_contains_itself_cannot_be_read_as_columns() -> None:
         avro_schema.arrow_schema(avro_schema.parse(text))
 
 
-def test_what_is_no_record_is_read_as_one_column_and_is_not_written() -> None:
+def test_a_root_that_is_no_record_is_read_as_one_column_and_cannot_be_written() -> None:
     only = pa.schema([pa.field("value", pa.string(), nullable=False)])
     assert only == avro_schema.arrow_schema(avro_schema.parse('"string"'))
     with pytest.raises(ConfigurationError, match="rows need a record"):
@@ -308,17 +310,19 @@ def test_what_is_no_record_is_read_as_one_column_and_is_not_written() -> None:
         ),
     ],
 )
-def test_a_column_that_cannot_be_written_is_named_with_both_types(arrow: pa.DataType, avro: Any, message: str) -> None:
+def test_a_column_that_cannot_be_written_is_reported_with_both_types(
+    arrow: pa.DataType, avro: Any, message: str
+) -> None:
     with pytest.raises(ConfigurationError, match=message):
         avro_schema.check_writable(pa.schema([("a", arrow)]), parsed({"name": "a", "type": avro}))
 
 
-def test_columns_that_the_schema_lacks_are_named_with_the_option() -> None:
+def test_columns_without_a_field_are_reported_with_the_option() -> None:
     with pytest.raises(ConfigurationError, match="option avroSchema would lose b, c"):
         avro_schema.check_writable(pa.schema(members("a", "b", "c")), parsed({"name": "a", "type": "int"}))
 
 
-def test_a_field_that_the_rows_lack_needs_a_default() -> None:
+def test_a_field_without_a_column_needs_a_default() -> None:
     wanted = {"name": "b", "type": ["null", "int"]}
     rows = pa.schema(members("a"))
     with pytest.raises(ConfigurationError, match=r"column 'b': .* has no default"):
@@ -326,7 +330,7 @@ def test_a_field_that_the_rows_lack_needs_a_default() -> None:
     avro_schema.check_writable(rows, parsed({"name": "a", "type": "int"}, wanted | {"default": None}))
 
 
-def test_two_columns_of_one_name_are_refused() -> None:
+def test_two_columns_with_the_same_name_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="the same name"):
         avro_schema.check_writable(pa.schema(members("a", "a")), parsed({"name": "a", "type": "int"}))
 
@@ -336,7 +340,7 @@ def test_every_inferred_schema_is_writable() -> None:
     avro_schema.check_writable(rows, avro_schema.infer(rows, name="row", namespace=None))
 
 
-def test_a_schema_whose_names_stand_for_billions_of_types_is_refused_at_once() -> None:
+def test_a_schema_whose_named_types_define_billions_of_types_is_refused_at_once() -> None:
     inner: dict[str, Any] = {"type": "record", "name": "r0", "fields": [{"name": "x", "type": "long"}]}
     for depth in range(1, 40):
         fields = [{"name": "a", "type": inner}, {"name": "b", "type": f"r{depth - 1}"}]
@@ -348,12 +352,12 @@ def test_a_schema_whose_names_stand_for_billions_of_types_is_refused_at_once() -
 
 
 def test_rows_of_ten_thousand_nullable_columns_can_be_written() -> None:
-    rows = pa.schema([(f"column {place}", pa.int64()) for place in range(10_000)])
+    rows = pa.schema([(f"column {index}", pa.int64()) for index in range(10_000)])
     assert rows == avro_schema.arrow_schema(avro_schema.infer(rows, name="row", namespace=None))
 
 
-def test_rows_of_more_columns_than_there_may_be_are_refused_without_a_word_of_the_option() -> None:
-    rows = pa.schema([(f"c{place}", pa.int64()) for place in range(50_001)])
+def test_rows_of_too_many_columns_are_refused_without_naming_the_option() -> None:
+    rows = pa.schema([(f"c{index}", pa.int64()) for index in range(50_001)])
     with pytest.raises(ConfigurationError, match=r"the schema of the rows has more than 50,000 types") as error:
         avro_schema.infer(rows, name="row", namespace=None)
     assert "avroSchema" not in str(error.value)

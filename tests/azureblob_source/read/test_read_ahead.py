@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from azure_account.errors import CorruptError
 from azure_account.memory.faults import Faults
-from azureblob_source.avro.files.gzipped import Inflated
-from azureblob_source.avro.files.held import Pieces
+from azureblob_source.avro.files.gzipped import GunzippedSource
 from azureblob_source.read import read_ahead
 from azureblob_source.read.blobs import StreamBlob
 from azureblob_source.read.read_ahead import BlobBytes, Gets, ReadAhead, plain
@@ -35,29 +34,6 @@ def blob_bytes(data: bytes) -> BlobBytes:
     return BlobBytes(Gets(holding(data)), StreamBlob("s/1.avro", len(data)))
 
 
-@given(st.lists(st.tuples(st.integers(0, 90), st.integers(1, 30)), max_size=8), st.integers(0, 100))
-def test_pieces_know_how_far_they_reach_without_a_gap(found: list[tuple[int, int]], start: int) -> None:
-    pieces = Pieces()
-    for first, size in found:
-        pieces.add(first, DATA[first : first + size])
-    held = {place for first, size in found for place in range(first, first + size)}
-    until = next(place for place in range(start, 200) if place not in held)
-    assert until == pieces.until(start)
-    if until > start:
-        assert DATA[start:until] == pieces.view(start, until)
-
-
-@given(st.lists(st.tuples(st.integers(0, 90), st.integers(1, 30)), max_size=8), st.integers(0, 130))
-def test_pieces_that_end_before_a_place_are_dropped_for_what_they_were_charged(
-    found: list[tuple[int, int]], before: int
-) -> None:
-    pieces = Pieces()
-    for first, size in found:
-        pieces.add(first, DATA[first : first + size], size)
-    assert sum(size for first, size in found if first + size <= before) == pieces.drop(before)
-    assert sum(size for first, size in found if first + size > before) == pieces.drop(1000)
-
-
 reads = st.lists(st.tuples(st.integers(0, len(DATA)), st.integers(0, 900)), max_size=12)
 
 
@@ -71,7 +47,7 @@ def test_any_reads_that_go_forward_give_the_blobs_bytes(found: list[tuple[int, i
             for part, source in ahead:
                 for start, size in [(part.start + start, size) for start, size in sorted(found)]:
                     source.forget(start - kept)
-                    end = source.cut(start + size)
+                    end = source.clip(start + size)
                     assert min(start + size, len(DATA)) == end
                     if start <= end:
                         assert DATA[start:end] == source.read(start, end)
@@ -82,10 +58,10 @@ def test_any_reads_that_go_forward_give_the_blobs_bytes(found: list[tuple[int, i
 def test_gzip_is_inflated_as_far_as_it_is_read(members: list[bytes], found: list[tuple[int, int]]) -> None:
     whole = b"".join(members)
     source = plain(blob_bytes(b"".join(gzip.compress(member, mtime=0) for member in members)))
-    assert isinstance(source, Inflated)
+    assert isinstance(source, GunzippedSource)
     for start, size in sorted(found):
         source.forget(start)
-        end = source.cut(start + size)
+        end = source.clip(start + size)
         assert min(start + size, len(whole)) == end
         if start < end:
             assert whole[start:end] == source.read(start, end)
@@ -94,9 +70,9 @@ def test_gzip_is_inflated_as_far_as_it_is_read(members: list[bytes], found: list
 def test_the_end_of_gzip_that_stops_is_damage_where_it_is_reached() -> None:
     data = gzip.compress(b"first", mtime=0) + gzip.compress(DATA, mtime=0)
     source = plain(blob_bytes(data[:-3]))
-    assert b"first" == bytes(source.read(0, source.cut(5)))
+    assert b"first" == bytes(source.read(0, source.clip(5)))
     with pytest.raises(CorruptError, match=r"s/1\.avro at byte 25 failed: the gzip member that begins there stops"):
-        source.cut(1 << 20)
+        source.clip(1 << 20)
 
 
 def test_a_look_far_ahead_is_not_kept_and_takes_nothing_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +92,7 @@ def test_a_header_is_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_ahead, "FIRST_LOOK", 1000)
     requests = Faults()
     source = BlobBytes(Gets(holding(DATA, requests)), StreamBlob("s/1.avro", len(DATA)))
-    assert DATA[:4] == source.read(0, source.cut(4))
+    assert DATA[:4] == source.read(0, source.clip(4))
     assert DATA[4:900] == source.read(4, 900)
     assert 1 == requests.count
     assert DATA[900:1100] == source.read(900, 1100)

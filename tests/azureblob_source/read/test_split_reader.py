@@ -311,9 +311,9 @@ def test_bytes_are_fetched_ahead_and_no_more_than_the_budget() -> None:
     with ahead:
         assert all(watch.done.acquire(timeout=WAIT) for _ in range(budget // 1000))  # fetched before anyone asks
         for _, source in ahead:
-            for at in range(0, source.cut(1 << 20), longest):
+            for at in range(0, source.clip(1 << 20), longest):
                 source.forget(at)
-                source.read(at, source.cut(at + longest))
+                source.read(at, source.clip(at + longest))
                 assert ahead._held <= budget + 1000
     assert sum(blob.size for blob in blobs) == watch.total
     assert 0 == ahead._held

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from azureblob_source.avro.encoding.pieces import EncodedRows
 from azureblob_source.avro.files import container_file
-from azureblob_source.avro.files.compression import codec
+from azureblob_source.avro.files.block_codecs import codec
 from azureblob_source.avro.varint import encode
 from azureblob_source.write.open_blobs import BlobFormat, Block, Limits, OpenBlobs
 from azureblob_source.write.routing import Route

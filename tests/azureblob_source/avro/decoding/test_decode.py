@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError
 from azureblob_source.avro.decoding.decode import decode_blob, decode_blocks
 from azureblob_source.avro.encoding.encode import RowEncoder
-from azureblob_source.avro.files.compression import NAMES
+from azureblob_source.avro.files.block_codecs import NAMES
 from azureblob_source.avro.files.container_file import after_sync, block, blocks, header, read_header
 from azureblob_source.avro.schema import arrow_schema, infer, parse
 

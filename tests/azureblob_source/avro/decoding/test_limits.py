@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from azure_account.errors import ConfigurationError, CorruptError
 from azureblob_source.avro.decoding.decode import decode_blob
-from azureblob_source.avro.files.compression import NAMES, codec
+from azureblob_source.avro.files.block_codecs import NAMES, codec
 from azureblob_source.avro.files.container_file import block, header
 from azureblob_source.avro.limits import BeyondLimitError, ReadLimits
 from azureblob_source.avro.varint import encode

@@ -1,11 +1,11 @@
+"""Every batch is encoded to the bytes that fastavro writes for its rows."""
+
 from __future__ import annotations
 
 import io
-import json
 import math
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -19,20 +19,15 @@ from azure_account.errors import ConfigurationError
 from azureblob_source.avro import schema as avro_schema
 from azureblob_source.avro import varint
 from azureblob_source.avro.encoding.assembly import CHUNK
-from azureblob_source.avro.encoding.encode import EncodedRows, RowEncoder, check_datums, raw_rows
+from azureblob_source.avro.encoding.encode import RowEncoder, raw_rows
+from azureblob_source.avro.encoding.validate import validate_datums
 from tests.azureblob_source.arrow_tables import LEAVES, UTC, batches, built
+from tests.azureblob_source.avro.encoding.datums import ENUM, datums, record
 
 if TYPE_CHECKING:
     from azureblob_source.avro.schema import AvroSchema
 
-# --- the oracle -------------------------------------------------------------------------------------------------------
-
-
-def datums(rows: EncodedRows) -> list[bytes]:
-    data = bytes(rows.data)
-    ends = rows.offsets.tolist()
-    assert rows.offsets.dtype == np.int64
-    return [data[low:high] for low, high in pairwise(ends)]
+# --- what fastavro writes ---------------------------------------------------------------------------------------------
 
 
 def by_fastavro(values: list[dict[str, Any]], arrow: pa.Schema, avro: AvroSchema) -> list[bytes]:
@@ -54,7 +49,7 @@ def plain_record(value: dict[str, Any], fields: list[pa.Field], record: Any) -> 
 
 
 def plain_value(value: Any, arrow: pa.DataType, avro: Any) -> Any:
-    """What `to_pylist` gives, as fastavro takes it."""
+    """A value of `to_pylist` in the form that fastavro expects."""
     if isinstance(avro, list):
         avro = next(branch for branch in avro if branch != "null")
     if value is None:
@@ -91,15 +86,15 @@ def check_against_fastavro(batch: pa.RecordBatch, avro: AvroSchema) -> None:
     assert encoder.vectorised
     rows = encoder.encode(batch)
     values = batch.to_pylist()
-    assert datums(rows) == by_fastavro(values, batch.schema, avro)
-    check_datums(rows, avro)
+    assert by_fastavro(values, batch.schema, avro) == datums(rows)
+    validate_datums(rows, avro)
     for datum, value in zip(datums(rows), values, strict=True):
         read = fastavro.schemaless_reader(io.BytesIO(datum), avro.root)
         assert same(naive(read), naive(plain_record(value, list(batch.schema), avro.root)))
 
 
 def naive(value: Any) -> Any:
-    """Instants compared without regard to how a reader names UTC."""
+    """Without time zones, because readers return UTC as different objects."""
     if isinstance(value, dict):
         return {key: naive(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -177,11 +172,6 @@ def sample(arrow: pa.DataType, number: int, generator: np.random.Generator) -> A
 # --- schemas of the user ----------------------------------------------------------------------------------------------
 
 
-def record(*fields: tuple[str, Any] | dict[str, Any]) -> AvroSchema:
-    members = [field if isinstance(field, dict) else {"name": field[0], "type": field[1]} for field in fields]
-    return avro_schema.parse(json.dumps({"type": "record", "name": "row", "fields": members}))
-
-
 def one_column(values: list[Any], arrow: pa.DataType) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(values, arrow)], ["a"])
 
@@ -190,7 +180,7 @@ def encoded(batch: pa.RecordBatch, avro: AvroSchema) -> list[bytes]:
     encoder = RowEncoder(batch.schema, avro)
     assert encoder.vectorised
     rows = encoder.encode(batch)
-    check_datums(rows, avro)
+    validate_datums(rows, avro)
     return datums(rows)
 
 
@@ -198,7 +188,6 @@ def read_back(batch: pa.RecordBatch, avro: AvroSchema) -> list[Any]:
     return [fastavro.schemaless_reader(io.BytesIO(one), avro.root)["a"] for one in encoded(batch, avro)]
 
 
-ENUM = {"type": "enum", "name": "suit", "symbols": ["SPADES", "HEARTS"]}
 CENTS = {"logicalType": "decimal", "precision": 6, "scale": 2}
 DURATION = {"type": "fixed", "name": "span", "size": 12, "logicalType": "duration"}
 NOON = datetime(2024, 2, 29, 12, 0, 0, 123999, tzinfo=UTC)
@@ -231,7 +220,7 @@ NOON = datetime(2024, 2, 29, 12, 0, 0, 123999, tzinfo=UTC)
         ({"type": "array", "items": ["null", "double"]}, pa.list_(pa.float32()), [[1.0, None], []]),
     ],
 )
-def test_a_schema_of_the_user_decides_how_values_are_written(avro: Any, arrow: pa.DataType, values: list[Any]) -> None:
+def test_values_are_written_as_the_types_of_the_users_schema(avro: Any, arrow: pa.DataType, values: list[Any]) -> None:
     array = built(values, arrow)
     assert values == read_back(pa.RecordBatch.from_arrays([array], ["a"]), record(("a", avro)))
 
@@ -247,7 +236,7 @@ def test_a_schema_of_the_user_decides_how_values_are_written(avro: Any, arrow: p
         ("time-micros", pa.time32("s"), time(0, 1), 60_000_000),
     ],
 )
-def test_times_are_written_in_the_unit_of_the_schema_rounded_down(
+def test_times_are_rounded_down_to_the_unit_of_the_schema(
     logical: str, arrow: pa.DataType, value: Any, number: int
 ) -> None:
     avro = record(("a", {"type": "long", "logicalType": logical}))
@@ -259,16 +248,16 @@ def test_time_millis_is_an_int() -> None:
     assert [varint.encode(1)] == encoded(one_column([time(0, 0, 0, 1999)], pa.time64("us")), avro)
 
 
-def test_dates_of_64_bits_are_days() -> None:
+def test_dates_of_64_bits_are_written_as_days() -> None:
     avro = record(("a", {"type": "int", "logicalType": "date"}))
     assert [varint.encode(-1)] == encoded(one_column([date(1969, 12, 31)], pa.date64()), avro)
 
 
-def test_a_fixed_duration_takes_its_twelve_bytes() -> None:
+def test_a_fixed_duration_is_written_from_its_twelve_bytes() -> None:
     assert [bytes(range(12))] == encoded(one_column([bytes(range(12))], pa.binary()), record(("a", DURATION)))
 
 
-def test_fields_that_the_rows_lack_get_their_defaults() -> None:
+def test_fields_without_a_column_get_their_defaults() -> None:
     inner = {"type": "record", "name": "inner", "fields": [{"name": "x", "type": "int", "default": 7}]}
     defaults: list[tuple[Any, Any, Any]] = [
         ("null", None, None),
@@ -308,7 +297,7 @@ def test_two_members_of_a_union_in_one_row_are_refused() -> None:
         encoded(batch, record(("a", ["null", "int", "string"])))
 
 
-def test_where_only_values_can_choose_a_branch_fastavro_writes_the_rows() -> None:
+def test_fastavro_writes_the_rows_if_the_branch_depends_on_each_value() -> None:
     one = {"type": "record", "name": "one", "fields": [{"name": "x", "type": "int"}]}
     two = {"type": "record", "name": "two", "fields": [{"name": "x", "type": "long"}]}
     avro = record(("a", ["null", one, two]), ("b", {"type": "map", "values": "long"}))
@@ -326,7 +315,7 @@ def test_where_only_values_can_choose_a_branch_fastavro_writes_the_rows() -> Non
         encoder.encode(pa.RecordBatch.from_pylist([rows[0], {"a": None, "b": None}], arrow))
 
 
-# --- values that do not fit -------------------------------------------------------------------------------------------
+# --- values that cannot be written ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -371,14 +360,14 @@ def test_where_only_values_can_choose_a_branch_fastavro_writes_the_rows() -> Non
         ),
     ],
 )
-def test_a_value_that_does_not_fit_is_named_with_its_column_and_row(
+def test_a_value_that_cannot_be_written_is_reported_with_its_column_and_row(
     avro: Any, arrow: pa.DataType, values: list[Any], message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
         encoded(one_column(values, arrow), record(("a", avro)))
 
 
-def test_what_lies_under_a_null_is_never_looked_at() -> None:
+def test_the_stored_values_of_nulls_are_not_checked() -> None:
     values = pa.array([1, 2, 3], pa.int64()).buffers()[1]
     garbage = pa.py_buffer(np.array([2**40, 5, -(2**60)], np.int64))
     array = pa.Array.from_buffers(pa.int64(), 3, [pa.py_buffer(b"\x02"), garbage])
@@ -387,7 +376,7 @@ def test_what_lies_under_a_null_is_never_looked_at() -> None:
     assert [None, 5, None] == read_back(batch, record(("a", ["null", "int"])))
 
 
-def test_bytes_under_a_null_string_or_list_are_left_out() -> None:
+def test_the_stored_bytes_and_items_of_nulls_are_not_written() -> None:
     offsets = pa.py_buffer(np.array([0, 2, 5, 6], np.int32))
     texts = pa.Array.from_buffers(pa.string(), 3, [pa.py_buffer(b"\x05"), offsets, pa.py_buffer(b"abcdef")])
     lists = pa.ListArray.from_buffers(
@@ -399,7 +388,7 @@ def test_bytes_under_a_null_string_or_list_are_left_out() -> None:
     assert [{"a": "ab", "b": [0, 1]}, {"a": None, "b": None}, {"a": "f", "b": [5]}] == read
 
 
-def test_batches_longer_than_a_chunk_keep_every_row() -> None:
+def test_batches_longer_than_a_chunk_are_encoded_completely() -> None:
     count = 3 * CHUNK + 5
     numbers = np.arange(count, dtype=np.int64)
     texts = [None if n % 11 == 0 else "t" * (n % 40) for n in range(count)]
@@ -408,72 +397,27 @@ def test_batches_longer_than_a_chunk_keep_every_row() -> None:
         ["a", "b", "c", "d"],
     )
     avro = avro_schema.infer(batch.schema, name="row", namespace=None)
-    assert encoded(batch, avro) == by_fastavro(batch.to_pylist(), batch.schema, avro)
+    assert by_fastavro(batch.to_pylist(), batch.schema, avro) == encoded(batch, avro)
 
 
-# --- datums that are encoded already ----------------------------------------------------------------------------------
+# --- rows that are encoded already ------------------------------------------------------------------------------------
 
 
-def test_raw_rows_are_the_bytes_of_the_column_where_they_stand() -> None:
+def test_raw_rows_are_the_bytes_of_the_column_without_a_copy() -> None:
     column = pa.array([b"\x02", b"", b"\x04\x06"]).slice(1)
     rows = raw_rows(column)
     assert [b"", b"\x04\x06"] == datums(rows)
-    assert rows.data.ctypes.data == column.buffers()[2].address
+    assert column.buffers()[2].address == rows.data.ctypes.data
 
 
 @pytest.mark.parametrize("arrow", [pa.large_binary(), pa.binary_view(), pa.binary(1)])
-def test_raw_rows_come_from_any_binary_layout(arrow: pa.DataType) -> None:
+def test_raw_rows_may_have_any_binary_layout(arrow: pa.DataType) -> None:
     assert [b"a", b"b"] == datums(raw_rows(pa.array([b"a", b"b"], arrow)))
     assert [] == datums(raw_rows(pa.array([], arrow)))
 
 
-def test_raw_rows_refuse_nulls_and_other_types() -> None:
+def test_raw_rows_may_not_be_null_or_of_another_type() -> None:
     with pytest.raises(ConfigurationError, match="valueColumn is null in row 1"):
         raw_rows(pa.array([b"a", None]))
     with pytest.raises(ConfigurationError, match="valueColumn is of Arrow type string"):
         raw_rows(pa.array(["a"]))
-
-
-LINKED = avro_schema.parse(
-    '{"type":"record","name":"link","fields":[{"name":"x","type":"int"},{"name":"next","type":["null","link"]}]}'
-)
-
-
-@pytest.mark.parametrize(
-    ("avro", "good", "bad"),
-    [
-        (record(("a", "int")), varint.encode(-5), varint.encode(2**31)),
-        (record(("a", "long")), varint.encode(-(2**63)), b"\xff" * 9 + b"\x02"),
-        (record(("a", "string")), b"\x04h\xc3"[:1] + b"\xc3\xa9", b"\x04\xc3\x28"),
-        (record(("a", "string")), b"\x00", b"\x06ab"),
-        (record(("a", "bytes")), b"\x02\xff", b"\x01"),
-        (record(("a", "boolean")), b"\x01", b"\x02"),
-        (record(("a", ENUM)), b"\x02", b"\x04"),
-        (record(("a", ["null", "int"])), b"\x02\x06", b"\x04\x06"),
-        (record(("a", "double")), b"12345678", b"1234567"),
-        (record(("a", {"type": "array", "items": "int"})), b"\x04\x02\x02\x00", b"\x04\x02\x02"),
-        (record(("a", {"type": "array", "items": "int"})), b"\x01\x02\x02\x02\x02\x00", b"\xfe\xff\xff\xff\x0f\x00"),
-        (record(("a", {"type": "array", "items": "null"})), b"\xfe\xff\xff\xff\x0f\x00", b"\x02"),
-        (record(("a", {"type": "map", "values": "int"})), b"\x02\x02k\x06\x00", b"\x02\x02\xff\x06\x00"),
-        (LINKED, b"\x02\x02\x04\x00", b"\x02\x02\x04"),
-        (record(("a", "int")), b"\x02", b"\x02\x02"),
-    ],
-)
-def test_each_value_must_be_exactly_one_datum(avro: AvroSchema, good: bytes, bad: bytes) -> None:
-    check_datums(raw_rows(pa.array([good, good])), avro)
-    with pytest.raises(ConfigurationError, match=f"row 2 of its batch: the {len(bad)} bytes in the valueColumn"):
-        check_datums(raw_rows(pa.array([good, good, bad, good])), avro)
-
-
-@settings(max_examples=100, deadline=None)
-@given(batches(), st.data())
-def test_a_datum_cut_short_or_made_longer_is_refused(batch: pa.RecordBatch, data: st.DataObject) -> None:
-    avro = avro_schema.infer(batch.schema, name="row", namespace=None)
-    values = datums(RowEncoder(batch.schema, avro).encode(batch))
-    longer = data.draw(st.booleans())
-    whole = [row for row, value in enumerate(values) if longer or value]
-    if whole:
-        row = data.draw(st.sampled_from(whole))
-        values[row] = values[row] + b"\0" if longer else values[row][:-1]
-        with pytest.raises(ConfigurationError, match=f"row {row} of its batch"):
-            check_datums(raw_rows(pa.array(values, pa.binary())), avro)

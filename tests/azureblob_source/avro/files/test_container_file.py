@@ -15,7 +15,7 @@ from azure_account.errors import ConfigurationError, CorruptError
 from azureblob_source.avro.files.container_file import (
     SYNC_SIZE,
     FileHeader,
-    Whole,
+    InMemorySource,
     after_sync,
     block,
     blocks,
@@ -24,18 +24,12 @@ from azureblob_source.avro.files.container_file import (
     read_header,
 )
 from azureblob_source.avro.varint import encode
+from tests.azureblob_source.avro.files.framed import SCHEMA, SYNC, file_of
 
-SCHEMA = '{"type":"record","name":"row","fields":[{"name":"é","type":"long"}]}'
 LONGS = {"type": "record", "name": "row", "fields": [{"name": "n", "type": "long"}]}
-SYNC = bytes(range(100, 100 + SYNC_SIZE))
 BODIES = [(3, b"abc"), (0, b""), (100_000, bytes(70_000)), (1, b"z")]
 
 bodies = st.lists(st.tuples(st.integers(0, 2**62), st.binary(max_size=300)), max_size=6)
-
-
-def file_of(found: list[tuple[int, bytes]], sync: bytes = SYNC) -> bytes:
-    framed = [buffer for rows, body in found for buffer in block(rows, body, sync)]
-    return b"".join((header(SCHEMA, "null", sync), *framed))
 
 
 def bodies_of(data: bytes) -> list[tuple[int, bytes]]:
@@ -46,13 +40,13 @@ def bodies_of(data: bytes) -> list[tuple[int, bytes]]:
     sync=st.binary(min_size=SYNC_SIZE, max_size=SYNC_SIZE),
     metadata=st.dictionaries(st.text().filter(lambda key: not key.startswith("avro.")), st.binary(max_size=200)),
 )
-def test_a_header_comes_back(sync: bytes, metadata: dict[str, bytes]) -> None:
+def test_a_header_is_read_as_it_was_written(sync: bytes, metadata: dict[str, bytes]) -> None:
     data = header(SCHEMA, "zstandard", sync, metadata)
     assert FileHeader(SCHEMA, "zstandard", sync, len(data), metadata) == read_header(data + b"blocks")
 
 
 @given(bodies)
-def test_blocks_come_back(found: list[tuple[int, bytes]]) -> None:
+def test_blocks_are_read_as_they_were_written(found: list[tuple[int, bytes]]) -> None:
     assert found == bodies_of(file_of(found))
 
 
@@ -68,7 +62,7 @@ def test_fastavro_reads_our_framing(numbers: list[int]) -> None:
     assert [{"n": number} for number in numbers] == list(read)
 
 
-def test_fastavros_framing_is_read() -> None:
+def test_our_reader_reads_the_framing_of_fastavro() -> None:
     stream = io.BytesIO()
     rows = [{"n": number} for number in range(5000)]
     fastavro.writer(stream, LONGS, rows, metadata={"who": "they"}, sync_marker=SYNC, sync_interval=500)
@@ -88,7 +82,7 @@ def test_metadata_may_come_in_blocks_with_sizes() -> None:
     assert FileHeader('"bytes"', "null", SYNC, len(data), {"k": b"v"}) == read_header(data)
 
 
-def test_a_file_of_a_header_alone_has_no_blocks() -> None:
+def test_a_file_with_only_a_header_has_no_blocks() -> None:
     assert [] == bodies_of(file_of([]))
 
 
@@ -99,17 +93,17 @@ def test_a_blocks_body_is_a_view_of_the_data() -> None:
 
 
 @given(bodies)
-def test_blocks_lie_one_behind_the_other(found: list[tuple[int, bytes]]) -> None:
+def test_each_block_begins_where_the_one_before_it_ends(found: list[tuple[int, bytes]]) -> None:
     data = file_of(found)
     head = read_header(data)
     framed = list(blocks(data, head))
     assert [head.size, *(one.end for one in framed)] == [*(one.offset for one in framed), len(data)]
     for one in framed:
-        assert is_block(Whole(memoryview(data)), SYNC, one.offset)
+        assert is_block(InMemorySource(memoryview(data)), SYNC, one.offset)
         assert one.end == after_sync(data, SYNC, one.end - SYNC_SIZE)
 
 
-def test_blocks_up_to_a_place_are_those_whose_marker_before_begins_before_it() -> None:
+def test_blocks_up_to_a_place_are_those_whose_preceding_marker_begins_before_it() -> None:
     data = file_of(BODIES)
     head = read_header(data)
     markers = [one.offset - SYNC_SIZE for one in blocks(data, head)]
@@ -119,12 +113,12 @@ def test_blocks_up_to_a_place_are_those_whose_marker_before_begins_before_it() -
 
 
 @pytest.mark.parametrize("data", [b"", b"\x01\x00" + SYNC, b"\x02\x01" + SYNC, b"\x02\x04ab" + SYNC[:-1], b"\x80" * 30])
-def test_what_only_begins_like_a_block_is_none(data: bytes) -> None:
-    assert not is_block(Whole(memoryview(data)), SYNC, 0)
+def test_bytes_that_only_begin_like_a_block_are_not_one(data: bytes) -> None:
+    assert not is_block(InMemorySource(memoryview(data)), SYNC, 0)
 
 
 @given(st.integers(0, 80_000))
-def test_a_file_that_stops_anywhere_is_corrupt_or_ends_with_a_whole_block(size: int) -> None:
+def test_a_file_cut_short_is_corrupt_or_ends_with_a_whole_block(size: int) -> None:
     data = file_of(BODIES)
     whole = [len(file_of(BODIES[:count])) for count in range(len(BODIES) + 1)]
     if size in whole:
@@ -134,7 +128,7 @@ def test_a_file_that_stops_anywhere_is_corrupt_or_ends_with_a_whole_block(size: 
             bodies_of(data[:size])
 
 
-def test_blocks_before_the_broken_one_are_read() -> None:
+def test_blocks_before_the_incomplete_one_are_read() -> None:
     data = file_of(BODIES)[:-1]
     found = blocks(data, read_header(data), blob="flights/1.avro")
     assert BODIES[:-1] == [(one.rows, bytes(one.body)) for one in islice(found, len(BODIES) - 1)]
@@ -144,7 +138,7 @@ def test_blocks_before_the_broken_one_are_read() -> None:
         next(found)
 
 
-def test_blocks_are_read_from_any_one_on() -> None:
+def test_blocks_can_be_read_from_any_block_on() -> None:
     data = file_of(BODIES)
     head = read_header(data)
     framed = list(blocks(data, head))
@@ -165,7 +159,7 @@ def test_blocks_are_read_from_any_one_on() -> None:
         (header(SCHEMA, "null", SYNC)[:-1], "it stops within the sync marker: 16 bytes expected, 15 left"),
     ],
 )
-def test_what_is_not_a_header_is_corrupt(data: bytes, cause: str) -> None:
+def test_bytes_that_are_not_a_header_are_corrupt(data: bytes, cause: str) -> None:
     with pytest.raises(CorruptError) as error:
         read_header(data, blob="a.avro")
     assert "a.avro" in str(error.value)
@@ -182,7 +176,7 @@ def test_what_is_not_a_header_is_corrupt(data: bytes, cause: str) -> None:
         (b"\x02\x80", "it stops within the length of the body of a block"),
     ],
 )
-def test_what_is_not_a_block_is_corrupt(data: bytes, cause: str) -> None:
+def test_bytes_that_are_not_a_block_are_corrupt(data: bytes, cause: str) -> None:
     with pytest.raises(CorruptError, match=cause):
         list(blocks(data, FileHeader("", "null", SYNC, 0)))
 

@@ -1,81 +1,24 @@
-"""Gzip members to plain bytes, in steps."""
+"""Blobs that are gzipped as a whole."""
 
 from __future__ import annotations
 
 import gzip
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from azureblob_source.avro.files.container_file import InMemorySource
+from azureblob_source.avro.files.gzipped import GunzippedSource, is_gzip
+from tests.azureblob_source.avro.files.framed import file_of
 
-from azure_account.errors import CorruptError
-from azureblob_source.avro.files.container_file import SYNC_SIZE, Whole, block, header
-from azureblob_source.avro.files.gzipped import Gunzip, Inflated, is_gzip
-
-SYNC = bytes(range(100, 100 + SYNC_SIZE))
 MIB = 1 << 20
 
 
-def ungzip(data: bytes, blob: str = "") -> bytes:
-    members = Gunzip(blob)
-    parts = list(members.feed(memoryview(data)))
-    members.close()
-    assert max(map(len, parts), default=0) <= MIB
-    return b"".join(parts)
+def test_an_avro_file_is_not_taken_for_gzip() -> None:
+    assert not is_gzip(file_of([(1, b"ab")]))
 
 
-@given(st.lists(st.binary(max_size=300), min_size=1, max_size=8))
-def test_every_gzip_member_is_read(parts: list[bytes]) -> None:
-    data = b"".join(gzip.compress(part, mtime=0) for part in parts)
-    assert is_gzip(data)
-    assert b"".join(parts) == ungzip(data)
-
-
-@given(st.lists(st.binary(max_size=300), min_size=1, max_size=4), st.integers(1, 40))
-def test_members_may_come_in_pieces(parts: list[bytes], step: int) -> None:
-    data = memoryview(b"".join(gzip.compress(part, mtime=0) for part in parts))
-    members = Gunzip()
-    plain = b"".join(piece for at in range(0, len(data), step) for piece in members.feed(data[at : at + step]))
-    members.close()
-    assert b"".join(parts) == plain
-
-
-def test_large_members_are_read() -> None:
-    parts = [SYNC * 300_000, b"", bytes(range(256)) * 9000]
-    assert b"".join(parts) == ungzip(b"".join(gzip.compress(part, compresslevel=0) for part in parts))
-
-
-def test_an_empty_blob_is_no_gzip_members() -> None:
-    assert not is_gzip(b"")
-    assert b"" == ungzip(b"")
-
-
-def test_avro_is_not_taken_for_gzip() -> None:
-    assert not is_gzip(b"".join((header("{}", "null", SYNC), *block(1, b"ab", SYNC))))
-
-
-@pytest.mark.parametrize("garbage", [b"\x00", b"\x00" * 512, b"trailing", b"\x1f\x8b"])
-def test_garbage_behind_the_members_is_corrupt(garbage: bytes) -> None:
-    member = gzip.compress(b"abc")
-    with pytest.raises(CorruptError, match=f"blob a.avro.gz at byte {len(member)}"):
-        ungzip(member + garbage, blob="a.avro.gz")
-
-
-@given(st.data())
-def test_a_member_that_stops_or_is_damaged_is_corrupt(data: st.DataObject) -> None:
-    member = gzip.compress(b"abc" * 50, mtime=0)
-    with pytest.raises(CorruptError):
-        ungzip(member + member[: data.draw(st.integers(1, len(member) - 1))])
-    checksum = bytearray(member)
-    checksum[-8 + data.draw(st.integers(0, 7))] ^= 1
-    with pytest.raises(CorruptError):
-        ungzip(bytes(checksum))
-
-
-def test_no_more_is_inflated_than_is_asked_for_and_a_step() -> None:
+def test_at_most_one_step_more_is_inflated_than_was_asked_for() -> None:
     stored = gzip.compress(bytes(64 * MIB))
-    source = Inflated(Whole(memoryview(stored)), "a.avro.gz")
-    assert 3 * MIB == source.cut(3 * MIB)
-    assert source._plain <= 4 * MIB
+    source = GunzippedSource(InMemorySource(memoryview(stored)), "a.avro.gz")
+    assert 3 * MIB == source.clip(3 * MIB)
+    assert source._inflated <= 4 * MIB
     source.forget(3 * MIB)
-    assert 64 * MIB == source.cut(100 * MIB)
+    assert 64 * MIB == source.clip(100 * MIB)

@@ -1,4 +1,4 @@
-"""Parts of a file hold each of its blocks once, whatever the blocks hold; or reading in parts is refused."""
+"""The splits of a file hold each block once, whatever bytes its rows hold; or reading it in several is refused."""
 
 from __future__ import annotations
 
@@ -10,34 +10,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azure_account.errors import ConfigurationError, CorruptError
-from azureblob_source.avro.files.container_file import SYNC_SIZE, Whole, block, blocks, header, read_header
-from azureblob_source.avro.files.splitting import is_splittable, part_blocks
+from azureblob_source.avro.files.container_file import SYNC_SIZE, InMemorySource, block, blocks, read_header
+from azureblob_source.avro.files.splitting import is_splittable, split_blocks
 from azureblob_source.avro.varint import encode
+from tests.azureblob_source.avro.files.framed import SYNC, file_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SCHEMA = '{"type":"record","name":"row","fields":[]}'
-SYNC = bytes(range(100, 100 + SYNC_SIZE))
 FOUR = b"\x01\x02\x03\x04" * 4
 
-Body = tuple[int, bytes]
+
+def split_of(data: bytes, start: int, end: int | None) -> list[int]:
+    """Where the blocks of a split begin."""
+    source = InMemorySource(memoryview(data))
+    return [one.offset for one in split_blocks(source, read_header(data), start, end, blob="s/1.avro")]
 
 
-def file_of(found: Sequence[Body], sync: bytes = SYNC) -> bytes:
-    framed = [buffer for rows, body in found for buffer in block(rows, body, sync)]
-    return b"".join((header(SCHEMA, "null", sync, {"own sync": sync}), *framed))
-
-
-def part_of(data: bytes, start: int, end: int | None) -> list[int]:
-    """Where the blocks of a part begin."""
-    source = Whole(memoryview(data))
-    return [one.offset for one in part_blocks(source, read_header(data), start, end, blob="s/1.avro")]
-
-
-def parts_of(data: bytes, cuts: Sequence[int]) -> list[int]:
+def splits_of(data: bytes, cuts: Sequence[int]) -> list[int]:
     bounds: list[int | None] = [0, *sorted(cuts), None]
-    return [offset for start, end in pairwise(bounds) for offset in part_of(data, start or 0, end)]
+    return [offset for start, end in pairwise(bounds) for offset in split_of(data, start or 0, end)]
 
 
 def chain_of(data: bytes) -> list[int]:
@@ -73,13 +65,13 @@ plain_files = st.lists(st.tuples(st.integers(0, 2**62), st.binary(max_size=300))
 
 
 @given(plain_files, st.lists(st.integers(1, 2500), max_size=6))
-def test_parts_cut_anywhere_hold_every_block_once(data: bytes, cuts: list[int]) -> None:
-    assert chain_of(data) == parts_of(data, cuts)
+def test_splits_cut_anywhere_hold_every_block_once(data: bytes, cuts: list[int]) -> None:
+    assert chain_of(data) == splits_of(data, cuts)
 
 
 @given(plain_files, st.integers(1, 60))
-def test_parts_of_any_size_hold_every_block_once(data: bytes, size: int) -> None:
-    assert chain_of(data) == parts_of(data, range(size, len(data), size))
+def test_splits_of_any_size_hold_every_block_once(data: bytes, size: int) -> None:
+    assert chain_of(data) == splits_of(data, range(size, len(data), size))
 
 
 @settings(max_examples=400)
@@ -87,7 +79,7 @@ def test_parts_of_any_size_hold_every_block_once(data: bytes, size: int) -> None
 def test_whatever_a_block_holds_no_row_is_lost_or_doubled(data: bytes, draw: st.DataObject) -> None:
     cuts = draw.draw(st.lists(st.integers(1, max(1, len(data) - 1)), max_size=6, unique=True))
     try:
-        found = parts_of(data, cuts)
+        found = splits_of(data, cuts)
     except ConfigurationError as error:
         assert "maxPartitionBytes" in str(error)  # noqa: PT017 - or else the blocks are right
     else:
@@ -105,49 +97,51 @@ def test_whatever_a_block_holds_no_row_is_lost_or_doubled(data: bytes, draw: st.
         SYNC[:15],
     ],
 )
-def test_a_marker_without_a_block_behind_it_deceives_nobody(body: bytes) -> None:
+def test_a_marker_that_no_block_follows_is_not_taken_for_one(body: bytes) -> None:
     data = file_of([(1, b"a" + body + b"b"), (2, body), (3, body + body)])
     for size in range(1, len(data)):
-        assert chain_of(data) == parts_of(data, range(size, len(data), size))
+        assert chain_of(data) == splits_of(data, range(size, len(data), size))
 
 
-def test_an_imitation_is_refused_by_the_part_before_it_wherever_it_would_deceive() -> None:
+def test_an_imitation_is_refused_by_the_split_before_it_wherever_it_would_be_taken_for_a_block() -> None:
     inner = imitation(SYNC, b"rows")
     data = file_of([(1, b"a" * 50), (2, b"b" * 20 + inner + b"c" * 20), (3, b"d")])
     false = data.index(inner)
     chain = chain_of(data)
     for cut in range(1, len(data)):
-        deceived = chain[1] - SYNC_SIZE < cut <= false
-        if deceived:
-            with pytest.raises(ConfigurationError, match=rf"blob s/1\.avro in parts failed: from byte {false}, inside"):
-                part_of(data, 0, cut)
+        mistaken = chain[1] - SYNC_SIZE < cut <= false
+        if mistaken:
+            with pytest.raises(
+                ConfigurationError, match=rf"blob s/1\.avro in several splits failed: from byte {false},"
+            ):
+                split_of(data, 0, cut)
         else:
-            assert chain == parts_of(data, [cut])
-    assert chain == parts_of(data, [])
+            assert chain == splits_of(data, [cut])
+    assert chain == splits_of(data, [])
 
 
-def test_an_imitation_is_refused_though_several_parts_lie_in_one_block() -> None:
+def test_an_imitation_is_refused_if_several_splits_lie_in_one_block() -> None:
     data = file_of([(1, b"a" * 400 + imitation(SYNC) + b"b" * 400), (1, b"z")])
     inside = data.index(b"a" * 400) + 10
     with pytest.raises(ConfigurationError, match="imitate"):
-        part_of(data, 0, inside)
-    assert [] == part_of(data, inside, inside + 100)
-    assert [] == part_of(data, len(data) - 60, len(data) - 40)
+        split_of(data, 0, inside)
+    assert [] == split_of(data, inside, inside + 100)
+    assert [] == split_of(data, len(data) - 60, len(data) - 40)
 
 
-def test_parts_inside_a_block_have_none() -> None:
+def test_splits_inside_a_block_have_no_blocks() -> None:
     data = file_of([(1, bytes(1000)), (1, b"")])
     inside = len(data) - 700
-    assert [] == part_of(data, inside, inside + 300)
+    assert [] == split_of(data, inside, inside + 300)
 
 
 @pytest.mark.parametrize("sync", [FOUR, bytes(16), bytes(range(7)) * 2 + b"\x00\x00"])
-def test_a_marker_of_few_distinct_bytes_is_not_trusted(sync: bytes) -> None:
+def test_a_marker_of_few_distinct_bytes_is_not_searched_for(sync: bytes) -> None:
     data = file_of([(1, b"abc"), (2, imitation(sync)), (3, b"")], sync)
     assert not is_splittable(read_header(data))
-    assert chain_of(data) == part_of(data, 0, 1)
+    assert chain_of(data) == split_of(data, 0, 1)
     for start in range(1, len(data)):
-        assert [] == part_of(data, start, start + 40)
+        assert [] == split_of(data, start, start + 40)
 
 
 def test_eight_distinct_bytes_suffice() -> None:
@@ -155,26 +149,26 @@ def test_eight_distinct_bytes_suffice() -> None:
 
 
 @pytest.mark.parametrize("damage", [0, 1, 2, -1, -SYNC_SIZE])
-def test_damage_in_the_first_block_behind_a_part_is_not_passed_over(damage: int) -> None:
+def test_damage_in_the_first_block_after_a_split_is_not_passed_over(damage: int) -> None:
     data = bytearray(file_of([(5, b"one" * 9), (5, b"two" * 9), (5, b"three" * 9)]))
     second = chain_of(bytes(data))[1]
-    place = second + damage if damage >= 0 else chain_of(bytes(data))[2] + damage
-    data[place] ^= 0xFF
-    if damage == 2:  # in the body, which framing does not look at
-        assert [second] == part_of(bytes(data), second - SYNC_SIZE, second)
+    offset = second + damage if damage >= 0 else chain_of(bytes(data))[2] + damage
+    data[offset] ^= 0xFF
+    if damage == 2:  # in the body, which framing does not check
+        assert [second] == split_of(bytes(data), second - SYNC_SIZE, second)
         return
     with pytest.raises(CorruptError, match=r"s/1\.avro at byte"):
-        part_of(bytes(data), 0, second - SYNC_SIZE - 1)
+        split_of(bytes(data), 0, second - SYNC_SIZE - 1)
 
 
 @given(plain_files, st.integers(0, 2000), st.integers(1, 900))
-def test_a_file_that_stops_anywhere_is_corrupt_in_some_part_or_ends_with_a_whole_block(
-    data: bytes, left: int, size: int
+def test_a_file_cut_short_is_corrupt_in_some_split_or_ends_with_a_whole_block(
+    data: bytes, missing: int, size: int
 ) -> None:
     head = read_header(data)
-    stopped = data[: max(head.size, len(data) - left)]
+    stopped = data[: max(head.size, len(data) - missing)]
     if len(stopped) in (head.size, *(one.end for one in blocks(data, head))):
-        assert chain_of(stopped) == parts_of(stopped, range(size, len(stopped), size))
+        assert chain_of(stopped) == splits_of(stopped, range(size, len(stopped), size))
     else:
         with pytest.raises(CorruptError, match=r"s/1\.avro"):
-            parts_of(stopped, range(size, len(stopped), size))
+            splits_of(stopped, range(size, len(stopped), size))

@@ -1,4 +1,4 @@
-"""What every column type provides: a codec, made once for a pair of types, and a column, made for each array."""
+"""What every column type provides: an encoder, made once for a pair of types, and a column, made for each array."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _u = np.uint64
 
 
 class UnfitValueError(ValueError):
-    """A value cannot be written. `row` is its index in the array at hand; `path` leads inwards from there."""
+    """A value cannot be written. `row` is its index in the array, `path` leads from there to nested fields."""
 
     def __init__(self, row: int, reason: str, path: tuple[str, ...] = ()) -> None:
         super().__init__(reason)
@@ -28,45 +28,52 @@ class UnfitValueError(ValueError):
         self.path = path
 
     def within(self, row: int, name: str) -> UnfitValueError:
-        """The same seen from the array around, where it stands in `row` below `name`."""
+        """The same error for the enclosing array, in which the value is in `row`, in the field `name`."""
         return UnfitValueError(row, self.reason, (name, *self.path))
 
 
 class Column(Protocol):
-    """One array, checked and ready."""
+    """One array whose values have been checked. Its nulls have no bytes: the branch byte is that of a `UnionColumn`."""
 
     def pieces(self) -> list[Piece]:
         """The bytes of all rows."""
         ...
 
 
-class Codec(Protocol):
-    """How arrays of one Arrow type become one Avro type."""
+class ColumnEncoder(Protocol):
+    """Encodes arrays of one Arrow type as one Avro type."""
 
     def prepare(self, array: pa.Array) -> Column:
-        """Check all values. Raises UnfitValueError for one that does not fit."""
+        """Check all values. Raises UnfitValueError for the first that cannot be written."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
-    """A column of the same bytes in every row: null, or the default of a field that the rows lack."""
+class ConstantEncoder:
+    """Writes the same bytes in every row: null, or the default of a field that has no column."""
 
     content: bytes
-    count: int = 0
 
     def prepare(self, array: pa.Array) -> Column:
-        """Nothing to check."""
-        return Constant(self.content, len(array))
+        """Count the rows; there is nothing to check."""
+        return ConstantColumn(self.content, len(array))
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantColumn:
+    """The same bytes in each of `count` rows."""
+
+    content: bytes
+    count: int
 
     def pieces(self) -> list[Piece]:
-        """The constant."""
+        """A word, or a span if it is longer."""
         return constant(self.content, self.count)
 
 
 @dataclass(frozen=True, slots=True)
-class FixedWords:
-    """Columns whose values all have the same few bytes, as one or more words of given sizes."""
+class FixedWidthColumn:
+    """Values of the same number of bytes, as one or more words of the given sizes."""
 
     words: list[npt.NDArray[Any]]
     sizes: list[int]

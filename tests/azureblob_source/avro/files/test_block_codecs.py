@@ -14,45 +14,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azure_account.errors import ConfigurationError, CorruptError
-from azureblob_source.avro.files.compression import NAMES, Codec, codec
+from azureblob_source.avro.files.block_codecs import NAMES, Codec, codec
 from azureblob_source.avro.files.container_file import block, blocks, header, read_header
 
 if TYPE_CHECKING:
     from azure_account.account import Bytes
 
-BODY = b"What is stored comes back. " * 400
+BODY = b"What is compressed is restored. " * 400
 BYTES = {"type": "record", "name": "row", "fields": [{"name": "body", "type": "bytes"}]}
 each_codec = pytest.mark.parametrize("name", NAMES)
 
 
 @each_codec
 @given(body=st.one_of(st.binary(max_size=2000), st.binary(max_size=8).map(lambda part: part * 500)))
-def test_what_is_compressed_comes_back(name: str, body: bytes) -> None:
+def test_decompressing_restores_what_was_compressed(name: str, body: bytes) -> None:
     stored = codec(name).compress(body)
     assert body == bytes(codec(name).decompress(stored))
 
 
 @each_codec
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda body: np.frombuffer(body, np.uint8)])
-def test_any_kind_of_buffer_is_taken(name: str, kind: Any) -> None:
+def test_any_kind_of_buffer_can_be_compressed(name: str, kind: Any) -> None:
     stored: Bytes = codec(name).compress(kind(BODY))
     assert BODY == bytes(codec(name).decompress(kind(bytes(stored))))
 
 
-def test_null_copies_nothing() -> None:
+def test_codec_null_copies_nothing() -> None:
     body = bytearray(BODY)
     assert codec("null").compress(body) is body
     assert codec("null").decompress(body) is body
 
 
 @each_codec
-def test_fastavro_reads_what_is_compressed(name: str) -> None:
+def test_fastavro_reads_what_we_compress(name: str) -> None:
     ours = _file(name, BODY)
     assert [{"body": BODY}] == list(fastavro.reader(io.BytesIO(ours)))
 
 
 @each_codec
-def test_what_fastavro_compresses_is_read(name: str) -> None:
+def test_our_reader_reads_what_fastavro_compresses(name: str) -> None:
     stream = io.BytesIO()
     fastavro.writer(stream, BYTES, [{"body": BODY}], codec=name)
     found = read_header(stream.getvalue())
@@ -61,20 +61,20 @@ def test_what_fastavro_compresses_is_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "null"])
-def test_broken_data_is_corrupt(name: str) -> None:
+def test_damaged_data_is_corrupt(name: str) -> None:
     stored = bytes(codec(name).compress(BODY))
-    for broken in (b"", b"x", b"nonsense" * 9, stored[: len(stored) // 2]):
+    for damaged in (b"", b"x", b"nonsense" * 9, stored[: len(stored) // 2]):
         with pytest.raises(CorruptError, match=name):
-            codec(name).decompress(broken)
+            codec(name).decompress(damaged)
 
 
-def test_snappy_checks_the_checksum() -> None:
+def test_the_checksum_of_snappy_is_checked() -> None:
     stored = bytes(codec("snappy").compress(BODY))
     with pytest.raises(CorruptError, match="checksum"):
         codec("snappy").decompress(stored[:-1] + bytes([stored[-1] ^ 1]))
 
 
-def test_snappy_does_not_believe_an_absurd_length() -> None:
+def test_an_absurd_length_in_snappy_is_refused() -> None:
     with pytest.raises(CorruptError, match="cannot hold"):
         codec("snappy").decompress(b"\xff\xff\xff\xff\x0f" + bytes(8))
 
@@ -82,7 +82,7 @@ def test_snappy_does_not_believe_an_absurd_length() -> None:
 @pytest.mark.parametrize(
     ("name", "low", "high"), [("deflate", 1, 9), ("zstandard", 1, 22), ("bzip2", 1, 9), ("xz", 0, 9)]
 )
-def test_levels_are_those_of_the_codec(name: str, low: int, high: int) -> None:
+def test_each_codec_accepts_its_own_levels_only(name: str, low: int, high: int) -> None:
     for level in (low, high):
         assert BODY == bytes(codec(name, level).decompress(codec(name, level).compress(BODY)))
     for level in (low - 1, high + 1):
@@ -92,7 +92,7 @@ def test_levels_are_those_of_the_codec(name: str, low: int, high: int) -> None:
 
 @pytest.mark.parametrize("name", ["null", "snappy"])
 def test_a_level_for_a_codec_without_levels_is_refused(name: str) -> None:
-    assert codec(name) == Codec(name)
+    assert Codec(name) == codec(name)
     with pytest.raises(ConfigurationError, match="no levels"):
         codec(name, 1)
 
@@ -102,7 +102,7 @@ def test_an_unknown_codec_is_refused_with_the_nearest_name() -> None:
         codec("zstd")
 
 
-def test_xz_without_lzma_is_refused_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_xz_is_refused_in_a_python_without_lzma(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without_lzma(name: str, *rest: Any) -> Any:
@@ -114,7 +114,7 @@ def test_xz_without_lzma_is_refused_when_it_is_asked_for(monkeypatch: pytest.Mon
     monkeypatch.setattr(builtins, "__import__", without_lzma)
     with pytest.raises(ConfigurationError, match="lzma"):
         codec("xz")
-    assert codec("bzip2").name == "bzip2"
+    assert "bzip2" == codec("bzip2").name
 
 
 def _datum(body: Bytes) -> Any:

@@ -1,8 +1,8 @@
-"""Schema JSON to a tree of types. Pure.
+"""Parses the JSON of a schema to a tree of types. Pure.
 
-What stands in a file's header is taken as it stands, as Avro's Java library takes it: names of any characters, defaults
-that do not fit, attributes of any type. Only what leaves no meaning is refused. What a user gives is held to the
-specification. An invalid or unknown logical type leaves its underlying type in both, as the specification demands.
+The schema in a file's header may violate the specification, as in Avro's Java library: names of any characters, invalid
+defaults, attributes of any type. It is only refused if it has no meaning. A user's schema must keep to the
+specification. In both, an invalid or unknown logical type is ignored, as the specification demands.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from azureblob_source.avro.defaults import is_valid_default
 from azureblob_source.avro.types import (
     CATALYST_TYPE,
     DAY_TIME_INTERVAL,
@@ -22,14 +23,14 @@ from azureblob_source.avro.types import (
     SPARK_TYPE,
     AvroField,
     AvroType,
+    may_be_null,
 )
-from azureblob_source.avro.wire import fits_default, may_be_null
 
 MAX_TYPES = 50_000
-"""More than any table has columns. A few lines of nested names could stand for billions."""
+"""More than any table has columns. A few lines with named types could define billions."""
 
-_MAX_SIZE = 2**31 - 1  # of a fixed: no block has more bytes
-_SHOWN = 80  # characters of JSON in a message
+_MAX_SIZE = 2**31 - 1  # bytes of a fixed: no block has more
+_SHOWN = 80  # characters of JSON that a message shows
 _UUID_SIZE, _DURATION_SIZE = 16, 12
 _SPARK_INTS = ("byte", "short")
 _LOGICAL_TYPES = {
@@ -50,32 +51,32 @@ _LOGICAL_TYPES = {
 
 
 class UnsupportedSchemaError(ValueError):
-    """A schema that has a meaning, but is not supported. The message goes on after "the schema"."""
+    """A schema that has a meaning, but is not supported. The message continues "the schema …"."""
 
 
 class Rules(Enum):
-    """What a schema text is held to."""
+    """What a schema must keep to."""
 
     HEADER = "it must have a meaning"
-    READ = "the specification, but for names and symbols, which are those of the files that are read"
+    READ = "the specification, but names and symbols may have any characters, because those of files may"
     WRITE = "the specification"
 
 
-def read_type(schema: Any, rules: Rules = Rules.HEADER) -> AvroType:
-    """The tree of a schema. Raises ValueError for what breaks the rules, UnsupportedSchemaError beyond limits."""
-    avro = _Reader(rules).type(schema, "")
+def parse_type(schema: Any, rules: Rules = Rules.HEADER) -> AvroType:
+    """The type of a schema. Raises ValueError if it breaks the rules, UnsupportedSchemaError if it exceeds limits."""
+    avro = _Parser(rules).type(schema, "")
     if _size(avro, {}) > MAX_TYPES:
         raise UnsupportedSchemaError(f"has more than {MAX_TYPES:,} types with its named types written out")
     return avro
 
 
 def is_name(name: str) -> bool:
-    """Whether a name, perhaps with a namespace before it, is one that Avro allows."""
+    """Whether Avro allows the name, which may have a namespace."""
     return re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", name, re.ASCII) is not None
 
 
 def unique(name: str, taken: dict[str, int]) -> str:
-    """`name`, or with the first number after it that is not taken. `taken` gets it, and how far names were counted."""
+    """`name`, or `name_2`, `name_3`, … if that is taken. `taken` is updated; its values are the last numbers tried."""
     free, count = name, taken.get(name, 1)
     while free in taken:
         count += 1
@@ -86,15 +87,15 @@ def unique(name: str, taken: dict[str, int]) -> str:
 
 
 @dataclass
-class _Reader:
-    """One walk over a schema. `known` are the named types so far by full name."""
+class _Parser:
+    """Parses one schema. `known` are the named types so far, by full name."""
 
     rules: Rules
     known: dict[str, AvroType] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
 
     def type(self, schema: Any, namespace: str) -> AvroType:
-        """The type that stands within `namespace`."""
+        """The type of a schema within `namespace`."""
         match schema:
             case str():
                 return AvroType(schema) if schema in PRIMITIVES else self._named(schema, namespace)
@@ -104,7 +105,7 @@ class _Reader:
                 return self.type(inner, namespace)
             case {"type": str(kind)}:
                 return self._complex(kind, schema, namespace)
-        raise ValueError(f"{json.dumps(schema)[:_SHOWN]} is no type")
+        raise ValueError(f"{json.dumps(schema)[:_SHOWN]} is not a type")
 
     def _complex(self, kind: str, schema: dict[str, Any], namespace: str) -> AvroType:
         match kind:
@@ -152,7 +153,7 @@ class _Reader:
             case {"name": str(given), "type": inner}:
                 name = _text(given)
             case _:
-                raise ValueError(f"{json.dumps(member)[:_SHOWN]} is no field")
+                raise ValueError(f"{json.dumps(member)[:_SHOWN]} is not a field")
         self._check_name(name, f"field {name!r}")
         self._refuse("." in name and self.rules is Rules.WRITE, f"field {name!r} has no Avro name")
         try:
@@ -163,8 +164,8 @@ class _Reader:
             raise ValueError(f"field {name!r}: {cause}") from cause
         column = member.get(SPARK_NAME)
         default = member.get("default")
-        unfit = "default" in member and not fits_default(avro, default)
-        self._refuse(unfit, f"field {name!r}: its default {json.dumps(default)[:_SHOWN]} is no {avro}")
+        unfit = "default" in member and not is_valid_default(avro, default)
+        self._refuse(unfit, f"field {name!r}: its default {json.dumps(default)[:_SHOWN]} is not valid for {avro}")
         column = _text(column) if isinstance(column, str) else name
         return AvroField(name, column, avro, "default" in member, default, _strings(member.get("aliases")))
 
@@ -179,7 +180,7 @@ class _Reader:
         given = _list(schema, "symbols")
         symbols = _strings(given)
         if len(symbols) < len(given):
-            raise ValueError(f"enum {name} has symbols that are no text")
+            raise ValueError(f"enum {name} has symbols that are not strings")
         self._refuse(len(set(symbols)) < len(symbols), f"enum {name} has a symbol twice")
         default = schema.get("default")
         self._refuse(default is not None and default not in symbols, f"enum {name} has no symbol {default!r}")
@@ -188,7 +189,7 @@ class _Reader:
         )
 
     def _names(self, schema: dict[str, Any], namespace: str) -> tuple[str, str]:
-        """The full name that a type goes by from here on, and one that no other type of this schema has."""
+        """The full name by which the schema refers to a type, and a name that no other type of the schema has."""
         given, space = schema.get("name"), schema.get("namespace", namespace)
         self._check_name(given, f"{schema['type']} {given!r}")
         name = _text(given) if isinstance(given, str) else ""
@@ -215,7 +216,7 @@ def _required(schema: dict[str, Any], key: str) -> Any:
 def _list(schema: dict[str, Any], key: str) -> list[Any]:
     found = _required(schema, key)
     if not isinstance(found, list):
-        raise ValueError(f"{json.dumps(schema)[:_SHOWN]} has no list of {key}")  # noqa: TRY004 - of the text
+        raise ValueError(f"{json.dumps(schema)[:_SHOWN]} has no list of {key}")  # noqa: TRY004 - the schema is wrong, not an argument
     return found
 
 
@@ -224,7 +225,7 @@ def _full(name: str, namespace: str) -> str:
 
 
 def _text(name: str) -> str:
-    """JSON may have halves of characters, which UTF-8 has not."""
+    """Replace lone surrogates, which JSON allows and UTF-8 does not."""
     return name if name.isascii() else name.encode("utf-8", "replace").decode()
 
 
@@ -237,7 +238,7 @@ def _aliases(schema: dict[str, Any], namespace: str) -> tuple[str, ...]:
 
 
 def _distinct(fields: list[AvroField]) -> list[AvroField]:
-    """Fields that share a name or a column get numbers after it, but for the first of them."""
+    """The fields with distinct names and columns: the second `x` becomes `x_2`."""
     names = _numbered([member.name for member in fields])
     columns = _numbered([member.column for member in fields])
     given = zip(fields, names, columns, strict=True)
@@ -261,7 +262,7 @@ def _is_variant(fields: list[AvroField]) -> bool:
 
 
 def _is_map(schema: dict[str, Any], items: AvroType) -> bool:
-    """Whether an array is a map with keys of any type. No map has null for a key."""
+    """Whether an array is a map with keys of any type but null."""
     names = [member.name for member in items.fields]
     return schema.get("logicalType") == "map" and names == ["key", "value"] and not may_be_null(items.fields[0].type)
 
@@ -278,7 +279,7 @@ def _primitive(kind: str, schema: dict[str, Any]) -> AvroType:
 def _fixed(schema: dict[str, Any], name: str) -> AvroType:
     size = _required(schema, "size")
     if not isinstance(size, int | float) or isinstance(size, bool) or size < 0 or size != size // 1:
-        raise ValueError(f"fixed {name} has no size, but {json.dumps(size)[:_SHOWN]}")
+        raise ValueError(f"fixed {name} has no valid size, but {json.dumps(size)[:_SHOWN]}")
     return _with_logical(AvroType("fixed", name=name, size=int(min(size, _MAX_SIZE))), schema)
 
 
@@ -299,14 +300,13 @@ def _with_logical(avro: AvroType, schema: dict[str, Any]) -> AvroType:
 def _is_decimal(precision: Any, scale: Any, size: int | None) -> bool:
     if type(precision) is not int or type(scale) is not int:
         return False
-    # As many digits as the bits of a fixed hold for sure. By logarithms: a size may be anything.
+    # The digits that the bits of a fixed always hold. By logarithms, as its size may be huge.
     most = precision if size is None else math.floor(math.log10(2) * (8 * size - 1))
     return 0 < precision <= most and 0 <= scale <= precision
 
 
 def _size(avro: AvroType, known: dict[int, int]) -> int:
-    """How many types there are in a type but null and unions, those of a named type counted wherever it is used."""
+    """How many types there are in a type, without null and unions; a named type counts wherever it is used."""
     if id(avro) not in known:
-        inner = [*(member.type for member in avro.fields), *avro.branches, *([avro.items] if avro.items else [])]
-        known[id(avro)] = (avro.kind not in ("null", "union")) + sum(_size(one, known) for one in inner)
+        known[id(avro)] = (avro.kind not in ("null", "union")) + sum(_size(inner, known) for inner in avro.inner)
     return known[id(avro)]

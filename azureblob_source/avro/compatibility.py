@@ -1,6 +1,6 @@
 """Which Arrow types can be written as which Avro types.
 
-A type that fits may still hold a value that does not (a long beyond an int, a null): the encoder finds those.
+A value of a compatible type may still be refused by the encoder: a long outside the range of int, a null.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from azureblob_source.avro.types import MAX_PRECISION, AvroField, AvroType
 Predicate = Callable[[pa.DataType], bool]
 
 
-class UnfitTypeError(TypeError):
-    """An Arrow type cannot be written as an Avro type. `path` leads from the column to the place."""
+class IncompatibleTypeError(TypeError):
+    """An Arrow type cannot be written as an Avro type. `path` leads from the column to the nested field."""
 
     def __init__(self, path: tuple[str, ...], reason: str) -> None:
         super().__init__(f"column {'.'.join(path)!r}: {reason}")
@@ -40,12 +40,12 @@ def is_bytes(arrow: pa.DataType) -> bool:
 
 
 def is_list(arrow: pa.DataType) -> bool:
-    """Any list layout that casts to a large list without loss."""
+    """A list, large list or fixed-size list."""
     return arrow_is.is_list(arrow) or arrow_is.is_large_list(arrow) or arrow_is.is_fixed_size_list(arrow)
 
 
-def plain(arrow: pa.DataType) -> pa.DataType:
-    """The type behind dictionary, run-end and extension types."""
+def plain_type(arrow: pa.DataType) -> pa.DataType:
+    """The type of the values of a dictionary, run-end or extension type, else the type itself."""
     while True:
         if arrow_is.is_dictionary(arrow) or arrow_is.is_run_end_encoded(arrow):
             arrow = arrow.value_type
@@ -102,7 +102,7 @@ _LEAVES: dict[tuple[str, str], Predicate] = {
     ("fixed", "decimal"): arrow_is.is_decimal128,
 }
 
-# What an Arrow type is written as when a union offers several branches that could take it.
+# The branch of a union that an Arrow type is written as if it is compatible with several.
 _NATURAL: tuple[tuple[Predicate, str], ...] = (
     (_any_of(arrow_is.is_int64, arrow_is.is_uint32, arrow_is.is_uint64), "long"),
     (arrow_is.is_integer, "int"),
@@ -116,26 +116,30 @@ _NATURAL: tuple[tuple[Predicate, str], ...] = (
 def match_fields(
     arrow: list[pa.Field], avro: AvroType, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[AvroField, int | None]]:
-    """Each field of a record in schema order, with the position of its Arrow field, or None where its default stands.
+    """Each field of a record in schema order, with the index of its Arrow field; None if its default is written.
 
-    Raises UnfitTypeError for a field with neither a column nor a default, and for columns that the record has not.
+    Raises IncompatibleTypeError for a field with neither a column nor a default, and for a column without a field.
     """
     positions = {field.name: index for index, field in enumerate(arrow)}
     if len(positions) < len(arrow):
-        raise UnfitTypeError(path or ("*",), f"two fields have the same name among {[field.name for field in arrow]}")
+        raise IncompatibleTypeError(
+            path or ("*",), f"two fields have the same name among {[field.name for field in arrow]}"
+        )
     for field in avro.fields:
         index = positions.pop(field.column, None)
         if index is None and not field.has_default:
-            raise UnfitTypeError((*path, field.column), f"{avro} needs it, the rows lack it and it has no default")
+            raise IncompatibleTypeError(
+                (*path, field.column), f"{avro} needs it, the rows lack it and it has no default"
+            )
         yield field, index
     if positions:
         reason = f"{avro} has no such field, so option avroSchema would lose {', '.join(positions)}"
-        raise UnfitTypeError((*path, next(iter(positions))), reason)
+        raise IncompatibleTypeError((*path, next(iter(positions))), reason)
 
 
-def check_fit(arrow: pa.DataType, avro: AvroType, path: tuple[str, ...] = ()) -> None:
-    """Raise UnfitTypeError, naming the innermost place, unless every value of `arrow` that is in range fits `avro`."""
-    arrow = plain(arrow)
+def check_compatible(arrow: pa.DataType, avro: AvroType, path: tuple[str, ...] = ()) -> None:
+    """Raise IncompatibleTypeError, naming the innermost field, unless all values of `arrow` in range can be written."""
+    arrow = plain_type(arrow)
     if avro.kind == "union":
         if arrow_is.is_null(arrow) and any(branch.kind == "null" for branch in avro.branches):
             return
@@ -144,59 +148,61 @@ def check_fit(arrow: pa.DataType, avro: AvroType, path: tuple[str, ...] = ()) ->
         fields = list(arrow)
         for field, index in match_fields(fields, avro, path):
             if index is not None:
-                check_fit(fields[index].type, field.type, (*path, field.column))
+                check_compatible(fields[index].type, field.type, (*path, field.column))
     elif avro.kind == "array" and avro.logical == "map" and arrow_is.is_map(arrow):
         key, value = avro.element.fields
-        check_fit(arrow.key_type, key.type, (*path, "key"))
-        check_fit(arrow.item_type, value.type, (*path, "value"))
+        check_compatible(arrow.key_type, key.type, (*path, "key"))
+        check_compatible(arrow.item_type, value.type, (*path, "value"))
     elif avro.kind == "array" and is_list(arrow):
-        check_fit(arrow.value_type, avro.element, (*path, "element"))
-    elif avro.kind == "map" and arrow_is.is_map(arrow) and is_text(plain(arrow.key_type)):
-        check_fit(arrow.item_type, avro.element, (*path, "value"))
+        check_compatible(arrow.value_type, avro.element, (*path, "element"))
+    elif avro.kind == "map" and arrow_is.is_map(arrow) and is_text(plain_type(arrow.key_type)):
+        check_compatible(arrow.item_type, avro.element, (*path, "value"))
     else:
         _check_leaf(arrow, avro, path)
 
 
-def fits(arrow: pa.DataType, avro: AvroType) -> bool:
-    """Whether `check_fit` would pass."""
+def is_compatible(arrow: pa.DataType, avro: AvroType) -> bool:
+    """Whether `check_compatible` would pass."""
     try:
-        check_fit(arrow, avro)
-    except UnfitTypeError:
+        check_compatible(arrow, avro)
+    except IncompatibleTypeError:
         return False
     return True
 
 
 def member_branches(arrow: pa.DataType, avro: AvroType) -> list[int] | None:
-    """Branch indexes for a struct of member0, member1, ..., Spark's form of a general union; None for others."""
+    """Indices of the branches for a struct of member0, member1, …, Spark's form of a general union; else None."""
     others = [index for index, branch in enumerate(avro.branches) if branch.kind != "null"]
-    arrow = plain(arrow)
+    arrow = plain_type(arrow)
     if len(others) == 1 or not arrow_is.is_struct(arrow):
         return None
     if [field.name for field in arrow] != [f"member{index}" for index in range(len(others))]:
         return None
-    return others if all(fits(f.type, avro.branches[i]) for f, i in zip(arrow, others, strict=True)) else None
+    return others if all(is_compatible(f.type, avro.branches[i]) for f, i in zip(arrow, others, strict=True)) else None
 
 
 def pick_branch(arrow: pa.DataType, avro: AvroType) -> int | None:
-    """Index of the one branch that values of `arrow` belong to; None if the values themselves must decide."""
-    able = [index for index, branch in enumerate(avro.branches) if branch.kind != "null" and fits(arrow, branch)]
-    if len(able) == 1:
-        return able[0]
-    natural = next((kind for predicate, kind in _NATURAL if predicate(plain(arrow))), "")
-    exact = [index for index in able if avro.branches[index].kind == natural]
+    """Index of the one branch that values of `arrow` belong to; None if it depends on each value."""
+    compatible = [
+        index for index, branch in enumerate(avro.branches) if branch.kind != "null" and is_compatible(arrow, branch)
+    ]
+    if len(compatible) == 1:
+        return compatible[0]
+    natural = next((kind for predicate, kind in _NATURAL if predicate(plain_type(arrow))), "")
+    exact = [index for index in compatible if avro.branches[index].kind == natural]
     return exact[0] if len(exact) == 1 else None
 
 
 def _check_union(arrow: pa.DataType, avro: AvroType, path: tuple[str, ...]) -> None:
     if avro.nullable is not None:
-        check_fit(arrow, avro.nullable, path)
-    elif member_branches(arrow, avro) is None and not any(fits(arrow, branch) for branch in avro.branches):
-        raise UnfitTypeError(path, f"Arrow type {arrow} fits no branch of the Avro union {avro}")
+        check_compatible(arrow, avro.nullable, path)
+    elif member_branches(arrow, avro) is None and not any(is_compatible(arrow, branch) for branch in avro.branches):
+        raise IncompatibleTypeError(path, f"Arrow type {arrow} fits no branch of the Avro union {avro}")
 
 
 def _check_leaf(arrow: pa.DataType, avro: AvroType, path: tuple[str, ...]) -> None:
-    able = _LEAVES.get((avro.kind, avro.logical))
-    if able is None or not able(arrow):
-        raise UnfitTypeError(path, f"Arrow type {arrow} cannot be written as Avro type {avro}")
+    accepts = _LEAVES.get((avro.kind, avro.logical))
+    if accepts is None or not accepts(arrow):
+        raise IncompatibleTypeError(path, f"Arrow type {arrow} cannot be written as Avro type {avro}")
     if avro.logical == "decimal" and not arrow.scale <= avro.scale <= MAX_PRECISION:
-        raise UnfitTypeError(path, f"Arrow type {arrow} has other fraction digits than Avro type {avro}")
+        raise IncompatibleTypeError(path, f"Arrow type {arrow} has other fraction digits than Avro type {avro}")

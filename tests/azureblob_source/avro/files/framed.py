@@ -1,0 +1,21 @@
+"""Container files of given bodies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from azureblob_source.avro.files.container_file import SYNC_SIZE, block, header
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SCHEMA = '{"type":"record","name":"row","fields":[{"name":"é","type":"long"}]}'
+SYNC = bytes(range(100, 100 + SYNC_SIZE))
+
+Body = tuple[int, bytes]
+
+
+def file_of(bodies: Sequence[Body], sync: bytes = SYNC) -> bytes:
+    """A file with one block for each (rows, body). Its metadata holds the sync marker too, as a trap for searches."""
+    framed = [buffer for rows, body in bodies for buffer in block(rows, body, sync)]
+    return b"".join((header(SCHEMA, "null", sync, {"own sync": sync}), *framed))
