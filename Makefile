@@ -3,6 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 BIN40 := .venv-pyspark40/bin
+# The versions of pyspark that `make matrix` tests, each with an environment and a lock of its own.
+SPARKS ?= 40 41 42 43
 
 # More workers than four do not pay: each starts a Spark and an Azurite of its own when its tests need them.
 WORKERS ?= auto
@@ -11,14 +13,17 @@ PYTEST ?=
 # A selection may leave one of the two runs without a test, which pytest reports by code 5.
 SELECTED = $(if $(PYTEST),|| test $$? -eq 5)
 
-COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header \
-	--no-python-downloads --no-emit-index-url
+COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-python-downloads \
+	--no-emit-index-url --python-version
 EXTRAS := --extra cli --extra control-messages --extra spark
+# $(1) is a version of SPARKS, $(2) the oldest Python that it runs on.
+lock_spark = $(COMPILE) $(2) $(UPGRADE) pyproject.toml $(EXTRAS) --group test -c requirements/pyspark$(1).in \
+	-o requirements/pyspark$(1).lock
 # What exists of these is checked by mypy --strict; the tests with the exceptions of pyproject.toml.
 TYPED := $(wildcard azure_account azureblob_source control_messages pyspark_azureblob tools demo benchmarks tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test crash histories bench notebooks check fmt lock clean
+.PHONY: help setup demo test crash histories matrix bench notebooks check fmt lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +45,15 @@ histories: setup ## 100,000 random histories of the commit protocol, with what h
 	$(BIN)/python -m tests.azureblob_source.log.commit_histories --processes 2 --count $(or $(COUNT),100000) \
 		$(if $(SEED),--seed $(SEED) --shrink)
 
+matrix: setup ## the Spark tests on pyspark 4.0, 4.1, 4.2 and 4.3, each in an environment of its own (SPARKS="41 42" selects)
+	@$(PYTHON) -m tools.setup --quiet $(SPARKS:%=pyspark%)
+	@failed=; for spark in $(SPARKS); do \
+		bin=.venv-pyspark$$spark/bin; \
+		$$bin/python -c 'import pyspark; print("pyspark", pyspark.__version__, flush=True)'; \
+		$$bin/python -m pytest $(PARALLEL) -m "pyspark40 and not slow and not live" $(PYTEST) $(SELECTED) \
+			|| failed="$$failed $$spark"; \
+	done; test -z "$$failed" || { echo "make matrix: tests fail on pyspark$$failed"; exit 1; }
+
 check: setup ## what CI runs: format, lint, types, imports, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -58,15 +72,17 @@ fmt: setup ## format, and mend what the linter can mend
 	$(BIN)/ruff check --fix .
 
 lock: setup ## resolve the dependencies again (UPGRADE=--upgrade for newer versions)
-	$(COMPILE) $(UPGRADE) requirements/setup.in -o requirements/setup.lock
-	$(COMPILE) $(UPGRADE) requirements/node.in -o requirements/node.lock
-	$(COMPILE) $(UPGRADE) pyproject.toml $(EXTRAS) --group test --group notebooks --group check --group bench \
+	$(COMPILE) 3.10 $(UPGRADE) requirements/setup.in -o requirements/setup.lock
+	$(COMPILE) 3.10 $(UPGRADE) requirements/node.in -o requirements/node.lock
+	$(COMPILE) 3.10 $(UPGRADE) pyproject.toml $(EXTRAS) --group test --group notebooks --group check --group bench \
 		-o requirements/dev.lock
-	$(COMPILE) $(UPGRADE) pyproject.toml $(EXTRAS) --group test -c requirements/pyspark40.in \
-		-o requirements/pyspark40.lock
+	$(call lock_spark,40,3.10)
+	$(call lock_spark,41,3.10)
+	$(call lock_spark,42,3.10)
+	$(call lock_spark,43,3.11)
 	$(PYTHON) -m tools.node install --package-lock-only --prefix tools/azurite
 
 clean: ## remove what the targets made, the downloads of `make setup` too
-	rm -rf .venv .venv-pyspark40 tools/azurite/node_modules build dist .demo spark-warehouse artifacts metastore_db
+	rm -rf .venv .venv-pyspark* tools/azurite/node_modules build dist .demo spark-warehouse artifacts metastore_db
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
