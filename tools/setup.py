@@ -7,8 +7,8 @@ Four steps, each done once and again only when a file that it depends on has cha
     tools/azurite/node_modules    Azurite from npm, by its package-lock.json; Node from PyPI if the machine has none
     Java                          the machine's, or the system's package manager's
 
-`python3 -m tools.setup pyspark41 pyspark42` makes only the environments of the versions that are named, `.venv-pyspark41`
-from requirements/pyspark41.lock and so on. `make matrix` does this after the four steps.
+`python3 -m tools.setup pyspark41 pyspark42` makes only the environments of the versions that are named,
+`.venv-pyspark41` from requirements/pyspark41.lock and so on. `make matrix` does this after the four steps.
 
 Every download is checked against the hashes of its lock file. Standard library only.
 """

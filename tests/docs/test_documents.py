@@ -60,7 +60,7 @@ def test_each_environment_of_the_matrix_has_the_spark_of_its_name_and_the_docume
     versions = [LOCKED.findall(lock.read_text("utf-8")) for lock in locks]
     assert [f"pyspark{major}{minor}" for ((major, minor),) in map(_release, versions)] == [lock.stem for lock in locks]
     (named,) = re.findall(
-        r"^\| pyspark \|.*\| ([^|]*) \|$", (ROOT / "docs" / "COMPATIBILITY.md").read_text("utf-8"), re.M
+        r"^\| pyspark \|.*\| ([^|]*) \|$", (ROOT / "docs" / "COMPATIBILITY.md").read_text("utf-8"), re.MULTILINE
     )
     assert [version for (version,) in versions] == named.split(", ")
 
