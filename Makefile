@@ -3,42 +3,56 @@
 PYTHON ?= python3
 BIN := .venv/bin
 BIN40 := .venv-pyspark40/bin
+# The versions of pyspark that `make matrix` tests, each with an environment and a lock of its own.
+SPARKS ?= 40 41 42 43
 
-# More workers than four do not pay: each starts a Spark and an Azurite of its own when its tests need them.
+# More than four workers are no faster: each starts a Spark and an Azurite of its own when its tests need them.
 WORKERS ?= auto
 PARALLEL := -n $(WORKERS) --maxprocesses 4 --dist loadfile
 PYTEST ?=
-# A selection may leave one of the two runs without a test, which pytest reports by code 5.
+# A selection may leave a run without a test, which pytest reports by exit code 5.
 SELECTED = $(if $(PYTEST),|| test $$? -eq 5)
 
-COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header \
-	--no-python-downloads --no-emit-index-url
+COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-python-downloads \
+	--no-emit-index-url --python-version
 EXTRAS := --extra cli --extra control-messages --extra spark
-# What exists of these is checked by mypy --strict; the tests with the exceptions of pyproject.toml.
+# $(1) is a version of SPARKS, $(2) the oldest Python that it runs on.
+lock_spark = $(COMPILE) $(2) $(UPGRADE) pyproject.toml $(EXTRAS) --group test -c requirements/pyspark$(1).in \
+	-o requirements/pyspark$(1).lock
+# Checked by mypy --strict; the tests with the exceptions of pyproject.toml.
 TYPED := $(wildcard azure_account azureblob_source control_messages pyspark_azureblob tools demo benchmarks tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test crash histories bench notebooks check fmt lock clean
+.PHONY: help setup demo test crash histories matrix bench notebooks check fmt lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## make .venv, .venv-pyspark40, Azurite and Java ready (once; the other targets do it too)
+setup: ## install .venv, .venv-pyspark40, Azurite and Java, where they are missing (the other targets do this first)
 	@$(PYTHON) -m tools.setup $(if $(filter setup,$(MAKECMDGOALS)),,--quiet)
 
-demo: setup ## see it work: a year of flights into blobs, read back and compared row for row
+demo: setup ## write a year of flights into blobs, read them back, compare row by row
 	@$(BIN)/python -m demo.flights
 
-test: setup ## all tests but the slow ones, then those for the oldest supported Spark (PYTEST="-k name" selects)
+test: setup ## all tests but the slow ones, then those for Spark 4.0, the oldest supported (PYTEST="-k name" selects)
 	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not live" $(PYTEST) $(SELECTED)
 	$(BIN40)/python -m pytest $(PARALLEL) -m "pyspark40 and not slow and not live" $(PYTEST) $(SELECTED)
 
-crash: setup ## the slow tests: whole processes killed, long histories
+crash: setup ## the slow tests: processes killed with SIGKILL, long histories
 	$(BIN)/python -m pytest -m slow $(PYTEST)
 
-histories: setup ## 100,000 random histories of the commit protocol, with what happened in them (COUNT=, SEED= shows one)
+histories: setup ## 100,000 random histories of the commit protocol, and the events in them (COUNT= sets the number, SEED= shows one)
 	$(BIN)/python -m tests.azureblob_source.log.commit_histories --processes 2 --count $(or $(COUNT),100000) \
 		$(if $(SEED),--seed $(SEED) --shrink)
+
+matrix: setup ## the Spark tests on pyspark 4.0, 4.1, 4.2 and 4.3, each in an environment of its own (SPARKS="41 42" selects)
+	@$(PYTHON) -m tools.setup --quiet $(SPARKS:%=pyspark%)
+	@failed=; for spark in $(SPARKS); do \
+		bin=.venv-pyspark$$spark/bin; \
+		$$bin/python -c 'import pyspark; print("pyspark", pyspark.__version__, flush=True)'; \
+		$$bin/python -m pytest $(PARALLEL) -m "pyspark40 and not slow and not live" $(PYTEST) $(SELECTED) \
+			|| failed="$$failed $$spark"; \
+	done; test -z "$$failed" || { echo "make matrix: tests fail on pyspark$$failed"; exit 1; }
 
 check: setup ## what CI runs: format, lint, types, imports, tests
 	$(BIN)/ruff format --check .
@@ -47,26 +61,28 @@ check: setup ## what CI runs: format, lint, types, imports, tests
 	$(BIN)/lint-imports
 	@$(MAKE) --no-print-directory test
 
-bench: setup ## measure
+bench: setup ## run all benchmarks
 	@$(BIN)/python -m benchmarks
 
-notebooks: setup ## run the notebooks and store them as they have run
+notebooks: setup ## run the notebooks and store them with their output
 	@$(BIN)/python -m tools.notebooks
 
-fmt: setup ## format, and mend what the linter can mend
+fmt: setup ## format, and fix what the linter can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 lock: setup ## resolve the dependencies again (UPGRADE=--upgrade for newer versions)
-	$(COMPILE) $(UPGRADE) requirements/setup.in -o requirements/setup.lock
-	$(COMPILE) $(UPGRADE) requirements/node.in -o requirements/node.lock
-	$(COMPILE) $(UPGRADE) pyproject.toml $(EXTRAS) --group test --group notebooks --group check --group bench \
+	$(COMPILE) 3.10 $(UPGRADE) requirements/setup.in -o requirements/setup.lock
+	$(COMPILE) 3.10 $(UPGRADE) requirements/node.in -o requirements/node.lock
+	$(COMPILE) 3.10 $(UPGRADE) pyproject.toml $(EXTRAS) --group test --group notebooks --group check --group bench \
 		-o requirements/dev.lock
-	$(COMPILE) $(UPGRADE) pyproject.toml $(EXTRAS) --group test -c requirements/pyspark40.in \
-		-o requirements/pyspark40.lock
+	$(call lock_spark,40,3.10)
+	$(call lock_spark,41,3.10)
+	$(call lock_spark,42,3.10)
+	$(call lock_spark,43,3.11)
 	$(PYTHON) -m tools.node install --package-lock-only --prefix tools/azurite
 
-clean: ## remove what the targets made, the downloads of `make setup` too
-	rm -rf .venv .venv-pyspark40 tools/azurite/node_modules build dist .demo spark-warehouse artifacts metastore_db
+clean: ## remove everything that the targets made, including what `make setup` has downloaded
+	rm -rf .venv .venv-pyspark* tools/azurite/node_modules build dist .demo spark-warehouse artifacts metastore_db
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

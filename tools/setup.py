@@ -7,6 +7,9 @@ There are four steps. A step is repeated only if a file that it depends on has c
     tools/azurite/node_modules    Azurite from npm, by its package-lock.json; Node from PyPI if the machine has none
     Java                          the machine's, or one from the system's package manager
 
+`python3 -m tools.setup pyspark41 pyspark42` makes only the environments of the versions that are named,
+`.venv-pyspark41` from requirements/pyspark41.lock and so on. `make matrix` does this after the four steps.
+
 Downloads are checked against the hashes of the lock files. Standard library only.
 """
 
@@ -17,6 +20,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = ROOT / "requirements"
 AZURITE = ROOT / "tools" / "azurite"
 DEVELOPMENT = ROOT / ".venv"
-PYSPARK40 = ROOT / ".venv-pyspark40"
+OLDEST_SPARK = "pyspark40"
 
 
 class SetupError(Exception):
@@ -42,16 +46,33 @@ def main() -> int:
     """Do the steps that are not done. The exit code is 0, or 1 after a message that says what is missing."""
     if sys.version_info < OLDEST_PYTHON:
         return _complain(f"Python 3.10 or later is needed, this is {sys.version.split()[0]}: make PYTHON=python3.12")
+    versions = [word for word in sys.argv[1:] if not word.startswith("-")]
     try:
-        java = require_java()
-        _once(".venv", DEVELOPMENT / ".setup", _lock_files("setup", "dev"), _make_development)
-        _once(".venv-pyspark40", PYSPARK40 / ".setup", _lock_files("setup", "pyspark40"), _make_pyspark40)
-        _once("Azurite", AZURITE / "node_modules" / ".setup", [AZURITE / "package-lock.json"], _make_azurite)
+        ready = _set_up_versions(versions) if versions else _set_up()
     except (JavaMissingError, SetupError) as error:
         return _complain(str(error))
     if "--quiet" not in sys.argv:
-        print(f"Ready: .venv, .venv-pyspark40, Azurite, Java in {java}")
+        print(f"Ready: {ready}")
     return 0
+
+
+def _set_up() -> str:
+    java = require_java()
+    _once(".venv", DEVELOPMENT / ".setup", _lock_files("setup", "dev"), _make_development)
+    _set_up_versions([OLDEST_SPARK])
+    _once("Azurite", AZURITE / "node_modules" / ".setup", [AZURITE / "package-lock.json"], _make_azurite)
+    return f".venv, .venv-{OLDEST_SPARK}, Azurite, Java in {java}"
+
+
+def _set_up_versions(names: Sequence[str]) -> str:
+    """The environments of versions of Spark, each named as its lock file."""
+    locked = sorted(lock.stem for lock in REQUIREMENTS.glob("pyspark*.lock"))
+    for name in names:
+        if name not in locked:
+            raise SetupError(f"there is no requirements/{name}.lock; choose among {', '.join(locked)}.")
+        stamp = ROOT / f".venv-{name}" / ".setup"
+        _once(stamp.parent.name, stamp, _lock_files("setup", name), partial(_make_version, name))
+    return ", ".join(f".venv-{name}" for name in names)
 
 
 def _complain(sentence: str) -> int:
@@ -82,9 +103,10 @@ def _make_development() -> None:
     _install(DEVELOPMENT, REQUIREMENTS / "dev.lock")
 
 
-def _make_pyspark40() -> None:
-    _make_environment(PYSPARK40)
-    _install(PYSPARK40, REQUIREMENTS / "pyspark40.lock")
+def _make_version(name: str) -> None:
+    folder = ROOT / f".venv-{name}"
+    _make_environment(folder)
+    _install(folder, REQUIREMENTS / f"{name}.lock")
 
 
 def _make_azurite() -> None:

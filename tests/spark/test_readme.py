@@ -1,4 +1,4 @@
-"""The README's first example, run as a user would: as a file, by this Python, with no other preparation."""
+"""The README's first example, run as a user would run it: as a script, by this Python, without further set-up."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Missing:
 
 sys.meta_path.insert(0, Missing())
 """
-"""A `sitecustomize` for all Python processes of a job: what only the extra `control-messages` brings is not there."""
+"""A `sitecustomize` for all Python processes of a job: it hides what only the extra `control-messages` installs."""
 
 
 def first_example() -> str:

@@ -1,0 +1,69 @@
+"""The documents agree with the repository: links lead somewhere, tests that they name exist, every error has a row."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import azure_account.errors
+import control_messages.errors
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+LINK = re.compile(r"\]\((?!https?://)([^)\s]*)\)")
+NAMED_TEST = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
+LOCKED = re.compile(r"^pyspark==(\S+)", re.MULTILINE)
+
+each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", document.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@each_document
+def test_every_link_leads_to_a_file_and_a_heading(document: Path) -> None:
+    broken = []
+    for link in LINK.findall(document.read_text("utf-8")):
+        path, _, anchor = link.partition("#")
+        target = document.parent / path if path else document
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert [] == broken
+
+
+@each_document
+def test_every_test_that_a_document_names_exists(document: Path) -> None:
+    missing = []
+    for path, name in NAMED_TEST.findall(document.read_text("utf-8")):
+        target = ROOT / path
+        if not target.is_file() or (name and f"def {name}(" not in target.read_text("utf-8")):
+            missing.append(f"{path}::{name}" if name else path)
+    assert [] == missing
+
+
+@pytest.mark.parametrize("module", [azure_account.errors, control_messages.errors])
+def test_every_class_of_errors_has_a_row(module: object) -> None:
+    classes = {name for name, found in inspect.getmembers(module, inspect.isclass) if issubclass(found, Exception)}
+    rows = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "ERRORS.md").read_text("utf-8"), re.MULTILINE))
+    assert classes
+    assert set() == classes - rows
+
+
+def test_each_environment_of_the_matrix_has_the_spark_of_its_name_and_the_documents_say_which() -> None:
+    locks = sorted((ROOT / "requirements").glob("pyspark*.lock"))
+    versions = [LOCKED.findall(lock.read_text("utf-8")) for lock in locks]
+    assert [f"pyspark{major}{minor}" for ((major, minor),) in map(_release, versions)] == [lock.stem for lock in locks]
+    (named,) = re.findall(
+        r"^\| pyspark \|.*\| ([^|]*) \|$", (ROOT / "docs" / "COMPATIBILITY.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert [version for (version,) in versions] == named.split(", ")
+
+
+def _release(versions: list[str]) -> list[tuple[str, str]]:
+    return [(version.split(".")[0], version.split(".")[1]) for version in versions]
