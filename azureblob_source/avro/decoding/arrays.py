@@ -15,7 +15,19 @@ from azure_account.errors import CorruptError
 from azureblob_source.avro.decoding.buffers import filled, indices, offsets_of, spread, struct, with_nulls
 from azureblob_source.avro.decoding.decimals import decimals
 from azureblob_source.avro.decoding.entries import last_entries
-from azureblob_source.avro.decoding.layout import Fixed, Items, Node, Nothing, Number, Optional, Raw, Row, Text
+from azureblob_source.avro.decoding.instructions import MAX_EMPTY_ITEMS
+from azureblob_source.avro.decoding.layout import (
+    INT32_MAX,
+    Fixed,
+    Items,
+    Node,
+    Nothing,
+    Number,
+    Optional,
+    Raw,
+    Row,
+    Text,
+)
 from azureblob_source.avro.decoding.layout import Union as Tagged
 from azureblob_source.avro.decoding.plan import (
     Branches,
@@ -35,10 +47,8 @@ from azureblob_source.avro.decoding.plan import (
     UnfitError,
     UnresolvedError,
 )
-from azureblob_source.avro.decoding.program import MAX_FREE
 from azureblob_source.avro.decoding.scan import Part, Scan, Scanner
 from azureblob_source.avro.decoding.sizes import item_bytes
-from azureblob_source.avro.decoding.skip_program import INT32_MAX
 from azureblob_source.avro.limits import BATCH_BYTES, batch_too_large
 from azureblob_source.avro.types import PRIMITIVE_TYPES
 
@@ -186,9 +196,9 @@ class _Builder:
         counts = self._scan.numbers(node.counts, count)
         total = int(counts.sum())
         self._room -= total * item_bytes(plan)
-        if (node.free and total > MAX_FREE and self._scan.rows > 1) or self._room < 0:
+        if (node.free and total > MAX_EMPTY_ITEMS and self._scan.rows > 1) or self._room < 0:
             raise batch_too_large()
-        if total > (MAX_FREE if node.free else INT32_MAX):
+        if total > (MAX_EMPTY_ITEMS if node.free else INT32_MAX):
             raise CorruptError(f"a row claims {total} items without bytes")
         if isinstance(plan, Listed):
             offsets = indices(offsets_of(counts))

@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from azureblob_source.avro.decoding.instructions import Code
+
+INT32_MAX = 2**31 - 1
+
 
 class Slot(NamedTuple):
     """The numbers of one place: every k-th of an output, beginning with number `first`."""
@@ -96,29 +100,34 @@ Node: TypeAlias = Nothing | Number | Raw | Text | Fixed | Optional | Union | Ite
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """What a faster program takes for granted: which nullable values are never null, and which longs may be wide.
+    """What a program takes for granted: which nullable values are never null, and which longs may be wide.
 
-    A wide long has ten bytes. Places are numbers in the order of the type; without `wide`, all longs may be. `room` is
-    what all items of arrays and maps may take, in bytes; without it they are not counted.
+    A wide long has ten bytes. Places are numbers in the order of the type. Without `wide`, all longs may be wide.
+    `budget` is what all items of arrays and maps may take, in bytes. Without it they are not counted.
     """
 
     dense: frozenset[int] = frozenset()
     wide: frozenset[int] | None = frozenset()
-    room: int | None = None
+    budget: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Forth, and how its outputs are to be read. `strides` are those above one, `bounds` inclusive.
+    """Instructions, and how their outputs are to be read.
 
-    `nullable` and `longs` tell by their numbers the places that an `Assumption` speaks of: the tag that is not null,
-    and where the longs are, if they are kept.
+    `outputs` are the numpy types of the outputs by name, `strides` the slots in each output of varints, `bounds`
+    (inclusive) what the numbers of a slot may be. `records` skip the records that contain themselves.
+
+    `nullable` and `longs` describe by their numbers the places that an `Assumption` speaks of: the tags and the tag
+    that is not null; the slot of a long, or None if it is skipped.
     """
 
-    source: str
+    code: Code
+    records: tuple[Code, ...]
+    assumed: Assumption
     root: Node
+    outputs: Mapping[str, str]
     strides: Mapping[str, int]
     bounds: Mapping[Slot, tuple[int, int]]
     nullable: Mapping[int, tuple[Slot, int]]
     longs: Mapping[int, Slot | None]
-    careful: bool

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from azure_account.errors import CorruptError
+from azureblob_source.avro.decoding.forth import BUDGET, rendered
 from azureblob_source.avro.decoding.layout import Assumption
-from azureblob_source.avro.decoding.program import ROOM, compiled
+from azureblob_source.avro.decoding.program import compiled
 from azureblob_source.avro.limits import BeyondLimitError, batch_too_large
 
 if TYPE_CHECKING:
@@ -107,18 +108,18 @@ class Scanner:
     def _careful(self, parts: Sequence[Part], data: memoryview | bytes, room: int | None) -> Scan:
         """By programs that take no value for granted."""
         try:
-            return self._run(parts, data, Assumption(wide=self._learnt.wide, room=room))
+            return self._run(parts, data, Assumption(wide=self._learnt.wide, budget=room))
         except CorruptError as error:
             if _TOO_LONG not in str(error):
                 raise
-        return self._run(parts, data, Assumption(wide=None, room=room))
+        return self._run(parts, data, Assumption(wide=None, budget=room))
 
     def _run(self, parts: Sequence[Part], data: memoryview | bytes, assumed: Assumption) -> Scan:
         program, machine = self._machine(assumed)
         counts = np.array([part.rows for part in parts], np.int64)
         error = machine.run({"data": data, "counts": counts}, *_TELL)
         outputs = machine.outputs
-        beyond = assumed.room is not None and machine[ROOM] < 0
+        beyond = assumed.budget is not None and machine[BUDGET] < 0
         machine.reset()  # lets go of data and outputs
         if beyond:
             raise batch_too_large()
@@ -135,7 +136,7 @@ class Scanner:
             from awkward_cpp.lib._ext import ForthMachine64  # noqa: PLC0415
 
             program = compiled(self.avro, self.plan, assumed)
-            machine = ForthMachine64(program.source, _STACK, _DEPTH, 0, _ITEMS, _GROWTH)
+            machine = ForthMachine64(rendered(program), _STACK, _DEPTH, 0, _ITEMS, _GROWTH)
             self._machines[assumed] = program, machine
         return self._machines[assumed]
 
@@ -145,7 +146,7 @@ class Scanner:
             place for place, (tags, present) in program.nullable.items() if (scan.column(tags) != present).any()
         }
         wide = self._learnt.wide or frozenset()
-        if program.careful:
+        if program.assumed.wide is None:
             wide |= {place for place, slot in program.longs.items() if slot is None or (scan.column(slot) < 0).any()}
         learnt = Assumption(frozenset(program.nullable) - self._nulls, wide)
         if learnt != self._learnt:

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from azure_account.errors import ConfigurationError, CorruptError
 from azureblob_source.avro.decoding.arrays import columns
 from azureblob_source.avro.decoding.decode import decode_blob
+from azureblob_source.avro.decoding.instructions import MAX_EMPTY_ITEMS
 from azureblob_source.avro.decoding.layout import Number, Raw, Row
 from azureblob_source.avro.decoding.plan import Record
-from azureblob_source.avro.decoding.program import MAX_FREE
 from azureblob_source.avro.decoding.resolve import resolve
 from azureblob_source.avro.decoding.scan import Part, Scanner
 from azureblob_source.avro.files.container_file import block, blocks, header, read_header
@@ -377,10 +377,10 @@ def test_counts_of_blocks_do_not_overflow_together() -> None:
 
 
 def test_arrays_of_many_items_without_bytes_come_in_batches_of_their_own() -> None:
-    body = (encode(MAX_FREE) + b"\x00") * 3
+    body = (encode(MAX_EMPTY_ITEMS) + b"\x00") * 3
     batches = list(decode_blob(framed(record(v=array("null")), (3, body)), blob="b"))
     assert [1, 1, 1] == [batch.num_rows for batch in batches]
-    assert [[MAX_FREE]] * 3 == [pa.compute.list_value_length(batch.column("v")).to_pylist() for batch in batches]
+    assert [[MAX_EMPTY_ITEMS]] * 3 == [pa.compute.list_value_length(batch.column("v")).to_pylist() for batch in batches]
     nested = encode(3) + body + b"\x00"
     with pytest.raises(CorruptError, match="items without bytes"):
         read(framed(record(v=array(array("null"))), (1, nested)))
@@ -512,8 +512,14 @@ BACK = b"".join((encode(-(2**14)), encode(2**13), bytes(2**13), b"\x00\x02"))
     [
         (record(v=array(record("item", t="string", u=array("string"))), after="int"), encode(60) + BACK * 9),
         (record(t="string", after=array("int")), BACK * 9),
-        (record(t=array(array("null")), after="int"), (encode(9000) + (encode(MAX_FREE) + b"\x00") * 9000 + bytes(2))),
-        (record(t=array(array(NOTHING)), after="int"), (encode(9000) + (encode(MAX_FREE) + b"\x00") * 9000 + bytes(2))),
+        (
+            record(t=array(array("null")), after="int"),
+            (encode(9000) + (encode(MAX_EMPTY_ITEMS) + b"\x00") * 9000 + bytes(2)),
+        ),
+        (
+            record(t=array(array(NOTHING)), after="int"),
+            (encode(9000) + (encode(MAX_EMPTY_ITEMS) + b"\x00") * 9000 + bytes(2)),
+        ),
         (record(t=array(array(EMPTY)), after="int"), (encode(-(2**40)) + encode(-(2**13))) * 9000),
         # What follows would go back by as much as was read, again and again.
         (record(t=array("string"), after="int"), encode(2**40) + encode(-1) + bytes(9)),
