@@ -12,6 +12,12 @@ The machine reads the input `data` once, from left to right, and appends to type
 An instruction of the machine costs some 8 ns, whatever it does. So values that may be repeated (items, and a nullable
 value, which comes 0 or 1 times) are read by a counted word (`#zigzag->`) rather than a loop or an `if` where there is
 one.
+
+The row of `plan` is read by this text. Its score has tag 0, so the last word reads 0 varints.
+
+    data zigzag-> n0
+    data zigzag-> stack dup n1 <- stack data #B-> n2
+    data zigzag-> stack dup n3 <- stack data #zigzag-> n4
 """
 
 from __future__ import annotations

@@ -1,12 +1,18 @@
 """From a writer's type and a plan to the program that reads datums. Pure.
 
 Varints that follow each other become one *run*: one instruction reads them all into one output, and a `Slot` says which
-of each k numbers belong to a place. A nullable value needs no instruction of its own for the branch's number either:
-the branch, 0 or 1, is how often the value is read.
+of each k numbers belong to a place.
 
 A program must end soon and within bounds of memory whatever bytes it reads. It checks itself what would move it back,
 make it loop for long or overflow its memory: lengths and counts of items. All other numbers are checked after the run
 (`Program.bounds`).
+
+The row of `plan` is read by these instructions (continued in `forth` and `scan`; `layout` has what the outputs mean).
+If score were assumed never to be null, its branch and its value would be one run: ReadVarints(output='n3', count=2).
+
+    ReadVarints(output='n0', count=1)
+    ReadText(lengths='n1', data='n2')
+    ReadNullable(tags='n3', present=1, value=(ReadVarints(output='n4', count=1),))
 """
 
 from __future__ import annotations
@@ -15,6 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from azureblob_source.avro.decoding import layout
+from azureblob_source.avro.decoding import plan as plans
 from azureblob_source.avro.decoding.instructions import (
     ReadFixed,
     ReadItems,
@@ -28,8 +35,7 @@ from azureblob_source.avro.decoding.instructions import (
     SkipWideLong,
 )
 from azureblob_source.avro.decoding.layout import INT32_MAX, Node, Program, Slot
-from azureblob_source.avro.decoding.plan import Branches, Listed, Mapped, Member, Never, Paired, Plan, Present, Record
-from azureblob_source.avro.decoding.sizes import NUMBER, scanned_bytes
+from azureblob_source.avro.decoding.memory_bounds import NUMBER, scanned_bytes
 from azureblob_source.avro.decoding.skip_program import SkipProgram, is_recursive
 from azureblob_source.avro.wire import has_no_bytes
 
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
 
     from azureblob_source.avro.decoding.instructions import Code, ReadInstruction, SkipInstruction
     from azureblob_source.avro.decoding.layout import Assumption
+    from azureblob_source.avro.decoding.plan import Plan
     from azureblob_source.avro.types import AvroType
 
 _DTYPES = {"boolean": "uint8", "float": "float32", "double": "float64"}
@@ -74,16 +81,16 @@ class _Compiler:
         self._assumed = assumed
         self._places = 0
 
-    def value(self, avro: AvroType, plans: tuple[Plan, ...]) -> Node:
-        """Adds the code for one value.
+    def value(self, avro: AvroType, wanted: tuple[Plan, ...]) -> Node:
+        """Adds the code for one value, which the reader wants for each of some plans.
 
-        Without plans nobody wants the value. Then numbers and branches are read all the same, since that is cheaper
-        than to end a run, and the rest is skipped.
+        If no plan wants it, numbers and branches are read all the same, because they belong to runs; the rest is
+        skipped.
         """
-        plans = tuple(plan for plan in map(_of_value, plans) if not isinstance(plan, Never))
+        wanted = tuple(plan for plan in map(_of_value, wanted) if not isinstance(plan, plans.Unresolved))
         match avro.kind:
             case "null":
-                return layout.Nothing()
+                return layout.NoOutput()
             case "int":
                 return self._int(-(2**31), INT32_MAX)
             case "enum":
@@ -91,15 +98,15 @@ class _Compiler:
             case "long":
                 return self._long()
             case "union":
-                return self._union(avro, plans)
-            case "record" if plans or not is_recursive(avro):
-                return self._record(avro, plans)
-        if plans:
-            return self._wanted(avro, plans)
+                return self._union(avro, wanted)
+            case "record" if wanted or not is_recursive(avro):
+                return self._record(avro, wanted)
+        if wanted:
+            return self._wanted(avro, wanted)
         self.code += self.skipping.value(avro)
-        return layout.Nothing()
+        return layout.NoOutput()
 
-    def _wanted(self, avro: AvroType, plans: tuple[Plan, ...]) -> Node:
+    def _wanted(self, avro: AvroType, wanted: tuple[Plan, ...]) -> Node:
         match avro.kind:
             case "boolean" | "float" | "double":
                 return self._primitive(avro.kind)
@@ -109,7 +116,7 @@ class _Compiler:
                 data = self._output("uint8")
                 self.code.append(ReadFixed(data, avro.size))
                 return layout.Fixed(data, avro.size)
-        return self._items(avro, plans)
+        return self._items(avro, wanted)
 
     def _output(self, dtype: str) -> str:
         name = f"n{len(self.outputs)}"
@@ -151,10 +158,10 @@ class _Compiler:
         return layout.Number(slot)
 
     def _long(self) -> layout.Number:
-        """A long of 64 bits may have ten bytes, but the machine's own instruction for varints stops at nine.
+        """A long of 64 bits has up to ten bytes, but the machine's instruction for varints reads nine at most.
 
-        Reading each byte by itself costs up to 0.4 µs instead of 8 ns, and ends the run. So only longs are read like
-        that where a scan has seen one of ten bytes, and those of a program that is right for all bytes.
+        A wide long is read byte by byte, which costs up to 0.4 µs instead of 8 ns, and it cannot be part of a run. So a
+        program has wide longs only in places where one of ten bytes has been seen, or everywhere if nothing is assumed.
         """
         place = self._place()
         wide = self._is_wide(place)
@@ -172,90 +179,81 @@ class _Compiler:
     def _is_wide(self, place: int) -> bool:
         return self._assumed.wide is None or place in self._assumed.wide
 
-    def _primitive(self, kind: str) -> layout.Raw:
+    def _primitive(self, kind: str) -> layout.Primitive:
         data = self._output(_DTYPES[kind])
         if kind == "boolean":
             self.bounds[Slot(data)] = 0, 1
         self.code.append(ReadPrimitive(data, kind))
-        return layout.Raw(data)
+        return layout.Primitive(data)
 
     def _text(self) -> layout.Text:
         lengths, data = self._numbers(0, INT32_MAX), self._output("uint8")
         self.code.append(ReadText(lengths.output, data))
         return layout.Text(lengths, data)
 
-    def _record(self, avro: AvroType, plans: tuple[Plan, ...]) -> layout.Row:
-        wanted: dict[str, list[Plan]] = {}
-        for plan in plans:
-            for key, inner in plan.fields if isinstance(plan, Record) else ():
-                wanted.setdefault(key, []).append(inner)
+    def _record(self, avro: AvroType, wanted: tuple[Plan, ...]) -> layout.Fields:
+        by_key: dict[str, list[Plan]] = {}
+        for plan in wanted:
+            for key, inner in plan.fields if isinstance(plan, plans.Record) else ():
+                by_key.setdefault(key, []).append(inner)
         keyed = ((f"f{place}", member.type) for place, member in enumerate(avro.fields))
-        return layout.Row({key: self.value(inner, tuple(wanted.get(key, ()))) for key, inner in keyed})
+        return layout.Fields({key: self.value(inner, tuple(by_key.get(key, ()))) for key, inner in keyed})
 
-    def _union(self, avro: AvroType, plans: tuple[Plan, ...]) -> Node:
+    def _union(self, avro: AvroType, wanted: tuple[Plan, ...]) -> Node:
         kinds = [branch.kind for branch in avro.branches]
         if len(kinds) == 1 and kinds != ["null"]:
             tags = self._varint()
             self.bounds[tags] = 0, 0
-            return layout.Optional(tags, 0, self.value(avro.branches[0], plans), dense=True)
+            return layout.Nullable(tags, 0, dense=True, inner=self.value(avro.branches[0], wanted))
         if avro.nullable and len(kinds) == 2:  # noqa: PLR2004 - null and another
-            return self._nullable(avro.nullable, 1 - kinds.index("null"), plans)
-        return self._tagged(avro, plans)
+            return self._nullable(avro.nullable, 1 - kinds.index("null"), wanted)
+        return self._tagged(avro, wanted)
 
-    def _nullable(self, avro: AvroType, present: int, plans: tuple[Plan, ...]) -> layout.Optional:
+    def _nullable(self, avro: AvroType, present: int, wanted: tuple[Plan, ...]) -> layout.Nullable:
         place = self._place()
         if place in self._assumed.dense:
             tags = self._varint()
             self.bounds[tags] = present, present
             self.nullable[place] = tags, present
-            return layout.Optional(tags, present, self.value(avro, plans), dense=True)
+            return layout.Nullable(tags, present, dense=True, inner=self.value(avro, wanted))
         tags = self._numbers(0, 1)
         self.nullable[place] = tags, present
-        inner, code = self._apart(lambda: self.value(avro, plans))
+        inner, code = self._apart(lambda: self.value(avro, wanted))
         self.code.append(ReadNullable(tags.output, present, code))
-        return layout.Optional(tags, present, inner, dense=False)
+        return layout.Nullable(tags, present, dense=False, inner=inner)
 
-    def _tagged(self, avro: AvroType, plans: tuple[Plan, ...]) -> layout.Union:
+    def _tagged(self, avro: AvroType, wanted: tuple[Plan, ...]) -> layout.TaggedUnion:
         tags = self._numbers(0, len(avro.branches) - 1)
-        read = [self._apart(partial(self._branch, avro, tag, plans)) for tag in range(len(avro.branches))]
+        read = [self._apart(partial(self._branch, avro, tag, wanted)) for tag in range(len(avro.branches))]
         self.code.append(ReadUnion(tags.output, tuple(code for _, code in read)))
         null = next((tag for tag, branch in enumerate(avro.branches) if branch.kind == "null"), -1)
-        return layout.Union(tags, tuple(node for node, _ in read), null)
+        return layout.TaggedUnion(tags, tuple(node for node, _ in read), null)
 
-    def _branch(self, avro: AvroType, tag: int, plans: tuple[Plan, ...]) -> Node:
+    def _branch(self, avro: AvroType, tag: int, wanted: tuple[Plan, ...]) -> Node:
         key = f"b{tag}"
-        wanted = tuple(plan.plans[key] for plan in plans if isinstance(plan, Branches) and key in plan.plans)
-        return self.value(avro.branches[tag], wanted)
+        inner = tuple(plan.plans[key] for plan in wanted if isinstance(plan, plans.Branches) and key in plan.plans)
+        return self.value(avro.branches[tag], inner)
 
-    def _items(self, avro: AvroType, plans: tuple[Plan, ...]) -> layout.Items:
+    def _items(self, avro: AvroType, wanted: tuple[Plan, ...]) -> layout.Items:
         counts = self._numbers(0, INT32_MAX)
-        free = avro.kind == "array" and has_no_bytes(avro.element)
-        node, code = self._apart(lambda: self._item(avro, plans))
+        empty = avro.kind == "array" and has_no_bytes(avro.element)
+        node, code = self._apart(lambda: self._item(avro, wanted))
         each = scanned_bytes(avro.element) + (NUMBER if avro.kind == "map" else 0)
-        self.code.append(ReadItems(counts.output, () if free else code, None if self._assumed.budget is None else each))
-        return layout.Items(counts, node, free)
+        item_bytes = None if self._assumed.budget is None else each
+        self.code.append(ReadItems(counts.output, () if empty else code, item_bytes))
+        return layout.Items(counts, node, empty)
 
-    def _item(self, avro: AvroType, plans: tuple[Plan, ...]) -> Node:
-        inner = tuple(inner for plan in plans for inner in _item_plans(plan))
+    def _item(self, avro: AvroType, wanted: tuple[Plan, ...]) -> Node:
+        lists = (plan for plan in wanted if isinstance(plan, plans.Listed | plans.Mapped | plans.Paired))
+        inner = tuple(item for plan in lists for item in plans.inner_plans(plan))
         if avro.kind == "array":
             return self.value(avro.element, inner)
         key = self._text()
-        return layout.Row({"key": key, "value": self.value(avro.element, inner)})
+        return layout.Fields({"key": key, "value": self.value(avro.element, inner)})
 
 
 def _of_value(plan: Plan) -> Plan:
     """The plan for values that are not null."""
-    while isinstance(plan, Present | Member):
+    while isinstance(plan, plans.NotNull | plans.Member):
         plan = plan.plan
     return plan
-
-
-def _item_plans(plan: Plan) -> tuple[Plan, ...]:
-    match plan:
-        case Listed():
-            return (plan.item,)
-        case Mapped():
-            return (plan.value,)
-        case Paired():
-            return (plan.entry,)
-    return ()
