@@ -1,8 +1,8 @@
 """Rows/s of the decoder beside fastavro, polars and DataFusion on one core: `python -m benchmarks.decoder`.
 
-Every path goes from one blob (null codec, blocks of about 1 MB or 16 KB) to Arrow tables. DataFusion reads files only,
-so it gets one in memory. The paths take turns, and medians of processor time are compared. A last table tells which
-types each of them reads right.
+Every reader gets a blob (null codec, blocks of about 1 MB or 16 KB) and returns an Arrow table. DataFusion reads files
+only, so its file is in memory. The readers take turns, and medians of processor time are compared. A last table shows
+which types each of them reads correctly.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def ours(blob: bytes, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def by_fastavro(blob: bytes, columns: Sequence[str] | None = None) -> pa.Table:
-    """The compiled reader of fastavro, then Arrow; the columns are chosen by the reader's schema."""
+    """The compiled reader of fastavro, then Arrow. A reader schema selects the columns."""
     reader = fastavro.reader(io.BytesIO(blob))
     schema: Json = reader.writer_schema
     if columns is not None:
@@ -93,7 +93,7 @@ READERS: dict[str, Read] = {
 
 
 def processor_seconds(act: Callable[[], object], rows: int) -> float:
-    """Of one row."""
+    """The processor time of `act` for each row."""
     begin = time.process_time()
     act()
     return (time.process_time() - begin) / rows
@@ -115,7 +115,7 @@ def speed(title: str, table: pa.Table, block_rows: int, columns: Sequence[str] |
     return Report(f"{title}, {table.num_rows:,} rows, {len(blob) / table.num_rows:.0f} bytes each", lines)
 
 
-# --- which types are read right ---------------------------------------------------------------------------------------
+# --- which types are read correctly -----------------------------------------------------------------------------------
 
 
 def logical(kind: str, name: str, **more: Json) -> Json:
@@ -172,7 +172,7 @@ def stored(schema: Json, written_as: Json, rows: list[Json], codec: str = "null"
 
 
 def verdict(read: Read, blob: bytes, expected: list[Json]) -> str:
-    """Whether a reader gives the values of column `v`, and what it gives in their place."""
+    """Whether a reader returns the values of column `v`, else what it returns or raises."""
     try:
         values = read(blob, None).column("v").to_pylist()
     except BaseException as error:  # noqa: BLE001 - a panic of Rust is no Exception
@@ -183,7 +183,7 @@ def verdict(read: Read, blob: bytes, expected: list[Json]) -> str:
 
 
 def member_of(value: Json) -> Json:
-    """The value itself, of one that stands in Spark's struct for a union."""
+    """The value itself, if it is a member of Spark's struct for a union."""
     if isinstance(value, dict) and "member0" in value:
         return next(member for member in value.values() if member is not None)
     return value
@@ -202,7 +202,7 @@ def correctness() -> Report:
         {"type or codec": name, **{each: verdict(read, blob, expected) for each, read in readers.items()}}
         for name, blob, expected in cases
     ]
-    return Report("What is read right", lines)
+    return Report("What is read correctly", lines)
 
 
 def main() -> None:

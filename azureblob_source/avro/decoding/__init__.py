@@ -1,1 +1,1 @@
-"""Avro becomes Arrow columns."""
+"""From Avro to Arrow: `decode` is the entry point, `plan` begins the example that other modules continue."""

@@ -1,4 +1,4 @@
-"""Arrow arrays whose buffers are numpy arrays, and nulls put between the values of an array. Pure.
+"""Arrow arrays from numpy arrays as buffers, and nulls put between the values of an array. Pure.
 
 `pa.array` and `to_numpy` are slower, and import pandas.
 """
@@ -24,40 +24,40 @@ _BYTE = 8  # bits
 
 
 def filled(arrow: pa.DataType, count: int, *stored: npt.NDArray[Any]) -> pa.Array:
-    """An array of `count` values without nulls, out of the buffers that follow the validity in Arrow's layout."""
+    """An array of `count` values without nulls. `stored` are the buffers that follow the validity in Arrow's layout."""
     return pa.Array.from_buffers(
         arrow, count, [None, *(pa.py_buffer(np.ascontiguousarray(each)) for each in stored)], 0
     )
 
 
 def struct(arrow: pa.DataType, children: Sequence[pa.Array], count: int) -> pa.Array:
-    """A struct array without nulls; only the count tells the length of one without children."""
+    """A struct array of `count` values without nulls, perhaps without children."""
     if children:
         return pa.StructArray.from_arrays(children, fields=list(arrow))
     return pa.Array.from_buffers(arrow, count, [None], 0)
 
 
-def with_nulls(array: pa.Array, there: Mask) -> pa.Array:
-    """A struct array without nulls, null where `there` is not true."""
+def with_nulls(array: pa.Array, valid: Mask) -> pa.Array:
+    """A struct array that had no nulls, null where `valid` is false."""
     children = [array.field(place) for place in range(array.type.num_fields)]
-    return pa.Array.from_buffers(array.type, len(array), [_bitmap(there)], children=children)
+    return pa.Array.from_buffers(array.type, len(array), [_bitmap(valid)], children=children)
 
 
 def offsets_of(lengths: I64) -> I32:
-    """Where each value begins, and where the last ends. Their sum must be below 2**31."""
+    """Where each value begins, and where the last ends. The sum of the lengths must be below 2**31."""
     offsets: I32 = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:], dtype=np.int32)
     return offsets
 
 
 def indices(places: I32, valid: Mask | None = None) -> pa.Array:
-    """Places to take from an array, null where they are not valid."""
+    """Places to take from an array, null where `valid` is false."""
     stored = [None if valid is None else _bitmap(valid), pa.py_buffer(np.ascontiguousarray(places))]
     return pa.Array.from_buffers(pa.int32(), len(places), stored)
 
 
 def texts(arrow: pa.DataType, values: Sequence[str | None]) -> pa.Array:
-    """Strings, some of them perhaps null."""
+    """An array of strings and nulls."""
     encoded = [b"" if value is None else value.encode() for value in values]
     offsets = offsets_of(np.array([len(value) for value in encoded], np.int64))
     valid = np.array([value is not None for value in values], np.bool_)
@@ -65,24 +65,27 @@ def texts(arrow: pa.DataType, values: Sequence[str | None]) -> pa.Array:
     return pa.Array.from_buffers(arrow, len(encoded), [None if valid.all() else _bitmap(valid), *stored])
 
 
-def spread(array: pa.Array, there: Mask) -> pa.Array:
-    """The values of `array`, none of which is null, at the places where `there` is true, and nulls elsewhere."""
-    arrow, count = array.type, len(there)
+def spread(array: pa.Array, valid: Mask) -> pa.Array:
+    """The values of `array`, none of which is null, where `valid` is true, and nulls elsewhere.
+
+    [7, 8] becomes [null, 7, 8] if `valid` is [False, True, True].
+    """
+    arrow, count = array.type, len(valid)
     if len(array) == 0:
         return pa.nulls(count, arrow)
     if not array.offset and (pa.types.is_string(arrow) or pa.types.is_binary(arrow)):
         _, offsets, data = array.buffers()
         widened: I32 = np.zeros(count + 1, np.int32)
-        np.take(np.frombuffer(offsets, np.int32), np.cumsum(there), out=widened[1:], mode="clip")
-        return pa.Array.from_buffers(arrow, count, [_bitmap(there), pa.py_buffer(widened), data])
+        np.take(np.frombuffer(offsets, np.int32), np.cumsum(valid), out=widened[1:], mode="clip")
+        return pa.Array.from_buffers(arrow, count, [_bitmap(valid), pa.py_buffer(widened), data])
     if not array.offset and pa.types.is_primitive(arrow) and arrow.bit_width >= _BYTE:
         stored = np.dtype(f"u{arrow.bit_width // _BYTE}")
         values = np.zeros(count, stored)
-        values[there] = np.frombuffer(array.buffers()[1], stored, len(array))
-        return pa.Array.from_buffers(arrow, count, [_bitmap(there), pa.py_buffer(values)])
-    places = np.cumsum(there, dtype=np.int32)
+        values[valid] = np.frombuffer(array.buffers()[1], stored, len(array))
+        return pa.Array.from_buffers(arrow, count, [_bitmap(valid), pa.py_buffer(values)])
+    places = np.cumsum(valid, dtype=np.int32)
     places -= 1
-    return array.take(indices(places, there))
+    return array.take(indices(places, valid))
 
 
 def _bitmap(valid: Mask) -> pa.Buffer:

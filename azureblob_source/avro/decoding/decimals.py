@@ -1,4 +1,4 @@
-"""Avro's decimals, big-endian two's complement bytes of any length, as Arrow's of 16 little-endian ones. Pure."""
+"""Avro decimals (big-endian two's complement, of any length) to Arrow decimals (little-endian, 16 bytes). Pure."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ if TYPE_CHECKING:
     from azureblob_source.arrow_values import Bytes
 
 _SIZE = 16
-_SIGN = 0x80  # the bit of the first byte that says that the number is negative
+_SIGN = 0x80  # the bit of the first byte that is set in negative numbers
 _LOWEST = np.array([0] * (_SIZE - 1) + [_SIGN], np.uint8)
 _PLACES = np.arange(_SIZE)
 
 
 def decimals(arrow: pa.DataType, offsets: npt.NDArray[np.int32], data: Bytes) -> pa.Array:
-    """The numbers whose bytes lie between neighbouring offsets; no bytes are zero.
+    """The decimals whose bytes are between neighbouring offsets. A decimal without bytes is zero.
 
     Raises ArrowInvalid for a number beyond the precision.
     """
     start, end = offsets[:-1], offsets[1:]
     length = end - start
     if not len(data):
-        return _made(arrow, np.zeros((len(length), _SIZE), np.uint8))
+        return _array(arrow, np.zeros((len(length), _SIZE), np.uint8))
     first = np.take(data, start, mode="clip")
     sign = np.where((length > 0) & (first >= _SIGN), np.uint8(255), np.uint8(0))
-    # Of each number the last 16 bytes, backwards; where there are less, they belong to what stands before it.
+    # The last 16 bytes of each number, reversed. Of a shorter number the rest belongs to the number before it.
     padded = np.concatenate([np.zeros(_SIZE, np.uint8), data])
     tails = np.lib.stride_tricks.sliding_window_view(padded, _SIZE)[end][:, ::-1]
     _check_fit(length, sign, tails[:, -1], start, data)
-    return _made(arrow, np.where(length[:, None] > _PLACES, tails, sign[:, None]))
+    return _array(arrow, np.where(length[:, None] > _PLACES, tails, sign[:, None]))
 
 
 def _check_fit(
     length: npt.NDArray[np.int32], sign: Bytes, highest: Bytes, start: npt.NDArray[np.int32], data: Bytes
 ) -> None:
-    """What stands before the last 16 bytes repeats their sign."""
+    """Raises ArrowInvalid unless all bytes before the last 16 of a number only repeat their sign."""
     long = length > _SIZE
     if not long.any():
         return
@@ -53,9 +53,9 @@ def _check_fit(
             raise pa.ArrowInvalid("a decimal has more than 128 bits")
 
 
-def _made(arrow: pa.DataType, numbers: Bytes) -> pa.Array:
+def _array(arrow: pa.DataType, numbers: Bytes) -> pa.Array:
     array = filled(arrow, len(numbers), numbers)
     array.validate(full=True)  # the precision
-    if (numbers == _LOWEST).all(axis=1).any():  # which has no absolute value, and which Arrow lets pass for it
+    if (numbers == _LOWEST).all(axis=1).any():  # Arrow accepts it because its absolute value overflows
         raise pa.ArrowInvalid("a decimal has more digits than its precision")
     return array

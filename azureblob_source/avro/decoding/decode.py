@@ -1,12 +1,13 @@
 """Blobs of Avro to Arrow batches of the reader's schema. Pure.
 
-What becomes of a blob and of the two schemas::
+The data flow of a blob and of the two schemas::
 
-    blob ─► framing (container_file, codecs) ─► parts of bodies ─► scan: numpy arrays ─► arrays: Arrow
-    header's schema + reader's schema ─► resolve ─► plan ─► program ─┘                      │
-                                                     └──────────────────────────────────────┘
+    blob ─► blocks (container_file, compression) ─► bodies ─► scan: numpy arrays ─► arrays: Arrow
+    header's schema + reader's schema ─► resolve ─► plan ─► program ─┘                │
+                                                     └────────────────────────────────┘
 
-A batch is read in one run, out of as many blocks as it needs, the last of them perhaps in part.
+A batch is read in one run, from as many blocks as it needs; of the last block perhaps only the first rows are read. One
+row with its bytes is followed through all steps in `plan`, `program`, `forth`, `scan` and `arrays`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, describe
-from azureblob_source.avro.decoding.batches import Batches, Body, BrokenBlockError, room_of
-from azureblob_source.avro.decoding.blame import place_of
+from azureblob_source.avro.decoding.batches import Batches, Body, UnreadableBlockError, run_budget
+from azureblob_source.avro.decoding.error_position import error_position
 from azureblob_source.avro.decoding.plan import DamagedValueError, Record, UnfitError, UnresolvedError
 from azureblob_source.avro.decoding.resolve import resolve
 from azureblob_source.avro.decoding.scan import Scanner
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["decode_blob", "decode_blocks", "superset"]
 
 BATCH_ROWS = 32_768
-_MAX_FREE_ROWS = 1 << 24  # of a block whose rows have no bytes
+_MAX_EMPTY_ROWS = 1 << 24  # of a block whose rows have no bytes
 _RESTART = "Start the query again: it then reads by the schemas that the stream has now."
 _REPORT = "Report this with the header of the blob; leave the blob out meanwhile."
 _SKIP = "Restore the blob, or skip it with option ignoreCorruptBlobs."
@@ -57,12 +58,12 @@ def decode_blob(
     columns: Sequence[str] | None = None,
     limits: ReadLimits = DEFAULT_LIMITS,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a whole blob, gzipped or not, in batches of `arrow_schema(reader)`; without a reader, the writer's.
+    """The rows of a whole blob, gzipped or not, in batches of `arrow_schema(reader)`.
 
-    `columns` are the Arrow names of those wanted, by default all; the others are skipped. An empty blob has no
-    rows. Raises CorruptError, naming blob and byte, for bytes that are no rows, and ConfigurationError, naming blob and
-    column, for rows that do not resolve to `reader`, have a value that its types cannot hold, or take more memory than
-    `limits` allow.
+    Without a reader schema the writer's is used. `columns` are the Arrow names of the columns to read, by default all;
+    the others are skipped. An empty blob has no rows. Raises CorruptError, naming blob and byte, for bytes that are no
+    rows, and ConfigurationError, naming blob and column, for rows that do not resolve to `reader`, have a value that
+    its types cannot hold, or take more memory than `limits` allow.
     """
     whole = InMemorySource(memoryview(data))
     plain = GunzippedSource(whole, blob) if is_gzip(data) else whole
@@ -84,15 +85,15 @@ def decode_blocks(  # noqa: PLR0913 - the settings of a read, by name
     columns: Sequence[str] | None = None,
     limits: ReadLimits = DEFAULT_LIMITS,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of some blocks of a blob; the rest as in `decode_blob`."""
+    """The rows of some blocks of a blob. All else is as in `decode_blob`."""
     given = reader is not None and reader.given
-    with _ours(blob, "its schema", given=given):
+    with _named_errors(blob, "its schema", given=given):
         decoder = _decoder(header.schema_json, reader, None if columns is None else tuple(columns), blob)
-        room = room_of(decoder.avro, decoder.plan, batch_rows, limits.batch_bytes)
+        budget = run_budget(decoder.avro, decoder.plan, batch_rows, limits.batch_bytes)
     with decoder.scanner() as scanner:
-        batches = Batches(scanner, decoder.plan, decoder.arrow, room)
+        batches = Batches(scanner, decoder.plan, decoder.arrow, budget)
         for block in framed:
-            with _ours(blob, f"the block from byte {block.offset}"):
+            with _named_errors(blob, f"the block from byte {block.offset}"):
                 batches.add(_body(header, block, decoder, blob, limits.block_bytes))
             while batches.full:
                 yield from _next(decoder, batches, blob)
@@ -102,7 +103,10 @@ def decode_blocks(  # noqa: PLR0913 - the settings of a read, by name
 
 @dataclass(frozen=True, slots=True)
 class _Decoder:
-    """How the rows of one writer schema are read, and scanners that nobody uses now. `given`: by option avroSchema."""
+    """How the rows of one writer schema are read, and scanners that are not in use.
+
+    `given` if the reader schema is that of option avroSchema.
+    """
 
     avro: AvroType
     plan: Record
@@ -112,7 +116,7 @@ class _Decoder:
 
     @contextmanager
     def scanner(self) -> Iterator[Scanner]:
-        """A scanner for the use of one reader alone; what it learns serves the next one."""
+        """A scanner for one reader at a time. The next reader uses what it has learnt."""
         try:
             scanner = self.idle.pop()
         except IndexError:
@@ -164,7 +168,7 @@ def _body(header: FileHeader, block: AvroBlock, decoder: _Decoder, blob: str, mo
     except ConfigurationError as cause:
         message = describe("read", f"blob {blob}", str(cause), "Write the blob anew in another codec.")
         raise ConfigurationError(message) from cause
-    if block.rows > _MAX_FREE_ROWS and has_no_bytes(decoder.avro):
+    if block.rows > _MAX_EMPTY_ROWS and has_no_bytes(decoder.avro):
         raise CorruptError(_corrupt(blob, block.offset, f"it claims {block.rows} rows that have no bytes"))
     if block.rows > len(body) and not has_no_bytes(decoder.avro):
         raise CorruptError(_corrupt(blob, block.offset, f"it claims {block.rows} rows, but it has {len(body)} bytes"))
@@ -174,34 +178,34 @@ def _body(header: FileHeader, block: AvroBlock, decoder: _Decoder, blob: str, mo
 def _next(decoder: _Decoder, batches: Batches, blob: str) -> list[pa.RecordBatch]:
     """The next batch, if it has rows."""
     try:
-        with _ours(blob, f"the block from byte {batches.offset}, or one after it,", given=decoder.given):
+        with _named_errors(blob, f"the block from byte {batches.offset}, or one after it,", given=decoder.given):
             batch = batches.next()
-    except BrokenBlockError as broken:
-        raise _broken(decoder, broken, blob) from broken.reason
+    except UnreadableBlockError as unreadable:
+        raise _unreadable(decoder, unreadable, blob) from unreadable.reason
     return [batch] if batch.num_rows else []
 
 
-def _broken(decoder: _Decoder, broken: BrokenBlockError, blob: str) -> AzureBlobError:
-    """The error for a block whose rows cannot be read, which names the first of them."""
-    body, part, reason = broken.body, broken.part, broken.reason
+def _unreadable(decoder: _Decoder, unreadable: UnreadableBlockError, blob: str) -> AzureBlobError:
+    """The error for a block that cannot be read, which names its first damaged row."""
+    body, reason = unreadable.body, unreadable.reason
     if isinstance(reason, BeyondLimitError):
-        return _beyond(blob, body.offset, reason, f"row {body.taken}: ")
-    with _ours(blob, f"the block from byte {body.offset}"):
-        place = place_of(decoder.avro, decoder.plan, part, body.taken)
-    if isinstance(reason, DamagedValueError):  # it names its column by itself, and those within it
+        return _beyond(blob, body.offset, reason, f"row {body.rows_before}: ")
+    with _named_errors(blob, f"the block from byte {body.offset}"):
+        place = error_position(decoder.avro, decoder.plan, unreadable.failed, body.rows_before)
+    if isinstance(reason, DamagedValueError):  # which names its column, and those within it
         place = place.partition("column")[0]
     return CorruptError(_corrupt(blob, body.offset, f"{place}{reason}"))
 
 
 @contextmanager
-def _ours(blob: str, what: str, *, given: bool = False) -> Iterator[None]:
-    """Whatever bytes or schemas provoke becomes an error of this project that names the blob; it keeps its cause.
+def _named_errors(blob: str, what: str, *, given: bool = False) -> Iterator[None]:
+    """Turns every error of the body into one of this project that names the blob, with the error as its cause.
 
-    `given` says that the reader's schema is that of option avroSchema.
+    `what` was being read. `given` if the reader schema is that of option avroSchema.
     """
     try:
         yield
-    except (AzureBlobError, BrokenBlockError):
+    except (AzureBlobError, UnreadableBlockError):
         raise
     except UnresolvedError as cause:
         raise ConfigurationError(_unresolved(blob, cause, given=given)) from cause

@@ -1,7 +1,14 @@
-"""What a program puts out: for each place of a writer's type, which items of which outputs are its values. Pure.
+"""Which outputs of a program hold the values of which place of the writer's type. Pure values.
 
-A place within others has as many values as those have: the items of all lists, the fields of all records that are not
-null, one behind the other. That is how Arrow lays them out, too.
+A place within others has as many values as those have: the items of all lists one after the other, the fields of all
+records that are not null. Arrow's arrays are laid out like that, too.
+
+The row of `plan` is read into the outputs `n0` to `n4`. Its fields are
+
+    'f0': Number(slot=Slot(output='n0', first=0), wide=False)
+    'f1': Text(lengths=Slot(output='n1', first=0), data='n2')
+    'f2': Nullable(tags=Slot(output='n3', first=0), present=1, dense=False,
+                   inner=Number(slot=Slot(output='n4', first=0), wide=False))
 """
 
 from __future__ import annotations
@@ -12,30 +19,34 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from azureblob_source.avro.decoding.instructions import Code
+
+INT32_MAX = 2**31 - 1
+
 
 class Slot(NamedTuple):
-    """The numbers of one place: every k-th of an output, beginning with number `first`."""
+    """Where the numbers of one place are: every k-th of an output, from number `first`; k is in `Program.strides`."""
 
     output: str
     first: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
-    """A null, or what nobody asked for."""
+class NoOutput:
+    """A null, or a value that is skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """An int, a long or an enum's index. If `wide`, it is still zig-zagged."""
+    """An int, a long or an enum's index. If it was read as `wide`, it is still zig-zagged."""
 
     slot: Slot
     wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Raw:
-    """A boolean, a float or a double, as an output of that type."""
+class Primitive:
+    """A boolean, a float or a double, in an output of that type."""
 
     output: str
 
@@ -50,25 +61,25 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Bytes of one size, one behind the other."""
+    """The bytes of all values, `size` for each."""
 
     data: str
     size: int
 
 
 @dataclass(frozen=True, slots=True)
-class Optional:
-    """A value if the tag is `present`, else null. If `dense`, there is no null."""
+class Nullable:
+    """The number of each value's branch, its tag. If `dense`, all tags are `present`. `inner` are values not null."""
 
     tags: Slot
     present: int
-    inner: Node
     dense: bool
+    inner: Node
 
 
 @dataclass(frozen=True, slots=True)
-class Union:
-    """A union of any other kind. `null` is the tag of null, or -1."""
+class TaggedUnion:
+    """Any other union: the tag of each value, and the values of each branch. `null` is the tag of null, or -1."""
 
     tags: Slot
     branches: tuple[Node, ...]
@@ -77,48 +88,53 @@ class Union:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """An array or a map. If `free`, its items have no bytes."""
+    """An array or a map: the number of items in each. If `empty`, items have no bytes."""
 
     counts: Slot
     item: Node
-    free: bool
+    empty: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A record by the keys of its wanted fields, or the entry of a map."""
+class Fields:
+    """A record, by the keys of its fields, or the entries of a map, by `key` and `value`."""
 
     fields: Mapping[str, Node]
 
 
-Node: TypeAlias = Nothing | Number | Raw | Text | Fixed | Optional | Union | Items | Row
+Node: TypeAlias = NoOutput | Number | Primitive | Text | Fixed | Nullable | TaggedUnion | Items | Fields
 
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """What a faster program takes for granted: which nullable values are never null, and which longs may be wide.
+    """What a program takes for granted: which nullable values are never null, and which longs may be wide.
 
-    A wide long has ten bytes. Places are numbers in the order of the type; without `wide`, all longs may be. `room` is
-    what all items of arrays and maps may take, in bytes; without it they are not counted.
+    A wide long has ten bytes. Places are numbered in the order of the type. If `wide` is None, every long may be wide.
+    `budget` is the memory that all items of arrays and maps may take, in bytes. If None, they are not counted.
     """
 
     dense: frozenset[int] = frozenset()
     wide: frozenset[int] | None = frozenset()
-    room: int | None = None
+    budget: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Forth, and how its outputs are to be read. `strides` are those above one, `bounds` inclusive.
+    """Instructions, and what their outputs mean.
 
-    `nullable` and `longs` tell by their numbers the places that an `Assumption` speaks of: the tag that is not null,
-    and where the longs are, if they are kept.
+    `outputs` are the numpy types of the outputs by name; `strides` the slots in each output of varints; `bounds`
+    (inclusive) the numbers that a slot may have. `records` are called by `SkipRecord`.
+
+    `nullable` and `longs` are the places that an `Assumption` is about: the slot of the tag and the tag that is not
+    null; the slot of a long, None if it is skipped.
     """
 
-    source: str
+    code: Code
+    records: tuple[Code, ...]
+    assumed: Assumption
     root: Node
+    outputs: Mapping[str, str]
     strides: Mapping[str, int]
     bounds: Mapping[Slot, tuple[int, int]]
     nullable: Mapping[int, tuple[Slot, int]]
     longs: Mapping[int, Slot | None]
-    careful: bool

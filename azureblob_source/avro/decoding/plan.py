@@ -1,13 +1,25 @@
-"""Plans: how values of a writer's type become an array of a reader's, as `resolve` decides it. Pure values.
+"""Plans: how values of a writer's type become an Arrow array of a reader's type, as `resolve` finds it. Pure values.
 
-Each kind of plan knows the Arrow type of its array. Fields are known by keys: `f` and the place in the writer's record;
-branches by `b` and the place in the writer's union.
+A field of the writer's record has a key: `f` and its number; a branch of the writer's union: `b` and its number.
+
+The modules of this package follow one row, `{"id": 3, "name": "ab", "score": null}`. Its writer schema is a record of
+`id` int, `name` string and `score` union of null and long; its bytes are
+
+    06           3, zig-zagged
+    04 61 62     length 2, zig-zagged, and "ab"
+    00           branch 0, null
+
+The reader has `id` as a long. The plan is a `Record` with these fields (continued in `program`):
+
+    ('f0', Leaf(arrow=DataType(int64), kind='int', unit=''))
+    ('f1', Leaf(arrow=DataType(string), kind='string', unit=''))
+    ('f2', Leaf(arrow=DataType(int64), kind='long', unit=''))
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +30,7 @@ Path: TypeAlias = "tuple[str, ...]"
 
 
 class UnresolvedError(TypeError):
-    """What was written cannot be read as the reader's type. `path` leads from the column to the place."""
+    """Values of the writer's type cannot be read as the reader's type. `path` names the column and what is in it."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"column {'.'.join(path) or '*'!r}: {reason}")
@@ -27,9 +39,9 @@ class UnresolvedError(TypeError):
 
 
 class UnfitError(Exception):
-    """A value whose bytes are right and that the type it is read as cannot hold. `path` leads inwards to its column.
+    """A value is encoded correctly, but the type it is read as cannot hold it. `path` names its column from outside in.
 
-    `plain` is the Avro type without logical type and hint, as which any value can be read; empty if there is none.
+    `plain` is the Avro type without logical type and hint, which can hold any such value; empty if there is none.
     """
 
     def __init__(self, reason: str, plain: str, path: Path = ()) -> None:
@@ -39,12 +51,12 @@ class UnfitError(Exception):
         self.path = path
 
     def within(self, name: str) -> UnfitError:
-        """The same seen from the record around."""
+        """The same error for the record that has the value in field `name`."""
         return UnfitError(self.reason, self.plain, (name, *self.path))
 
 
 class DamagedValueError(Exception):
-    """Bytes that are no value of the type they were written as. `path` leads inwards to its column."""
+    """Bytes are no value of the type they were written as. `path` names the column from outside in."""
 
     def __init__(self, reason: str, path: Path = ()) -> None:
         super().__init__(f"column {'.'.join(path)!r}: {reason}" if path else reason)
@@ -52,13 +64,13 @@ class DamagedValueError(Exception):
         self.path = path
 
     def within(self, name: str) -> DamagedValueError:
-        """The same seen from the record around."""
+        """The same error for the record that has the value in field `name`."""
         return DamagedValueError(self.reason, (name, *self.path))
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value without parts, written as a `kind`. `unit` is ms, us or ns if it counts time."""
+    """A value without parts, written as a `kind`. `unit` is ms, us or ns if it is a time, else empty."""
 
     arrow: pa.DataType
     kind: str
@@ -106,8 +118,8 @@ class Paired:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
-    """A field that was not written: everywhere the reader's default, the one value of an array."""
+class DefaultField:
+    """A field that was not written: in every row the reader's default, the one value of array `value`."""
 
     arrow: pa.DataType
     value: pa.Array
@@ -115,7 +127,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record. `fields` are the reader's: the key of the writer's field (of a `Constant`: empty), and the plan."""
+    """A record. `fields` are the reader's: the key of the writer's field (empty for a `DefaultField`), and the plan."""
 
     arrow: pa.DataType
     fields: tuple[tuple[str, Plan], ...]
@@ -123,7 +135,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A value that becomes member `index` of a struct that stands for a general union."""
+    """A value that becomes member `index` of the struct which represents the reader's general union."""
 
     arrow: pa.DataType
     index: int
@@ -132,15 +144,15 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """A general union as written: `plans` by the key of the branch, all with the same `arrow`."""
+    """A general union of the writer: `plans` by the key of the branch, all with the same `arrow`."""
 
     arrow: pa.DataType
     plans: Mapping[str, Plan]
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
-    """A value that was nullable when written and may not be null now."""
+class NotNull:
+    """A value that is nullable in the writer's schema and not in the reader's: a null is an error."""
 
     arrow: pa.DataType
     plan: Plan
@@ -148,35 +160,52 @@ class Present:
 
 
 @dataclass(frozen=True, slots=True)
-class Never:
-    """What the reader has no type for: an error if a row has such a value."""
+class Unresolved:
+    """The reader's type cannot hold any such value: `error` is raised if a row has one."""
 
     arrow: pa.DataType
     error: UnresolvedError
 
 
 Plan: TypeAlias = (
-    Leaf | Decimal | Symbols | Listed | Mapped | Paired | Constant | Record | Member | Branches | Present | Never
+    Leaf
+    | Decimal
+    | Symbols
+    | Listed
+    | Mapped
+    | Paired
+    | DefaultField
+    | Record
+    | Member
+    | Branches
+    | NotNull
+    | Unresolved
 )
 
 
-def unresolved(plan: Plan) -> UnresolvedError | None:
-    """The error for the first values that the reader has no type for, None if it has types for all."""
+def inner_plans(plan: Plan) -> tuple[Plan, ...]:
+    """The plans of the parts of a value."""
     match plan:
-        case Never():
-            return plan.error
         case Record():
-            inner = [field for _, field in plan.fields]
+            return tuple(field for _, field in plan.fields)
         case Branches():
-            inner = list(plan.plans.values())
+            return tuple(plan.plans.values())
         case Listed():
-            inner = [plan.item]
+            return (plan.item,)
         case Mapped():
-            inner = [plan.value]
+            return (plan.value,)
         case Paired():
-            inner = [plan.entry]
-        case Member() | Present():
-            inner = [plan.plan]
+            return (plan.entry,)
+        case Member() | NotNull():
+            return (plan.plan,)
+        case Leaf() | Decimal() | Symbols() | DefaultField() | Unresolved():
+            return ()
         case _:
-            inner = []
-    return next((error for each in inner if (error := unresolved(each)) is not None), None)
+            assert_never(plan)
+
+
+def unresolved(plan: Plan) -> UnresolvedError | None:
+    """The error for the first values that the reader's type cannot hold, None if it can hold all."""
+    if isinstance(plan, Unresolved):
+        return plan.error
+    return next((error for each in inner_plans(plan) if (error := unresolved(each)) is not None), None)

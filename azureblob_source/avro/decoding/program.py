@@ -1,157 +1,101 @@
-"""From a writer's type to a program of the Forth machine of awkward-cpp. Pure.
+"""From a writer's type and a plan to the program that reads datums. Pure.
 
-The machine reads the input `data` once, from left to right, and appends to typed outputs. The words used here:
+Varints that follow each other become one *run*: one instruction reads them all into one output, and a `Slot` says which
+of each k numbers belong to a place.
 
-    data zigzag-> stack    read a varint and push it; `-> n1` appends it to output n1 instead
-    data #zigzag-> n1      pop a count and read as many; the same for `B->` (bytes), `f->` and `d->` (floats)
-    n1 <- stack            pop a number and append it to output n1
-    dup drop swap over     order the stack; `if … then`, `case 0 of … endof endcase`, `while` pop what they test
-    k 0 do … loop          do it k times
-    data skip, halt        go on by as many bytes as the stack says; give up
+A program must end soon and within bounds of memory whatever bytes it reads. It checks itself what would move it back,
+make it loop for long or overflow its memory: lengths and counts of items. All other numbers are checked after the run
+(`Program.bounds`).
 
-An instruction costs some 8 ns, whatever it does: the fewer the better. Varints that follow each other become one *run*:
-one instruction reads them all into one output, and a `Slot` says which of each k numbers belong to a place. A count may
-be 0 or 1, too: the branch of a nullable number is the count of its values, without any `if`.
+The row of `plan` is read by these instructions (continued in `forth` and `scan`; `layout` has what the outputs mean).
+If score were assumed never to be null, its branch and its value would be one run: ReadVarints(output='n3', count=2).
 
-What would lead the machine astray for long or overflow its memory is checked in Forth: lengths in loops, counts of what
-may have no bytes or many. All other numbers are checked after the run (`Program.bounds`).
+    ReadVarints(output='n0', count=1)
+    ReadText(lengths='n1', data='n2')
+    ReadNullable(tags='n3', present=1, value=(ReadVarints(output='n4', count=1),))
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from azureblob_source.avro.decoding.layout import (
-    Assumption,
-    Fixed,
-    Items,
-    Node,
-    Nothing,
-    Number,
-    Optional,
-    Program,
-    Raw,
-    Row,
-    Slot,
-    Text,
-    Union,
+from azureblob_source.avro.decoding import layout
+from azureblob_source.avro.decoding import plan as plans
+from azureblob_source.avro.decoding.instructions import (
+    ReadFixed,
+    ReadItems,
+    ReadNullable,
+    ReadPrimitive,
+    ReadText,
+    ReadUnion,
+    ReadVarints,
+    ReadWideLong,
+    SkipVarint,
+    SkipWideLong,
 )
-from azureblob_source.avro.decoding.plan import Branches, Listed, Mapped, Member, Never, Paired, Plan, Present, Record
-from azureblob_source.avro.decoding.sizes import NUMBER, scanned_bytes
-from azureblob_source.avro.decoding.skip_program import INT32_MAX, SIZE, Unwanted, is_recursive, literal
+from azureblob_source.avro.decoding.skip_program import is_recursive
 from azureblob_source.avro.types import has_no_bytes
+from azureblob_source.avro.decoding.layout import INT32_MAX
+from azureblob_source.avro.decoding.layout import Node
+from azureblob_source.avro.decoding.layout import Program
+from azureblob_source.avro.decoding.layout import Slot
+from azureblob_source.avro.decoding.memory_bounds import NUMBER
+from azureblob_source.avro.decoding.memory_bounds import scanned_bytes
+from azureblob_source.avro.decoding.skip_program import SkipProgram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from azureblob_source.avro.decoding.instructions import Code, ReadInstruction, SkipInstruction
+    from azureblob_source.avro.decoding.layout import Assumption
+    from azureblob_source.avro.decoding.plan import Plan
     from azureblob_source.avro.types import AvroType
 
-MAX_FREE = 1 << 20
-"""Values without any byte that an array may claim to have."""
-
-ROOM = "room"
-"""The variable that counts down what items may still take, if that is limited; below zero it was too little."""
-
-_RAW = {"boolean": ("B", "uint8"), "float": ("f", "float32"), "double": ("d", "float64")}
-_GUARD = "dup data len data pos - > if halt then"
-# The 64 bits of a varint of up to ten bytes. `varint->` reads nine, and so all that end before the tenth byte.
-_WIDE = """variable raw variable shift
-: by-bytes
-  0 raw ! 0 shift !
-  begin
-    data B-> stack
-    shift @ 63 = if dup 1 > if halt then then
-    dup 127 and shift @ lshift raw +!
-    7 shift +!
-    128 <
-  until
-  raw @ ;
-: wide
-  data len data pos - 9 < if by-bytes else
-    8 data peek 128 < if data varint-> stack else by-bytes then
-  then ;"""
+_DTYPES = {"boolean": "uint8", "float": "float32", "double": "float64"}
 
 
 def compiled(avro: AvroType, plan: Plan, assumed: Assumption) -> Program:
-    """The program that reads datums of `avro` and keeps what `plan` wants.
+    """The program that reads datums of `avro` and keeps what `plan` wants."""
+    compiler = _Compiler(avro, assumed)
+    root = compiler.value(avro, (plan,))
+    return Program(
+        code=tuple(compiler.code),
+        records=compiler.skipping.records(),
+        assumed=assumed,
+        root=root,
+        outputs=compiler.outputs,
+        strides=compiler.strides,
+        bounds=compiler.bounds,
+        nullable=compiler.nullable,
+        longs=compiler.longs,
+    )
 
-    Its input `counts` says how many datums to read at a time; output `ends` gets the position after each time.
-    """
-    writer = _Writer(avro, assumed)
-    root = writer.value(avro, (plan,))
-    writer.flush()
-    row, words = writer.taken(), [_WIDE, writer.unwanted.word()]
-    declared = [f"output {name} {kind}" for name, kind in writer.outputs.items()]
-    loop = f"begin counts end 0= while counts q-> stack 0 do\n{row}\nloop data pos ends <- stack repeat"
-    room = [] if assumed.room is None else [f"variable {ROOM} {assumed.room} {ROOM} !"]
-    source = "\n".join(["input data", "input counts", "output ends int64", *declared, *words, *room, loop])
-    return Program(source, root, writer.strides, writer.bounds, writer.nullable, writer.longs, assumed.wide is None)
 
-
-class _Writer:
-    """Code of one program as it grows, and all that is known of its outputs."""
+class _Compiler:
+    """The code of one program as it grows, and what is known of its outputs."""
 
     def __init__(self, avro: AvroType, assumed: Assumption) -> None:
-        self.assumed = assumed
-        self.unwanted = Unwanted(avro, self._skipped_long)
+        self.code: list[ReadInstruction | SkipInstruction] = []
+        self.skipping = SkipProgram(avro, self._skip_long)
         self.outputs: dict[str, str] = {}
         self.strides: dict[str, int] = {}
         self.bounds: dict[Slot, tuple[int, int]] = {}
         self.nullable: dict[int, tuple[Slot, int]] = {}
         self.longs: dict[int, Slot | None] = {}
-        self._code: list[str] = []
-        self._run = self._places = 0
+        self._assumed = assumed
+        self._places = 0
 
-    # --- pieces of code ---
+    def value(self, avro: AvroType, wanted: tuple[Plan, ...]) -> Node:
+        """Adds the code for one value, which the reader wants for each of some plans.
 
-    def emit(self, code: str) -> None:
-        """Append code, behind the run of varints before it."""
-        self.flush()
-        self._code.append(code)
-
-    def token(self) -> Slot:
-        """One more varint of the run that is open."""
-        if not self._run:
-            self.strides[self._output("int64")] = 0
-        self._run += 1
-        return Slot(next(reversed(self.strides)), self._run - 1)
-
-    def flush(self) -> None:
-        """End the run of varints."""
-        if self._run:
-            name, size = self._ended()
-            self._code.append(f"data zigzag-> {name}" if size == 1 else f"{size} data #zigzag-> {name}")
-
-    def taken(self) -> str:
-        """The code so far, which begins anew."""
-        code, self._code = "\n".join(self._code), []
-        return code
-
-    def _ended(self) -> tuple[str, int]:
-        name, size, self._run = next(reversed(self.strides)), self._run, 0
-        self.strides[name] = size
-        return name, size
-
-    def _output(self, kind: str) -> str:
-        name = f"n{len(self.outputs)}"
-        self.outputs[name] = kind
-        return name
-
-    def _column(self) -> Slot:
-        return Slot(self._output("int64"))
-
-    def _place(self) -> int:
-        self._places += 1
-        return self._places
-
-    # --- what is read ---
-
-    def value(self, avro: AvroType, plans: tuple[Plan, ...]) -> Node:
-        """Code for one value. Without plans nobody wants it, but numbers and branches are read like all others."""
-        plans = tuple(plan for plan in map(_bare, plans) if not isinstance(plan, Never))
+        If no plan wants it, numbers and branches are read all the same, because they belong to runs; the rest is
+        skipped.
+        """
+        wanted = tuple(plan for plan in map(_of_value, wanted) if not isinstance(plan, plans.Unresolved))
         match avro.kind:
             case "null":
-                return Nothing()
+                return layout.NoOutput()
             case "int":
                 return self._int(-(2**31), INT32_MAX)
             case "enum":
@@ -159,173 +103,162 @@ class _Writer:
             case "long":
                 return self._long()
             case "union":
-                return self._union(avro, plans)
-            case "record" if plans or not is_recursive(avro):
-                return self._record(avro, plans)
-        if plans:
-            return self._wanted(avro, plans)
-        self.emit(self.unwanted.skipped(avro))
-        return Nothing()
+                return self._union(avro, wanted)
+            case "record" if wanted or not is_recursive(avro):
+                return self._record(avro, wanted)
+        if wanted:
+            return self._wanted(avro, wanted)
+        self.code += self.skipping.value(avro)
+        return layout.NoOutput()
 
-    def _wanted(self, avro: AvroType, plans: tuple[Plan, ...]) -> Node:
+    def _wanted(self, avro: AvroType, wanted: tuple[Plan, ...]) -> Node:
         match avro.kind:
             case "boolean" | "float" | "double":
-                return self._raw(avro.kind)
+                return self._primitive(avro.kind)
             case "bytes" | "string":
                 return self._text()
             case "fixed":
                 data = self._output("uint8")
-                self.emit(f"{literal(avro.size)} data #B-> {data}")
-                return Fixed(data, avro.size)
-        return self._items(avro, plans)
+                self.code.append(ReadFixed(data, avro.size))
+                return layout.Fixed(data, avro.size)
+        return self._items(avro, wanted)
 
-    def _int(self, low: int, high: int) -> Number:
-        slot = self.token()
+    def _output(self, dtype: str) -> str:
+        name = f"n{len(self.outputs)}"
+        self.outputs[name] = dtype
+        return name
+
+    def _numbers(self, low: int, high: int) -> Slot:
+        """An output of its own for numbers between two bounds."""
+        slot = Slot(self._output("int64"))
         self.bounds[slot] = low, high
-        return Number(slot)
+        return slot
 
-    def _long(self) -> Number:
+    def _varint(self) -> Slot:
+        """Reads one more varint, in the run that the code ends with, or in a new one."""
+        match self.code:
+            case [*_, ReadVarints(output, count)]:
+                self.code[-1] = ReadVarints(output, count + 1)
+            case _:
+                output, count = self._output("int64"), 0
+                self.code.append(ReadVarints(output, 1))
+        self.strides[output] = count + 1
+        return Slot(output, count)
+
+    def _apart(self, read: Callable[[], Node]) -> tuple[Node, Code]:
+        """What `read` adds to the code, apart from the code before it."""
+        outer, self.code = self.code, []
+        node = read()
+        code, self.code = tuple(self.code), outer
+        return node, code
+
+    def _place(self) -> int:
+        """The number of the next place that assumptions are made of."""
+        self._places += 1
+        return self._places
+
+    def _int(self, low: int, high: int) -> layout.Number:
+        slot = self._varint()
+        self.bounds[slot] = low, high
+        return layout.Number(slot)
+
+    def _long(self) -> layout.Number:
+        """A long of 64 bits has up to ten bytes, but the machine's instruction for varints reads nine at most.
+
+        A wide long is read byte by byte, which costs up to 0.4 µs instead of 8 ns, and it cannot be part of a run. So a
+        program has wide longs only in places where one of ten bytes has been seen, or everywhere if nothing is assumed.
+        """
         place = self._place()
         wide = self._is_wide(place)
-        slot = self._column() if wide else self.token()
+        slot = Slot(self._output("int64")) if wide else self._varint()
         if wide:
-            self.emit(f"wide {slot.output} <- stack")
+            self.code.append(ReadWideLong(slot.output))
         self.longs[place] = slot
-        return Number(slot, wide)
+        return layout.Number(slot, wide)
 
-    def _skipped_long(self) -> str:
+    def _skip_long(self) -> SkipInstruction:
         place = self._place()
         self.longs[place] = None
-        return "wide drop" if self._is_wide(place) else "data zigzag-> stack drop"
+        return SkipWideLong() if self._is_wide(place) else SkipVarint()
 
     def _is_wide(self, place: int) -> bool:
-        return self.assumed.wide is None or place in self.assumed.wide
+        return self._assumed.wide is None or place in self._assumed.wide
 
-    def _raw(self, kind: str) -> Raw:
-        letter, dtype = _RAW[kind]
-        data = self._output(dtype)
+    def _primitive(self, kind: str) -> layout.Primitive:
+        data = self._output(_DTYPES[kind])
         if kind == "boolean":
             self.bounds[Slot(data)] = 0, 1
-        self.emit(f"data {letter}-> {data}")
-        return Raw(data)
+        self.code.append(ReadPrimitive(data, kind))
+        return layout.Primitive(data)
 
-    def _text(self) -> Text:
-        lengths, data = self._column(), self._output("uint8")
-        self.bounds[lengths] = 0, INT32_MAX
-        self.emit(f"data zigzag-> stack dup {lengths.output} <- stack data #B-> {data}")
-        return Text(lengths, data)
+    def _text(self) -> layout.Text:
+        lengths, data = self._numbers(0, INT32_MAX), self._output("uint8")
+        self.code.append(ReadText(lengths.output, data))
+        return layout.Text(lengths, data)
 
-    def _record(self, avro: AvroType, plans: tuple[Plan, ...]) -> Row:
-        wanted: dict[str, list[Plan]] = {}
-        for plan in plans:
-            for key, inner in plan.fields if isinstance(plan, Record) else ():
-                wanted.setdefault(key, []).append(inner)
+    def _record(self, avro: AvroType, wanted: tuple[Plan, ...]) -> layout.Fields:
+        by_key: dict[str, list[Plan]] = {}
+        for plan in wanted:
+            for key, inner in plan.fields if isinstance(plan, plans.Record) else ():
+                by_key.setdefault(key, []).append(inner)
         keyed = ((f"f{place}", member.type) for place, member in enumerate(avro.fields))
-        return Row({key: self.value(inner, tuple(wanted.get(key, ()))) for key, inner in keyed})
+        return layout.Fields({key: self.value(inner, tuple(by_key.get(key, ()))) for key, inner in keyed})
 
-    def _union(self, avro: AvroType, plans: tuple[Plan, ...]) -> Node:
+    def _union(self, avro: AvroType, wanted: tuple[Plan, ...]) -> Node:
         kinds = [branch.kind for branch in avro.branches]
         if len(kinds) == 1 and kinds != ["null"]:
-            tags = self.token()
+            tags = self._varint()
             self.bounds[tags] = 0, 0
-            return Optional(tags, 0, self.value(avro.branches[0], plans), dense=True)
+            return layout.Nullable(tags, 0, dense=True, inner=self.value(avro.branches[0], wanted))
         if avro.nullable and len(kinds) == 2:  # noqa: PLR2004 - null and another
-            return self._optional(avro.nullable, 1 - kinds.index("null"), plans)
-        return self._tagged(avro, plans)
+            return self._nullable(avro.nullable, 1 - kinds.index("null"), wanted)
+        return self._tagged(avro, wanted)
 
-    def _optional(self, avro: AvroType, present: int, plans: tuple[Plan, ...]) -> Optional:
+    def _nullable(self, avro: AvroType, present: int, wanted: tuple[Plan, ...]) -> layout.Nullable:
         place = self._place()
-        if place in self.assumed.dense:
-            tags = self.token()
+        if place in self._assumed.dense:
+            tags = self._varint()
             self.bounds[tags] = present, present
             self.nullable[place] = tags, present
-            return Optional(tags, present, self.value(avro, plans), dense=True)
-        tags = self._column()
-        self.bounds[tags] = 0, 1
+            return layout.Nullable(tags, present, dense=True, inner=self.value(avro, wanted))
+        tags = self._numbers(0, 1)
         self.nullable[place] = tags, present
-        inner, code = self._times(lambda: self.value(avro, plans), "if\n{}\nthen")
-        one = "" if present else "0= "
-        if not code.startswith("data #zigzag") and not code.startswith("if"):
-            one += "1 and "  # whatever the tag is, it counts at most one
-        elif not present:
-            one += "negate "
-        self.emit(f"data zigzag-> stack dup {tags.output} <- stack {one}{code}")
-        return Optional(tags, present, inner, dense=False)
+        inner, code = self._apart(lambda: self.value(avro, wanted))
+        self.code.append(ReadNullable(tags.output, present, code))
+        return layout.Nullable(tags, present, dense=False, inner=inner)
 
-    def _tagged(self, avro: AvroType, plans: tuple[Plan, ...]) -> Union:
-        tags = self._column()
-        self.bounds[tags] = 0, len(avro.branches) - 1
-        nodes, cases = [], []
-        self.flush()
-        for tag, branch in enumerate(avro.branches):
-            wanted = [plan.plans[f"b{tag}"] for plan in plans if isinstance(plan, Branches) and f"b{tag}" in plan.plans]
-            outer, self._code = self._code, []
-            nodes.append(self.value(branch, tuple(wanted)))
-            self.flush()
-            code, self._code = self.taken(), outer
-            cases.append(f"{tag} of {code} endof")
-        self.emit(f"data zigzag-> stack dup {tags.output} <- stack case {' '.join(cases)} endcase")
+    def _tagged(self, avro: AvroType, wanted: tuple[Plan, ...]) -> layout.TaggedUnion:
+        tags = self._numbers(0, len(avro.branches) - 1)
+        read = [self._apart(partial(self._branch, avro, tag, wanted)) for tag in range(len(avro.branches))]
+        self.code.append(ReadUnion(tags.output, tuple(code for _, code in read)))
         null = next((tag for tag, branch in enumerate(avro.branches) if branch.kind == "null"), -1)
-        return Union(tags, tuple(nodes), null)
+        return layout.TaggedUnion(tags, tuple(node for node, _ in read), null)
 
-    def _items(self, avro: AvroType, plans: tuple[Plan, ...]) -> Items:
-        counts = self._column()
-        self.bounds[counts] = 0, INT32_MAX
-        free = avro.kind == "array" and has_no_bytes(avro.element)
-        guard = f"dup {MAX_FREE} > if halt then" if free else _GUARD
-        node, code = self._times(lambda: self._entry(avro, plans), "0 do\n{}\nloop")
-        self.emit(
-            "0 begin data zigzag-> stack dup while\n"
-            f"dup 0 < if negate {SIZE} drop then {guard} {self._metered(avro)} swap over + swap\n"
-            f"{'drop' if free else code}\nrepeat drop {counts.output} <- stack"
-        )
-        return Items(counts, node, free)
+    def _branch(self, avro: AvroType, tag: int, wanted: tuple[Plan, ...]) -> Node:
+        key = f"b{tag}"
+        inner = tuple(plan.plans[key] for plan in wanted if isinstance(plan, plans.Branches) and key in plan.plans)
+        return self.value(avro.branches[tag], inner)
 
-    def _metered(self, avro: AvroType) -> str:
-        """Take the room for as many items as the stack says."""
-        if self.assumed.room is None:
-            return ""
+    def _items(self, avro: AvroType, wanted: tuple[Plan, ...]) -> layout.Items:
+        counts = self._numbers(0, INT32_MAX)
+        empty = avro.kind == "array" and has_no_bytes(avro.element)
+        node, code = self._apart(lambda: self._item(avro, wanted))
         each = scanned_bytes(avro.element) + (NUMBER if avro.kind == "map" else 0)
-        return f"dup {each} * negate {ROOM} +! {ROOM} @ 0 < if halt then"
+        item_bytes = None if self._assumed.budget is None else each
+        self.code.append(ReadItems(counts.output, () if empty else code, item_bytes))
+        return layout.Items(counts, node, empty)
 
-    def _entry(self, avro: AvroType, plans: tuple[Plan, ...]) -> Node:
-        inner = tuple(inner for plan in plans for inner in _item_plans(plan))
+    def _item(self, avro: AvroType, wanted: tuple[Plan, ...]) -> Node:
+        lists = (plan for plan in wanted if isinstance(plan, plans.Listed | plans.Mapped | plans.Paired))
+        inner = tuple(item for plan in lists for item in plans.inner_plans(plan))
         if avro.kind == "array":
             return self.value(avro.element, inner)
         key = self._text()
-        return Row({"key": key, "value": self.value(avro.element, inner)})
-
-    def _times(self, read: Callable[[], Node], wrapped: str) -> tuple[Node, str]:
-        """What `read` reads, as often as the number on the stack says, which is popped; `wrapped` is how in general."""
-        self.flush()
-        outer, self._code = self._code, []
-        node = read()
-        if self._run and not self._code:
-            name, size = self._ended()
-            code = f"data #zigzag-> {name}" if size == 1 else f"{size} * data #zigzag-> {name}"
-        elif isinstance(node, Raw):
-            code = self.taken().replace("data ", "data #")
-        else:
-            self.flush()
-            inner = self.taken()
-            code = wrapped.format(inner) if inner else "drop"
-        self._code = outer
-        return node, code
+        return layout.Fields({"key": key, "value": self.value(avro.element, inner)})
 
 
-def _bare(plan: Plan) -> Plan:
+def _of_value(plan: Plan) -> Plan:
     """The plan for values that are not null."""
-    while isinstance(plan, Present | Member):
+    while isinstance(plan, plans.NotNull | plans.Member):
         plan = plan.plan
     return plan
-
-
-def _item_plans(plan: Plan) -> tuple[Plan, ...]:
-    match plan:
-        case Listed():
-            return (plan.item,)
-        case Mapped():
-            return (plan.value,)
-        case Paired():
-            return (plan.entry,)
-    return ()

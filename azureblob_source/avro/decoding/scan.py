@@ -1,9 +1,17 @@
-"""Datums read by the Forth machine: from bytes to numpy arrays, one for each place of the type. Pure.
+"""Datums read by the Forth machine: from bytes to numpy arrays, the outputs of a program. Pure.
 
-A scanner begins with a program that is right for any datums but those with longs of ten bytes. It remembers which
-nullable values were never null and which longs were so long, and compiles a program for such data, which is about half
-as long. When that fails, the safer ones are run over the same bytes, up to one that assumes nothing, and what they find
-corrects the memory. So the bytes alone decide what comes out.
+A scanner begins with a program that can read all datums but those with longs of ten bytes. It learns which nullable
+values were never null and which longs have had ten bytes, and compiles a program that assumes the same of what follows.
+That program has about half the instructions. If an assumption is wrong, the same bytes are read again with fewer
+assumptions, at last with none, and the scanner learns from the result. So assumptions change the speed, never the rows.
+
+The row of `plan` is read into these outputs (continued in `arrays`):
+
+    n0 [3]
+    n1 [2]
+    n2 [97, 98]
+    n3 [0]
+    n4 []
 """
 
 from __future__ import annotations
@@ -15,8 +23,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from azure_account.errors import CorruptError
+from azureblob_source.avro.decoding.forth import BUDGET, rendered
 from azureblob_source.avro.decoding.layout import Assumption
-from azureblob_source.avro.decoding.program import ROOM, compiled
+from azureblob_source.avro.decoding.program import compiled
 from azureblob_source.avro.limits import BeyondLimitError, batch_too_large
 
 if TYPE_CHECKING:
@@ -31,7 +40,7 @@ if TYPE_CHECKING:
 
     Array = npt.NDArray[Any]
 
-_TELL = (False,) * 13  # of each error of the machine: return its name and raise nothing
+_RAISE_NOTHING = (False,) * 13  # one for each error of the machine: its name is returned instead
 _TOO_LONG = "varint too big"
 _TOO_DEEP = "recursion depth exceeded"
 _CAUSES = {
@@ -41,12 +50,12 @@ _CAUSES = {
     _TOO_LONG: ": it holds a number of more than 64 bits",
 }
 _STACK = 4096
-_DEPTH = 1 << 20  # of calls, some three for a record within itself; 40 MB that are touched only so far as they are used
-_ITEMS, _GROWTH = 4096, 2.0  # what an output has room for at first, and by what it grows
+_DEPTH = 1 << 20  # of calls, about three for each level of a recursive record; 40 MB, which are touched only when used
+_ITEMS, _GROWTH = 4096, 2.0  # the first size of an output, and the factor by which it grows
 
 
-class Part(NamedTuple):
-    """The first `rows` datums of a body. `whole` says that nothing follows them."""
+class BodySlice(NamedTuple):
+    """The first `rows` datums of a body. If `whole`, nothing follows them."""
 
     body: memoryview
     rows: int
@@ -55,7 +64,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What one run read: `rows` datums, of which the last ends at byte `end` of the last part."""
+    """What one run of a program has read: `rows` datums, the last of which ends at byte `end` of the last slice."""
 
     program: Program
     outputs: dict[str, Array]
@@ -63,19 +72,19 @@ class Scan:
     end: int
 
     def numbers(self, slot: Slot, count: int) -> I64:
-        """The `count` numbers of a place, perhaps with strides."""
+        """The `count` numbers of a slot, perhaps strided."""
         stride = self.program.strides.get(slot.output, 1)
         return self.values(slot.output, count * stride)[slot.first :: stride]
 
     def values(self, output: str, count: int) -> Array:
-        """The `count` items of an output. Whatever the bytes were, an array of another length never gets into Arrow."""
+        """The `count` values of an output. Raises CorruptError if it has more or fewer: Arrow would not check."""
         array = self.outputs[output]
         if len(array) != count:
-            raise CorruptError(f"there are {len(array)} values where {count} belong")
+            raise CorruptError(f"there are {len(array)} values where there should be {count}")
         return array
 
     def column(self, slot: Slot) -> Array:
-        """The numbers of a place, however many there are."""
+        """The numbers of a slot, however many there are."""
         return self.outputs[slot.output][slot.first :: self.program.strides.get(slot.output, 1)]
 
 
@@ -89,53 +98,53 @@ class Scanner:
     _nulls: frozenset[int] = frozenset()
     _machines: dict[Assumption, tuple[Program, Any]] = field(default_factory=dict)
 
-    def scan(self, parts: Sequence[Part], room: int | None = None) -> Scan:
-        """Read all parts in one run. Items of arrays and maps may take `room` bytes; None does not count them.
+    def scan(self, slices: Sequence[BodySlice], budget: int | None = None) -> Scan:
+        """Read all slices in one run. Items of arrays and maps may take `budget` bytes; if None, they are not counted.
 
         Raises CorruptError, which names only the cause, for bytes that are no datums, and BeyondLimitError for items
         that take more.
         """
-        data = parts[0].body if len(parts) == 1 else b"".join(part.body for part in parts)
-        if self._learnt.dense and room is None:
+        data = slices[0].body if len(slices) == 1 else b"".join(each.body for each in slices)
+        if self._learnt.dense and budget is None:
             with suppress(CorruptError):
-                return self._run(parts, data, self._learnt)
-        scan = self._careful(parts, data, room)
-        if room is None:
+                return self._run(slices, data, self._learnt)
+        scan = self._with_nulls(slices, data, budget)
+        if budget is None:
             self._learn(scan)
         return scan
 
-    def _careful(self, parts: Sequence[Part], data: memoryview | bytes, room: int | None) -> Scan:
-        """By programs that take no value for granted."""
+    def _with_nulls(self, slices: Sequence[BodySlice], data: memoryview | bytes, budget: int | None) -> Scan:
+        """By programs in which every nullable value may be null; if need be, by one in which every long may be wide."""
         try:
-            return self._run(parts, data, Assumption(wide=self._learnt.wide, room=room))
+            return self._run(slices, data, Assumption(wide=self._learnt.wide, budget=budget))
         except CorruptError as error:
             if _TOO_LONG not in str(error):
                 raise
-        return self._run(parts, data, Assumption(wide=None, room=room))
+        return self._run(slices, data, Assumption(wide=None, budget=budget))
 
-    def _run(self, parts: Sequence[Part], data: memoryview | bytes, assumed: Assumption) -> Scan:
+    def _run(self, slices: Sequence[BodySlice], data: memoryview | bytes, assumed: Assumption) -> Scan:
         program, machine = self._machine(assumed)
-        counts = np.array([part.rows for part in parts], np.int64)
-        error = machine.run({"data": data, "counts": counts}, *_TELL)
+        counts = np.array([each.rows for each in slices], np.int64)
+        error = machine.run({"data": data, "counts": counts}, *_RAISE_NOTHING)
         outputs = machine.outputs
-        beyond = assumed.room is not None and machine[ROOM] < 0
-        machine.reset()  # lets go of data and outputs
+        beyond = assumed.budget is not None and machine[BUDGET] < 0
+        machine.reset()  # releases data and outputs
         if beyond:
             raise batch_too_large()
         if error:
             raise _failed(error)
-        end = _checked_end(parts, outputs["ends"].tolist())
-        scan = Scan(program, outputs, sum(part.rows for part in parts), end)
+        end = _checked_end(slices, outputs["ends"].tolist())
+        scan = Scan(program, outputs, sum(each.rows for each in slices), end)
         _check_bounds(scan)
         return scan
 
     def _machine(self, assumed: Assumption) -> tuple[Program, Any]:
         if assumed not in self._machines:
-            # Not at the top: it costs 13 MB and 80 ms, and who only writes does not need it.
+            # Imported here because it costs 13 MB and 80 ms, which a writer does not need.
             from awkward_cpp.lib._ext import ForthMachine64  # noqa: PLC0415
 
             program = compiled(self.avro, self.plan, assumed)
-            machine = ForthMachine64(program.source, _STACK, _DEPTH, 0, _ITEMS, _GROWTH)
+            machine = ForthMachine64(rendered(program), _STACK, _DEPTH, 0, _ITEMS, _GROWTH)
             self._machines[assumed] = program, machine
         return self._machines[assumed]
 
@@ -145,7 +154,7 @@ class Scanner:
             place for place, (tags, present) in program.nullable.items() if (scan.column(tags) != present).any()
         }
         wide = self._learnt.wide or frozenset()
-        if program.careful:
+        if program.assumed.wide is None:
             wide |= {place for place, slot in program.longs.items() if slot is None or (scan.column(slot) < 0).any()}
         learnt = Assumption(frozenset(program.nullable) - self._nulls, wide)
         if learnt != self._learnt:
@@ -160,15 +169,15 @@ def _failed(error: str) -> Exception:
     return CorruptError(f"a row is unreadable ({error}{_CAUSES.get(error, '')})")
 
 
-def _checked_end(parts: Sequence[Part], ends: list[int]) -> int:
-    """Where in the last part the reading ended."""
+def _checked_end(slices: Sequence[BodySlice], ends: list[int]) -> int:
+    """Where the rows of the last slice end. Raises CorruptError if those of a whole slice do not end where it ends."""
     begin = end = 0
-    for part, stop in zip(parts, ends, strict=True):
+    for each, stop in zip(slices, ends, strict=True):
         end = stop - begin
-        begin += len(part.body)
-        if part.whole and end != len(part.body):
-            where = f"{begin - stop} bytes are left behind its" if stop < begin else "it is too short for its"
-            raise CorruptError(f"{where} {part.rows} rows")
+        begin += len(each.body)
+        if each.whole and end != len(each.body):
+            where = f"{begin - stop} bytes follow its" if stop < begin else "it is too short for its"
+            raise CorruptError(f"{where} {each.rows} rows")
     return end
 
 
@@ -180,4 +189,4 @@ def _check_bounds(scan: Scan) -> None:
         smallest = int(column.min()) if low else 0
         largest = int((column if low else column.view(f"u{column.itemsize}")).max())
         if smallest < low or largest > high:
-            raise CorruptError(f"a row is unreadable (there is a number beyond {low} to {high})")
+            raise CorruptError(f"a row is unreadable (there is a number outside {low} to {high})")

@@ -1,69 +1,67 @@
-"""Forth that goes over values which nobody asked for and leaves nothing; the words are told in `program`. Pure."""
+"""Instructions that step over values which the reader does not want. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from azureblob_source.avro.types import has_no_bytes, walk
+from azureblob_source.avro.types import has_no_bytes
+from azureblob_source.avro.types import walk
+from azureblob_source.avro.decoding.instructions import SkipFixed
+from azureblob_source.avro.decoding.instructions import SkipItems
+from azureblob_source.avro.decoding.instructions import SkipRecord
+from azureblob_source.avro.decoding.instructions import SkipText
+from azureblob_source.avro.decoding.instructions import SkipUnion
+from azureblob_source.avro.decoding.instructions import SkipVarint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from azureblob_source.avro.decoding.instructions import Code, SkipInstruction
     from azureblob_source.avro.types import AvroType
 
-SIZE = "data zigzag-> stack dup 0 < if halt then"
-"""Reads a length, which must not be negative, for then `skip` would go back."""
-
-INT32_MAX = 2**31 - 1
-_NUMBER = "data zigzag-> stack drop"
 _SIZES = {"boolean": 1, "float": 4, "double": 8}
 
 
 @dataclass
-class Unwanted:
-    """Code that skips values in `avro`. `long` gives the code for one long."""
+class SkipProgram:
+    """The part of a program that skips values in `root`. `skip_long` gives the instruction for one more long."""
 
-    avro: AvroType
-    long: Callable[[], str]
+    root: AvroType
+    skip_long: Callable[[], SkipInstruction]
     _recursive: list[str] = field(default_factory=list)
 
-    def skipped(self, avro: AvroType) -> str:
-        """Code for one value."""
+    def value(self, avro: AvroType) -> Code:
+        """Skips one value of a type within `root`."""
         match avro.kind:
             case "long":
-                return self.long()
+                return (self.skip_long(),)
             case "record" | "reference" if avro.kind == "reference" or is_recursive(avro):
                 if avro.name not in self._recursive:
                     self._recursive.append(avro.name)
-                return f"{self._recursive.index(avro.name)} skip-record"
+                return (SkipRecord(self._recursive.index(avro.name)),)
             case "record":
-                return " ".join(self.skipped(member.type) for member in avro.fields)
+                return self._fields(avro)
             case "union":
-                if not avro.branches:
-                    return "halt"
-                cases = (f"{tag} of {self.skipped(branch)} endof" for tag, branch in enumerate(avro.branches))
-                return f"data zigzag-> stack case {' '.join(cases)} halt endcase"
-            case "array" | "map":
-                return self._items(avro)
-        return _plain(avro)
+                return (SkipUnion(tuple(self.value(branch) for branch in avro.branches)),)
+            case "array" if has_no_bytes(avro.element):
+                return (SkipItems(()),)
+            case "array":
+                return (SkipItems(self.value(avro.element)),)
+            case "map":
+                return (SkipItems((SkipText(), *self.value(avro.element))),)
+        return _leaf(avro)
 
-    def word(self) -> str:
-        """The definition that the code needs: one for all records that contain themselves, for they may be mutual."""
-        records = {one.name: one for one in walk(self.avro) if one.kind == "record"}
-        bodies: list[str] = []
-        while len(bodies) < len(self._recursive):
-            place = len(bodies)
-            inner = " ".join(self.skipped(member.type) for member in records[self._recursive[place]].fields)
-            bodies.append(f"{place} of {inner} endof")
-        return f": skip-record case {' '.join(bodies)} endcase ;" if bodies else ""
+    def records(self) -> tuple[Code, ...]:
+        """What each `SkipRecord` does, by its number. Such records may contain each other."""
+        records = {one.name: one for one in walk(self.root) if one.kind == "record"}
+        codes: list[Code] = []
+        while len(codes) < len(self._recursive):
+            codes.append(self._fields(records[self._recursive[len(codes)]]))
+        return tuple(codes)
 
-    def _items(self, avro: AvroType) -> str:
-        """Blocks that tell their size are jumped over."""
-        key = f"{SIZE} data skip " if avro.kind == "map" else ""
-        item = key + self.skipped(avro.element)
-        loop = f"0 do {item} loop" if key or not has_no_bytes(avro.element) else "drop"
-        return f"begin data zigzag-> stack dup while dup 0 < if drop {SIZE} data skip else {loop} then repeat drop"
+    def _fields(self, record: AvroType) -> Code:
+        return tuple(instruction for member in record.fields for instruction in self.value(member.type))
 
 
 def is_recursive(avro: AvroType) -> bool:
@@ -71,17 +69,12 @@ def is_recursive(avro: AvroType) -> bool:
     return any(one.kind == "reference" and one.name == avro.name for one in walk(avro))
 
 
-def _plain(avro: AvroType) -> str:
+def _leaf(avro: AvroType) -> Code:
     match avro.kind:
         case "int" | "enum":
-            return _NUMBER
+            return (SkipVarint(),)
         case "bytes" | "string":
-            return f"{SIZE} data skip"
+            return (SkipText(),)
         case "null":
-            return ""
-    return f"{literal(_SIZES.get(avro.kind, avro.size))} data skip"
-
-
-def literal(size: int) -> int:
-    """A size as the machine can hold it in its code. No body has more bytes than that."""
-    return min(max(size, 0), INT32_MAX)
+            return ()
+    return (SkipFixed(_SIZES.get(avro.kind, avro.size)),)

@@ -1,4 +1,4 @@
-"""The schema that rows of several writer schemas all resolve to. Pure."""
+"""The reader schema that the rows of several writer schemas all resolve to. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from azureblob_source.avro.decoding.plan import Path
 
-# The wider of two numbers; an int goes to a double, for a float would round it.
+# The common type of two. Of int and float it is double, because a float would round the int.
 _WIDER = {
     frozenset(("int", "long")): "long",
     frozenset(("int", "float")): "double",
@@ -69,7 +69,7 @@ def superset(schemas: Sequence[AvroSchema]) -> AvroSchema:
         return distinct[0]
     try:
         merged = reduce(lambda left, right: _merge(left, right, ()), (schema.row for schema in distinct))
-        return read_schema(json.dumps(_Names().render(merged, ""), separators=(",", ":")))
+        return read_schema(json.dumps(_Renderer().render(merged, ""), separators=(",", ":")))
     except _DifferError as cause:
         raise _conflict(distinct, cause) from cause
     except UnsupportedSchemaError as cause:
@@ -78,7 +78,7 @@ def superset(schemas: Sequence[AvroSchema]) -> AvroSchema:
 
 
 def _conflict(schemas: Sequence[AvroSchema], cause: _DifferError) -> ConfigurationError:
-    """The error for the first two schemas that disagree by themselves, else for the whole."""
+    """The error for the first two schemas that have no common one, or for all if every two have."""
     for place, right in enumerate(schemas):
         for left in schemas[:place]:
             try:
@@ -109,20 +109,23 @@ def _merge(left: AvroType, right: AvroType, path: Path) -> AvroType:
 
 
 def _merge_branches(left: AvroType, right: AvroType, path: Path) -> tuple[AvroType, ...]:
-    """The branches of a general union and another type, which may add some only if it is a general union, too."""
+    """The branches of two types, at least one of them a general union.
+
+    The other type adds branches only if it is a general union, too.
+    """
     merged = list(value_branches(left))
     others = value_branches(right)
     if len(merged) == 1:
         merged, others = list(others), tuple(merged)
     places: dict[Any, list[int]] = {}
     for place, branch in enumerate(merged):
-        _note(places, branch, place)
+        _index(places, branch, place)
     for branch in others:
         like = _like(merged, places, branch, path)
         if like is not None:
             merged[like] = _merge_values(merged[like], branch, path)
         elif len(others) > 1:
-            _note(places, branch, len(merged))
+            _index(places, branch, len(merged))
             merged.append(branch)
         else:
             raise _DifferError(path, left, right)
@@ -130,17 +133,17 @@ def _merge_branches(left: AvroType, right: AvroType, path: Path) -> tuple[AvroTy
 
 
 def _keys(branch: AvroType) -> tuple[Any, ...]:
-    """What a branch is looked for by: itself, its kind and name, its kind."""
+    """By what a branch is found: itself, its kind and name, its kind."""
     return branch, (branch.kind, branch.name), branch.kind
 
 
-def _note(places: dict[Any, list[int]], branch: AvroType, place: int) -> None:
+def _index(places: dict[Any, list[int]], branch: AvroType, place: int) -> None:
     for key in _keys(branch):
         places.setdefault(key, []).append(place)
 
 
 def _like(merged: Sequence[AvroType], places: dict[Any, list[int]], branch: AvroType, path: Path) -> int | None:
-    """The place of the branch that `branch` merges with: an equal one, one of its name, of its kind, or any."""
+    """The place of the branch that `branch` merges with: an equal one, else of its name, else of its kind, else any."""
     alike = chain.from_iterable(places.get(key, ()) for key in _keys(branch))
     others = sorted(chain.from_iterable(places.get(kind, ()) for kind in _LEAVES - {branch.kind}))
     return next((place for place in chain(alike, others) if _mergeable(merged[place], branch, path)), None)
@@ -214,13 +217,13 @@ def _merge_fields(left: AvroField, right: AvroField | None, path: Path) -> AvroF
 
 
 def _defaulted(field: AvroField, avro: AvroType) -> AvroField:
-    """`field` with another type: default null if that may be null, else none, for nobody lacks it."""
+    """`field` with another type: with default null if that may be null, else without, since every writer has it."""
     nullable = may_be_null(avro)
     return replace(field, type=avro, has_default=nullable, default=None)
 
 
-class _Names:
-    """A type as JSON. Every named type is written out where it stands, so it needs a name of its own."""
+class _Renderer:
+    """A type as JSON. A named type is written out wherever it occurs, each time with a name of its own."""
 
     def __init__(self) -> None:
         self._taken: dict[str, int] = {}

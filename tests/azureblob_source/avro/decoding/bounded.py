@@ -68,7 +68,7 @@ def _decoded(case: tuple[bytes, ReadLimits, Any, str | None], before: int) -> Ou
         schema = None if reader is None else parse(reader)
         for batch in decode_blob(blob, blob="b", limits=limits, columns=columns, reader=schema):
             rows, batches = rows + batch.num_rows, batches + 1
-    except Exception as raised:  # noqa: BLE001 - the test tells which are right
+    except Exception as raised:  # noqa: BLE001 - the test checks which are right
         error, message = type(raised).__name__, str(raised)
     return Outcome(rows, batches, error, message, _peak() - before)
 

@@ -39,7 +39,7 @@ Json = Any
 
 
 def written(schema: Json, rows: list[Json], codec: str = "null", interval: int = 16_000) -> bytes:
-    """A blob as fastavro writes it. Logical types are left to the caller: values are those of the underlying type."""
+    """A blob as fastavro writes it. Values of logical types are given as those of the underlying type."""
     stream = io.BytesIO()
     fastavro.writer(stream, bare(schema), rows, codec=codec, sync_interval=interval, sync_marker=SYNC)
     head = read_header(stream.getvalue())
@@ -116,7 +116,7 @@ def scaled(digits: int, scale: int, size: int | None) -> Kind:
 
 
 def since_epoch(factor: int, zone: timezone | None) -> Callable[[int], datetime]:
-    """Time of a count of 1/factor seconds; what is finer than microseconds goes down."""
+    """Time of a count of 1/factor seconds; what is finer than microseconds is rounded down."""
     return lambda count: (EPOCH + (count * 1_000_000 // factor) * MICROSECOND).replace(tzinfo=zone)
 
 
@@ -205,7 +205,7 @@ def paired(inner: Kind) -> Kind:
 
 
 def last_of_each(pairs: list[Json], becomes: Callable[[Any], Any]) -> list[Any]:
-    """The last entry of each key, where it stands."""
+    """The last entry of each key, in the order of these entries."""
     last = {pair["key"]: place for place, pair in enumerate(pairs)}
     return [(pairs[place]["key"], becomes(pairs[place]["value"])) for place in sorted(last.values())]
 
@@ -310,7 +310,7 @@ def test_a_decimal_too_wide_for_arrow_is_read_as_bytes() -> None:
     assert b"\x01" * 20 == one(wide, b"\x01" * 20)
 
 
-def test_branches_of_one_python_type_are_told_apart() -> None:
+def test_branches_of_one_python_type_are_distinguished() -> None:
     union = ["int", "long", "bytes", fixed(2)]
     values = [("int", 1), ("long", 1), ("bytes", b"ab"), ("fixed2", b"ab")]
     rows = read(_datums(union, [b"\x00\x02", b"\x02\x02", b"\x04\x04ab", b"\x06ab"]))
@@ -455,7 +455,7 @@ def test_a_value_is_read_as_the_readers_type(writer: Json, value: Any, reader: J
         (POINT, {**record(x="int", z="int"), "name": "point"}),
     ],
 )
-def test_what_does_not_resolve_is_refused_with_its_column_if_a_row_has_it(writer: Json, reader: Json) -> None:
+def test_a_value_that_does_not_resolve_is_refused_with_its_column(writer: Json, reader: Json) -> None:
     nullable = record(v=["null", *(reader if isinstance(reader, list) else [reader])])
     head = header(json.dumps(record(v=["null", writer])), "null", SYNC)
     assert [{"v": None}] == read(head + b"".join(block(1, b"\x00", SYNC)), nullable)
@@ -481,7 +481,7 @@ def _one_value(avro: Json) -> bytes:
         (ENUM, "hearts", {**ENUM, "symbols": ["spades"]}),
     ],
 )
-def test_a_value_that_the_reader_has_no_place_for_is_refused(writer: Json, value: Any, reader: Json) -> None:
+def test_a_value_that_the_readers_type_cannot_hold_is_refused(writer: Json, value: Any, reader: Json) -> None:
     with pytest.raises(ConfigurationError, match="column 'v'"):
         one(writer, value, reader)
 
@@ -576,10 +576,10 @@ def test_samzas_fixtures_are_there() -> None:
     assert 7 == len(list(SAMZA.glob("*.json")))
 
 
-@pytest.mark.parametrize("told", sorted(SAMZA.glob("*.json")), ids=lambda path: path.stem)
-def test_what_samza_wrote_is_read(told: Path) -> None:
-    facts = json.loads(told.read_text())
-    rows = read(told.with_suffix("").read_bytes())
+@pytest.mark.parametrize("expected", sorted(SAMZA.glob("*.json")), ids=lambda path: path.stem)
+def test_what_samza_wrote_is_read(expected: Path) -> None:
+    facts = json.loads(expected.read_text())
+    rows = read(expected.with_suffix("").read_bytes())
     assert facts["expected_rows"] == len(rows)
     assert facts["first_row"] == rows[0]
     assert facts["last_row"] == rows[-1]
@@ -595,7 +595,7 @@ def test_a_blob_without_rows_has_no_batches() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 7, 999, 1000, 10_000])
-def test_batches_have_the_asked_size_whatever_the_blocks(rows: int) -> None:
+def test_batches_have_the_requested_size_whatever_the_size_of_blocks(rows: int) -> None:
     sizes = [batch.num_rows for batch in decode_blob(written(FLIGHTS, ROWS, interval=700), blob="a", batch_rows=rows)]
     assert [rows] * (1000 // rows) + [1000 % rows] * (1000 % rows > 0) == sizes
 
@@ -606,7 +606,7 @@ def test_batches_have_the_readers_arrow_schema() -> None:
     assert arrow_schema(reader) == batch.schema
 
 
-def test_columns_are_read_in_the_asked_order() -> None:
+def test_columns_are_read_in_the_requested_order() -> None:
     (batch,) = decode_blob(written(FLIGHTS, ROWS), blob="a", columns=["tags", "carrier"])
     assert ["tags", "carrier"] == batch.schema.names
     assert [{"tags": row["tags"], "carrier": row["carrier"]} for row in ROWS] == batch.to_pylist()
@@ -647,8 +647,8 @@ def test_errors_name_blob_and_block() -> None:
         (1, b"\x06ab", "a row is unreadable"),
         (1, b"", "it claims 1 rows, but it has 0 bytes"),
         (2, b"\x02a\x02", "a row is unreadable"),
-        (1, b"\x02abc", "2 bytes are left behind its 1 rows"),
-        (0, b"abc", "3 bytes are left behind its 0 rows"),
+        (1, b"\x02abc", "2 bytes follow its 1 rows"),
+        (0, b"abc", "3 bytes follow its 0 rows"),
     ],
 )
 def test_a_body_that_is_not_its_rows_is_corrupt(rows: int, body: bytes, cause: str) -> None:
@@ -671,7 +671,7 @@ def test_a_value_out_of_its_types_range_is_corrupt(avro: Json, body: bytes) -> N
 
 @settings(deadline=None)
 @given(st.data())
-def test_a_damaged_blob_is_an_error_of_ours_or_other_rows(data: st.DataObject) -> None:
+def test_a_damaged_blob_ends_in_an_azure_blob_error_or_in_other_rows(data: st.DataObject) -> None:
     blob = bytearray(written(FLIGHTS, ROWS[:20], data.draw(st.sampled_from(NAMES))))
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(blob) - 1))
@@ -684,13 +684,13 @@ def test_a_damaged_blob_is_an_error_of_ours_or_other_rows(data: st.DataObject) -
         assert isinstance(rows, list)
 
 
-def test_a_schema_that_is_none_is_corrupt() -> None:
+def test_a_schema_that_is_no_avro_schema_is_corrupt() -> None:
     data = written(record(v="long"), [{"v": 1}])
     with pytest.raises(CorruptError, match=r"s/1\.avro failed: the schema in its header"):
         read(data.replace(b'"long"', b'"lung"'))
 
 
-def test_a_codec_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_codec_is_refused() -> None:
     stream = _framed("long", 1, b"\x02", codec="lz77")
     with pytest.raises(ConfigurationError, match=r"s/1\.avro failed: there is no Avro codec 'lz77'"):
         read(stream)

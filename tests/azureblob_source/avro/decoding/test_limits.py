@@ -1,4 +1,4 @@
-"""What is read stays within the limits of the read, whatever the bytes claim; measured in processes of their own."""
+"""A read takes no more memory than its limits, whatever the bytes claim; measured in processes of their own."""
 
 from __future__ import annotations
 

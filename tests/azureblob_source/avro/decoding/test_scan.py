@@ -1,4 +1,4 @@
-"""The Forth machine's part of the decoder: what it learns, what it skips, and bytes that mean it ill."""
+"""The part of the decoder that runs the Forth machine: what it learns, what it skips, and hostile bytes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 from azure_account.errors import ConfigurationError, CorruptError
 from azureblob_source.avro.decoding.arrays import columns
 from azureblob_source.avro.decoding.decode import decode_blob
-from azureblob_source.avro.decoding.layout import Number, Raw, Row
+from azureblob_source.avro.decoding.instructions import MAX_EMPTY_ITEMS
+from azureblob_source.avro.decoding.layout import Fields, Number, Primitive
 from azureblob_source.avro.decoding.plan import Record
-from azureblob_source.avro.decoding.program import MAX_FREE
 from azureblob_source.avro.decoding.resolve import resolve
-from azureblob_source.avro.decoding.scan import Part, Scanner
+from azureblob_source.avro.decoding.scan import BodySlice, Scanner
 from azureblob_source.avro.files.container_file import block, blocks, header, read_header
 from azureblob_source.avro.limits import ReadLimits
 from azureblob_source.avro.schema import parse
@@ -70,7 +70,7 @@ def read(data: bytes, **options: Any) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-# --- what is learnt from one batch must not bend the next -------------------------------------------------------------
+# --- what is learnt from one batch must not change the next -----------------------------------------------------------
 
 NULLABLE = record(
     a=["null", "long"],
@@ -83,7 +83,7 @@ NULLABLE = record(
 
 
 def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Seldom null, so that runs of rows without one are learnt from."""
+    """Seldom null, so that the scanner learns from rows without nulls."""
     return st.one_of(*[values] * 7, st.none())
 
 
@@ -101,7 +101,9 @@ nullable_rows = st.fixed_dictionaries(
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(nullable_rows, max_size=30), st.integers(1, 7), st.sampled_from([1, 40, 16_000]))
-def test_nulls_and_long_longs_may_begin_and_end_anywhere(rows: list[Json], batch_rows: int, interval: int) -> None:
+def test_nulls_and_longs_of_ten_bytes_may_begin_and_end_anywhere(
+    rows: list[Json], batch_rows: int, interval: int
+) -> None:
     expected = [row | {"f": None if row["f"] is None else list(row["f"].items())} for row in rows]
     blob = written(NULLABLE, rows, interval)
     assert expected == read(blob, batch_rows=batch_rows)
@@ -123,13 +125,13 @@ def test_a_null_is_seen_even_if_its_row_could_be_read_without_one() -> None:
     assert rows == read(written(schema, rows), batch_rows=10)
 
 
-def test_what_was_null_once_is_expected_to_be_so_again() -> None:
+def test_a_column_that_had_a_null_is_never_again_assumed_to_have_none() -> None:
     schema = parse(json.dumps(record(a=["null", "long"], b=["null", "long"], c=["null", "long"])))
     scanner = Scanner(schema.type, resolve(schema.type, schema.type))
     present, null = b"\x02\x02", b"\x00"
     dense = []
     for body in (present * 3, null + present * 2, present * 3, present + null + present, present * 3):
-        scanner.scan([Part(memoryview(body), 1)])
+        scanner.scan([BodySlice(memoryview(body), 1)])
         dense.append(len(scanner._learnt.dense))
     assert [3, 2, 2, 1, 1] == dense
 
@@ -141,7 +143,7 @@ def test_an_output_that_is_too_short_never_becomes_an_array(output: int) -> None
     plan = resolve(schema.type, schema.type)
     assert isinstance(plan, Record)
     row = b"\x02\x02" + b"\x04ab" + b"\x01" + b"\x02" + bytes(8) + b"\x00" + b"\x00\x02"
-    scan = Scanner(schema.type, plan).scan([Part(memoryview(row), 1)])
+    scan = Scanner(schema.type, plan).scan([BodySlice(memoryview(row), 1)])
     name = [each for each, values in scan.outputs.items() if len(values) and each != "ends"][output]
     scan.outputs[name] = scan.outputs[name][:-1]
     with pytest.raises(CorruptError, match="values where"):
@@ -150,10 +152,10 @@ def test_an_output_that_is_too_short_never_becomes_an_array(output: int) -> None
 
 def test_outputs_of_another_length_are_refused() -> None:
     schema = parse(json.dumps(record(a="long", b="double")))
-    scan = Scanner(schema.type, resolve(schema.type, schema.type)).scan([Part(memoryview(bytes(9) * 2), 2)])
-    assert isinstance(scan.program.root, Row)
+    scan = Scanner(schema.type, resolve(schema.type, schema.type)).scan([BodySlice(memoryview(bytes(9) * 2), 2)])
+    assert isinstance(scan.program.root, Fields)
     number, double = scan.program.root.fields.values()
-    assert isinstance(number, Number) and isinstance(double, Raw)
+    assert isinstance(number, Number) and isinstance(double, Primitive)
     assert [0, 0] == scan.numbers(number.slot, 2).tolist() == scan.values(double.output, 2).tolist()
     for count in (1, 3):
         with pytest.raises(CorruptError):
@@ -185,7 +187,7 @@ def test_varints_longer_than_they_must_be_are_read() -> None:
     )
 
 
-# --- parts of blocks --------------------------------------------------------------------------------------------------
+# --- slices of blocks -------------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.integers(0, 9), max_size=8), st.integers(1, 12))
@@ -194,11 +196,11 @@ def test_batches_are_cut_anywhere_from_blocks_of_any_size(sizes: list[int], batc
     bodies = [(size, b"".join(b"\x02" + encode(next(numbers)) for _ in range(size))) for size in sizes]
     batches = list(decode_blob(framed(record(v=["null", "int"]), *bodies), blob="b", batch_rows=batch_rows))
     assert list(range(sum(sizes))) == [value for batch in batches for value in batch.column("v").to_pylist()]
-    assert all(batch.num_rows == batch_rows for batch in batches[:-1])
+    assert all(batch_rows == batch.num_rows for batch in batches[:-1])
     assert all(0 < batch.num_rows <= batch_rows for batch in batches)
 
 
-def test_a_batch_is_cut_where_its_bytes_are_enough() -> None:
+def test_a_batch_ends_where_its_bytes_reach_the_limit() -> None:
     rows = [{"v": "x" * size} for size in [10] * 300 + [400] * 5 + [3000] * 2 + [10] * 30]
     blob = written(record(v="string"), rows, 700)
     batches = list(decode_blob(blob, blob="b", limits=ReadLimits(batch_bytes=2000)))
@@ -218,7 +220,7 @@ def test_of_many_blocks_in_one_batch_the_broken_one_is_named(broken: int) -> Non
             read(blob)
 
 
-def test_what_is_read_imports_no_pandas() -> None:
+def test_decoding_does_not_import_pandas() -> None:
     program = """
 import sys
 from azureblob_source.avro.decoding.decode import decode_blob
@@ -229,11 +231,11 @@ print(sum(batch.num_rows for batch in batches), "pandas" in sys.modules)
     schema = {**NULLABLE, "fields": [*NULLABLE["fields"], {"name": "g", "type": ["null", "int", "string"]}]}
     schema["fields"].append({"name": "h", "type": {"type": "enum", "name": "suit", "symbols": ["x"]}})
     data = written(schema, [row | {"g": "z", "h": "x"} for row in rows])
-    told = subprocess.run([sys.executable, "-c", program], input=data, capture_output=True, check=True)
-    assert b"9 False\n" == told.stdout
+    done = subprocess.run([sys.executable, "-c", program], input=data, capture_output=True, check=True)
+    assert b"9 False\n" == done.stdout
 
 
-# --- what nobody wants ------------------------------------------------------------------------------------------------
+# --- what is skipped --------------------------------------------------------------------------------------------------
 
 TREE = record(
     "tree",
@@ -276,7 +278,7 @@ def test_records_nested_too_deeply_are_refused_and_crash_nothing() -> None:
         read(framed(schema, (1, b"\x02\x02" * 10**6 + b"\x02\x00")), reader=reader)
 
 
-def test_branches_and_lengths_of_what_is_skipped_are_checked() -> None:
+def test_branches_and_lengths_of_skipped_values_are_checked() -> None:
     cases = [
         (array(["null", "int"]), encode(1) + encode(2) + b"\x00"),
         (array(["null", "int"]), encode(1) + encode(-1) + b"\x00"),
@@ -290,7 +292,7 @@ def test_branches_and_lengths_of_what_is_skipped_are_checked() -> None:
             read(framed(schema, (1, b"\x02x" + body + b"\x02")), columns=["after"])
 
 
-def test_blocks_of_an_array_that_tell_their_size_are_skipped_and_read() -> None:
+def test_blocks_of_an_array_that_have_their_size_are_skipped_and_read() -> None:
     schema = record(v=array("int"), w=mapping("string"), after="int")
     sized = encode(-2) + encode(2) + b"\x02\x04" + encode(1) + b"\x06" + b"\x00"
     named = encode(-1) + encode(4) + b"\x02k\x02v" + b"\x00"
@@ -377,10 +379,10 @@ def test_counts_of_blocks_do_not_overflow_together() -> None:
 
 
 def test_arrays_of_many_items_without_bytes_come_in_batches_of_their_own() -> None:
-    body = (encode(MAX_FREE) + b"\x00") * 3
+    body = (encode(MAX_EMPTY_ITEMS) + b"\x00") * 3
     batches = list(decode_blob(framed(record(v=array("null")), (3, body)), blob="b"))
     assert [1, 1, 1] == [batch.num_rows for batch in batches]
-    assert [[MAX_FREE]] * 3 == [pa.compute.list_value_length(batch.column("v")).to_pylist() for batch in batches]
+    assert [[MAX_EMPTY_ITEMS]] * 3 == [pa.compute.list_value_length(batch.column("v")).to_pylist() for batch in batches]
     nested = encode(3) + body + b"\x00"
     with pytest.raises(CorruptError, match="items without bytes"):
         read(framed(record(v=array(array("null"))), (1, nested)))
@@ -424,13 +426,13 @@ def test_hostile_counts_take_no_memory() -> None:
             blobs.append(framed(schema, (count, bytes(64))))
     blobs.append(framed(record(v="long"), (1, b"\x02")))
     lines = "\n".join(blob.hex() for blob in blobs)
-    told = subprocess.run([sys.executable, "-c", _HOSTILE], input=lines, capture_output=True, check=True, text=True)
-    accepted, megabytes = json.loads(told.stdout)
+    done = subprocess.run([sys.executable, "-c", _HOSTILE], input=lines, capture_output=True, check=True, text=True)
+    accepted, megabytes = json.loads(done.stdout)
     assert 0 == accepted
     assert megabytes < 64
 
 
-# --- bytes that mean it ill -------------------------------------------------------------------------------------------
+# --- hostile bytes ----------------------------------------------------------------------------------------------------
 
 WRONG = (-1, -2, 2, 3, 64, 2**8, -(2**8), 2**31, 2**32, -(2**32), 2**61, -(2**61), 2**62 - 1, -(2**62))
 SUIT = {"type": "enum", "name": "suit", "symbols": ["a", "b"]}
@@ -512,10 +514,16 @@ BACK = b"".join((encode(-(2**14)), encode(2**13), bytes(2**13), b"\x00\x02"))
     [
         (record(v=array(record("item", t="string", u=array("string"))), after="int"), encode(60) + BACK * 9),
         (record(t="string", after=array("int")), BACK * 9),
-        (record(t=array(array("null")), after="int"), (encode(9000) + (encode(MAX_FREE) + b"\x00") * 9000 + bytes(2))),
-        (record(t=array(array(NOTHING)), after="int"), (encode(9000) + (encode(MAX_FREE) + b"\x00") * 9000 + bytes(2))),
+        (
+            record(t=array(array("null")), after="int"),
+            (encode(9000) + (encode(MAX_EMPTY_ITEMS) + b"\x00") * 9000 + bytes(2)),
+        ),
+        (
+            record(t=array(array(NOTHING)), after="int"),
+            (encode(9000) + (encode(MAX_EMPTY_ITEMS) + b"\x00") * 9000 + bytes(2)),
+        ),
         (record(t=array(array(EMPTY)), after="int"), (encode(-(2**40)) + encode(-(2**13))) * 9000),
-        # What follows would go back by as much as was read, again and again.
+        # The negative length that follows would move the machine back by as much as it has read, again and again.
         (record(t=array("string"), after="int"), encode(2**40) + encode(-1) + bytes(9)),
         (record(t=mapping("int"), after="int"), encode(2**40) + encode(-1) + bytes(9)),
         (record(t=array("int"), after="int"), encode(-1) + encode(-2) + bytes(9)),
@@ -565,7 +573,7 @@ def edited(body: bytes, edits: list[tuple[str, int, bytes]]) -> bytes:
     st.sampled_from([None, ["a", "f"], ["e"], []]),
     st.sampled_from([0, 0, 0, 1, -1, 2**40]),
 )
-def test_damaged_rows_are_an_error_or_other_rows_and_soon(
+def test_damaged_rows_soon_end_in_an_error_or_in_other_rows(
     rows: list[Json], edits: list[tuple[str, int, bytes]], columns: list[str] | None, more: int
 ) -> None:
     whole = written(NULLABLE, rows)
@@ -577,11 +585,11 @@ def test_damaged_rows_are_an_error_or_other_rows_and_soon(
     except CorruptError as error:
         assert "blob b failed: in the block from byte" in str(error)  # noqa: PT017 - the other outcome is as good
     else:
-        assert found == len(rows) + sum(count for count, _ in parts)
+        assert len(rows) + sum(count for count, _ in parts) == found
     assert time.perf_counter() - began < ROW_SECONDS
 
 
-def test_a_scan_is_not_disturbed_by_another_one_of_the_same_schema() -> None:
+def test_concurrent_readers_of_one_schema_do_not_change_each_others_rows() -> None:
     first = written(NULLABLE, [dict.fromkeys("abcdef")] * 20, 10)
     second = written(record(v="long"), [{"v": n} for n in range(50)], 10)
     one, other = (decode_blob(data, blob="b", batch_rows=7) for data in (second, second))
@@ -592,7 +600,7 @@ def test_a_scan_is_not_disturbed_by_another_one_of_the_same_schema() -> None:
     assert list(range(50)) == list(chain(*mixed[::2])) == list(chain(*mixed[1::2]))
 
 
-def test_threads_read_blobs_of_one_schema_concurrent_map() -> None:
+def test_threads_read_blobs_of_one_schema_concurrently() -> None:
     schema = record(v=["null", "long"], w="string")
     blobs = [written(schema, [{"v": seed * n, "w": str(n)} for n in range(3000)], 500) for seed in range(8)]
     with ThreadPoolExecutor(4) as threads:

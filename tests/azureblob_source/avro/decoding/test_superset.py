@@ -57,7 +57,7 @@ def test_no_schema_has_no_superset() -> None:
         superset([])
 
 
-def test_fields_stand_in_the_order_in_which_they_first_appear() -> None:
+def test_fields_are_in_the_order_in_which_they_first_appear() -> None:
     found = superset([record(b="int", a="int"), record(c="int", a="int", b="int")])
     assert ["b", "a", "c"] == arrow_schema(found).names
 
@@ -124,7 +124,7 @@ def test_a_type_that_became_a_branch_of_a_union_is_that_union() -> None:
         assert ["string", "long"] == superset(schemas).root["fields"][0]["type"]
 
 
-def test_names_that_arrow_knows_stay() -> None:
+def test_column_names_that_avro_cannot_have_are_kept() -> None:
     spark = pa.schema([pa.field("total (€)", pa.int32()), pa.field("p q", pa.decimal128(5, 2))])
     found = superset([infer(spark, name="row", namespace="a"), record(other="int")])
     assert ["total (€)", "p q", "other"] == arrow_schema(found).names
@@ -148,7 +148,7 @@ def test_named_types_get_names_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "told"),
+    ("left", "right", "message"),
     [
         ("int", "string", "column 'v' is int in one and string in the other"),
         ("boolean", "int", "boolean"),
@@ -163,13 +163,13 @@ def test_named_types_get_names_of_their_own() -> None:
         (POINT, {**POINT, "fields": [{"name": "x", "type": "string"}]}, r"column 'v\.x' is int in one and string"),
     ],
 )
-def test_a_conflict_names_schemas_column_and_types(left: Json, right: Json, told: str) -> None:
+def test_a_conflict_names_schemas_column_and_types(left: Json, right: Json, message: str) -> None:
     first, second = record(v=left), record(v=right)
     for schemas in ([first, second], [second, first]):
         with pytest.raises(ConfigurationError, match=first.fingerprint) as error:
             superset([record(a="int"), *schemas])
         assert second.fingerprint in str(error.value)
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         superset([first, second])
 
 

@@ -1,4 +1,4 @@
-"""Errors of a blob say where: blob, block, row and column. Whatever a schema provokes is an error of this project."""
+"""Errors of a blob name blob, block, row and column. Any error that a schema causes is one of this project."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from azureblob_source.avro.varint import encode
 from tests.azureblob_source.avro.decoding.test_limits import ODD
 from tests.azureblob_source.avro.decoding.test_scan import SYNC, array, framed, mapping, read, record
 
-SOUND = b"\x02\x02a\x00"
+INTACT = b"\x02\x02a\x00"
 ROWS = record(n="int", text="string", list=array("int"))
-BROKEN = {
+DAMAGED = {
     "n": encode(2**31) + b"\x02a\x00",
     "text": b"\x02\x02\xff\x00",
     "list": b"\x02\x02a" + encode(10**6) + b"\x00",
@@ -28,12 +28,12 @@ BROKEN = {
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.sampled_from(sorted(BROKEN)), st.integers(0, 30), st.integers(0, 30), st.integers(0, 2), st.integers(1, 40))
-def test_a_broken_row_is_named_with_its_block_and_its_column(
+@given(st.sampled_from(sorted(DAMAGED)), st.integers(0, 30), st.integers(0, 30), st.integers(0, 2), st.integers(1, 40))
+def test_a_damaged_row_is_named_with_its_block_and_its_column(
     column: str, before: int, after: int, blocks_before: int, batch_rows: int
 ) -> None:
-    body = SOUND * before + BROKEN[column] + SOUND * after
-    blob = framed(ROWS, *[(5, SOUND * 5)] * blocks_before, (before + 1 + after, body))
+    body = INTACT * before + DAMAGED[column] + INTACT * after
+    blob = framed(ROWS, *[(5, INTACT * 5)] * blocks_before, (before + 1 + after, body))
     offset = [each.offset for each in blocks(blob, read_header(blob))][-1]
     place = rf"blob b failed: in the block from byte {offset}, row {before} \(from 0\), column '{column}': "
     with pytest.raises(CorruptError, match=place):
@@ -41,9 +41,9 @@ def test_a_broken_row_is_named_with_its_block_and_its_column(
 
 
 @pytest.mark.parametrize("wanted", [["text"], ["n"], []])
-def test_a_broken_column_is_named_though_nobody_wants_it(wanted: list[str]) -> None:
+def test_a_damaged_column_is_named_even_if_it_is_not_read(wanted: list[str]) -> None:
     with pytest.raises(CorruptError, match=r"row 1 \(from 0\), column 'list': a row is unreadable \("):
-        list(decode_blob(framed(ROWS, (2, SOUND + BROKEN["list"])), blob="b", columns=wanted))
+        list(decode_blob(framed(ROWS, (2, INTACT + DAMAGED["list"])), blob="b", columns=wanted))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_broken_column_is_named_though_nobody_wants_it(wanted: list[str]) -> N
     ],
     ids=["recursive", "no column"],
 )
-def test_a_schema_that_gives_no_columns_names_the_blob(schema: Any, columns: list[str] | None, cause: str) -> None:
+def test_an_error_of_the_schema_names_the_blob(schema: Any, columns: list[str] | None, cause: str) -> None:
     with pytest.raises(ConfigurationError, match=f"read blob b failed: .*{cause}"):
         list(decode_blob(framed(schema, (1, b"\x02")), blob="b", columns=columns))
 

@@ -1,6 +1,6 @@
-"""Where in a block that cannot be read the first broken row and column are, by halving.
+"""The position of the first damaged row and column in a block that cannot be read, by binary search.
 
-Only what has failed is looked at again, so that good blocks pay nothing for it.
+Only slices that have failed are searched, so it costs nothing for other blocks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from azure_account.errors import CorruptError
 from azureblob_source.avro.decoding.arrays import columns
 from azureblob_source.avro.decoding.plan import DamagedValueError, Record, UnfitError, UnresolvedError
-from azureblob_source.avro.decoding.scan import Part, Scanner
+from azureblob_source.avro.decoding.scan import BodySlice, Scanner
 from azureblob_source.avro.limits import BeyondLimitError
 
 if TYPE_CHECKING:
@@ -20,21 +20,24 @@ if TYPE_CHECKING:
     from azureblob_source.avro.types import AvroType
 
 
-def place_of(avro: AvroType, plan: Record, part: Part, taken: int) -> str:
-    """The first broken row of a part, before which `taken` rows of its block are out, and its column; or nothing."""
+def error_position(avro: AvroType, plan: Record, failed: BodySlice, rows_before: int) -> str:
+    """The first damaged row of a slice and its column, as text for a message; empty if all rows can be read.
+
+    `rows_before` are the rows of its block that come before the slice.
+    """
     scanner = Scanner(avro, plan)
-    row = _first(part.rows, lambda count: _end(scanner, plan, part.body, count) is not None)
+    row = _first(failed.rows, lambda count: _end(scanner, plan, failed.body, count) is not None)
     if row is None:
         return ""
-    start = _end(scanner, plan, part.body, row) or 0
-    rest = part.body[start:]
+    start = _end(scanner, plan, failed.body, row) or 0
+    rest = failed.body[start:]
     field = _first(len(avro.fields), lambda count: _end(*_prefix(avro, plan, count), rest, 1) is not None)
     column = "" if field is None else f", column {avro.fields[field].column!r}"
-    return f"row {taken + row} (from 0){column}: "
+    return f"row {rows_before + row} (from 0){column}: "
 
 
 def _first(count: int, sound: Callable[[int], bool]) -> int | None:
-    """The number, below `count`, of the first that is broken, where `sound(n)` says that the first n are not."""
+    """The number of the first one that is damaged, below `count`, if `sound(n)` says that the first n are not."""
     low, high = 0, count
     if sound(high):
         return None
@@ -45,9 +48,9 @@ def _first(count: int, sound: Callable[[int], bool]) -> int | None:
 
 
 def _end(scanner: Scanner, plan: Record, body: memoryview, rows: int) -> int | None:
-    """Where so many rows end; None if they are broken."""
+    """Where the first `rows` rows of a body end; None if one of them is damaged."""
     try:
-        scan = scanner.scan([Part(body, rows, whole=False)])
+        scan = scanner.scan([BodySlice(body, rows, whole=False)])
         columns(plan, scan)
     except (CorruptError, DamagedValueError):
         return None
@@ -57,7 +60,7 @@ def _end(scanner: Scanner, plan: Record, body: memoryview, rows: int) -> int | N
 
 
 def _prefix(avro: AvroType, plan: Record, count: int) -> tuple[Scanner, Record]:
-    """To read the first fields of a row alone."""
+    """A scanner and a plan that read only the first `count` fields of a row."""
     keys = {"", *(f"f{place}" for place in range(count))}
     some = tuple(field for field in plan.fields if field[0] in keys)
     fewer = Record(plan.arrow, some)
