@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from azureblob_source.avro.types import walk
 from azureblob_source.avro.decoding import plan as plans
+from azureblob_source.avro.types import walk
 
 if TYPE_CHECKING:
     from azureblob_source.avro.decoding.plan import Plan

@@ -34,15 +34,10 @@ from azureblob_source.avro.decoding.instructions import (
     SkipVarint,
     SkipWideLong,
 )
-from azureblob_source.avro.decoding.skip_program import is_recursive
+from azureblob_source.avro.decoding.layout import INT32_MAX, Node, Program, Slot
+from azureblob_source.avro.decoding.memory_bounds import NUMBER, scanned_bytes
+from azureblob_source.avro.decoding.skip_program import SkipProgram, is_recursive
 from azureblob_source.avro.types import has_no_bytes
-from azureblob_source.avro.decoding.layout import INT32_MAX
-from azureblob_source.avro.decoding.layout import Node
-from azureblob_source.avro.decoding.layout import Program
-from azureblob_source.avro.decoding.layout import Slot
-from azureblob_source.avro.decoding.memory_bounds import NUMBER
-from azureblob_source.avro.decoding.memory_bounds import scanned_bytes
-from azureblob_source.avro.decoding.skip_program import SkipProgram
 
 if TYPE_CHECKING:
     from collections.abc import Callable

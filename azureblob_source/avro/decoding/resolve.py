@@ -21,17 +21,9 @@ from azure_account.errors import CorruptError
 from azureblob_source.avro.decoding import plan as plans
 from azureblob_source.avro.decoding.arrays import single
 from azureblob_source.avro.decoding.buffers import texts
-from azureblob_source.avro.decoding.plan import Plan
-from azureblob_source.avro.decoding.plan import UnfitError
-from azureblob_source.avro.decoding.plan import UnresolvedError
-from azureblob_source.avro.defaults import default_datum
-from azureblob_source.avro.defaults import is_valid_default
-from azureblob_source.avro.types import DAY_TIME_INTERVAL
-from azureblob_source.avro.types import AvroField
-from azureblob_source.avro.types import AvroType
-from azureblob_source.avro.types import arrow_type
-from azureblob_source.avro.types import may_be_null
-from azureblob_source.avro.types import value_branches
+from azureblob_source.avro.decoding.plan import Plan, UnfitError, UnresolvedError
+from azureblob_source.avro.defaults import default_datum, is_valid_default
+from azureblob_source.avro.types import DAY_TIME_INTERVAL, AvroField, AvroType, arrow_type, may_be_null, value_branches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -208,7 +200,9 @@ class _Resolution:
         plan = self.plan(member.type, member.type, path)
         try:
             if is_valid_default(member.type, member.default):
-                return plans.DefaultField(plan.arrow, single(member.type, plan, default_datum(member.type, member.default)))
+                return plans.DefaultField(
+                    plan.arrow, single(member.type, plan, default_datum(member.type, member.default))
+                )
         except (UnfitError, CorruptError, UnicodeEncodeError, pa.ArrowException):
             pass
         reason = f"its default {member.default!r} is no {member.type}"

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from azureblob_source.avro.types import has_no_bytes
-from azureblob_source.avro.types import walk
-from azureblob_source.avro.decoding.instructions import SkipFixed
-from azureblob_source.avro.decoding.instructions import SkipItems
-from azureblob_source.avro.decoding.instructions import SkipRecord
-from azureblob_source.avro.decoding.instructions import SkipText
-from azureblob_source.avro.decoding.instructions import SkipUnion
-from azureblob_source.avro.decoding.instructions import SkipVarint
+from azureblob_source.avro.decoding.instructions import (
+    SkipFixed,
+    SkipItems,
+    SkipRecord,
+    SkipText,
+    SkipUnion,
+    SkipVarint,
+)
+from azureblob_source.avro.types import has_no_bytes, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from azure_account.errors import ConfigurationError, TransientError
-from azure_account.memory.faults import Faults
-from azure_account.memory.faults import Unreachable
-from azure_account.memory.faults import on
-from azure_account.retrying.retry_loop import Call
-from azure_account.retrying.retry_loop import Intercept
+from azure_account.memory.faults import Faults, Unreachable, on
+from azure_account.retrying.retry_loop import Call, Intercept
 from azureblob_source.avro.files.block_codecs import codec
 from azureblob_source.log.naming import block_id
 from azureblob_source.write.open_blobs import BlobFormat, Block

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from azureblob_source.avro.wire import datum
 
 from azureblob_source.avro.decoding import arrays, forth, layout, program, scan
 from azureblob_source.avro.decoding import plan as plans
 from azureblob_source.avro.decoding.resolve import resolve
 from azureblob_source.avro.schema import parse
-from azureblob_source.avro.wire import datum
 
 if TYPE_CHECKING:
     from types import ModuleType
