@@ -30,6 +30,9 @@ ANNOTATION = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    "
         ("azure_account/account.py", "import azureblob_source.location", "imports go down"),
         ("azureblob_source/log/commit.py", "from azure.storage import blob", "the Azure SDK stays"),
         ("azureblob_source/log/live.py", "import time", "pure modules"),
+        ("control_messages/partition_tracker.py", "from control_messages import holds", "control_messages: its layers"),
+        ("control_messages/holds.py", "from control_messages.spark import why_held", "control_messages: its layers"),
+        ("control_messages/holds.py", "import pyspark", "these modules speak to Spark"),
         ("azureblob_source/of_no_layer.py", "", "azureblob_source: its layers"),
     ],
 )
