@@ -39,9 +39,8 @@ class Hold:
     watermark: the last one announced. first_seen: when the first message of the generation was processed.
     unseen: how many tasks have sent no message yet, so their names are not known.
     lowest: of the tasks that count, those with the lowest watermark. idle: those that have declared themselves idle.
-    timed_out: the tasks that do not hold the watermark because they have timed out; `unseen_timed_out`: nor do the
-    unseen ones. silent: those that would have timed out, if `needed` tasks were known: sent a message in time, ended,
-    or idle.
+    timed_out: the tasks that do not hold the watermark because they have timed out. unseen_timed_out: the unseen tasks
+    have timed out, too. silent: those that would have timed out if `needed` tasks were active, ended or idle.
     """
 
     stream: str
@@ -78,7 +77,7 @@ class Hold:
             yield f"lowest is {_time(self.lowest[0].watermark)}, of {self._names(self.lowest)}"
         if self.silent:
             known = "no task is" if self.needed == 1 else f"fewer than {self.needed} tasks are"
-            yield f"silent, but not timed out since {known} known: {self._names(self.silent)}"
+            yield f"silent, but not timed out since {known} active, ended or idle: {self._names(self.silent)}"
         if self.timed_out:
             yield f"timed out: {self._names(self.timed_out)}"
         if self.unseen_timed_out:

@@ -33,8 +33,8 @@ T = TypeVar("T")
 class IdleTimeout:
     """A task without a message for `timeout_ms` does not hold the watermark until its next message.
 
-    The timeout applies only while at least `quorum` of the tasks, and at least one, are known: they have sent a message
-    in time, have ended, or have declared themselves idle. The end of a stream never follows from a timeout.
+    The timeout applies only while at least `quorum` of the tasks, and at least one, are active (they have sent a
+    message in time), ended, or idle as declared. The end of a stream never follows from a timeout.
     """
 
     timeout_ms: int
@@ -46,7 +46,7 @@ class IdleTimeout:
             raise ValueError(text)
 
     def needed(self, total: int) -> int:
-        """How many of `total` tasks must be known for the timeout to apply to the others."""
+        """How many of `total` tasks must be active, ended or idle for the timeout to apply to the others."""
         return max(1, int(total * self.quorum))
 
 

@@ -49,19 +49,19 @@ def test_a_hold_names_the_sender_for_all_tasks_or_the_task_that_is_lowest() -> N
     }
 
 
-def test_a_hold_shows_that_too_few_tasks_are_known_for_a_timeout() -> None:
+def test_a_hold_shows_that_too_few_tasks_are_active_for_a_timeout() -> None:
     idle_timeout = IdleTimeout(1000, 1.0)
     hold = why_held(after([at("a", 10), at("b", 20)]), 5000, idle_timeout)
     assert ((), ["a", "b"]) == (hold.timed_out, [task.task for task in hold.silent])
-    silent = "fewer than 2 tasks are known: 'a' (last message 5 s ago), 'b' (last message 5 s ago)"
+    silent = "fewer than 2 tasks are active, ended or idle: 'a' (last message 5 s ago), 'b' (last message 5 s ago)"
     assert f"silent, but not timed out since {silent}" in str(hold)
 
 
 def test_a_hold_shows_that_tasks_without_a_message_have_timed_out() -> None:
     hold = why_held(receive(EMPTY, [at("a", 10)], 0, TIMEOUT).tracker, 100, replace(TIMEOUT, quorum=0))
-    assert not hold.unseen_timed_out, "at least one task must be known"
+    assert not hold.unseen_timed_out, "at least one task must be active, ended or idle"
     hold = why_held(receive(EMPTY, [at("a", 10), at("a", 20)], 50, TIMEOUT).tracker, 149, IdleTimeout(99, 0.5))
-    assert "not timed out since no task is known" in str(hold)
+    assert "not timed out since no task is active, ended or idle" in str(hold)
     tracker = receive(receive(EMPTY, [at("a", 10)], 0, TIMEOUT).tracker, [at("a", 10)], 90, TIMEOUT).tracker
     text = str(why_held(tracker, 100, TIMEOUT))
     assert "timed out without a message: 1 of 2 tasks" in text
