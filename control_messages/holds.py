@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from control_messages.errors import listed
-from control_messages.partition_tracker import ALL, computed_watermark, holding, silent, timed_out
+from control_messages.partition_tracker import ALL, computed_watermark, not_holding, silent, timed_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -120,7 +120,8 @@ def _lowest(tracker: PartitionTracker, out: TimedOut) -> Iterable[str]:
     for_all = tracker.watermarks.get(ALL)
     if for_all is not None and ALL not in tracker.ended | tracker.idle and for_all == computed_watermark(tracker, out):
         return [ALL]
-    watermarks = holding(tracker, out)
+    ignored = not_holding(tracker, out)
+    watermarks = {task: at for task, at in tracker.watermarks.items() if task not in ignored}
     lowest = min(watermarks.values(), default=None)
     return [task for task, at in watermarks.items() if at == lowest]
 

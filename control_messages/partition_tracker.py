@@ -193,18 +193,18 @@ def computed_watermark(tracker: PartitionTracker, out: TimedOut) -> int | None:
     return max((at for at in candidates if at is not None), default=None)
 
 
-def holding(tracker: PartitionTracker, out: TimedOut) -> Mapping[str, int]:
-    """The watermarks of the tasks that hold the partition's: neither ended, nor idle, nor timed out."""
-    released = tracker.ended | tracker.idle | out.tasks | ({ALL} & tracker.watermarks.keys())
-    if not released:
-        return tracker.watermarks
-    return {task: at for task, at in tracker.watermarks.items() if task not in released}
+def not_holding(tracker: PartitionTracker, out: TimedOut) -> frozenset[str]:
+    """The tasks that do not hold the watermark: ended, idle, or timed out; and `ALL`, which is no task."""
+    return tracker.ended | tracker.idle | out.tasks | ({ALL} & tracker.watermarks.keys())
 
 
 def _minimum(tracker: PartitionTracker, out: TimedOut) -> int | None:
     if tracker.total == 0 or (tracker.unseen and not out.unseen):
         return None
-    return min(holding(tracker, out).values(), default=None)
+    ignored = not_holding(tracker, out)
+    if not ignored:
+        return min(tracker.watermarks.values(), default=None)
+    return min((at for task, at in tracker.watermarks.items() if task not in ignored), default=None)
 
 
 def _announce(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | None) -> Step[PartitionTracker]:
