@@ -25,7 +25,7 @@ from azure_account.options.option_table import (
 )
 from azureblob_source.avro.limits import BATCH_BYTES, BLOCK_BYTES, MAX_BATCH_BYTES, MAX_BLOCK_BYTES
 from azureblob_source.foreign_options import HINTS
-from control_messages.emission import Emission
+from control_messages.producer import ProducerSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -139,7 +139,7 @@ SINK = OptionTable(
         ),
         Option(
             "emission",
-            Parser("the JSON of a `control_messages` `Emission`", Emission.from_json),
+            Parser("the JSON of a `control_messages` `ProducerSpec`", ProducerSpec.from_json),
             None,
             "The sink adds the watermarks of these tasks. Rows are `partition` (int), `value` (binary, envelopes), "
             "`task` (int or string) and `eventTime` (timestamp); the first two are stored.",

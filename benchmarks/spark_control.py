@@ -1,9 +1,9 @@
-"""Control messages: without Spark (`control`), then what `emit` adds to a write and what a batch of `reconcile` takes.
+"""Control messages without Spark (`control`), the time that `emit` adds to a write, the time of a `reconcile` batch.
 
 The writes are the same rows, flights as JSON, from the same files into the same emulator. *Sink alone* puts the type
-byte by SQL and knows of no watermarks.
-A micro-batch of `reconcile` reads one file with what every task tells every partition. Beside it: the same file into
-`noop`, and into a `transformWithState` that only counts, which is what Spark itself takes for state in Python.
+byte by SQL and has no watermarks.
+A micro-batch of `reconcile` reads one file with a watermark of every task for every partition. For comparison: the same
+file into `noop`, and into a `transformWithState` that only counts, which shows what state in Python takes in Spark.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from benchmarks.flights import write_parquet
 from benchmarks.report import Report
 from benchmarks.rounds import alternate, seconds
 from control_messages.messages import MessageType
-from control_messages.reconcile import OBSERVED
-from control_messages.spark import Emission, emit, partition_of, reconcile
+from control_messages.spark import ProducerSpec, emit, partition_of, reconcile
+from control_messages.spark.reconciliation import OBSERVED
 from tools.azurite import running_azurite
 from tools.spark_session import ROCKSDB_STATE, local_spark
 
@@ -58,7 +58,7 @@ TASKS = ("EWR", "JFK", "LGA")
 
 PARTITIONS = 8
 AIM = 0.10
-"""What the sink's own watermarks may add to a write."""
+"""The share that the sink's own watermarks may add to a write."""
 
 SIZES = ((10, 10), (100, 100), (1_000, 100))
 """Tasks and partitions of the reconciliation."""
@@ -66,7 +66,7 @@ SIZES = ((10, 10), (100, 100), (1_000, 100))
 STORES = 2
 """Partitions of the state: as many as cores, each with a Python worker."""
 
-PATIENCE = 120.0
+BATCH_TIMEOUT = 120.0
 """Seconds that a micro-batch may take."""
 
 STREAM = "benchmark"
@@ -75,7 +75,7 @@ ALONE, BY_SINK = "sink alone", "emit(by_sink=True)"
 
 
 def run(rounds: int, copies: int) -> list[Report]:
-    """Tables of envelopes and books, of writes, and of micro-batches."""
+    """Tables of envelopes and trackers, of writes, and of micro-batches."""
     tables = control.tables(rounds)
     spark = local_spark("benchmark of control messages", **ROCKSDB_STATE)
     try:
@@ -92,7 +92,7 @@ def run(rounds: int, copies: int) -> list[Report]:
 
 @dataclass(frozen=True)
 class Sample:
-    """What one write took: seconds, and processor seconds of Spark."""
+    """The time of one write: seconds, and processor seconds of Spark."""
 
     seconds: float
     processor: float
@@ -104,7 +104,7 @@ class Writes:
 
     rows: DataFrame
     azurite: Azurite
-    emission: Emission
+    producer: ProducerSpec
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def alone(self) -> Made:
@@ -113,9 +113,9 @@ class Writes:
         return self.rows.select("partition", envelope.alias("value")), {}
 
     def emitted(self, options: dict[str, str], *, atomic: bool = False, by_sink: bool = False) -> Made:
-        """User messages with the watermarks of their tasks, or with what the sink needs to add these."""
+        """User messages with the watermarks of their tasks, or with the columns from which the sink adds these."""
         envelopes = emit(
-            self.rows, self.emission, event_time="time_hour", task="origin", atomic=atomic, by_sink=by_sink
+            self.rows, self.producer, event_time="time_hour", task="origin", atomic=atomic, by_sink=by_sink
         )
         return envelopes, options
 
@@ -134,8 +134,8 @@ class Writes:
         reader = self.rows.sparkSession.read.format("azureblob")
         stored = reader.option("connectionString", self.azurite.connection_string).load(path)
         kind = F.ascii(F.substring("value", 1, 1).cast("string"))
-        told = F.get_json_object(F.decode(F.substring("value", 2, 1000), "utf-8"), "$.taskName")
-        task = F.when(kind == MessageType.WATERMARK, told)
+        name = F.get_json_object(F.decode(F.substring("value", 2, 1000), "utf-8"), "$.taskName")
+        task = F.when(kind == MessageType.WATERMARK, name)
         found = stored.groupBy(kind.alias("kind"), "partition", task.alias("task")).count().collect()
         self._empty(path)
         users = sum(row["count"] for row in found if row.kind == MessageType.USER)
@@ -159,26 +159,26 @@ class Writes:
 
 
 def processor_seconds() -> float:
-    """What Spark's JVM and its Python workers have used so far. The emulator's are not among them."""
+    """Processor seconds of Spark's JVM and its Python workers so far, without the emulator's."""
     jvms = [process for process in psutil.Process().children() if process.name() == "java"]
     processes = [*jvms, *(worker for jvm in jvms for worker in jvm.children(recursive=True))]
-    return sum(sum(process.cpu_times()[:4]) for process in processes)  # those that have ended count for their parents
+    return sum(sum(process.cpu_times()[:4]) for process in processes)  # with those of processes that have ended
 
 
 def _writes(spark: SparkSession, folder: Path, copies: int, rounds: int) -> Report:
     folder.mkdir()
     write_parquet(folder, copies)
     rows = spark.read.parquet(str(folder))
-    emission = Emission("flights", PARTITIONS, TASKS)
-    value, partition = F.to_json(F.struct("*")).alias("value"), partition_of(emission, "dest").alias("partition")
+    producer = ProducerSpec("flights", PARTITIONS, TASKS)
+    value, partition = F.to_json(F.struct("*")).alias("value"), partition_of(producer, "dest").alias("partition")
     rows = rows.select("origin", "time_hour", partition, value)
     expected = rows.count()
     with running_azurite() as azurite:
-        writes = Writes(rows, azurite, emission)
+        writes = Writes(rows, azurite, producer)
         envelopes = {"envelopeColumn": "value"}
         contenders = {
             ALONE: writes.alone(),
-            BY_SINK: writes.emitted(emission.sink_options, by_sink=True),
+            BY_SINK: writes.emitted(producer.sink_options, by_sink=True),
             "emit(atomic=True)": writes.emitted(envelopes, atomic=True),
             "emit()": writes.emitted(envelopes),
         }
@@ -215,7 +215,7 @@ def _write_lines(rows: int, taken: Mapping[str, Sequence[Sample]]) -> list[Line]
 
 
 class Counting(StatefulProcessor):
-    """Counts the rows of a partition, and makes none."""
+    """Counts the rows of a partition, and returns none."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called before each batch of a task."""
@@ -248,7 +248,7 @@ class MicroBatches:
 
     @classmethod
     def of(cls, spark: SparkSession, folder: Path, size: tuple[int, int], transform: Transform) -> MicroBatches:
-        """A query whose first batch is through."""
+        """A query that has completed its first batch."""
         files = folder / "stream"
         files.mkdir(parents=True)
         rows = spark.readStream.schema("partition int, value binary").parquet(str(files))
@@ -264,14 +264,14 @@ class MicroBatches:
         unseen = self.files.with_name("next.parquet")
         pq.write_table(pa.Table.from_batches([control.watermarks(self.tasks, self.partitions, self.turn)]), unseen)
         unseen.rename(self.files / f"{self.turn}.parquet")
-        told = self._progress()
-        counted = told["observedMetrics"].get(OBSERVED + STREAM)
+        progress = self._progress()
+        counted = progress["observedMetrics"].get(OBSERVED + STREAM)
         if counted is not None and counted["watermark"] != self.partitions:
             raise AssertionError(f"{counted} of {self.tasks} tasks and {self.partitions} partitions.")
-        return told["durationMs"]["addBatch"], told["durationMs"]["triggerExecution"]
+        return progress["durationMs"]["addBatch"], progress["durationMs"]["triggerExecution"]
 
     def _progress(self) -> Any:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + BATCH_TIMEOUT
         while True:
             failure = self.query.exception()
             if failure is not None:
@@ -280,7 +280,7 @@ class MicroBatches:
             if len(with_rows) == self.turn:
                 return with_rows[-1]
             if time.monotonic() > deadline:
-                raise TimeoutError(f"batch {self.turn} took more than {PATIENCE:.0f} s")
+                raise TimeoutError(f"batch {self.turn} took more than {BATCH_TIMEOUT:.0f} s")
             time.sleep(0.02)
 
 

@@ -1,6 +1,7 @@
-"""Control messages through intermediate streams: watermarks and ends of streams, in band with the data.
+"""Control messages through intermediate streams: watermarks and the end of the stream, in band with the data.
 
-An upstream job of n tasks writes envelopes into a stream of m partitions: a type byte and the data behind it. Behind
-its rows every task tells every partition how far it has come (`emission`), and at last that it has ended. The consumer
-tells envelopes apart (`envelopes`) and keeps one book of each partition: the watermark is the least of them (`books`).
+An upstream job of n tasks writes envelopes into a stream of m partitions: a type byte and data. After its rows, every
+task sends its watermark to every partition, and at last its end (`producer`). The consumer separates control messages
+from user messages (`envelopes`) and keeps a tracker for each partition, whose watermark is the minimum over the tasks
+(`partition_tracker`, `stream_tracker`). All of this is pure; `spark` applies it to DataFrames.
 """

@@ -1,6 +1,8 @@
-"""The memory of Arrow arrays as numpy sees it, without a copy where possible.
+"""The buffers of Arrow arrays as numpy arrays, without a copy where possible.
 
 `pa.array`, `pa.scalar` and `to_pylist` would import pandas into every worker: 50 MB and half a second.
+This package imports nothing of `azureblob_source`, whose `arrow_values` does the same for other types with other
+contracts: there, offsets are always of 64 bits, and the validity of an array without nulls is None.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from pyarrow import types as arrow_is
 I64 = npt.NDArray[np.int64]
 
 MOST_BYTES = 2**31 - 2
-"""What Arrow puts into one array with 32-bit offsets."""
+"""The most that an array with 32-bit offsets holds."""
 
 
 def validity(array: pa.Array) -> npt.NDArray[np.bool_]:
@@ -30,15 +32,15 @@ def validity(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def integers(array: pa.Array) -> npt.NDArray[Any]:
-    """The values of an integer array; those under a null are arbitrary."""
-    kind = np.dtype(str(array.type))  # Arrow and numpy name the integers alike
-    if len(array) == 0:  # Arrow may then leave out the buffer
+    """The values of an integer array; those of nulls are arbitrary."""
+    kind = np.dtype(str(array.type))  # Arrow and numpy have the same names for integer types
+    if len(array) == 0:  # Arrow may then omit the buffer
         return np.zeros(0, kind)
     return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
 
 
 def data_offsets(array: pa.Array) -> npt.NDArray[np.int32] | I64:
-    """Where each row of a binary or string array begins in its data, and where the last one ends."""
+    """The n + 1 offsets of a binary or string array into its data."""
     wide = arrow_is.is_large_binary(array.type) or arrow_is.is_large_string(array.type)
     width: np.dtype[Any] = np.dtype(np.int64 if wide else np.int32)
     if len(array) == 0:
@@ -49,8 +51,8 @@ def data_offsets(array: pa.Array) -> npt.NDArray[np.int32] | I64:
 def binary_values(array: pa.Array) -> list[bytes]:
     """The values of a binary or string array without nulls, strings as UTF-8."""
     data = array.buffers()[2]
-    held = memoryview(b"" if data is None else data)
-    return [bytes(held[first:last]) for first, last in pairwise(data_offsets(array).tolist())]
+    view = memoryview(b"" if data is None else data)
+    return [bytes(view[first:last]) for first, last in pairwise(data_offsets(array).tolist())]
 
 
 def integer_array(values: npt.NDArray[Any]) -> pa.Array:
@@ -60,6 +62,6 @@ def integer_array(values: npt.NDArray[Any]) -> pa.Array:
 
 
 def binary_array(offsets: npt.NDArray[Any], data: bytes) -> pa.Array:
-    """The rows between the offsets; `large_binary` if those are of 64 bits."""
+    """A binary array of the data between the offsets; `large_binary` if these are of 64 bits."""
     kind = pa.large_binary() if offsets.dtype == np.int64 else pa.binary()
     return pa.Array.from_buffers(kind, len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])

@@ -1,7 +1,7 @@
-"""The envelopes of an intermediate stream: a type byte, and behind it a user payload or the JSON of a control message.
+"""The envelopes of an intermediate stream: a type byte, followed by a user payload or the JSON of a control message.
 
-One by one, and a column at a time. A null is a user message of null, so that a tombstone of Kafka goes through; an
-envelope of zero bytes, of an unknown type or with control data that cannot be read is rejected, and nothing else is.
+One by one, and a column at a time. A null is a user message of null, so that a tombstone of Kafka passes. An envelope
+is rejected if it has zero bytes, an unknown type, or control data that cannot be read.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from control_messages.messages import ControlMessage, MessageType, from_json, me
 I16 = npt.NDArray[np.int16]
 
 NULL, EMPTY = -1, -2
-"""What `types` tells of a row that has no type byte."""
+"""What `types` returns for a row without a type byte."""
 
-_REMEMBERED_BYTES = 1024
-"""Longer control messages are read anew each time, so that what is remembered stays small."""
+_CACHED_BYTES = 1024
+"""Longer control messages are not cached, so that the cache stays small."""
 
 
 @dataclass(frozen=True)
 class Rejected:
-    """An envelope that cannot be read: where it was, why, and its bytes."""
+    """An envelope that cannot be read: its row, the reason, and its bytes."""
 
     row: int
     reason: str
@@ -49,10 +49,10 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Unwrapped:
-    """A column of envelopes told apart. Every row is in exactly one of the three, in ascending order.
+    """A column of envelopes, divided. Every row is in one of `user_rows`, `control_rows` and `rejected`, all ascending.
 
-    user_rows: the rows of the user messages; payloads: what was in them, of the type of the envelopes.
-    control_rows: the rows of the control messages; messages: what they say. Equal envelopes share one message.
+    user_rows: the rows of the user messages; payloads: their payloads, of the type of the envelopes.
+    control_rows: the rows of the control messages; messages: the messages. Equal envelopes share one message.
     """
 
     user_rows: I64
@@ -63,24 +63,24 @@ class Unwrapped:
 
     @property
     def control(self) -> list[tuple[int, ControlMessage]]:
-        """Row and message of the control messages. Of a million, the pairs take longer than telling them apart did."""
+        """Row and message of the control messages. For a million, making the pairs takes longer than `unwrap_all`."""
         return list(zip(self.control_rows.tolist(), self.messages, strict=True))
 
 
 def wrap(message: ControlMessage | bytes) -> bytes:
-    """The envelope of a control message, or of a user payload. `ValueError` for a message that may not be written."""
+    """The envelope of a control message or of a user payload. `ValueError` for a message that `to_fields` refuses."""
     if isinstance(message, bytes):
         return b"\0" + message
     return bytes((message_type(message),)) + to_json(message)
 
 
 def unwrap(envelope: bytes, tasks: int | None = None) -> ControlMessage | bytes:
-    """The control message or user payload in an envelope. `tasks` is the task count of messages that tell none.
+    """The control message or user payload in an envelope. `tasks` is the task count for messages without one.
 
-    `BadEnvelopeError` says why the bytes are no envelope.
+    `BadEnvelopeError` if the bytes are no envelope.
     """
     if not envelope:
-        raise BadEnvelopeError("An envelope has a type byte at least, this one has zero bytes.")
+        raise BadEnvelopeError("An envelope has at least a type byte, this one has zero bytes.")
     try:
         kind = MessageType(envelope[0])
     except ValueError:
@@ -94,8 +94,8 @@ def unwrap(envelope: bytes, tasks: int | None = None) -> ControlMessage | bytes:
 def wrap_payloads(payloads: pa.Array) -> pa.Array:
     """The envelopes of user payloads, strings as UTF-8. A null stays null.
 
-    They are binary, and large_binary if the payloads are large or the envelopes are more than 2 GiB together.
-    `TypeError` for what is neither binary nor a string.
+    They are binary, and large_binary if the payloads are large or the envelopes exceed 2 GiB together.
+    `TypeError` for payloads that are neither binary nor strings.
     """
     kind = payloads.type
     if arrow_is.is_large_binary(kind) or arrow_is.is_large_string(kind):
@@ -107,12 +107,12 @@ def wrap_payloads(payloads: pa.Array) -> pa.Array:
     else:
         text = f"payloads are binary or string, these are {kind}."
         raise TypeError(text)
-    type_byte, nothing = _CONSTANTS[payloads.type]
-    return pc.binary_join_element_wise(type_byte, payloads, nothing)
+    type_byte, separator = _CONSTANTS[payloads.type]
+    return pc.binary_join_element_wise(type_byte, payloads, separator)
 
 
 def types(envelopes: pa.Array) -> I16:
-    """The type byte of every row; `NULL` for a null and `EMPTY` for zero bytes. `TypeError` for what is not binary."""
+    """The type byte of every row; `NULL` for a null and `EMPTY` for zero bytes. `TypeError` for other columns."""
     if not (arrow_is.is_binary(envelopes.type) or arrow_is.is_large_binary(envelopes.type)):
         text = f"envelopes are binary, these are {envelopes.type}."
         raise TypeError(text)
@@ -120,7 +120,7 @@ def types(envelopes: pa.Array) -> I16:
     if data is None or data.size == 0:
         found = np.zeros(len(envelopes), np.int16)
     else:
-        # An empty last row begins where the data end.
+        # The offset of an empty last row is the size of the data.
         found = np.frombuffer(data, np.uint8).take(offsets[:-1], mode="clip").astype(np.int16)
     found[offsets[1:] == offsets[:-1]] = EMPTY
     if envelopes.null_count:
@@ -129,24 +129,23 @@ def types(envelopes: pa.Array) -> I16:
 
 
 def are_user_messages(envelopes: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which rows are user messages, nulls among them. `TypeError` for what is not binary."""
+    """Which rows are user messages, including nulls. `TypeError` for a column that is not binary."""
     found = types(envelopes)
     user: npt.NDArray[np.bool_] = (found == MessageType.USER) | (found == NULL)
     return user
 
 
 def unwrap_all(envelopes: pa.Array, tasks: int | None = None) -> Unwrapped:
-    """The rows told apart as `unwrap` does it for one, bad envelopes among the values. Equal ones are parsed once.
+    """`unwrap` for every row; bad envelopes are returned as `rejected`. Equal control envelopes are parsed once.
 
-    `tasks` is the task count of messages that tell none. `TypeError` for what is not binary.
+    `tasks` is the task count for messages without one. `TypeError` for a column that is not binary.
     """
     is_user = are_user_messages(envelopes)
     user_rows, other_rows = np.flatnonzero(is_user), np.flatnonzero(~is_user)
     others = _chosen(envelopes, other_rows).dictionary_encode()
     codes, distinct = integers(others.indices), binary_values(others.dictionary)
     read = [
-        (_remembered if len(envelope) <= _REMEMBERED_BYTES else _control_or_reason)(envelope, tasks)
-        for envelope in distinct
+        (_cached if len(envelope) <= _CACHED_BYTES else _control_or_reason)(envelope, tasks) for envelope in distinct
     ]
     good = np.fromiter((not isinstance(one, str) for one in read), np.bool_, len(read))[codes]
     bad = zip(other_rows[~good].tolist(), codes[~good].tolist(), strict=True)
@@ -160,13 +159,13 @@ def unwrap_all(envelopes: pa.Array, tasks: int | None = None) -> Unwrapped:
 
 
 @lru_cache(maxsize=4096)
-def _remembered(envelope: bytes, tasks: int | None) -> Any:
-    """The same messages go to every partition, and a consumer reads one partition after the other."""
+def _cached(envelope: bytes, tasks: int | None) -> Any:
+    """Every partition gets the same messages, and a consumer reads one partition after the other."""
     return _control_or_reason(envelope, tasks)
 
 
 def _control_or_reason(envelope: bytes, tasks: int | None) -> Any:
-    """The message, or as a string why it cannot be read."""
+    """The message; or a string, the reason why it cannot be read."""
     try:
         return unwrap(envelope, tasks)
     except BadEnvelopeError as error:
@@ -174,7 +173,7 @@ def _control_or_reason(envelope: bytes, tasks: int | None) -> Any:
 
 
 def _chosen(array: pa.Array, rows: I64) -> pa.Array:
-    """The given rows, in ascending order; without a copy if they follow one another."""
+    """The given rows, in ascending order; without a copy if they are contiguous."""
     if len(rows) == 0:
         return array.slice(0, 0)
     first = int(rows[0])
@@ -185,7 +184,7 @@ def _chosen(array: pa.Array, rows: I64) -> pa.Array:
 
 def _without_type(envelopes: pa.Array) -> pa.Array:
     data = envelopes.buffers()[2]
-    # Without a bound Arrow sizes its buffer from one that overflows. No value is longer than all of them.
+    # Without a stop, Arrow computes the size of its buffer from one that overflows. No value is longer than the data.
     return pc.binary_slice(envelopes, 1, 1 + (0 if data is None else data.size))
 
 
@@ -193,4 +192,4 @@ _CONSTANTS = {
     constants.type: (constants[0], constants[1])
     for constants in (binary_array(np.array([0, 1, 1], width), b"\0") for width in (np.int32, np.int64))
 }
-"""The type byte of a user message and no bytes, by type."""
+"""By type of envelope: the type byte of a user message, and an empty value (the separator of the join)."""

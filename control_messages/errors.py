@@ -1,10 +1,10 @@
-"""What can be wrong with control messages: two kinds, told apart by what the caller does next.
+"""What can be wrong with control messages: two errors, which differ in what the caller does next.
 
     ControlMessageError
-    ├── BadEnvelopeError     these bytes are no envelope, or its control data cannot be read: reject the one message
-    └── ContradictionError   a message contradicts earlier ones of its generation: mend the producer
+    ├── BadEnvelopeError     bytes that are no envelope, or control data that cannot be read: reject this message
+    └── ContradictionError   a message contradicts earlier ones of its generation: correct the producer
 
-The package stands by itself, so its errors are `ValueError`s and no part of another tree.
+The package depends on no other, so its errors are `ValueError`s outside the tree of `azure_account.errors`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class BadEnvelopeError(ControlMessageError):
 
 
 class ContradictionError(ControlMessageError):
-    """A control message that cannot be true together with earlier ones of the same generation."""
+    """A control message that cannot be true if earlier ones of the same generation are."""
 
 
 def listed(items: Collection[T], most: int = 20, show: Callable[[T], str] = repr) -> str:

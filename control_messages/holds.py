@@ -1,4 +1,4 @@
-"""Why a watermark does not rise: which tasks hold it, where they stand, and since when they are silent. Pure."""
+"""Why a watermark does not rise: which tasks hold it, their watermarks, and the age of their last messages. Pure."""
 
 from __future__ import annotations
 
@@ -6,37 +6,41 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from control_messages.books import ALL, left_out, silent, standing
 from control_messages.errors import listed
+from control_messages.partition_tracker import ALL, computed_watermark, not_holding, silent, timed_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from control_messages.books import Book, IdleRule, LeftOut, Partition
+    from control_messages.partition_tracker import IdleTimeout, Partition, PartitionTracker, TimedOut
 
 
 @dataclass(frozen=True)
-class TaskStanding:
-    """Where a task stands. task: its name; None speaks for all. heard: when it was last heard (ms)."""
+class TaskState:
+    """What is known of a task. task: its name; None for messages without one, which count for all tasks.
+
+    watermark: its highest; None if it has sent none. last_seen: when its last message was processed (ms).
+    """
 
     task: str | None
     watermark: int | None
-    heard: int
+    last_seen: int
 
     @property
     def name(self) -> str:
-        """The task as people call it."""
-        return "the speaker for all tasks" if self.task is None else repr(self.task)
+        """The task as a text for people."""
+        return "the sender for all tasks" if self.task is None else repr(self.task)
 
 
 @dataclass(frozen=True)
 class Hold:
-    """What holds the watermark of one partition at the moment `now`; as a text for people, `str(hold)`.
+    """What holds the watermark of one partition at the moment `now`; `str(hold)` is a text for people.
 
-    watermark: announced last. unheard: how many tasks have never spoken; their names nobody knows.
-    lowest: the tasks whose watermark is the lowest of those that count. idle: those that are so by their own word.
-    left_out: the silent tasks that the rule leaves out; `unheard_left_out`: it leaves out those never heard, too.
-    silent: those that it would leave out if `needed` tasks were known: heard in time, ended, or idle.
+    watermark: the last one announced. first_seen: when the first message of the generation was processed.
+    unseen: how many tasks have sent no message yet, so their names are not known.
+    lowest: of the tasks that count, those with the lowest watermark. idle: those that have declared themselves idle.
+    timed_out: the tasks that do not hold the watermark because they have timed out. unseen_timed_out: the unseen tasks
+    have timed out, too. silent: those that would have timed out if `needed` tasks were active, ended or idle.
     """
 
     stream: str
@@ -46,13 +50,13 @@ class Hold:
     watermark: int | None
     at_end: bool
     now: int
-    since: int
-    unheard: int
-    unheard_left_out: bool
-    lowest: tuple[TaskStanding, ...]
-    left_out: tuple[TaskStanding, ...]
-    silent: tuple[TaskStanding, ...]
-    idle: tuple[TaskStanding, ...]
+    first_seen: int
+    unseen: int
+    unseen_timed_out: bool
+    lowest: tuple[TaskState, ...]
+    timed_out: tuple[TaskState, ...]
+    silent: tuple[TaskState, ...]
+    idle: tuple[TaskState, ...]
     ended: int
     needed: int
 
@@ -60,70 +64,71 @@ class Hold:
         place = f"Partition {self.partition} of {self.stream}"
         if self.at_end:
             return f"{place} has ended."
-        stands = "has no watermark yet" if self.watermark is None else f"stands at {_time(self.watermark)}"
+        state = "has no watermark yet" if self.watermark is None else f"is at {_time(self.watermark)}"
         if self.generation < 0:
-            return f"{place} {stands}: no control message was read."
-        return f"{place} {stands} (generation {self.generation}): " + "; ".join(self._reasons()) + "."
+            return f"{place} {state}: no control message was read."
+        return f"{place} {state} (generation {self.generation}): " + "; ".join(self._reasons()) + "."
 
     def _reasons(self) -> Iterable[str]:
-        if self.unheard and not self.unheard_left_out:
-            yield f"{self.unheard} of {self.total} tasks have not spoken in the {_age(self.now - self.since)} of it"
+        if self.unseen and not self.unseen_timed_out:
+            age = _age(self.now - self.first_seen)
+            yield f"{self.unseen} of {self.total} tasks have sent no message since it began {age} ago"
         if self.lowest:
             yield f"lowest is {_time(self.lowest[0].watermark)}, of {self._names(self.lowest)}"
         if self.silent:
-            fewer = "nobody else is" if self.needed == 1 else f"fewer than {self.needed} tasks are"
-            yield f"silent, but not left out since {fewer} known to be well: {self._names(self.silent)}"
-        if self.left_out:
-            yield f"left out for their silence: {self._names(self.left_out)}"
-        if self.unheard_left_out:
-            yield f"left out since they never spoke: {self.unheard} of {self.total} tasks"
+            known = "no task is" if self.needed == 1 else f"fewer than {self.needed} tasks are"
+            yield f"silent, but not timed out since {known} active, ended or idle: {self._names(self.silent)}"
+        if self.timed_out:
+            yield f"timed out: {self._names(self.timed_out)}"
+        if self.unseen_timed_out:
+            yield f"timed out without a message: {self.unseen} of {self.total} tasks"
         if self.idle:
-            yield f"idle by their own word: {self._names(self.idle)}"
+            yield f"idle as declared: {self._names(self.idle)}"
         if self.ended:
             yield f"{self.ended} of {self.total} tasks have ended" if self.total else "all have ended"
 
-    def _names(self, tasks: Sequence[TaskStanding], most: int = 5) -> str:
-        return listed(tasks, most, lambda task: f"{task.name} (heard {_age(self.now - task.heard)} ago)")
+    def _names(self, tasks: Sequence[TaskState], most: int = 5) -> str:
+        return listed(tasks, most, lambda task: f"{task.name} (last message {_age(self.now - task.last_seen)} ago)")
 
 
-def why_held(book: Book, now: int, rule: IdleRule | None = None) -> Hold:
-    """What holds the watermark of a partition. Tasks are sorted, those not heard for longest first."""
-    out = left_out(book, now, rule)
-    waiting = frozenset() if rule is None else silent(book, now, rule) - out.silent
+def why_held(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | None = None) -> Hold:
+    """What holds the watermark of a partition. Tasks are sorted by the age of their last messages, oldest first."""
+    out = timed_out(tracker, now, idle_timeout)
+    waiting = frozenset() if idle_timeout is None else silent(tracker, now, idle_timeout) - out.tasks
     return Hold(
-        stream=book.stream,
-        partition=book.partition,
-        generation=book.generation,
-        total=book.total,
-        watermark=book.emitted,
-        at_end=book.at_end,
+        stream=tracker.stream,
+        partition=tracker.partition,
+        generation=tracker.generation,
+        total=tracker.total,
+        watermark=tracker.watermark,
+        at_end=tracker.at_end,
         now=now,
-        since=book.since,
-        unheard=book.unheard,
-        unheard_left_out=out.unheard,
-        lowest=_standings(book, _lowest(book, out)),
-        left_out=_standings(book, out.silent),
-        silent=_standings(book, waiting),
-        idle=_standings(book, book.idle - book.ended),
-        ended=len(book.ended),
-        needed=0 if rule is None else rule.needed(book.total),
+        first_seen=tracker.first_seen,
+        unseen=tracker.unseen,
+        unseen_timed_out=out.unseen,
+        lowest=_states(tracker, _lowest(tracker, out)),
+        timed_out=_states(tracker, out.tasks),
+        silent=_states(tracker, waiting),
+        idle=_states(tracker, tracker.idle - tracker.ended),
+        ended=len(tracker.ended),
+        needed=0 if idle_timeout is None else idle_timeout.needed(tracker.total),
     )
 
 
-def _lowest(book: Book, out: LeftOut) -> Iterable[str]:
-    given = standing(book, out)
-    passed = book.ended | book.idle | out.silent
-    speakers = {task: at for task, at in book.watermarks.items() if task not in passed}
-    if ALL in speakers and speakers[ALL] == given:
+def _lowest(tracker: PartitionTracker, out: TimedOut) -> Iterable[str]:
+    """The tasks whose watermark is the partition's, or would be if all tasks had sent one."""
+    for_all = tracker.watermarks.get(ALL)
+    if for_all is not None and ALL not in tracker.ended | tracker.idle and for_all == computed_watermark(tracker, out):
         return [ALL]
-    speakers.pop(ALL, None)
-    lowest = min(speakers.values(), default=None)
-    return [task for task, at in speakers.items() if at == lowest]
+    ignored = not_holding(tracker, out)
+    watermarks = {task: at for task, at in tracker.watermarks.items() if task not in ignored}
+    lowest = min(watermarks.values(), default=None)
+    return [task for task, at in watermarks.items() if at == lowest]
 
 
-def _standings(book: Book, tasks: Iterable[str]) -> tuple[TaskStanding, ...]:
-    found = [TaskStanding(task or None, book.watermarks.get(task), book.heard[task]) for task in tasks]
-    return tuple(sorted(found, key=lambda each: (each.heard, each.task or "")))
+def _states(tracker: PartitionTracker, tasks: Iterable[str]) -> tuple[TaskState, ...]:
+    found = [TaskState(task or None, tracker.watermarks.get(task), tracker.last_seen[task]) for task in tasks]
+    return tuple(sorted(found, key=lambda each: (each.last_seen, each.task or "")))
 
 
 def _time(milliseconds: int | None) -> str:

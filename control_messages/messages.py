@@ -1,12 +1,13 @@
-"""Control messages and their JSON: what an upstream task says about itself, in the same stream as its data. Pure.
+"""Control messages and their JSON: an upstream task sends them in the same stream as its rows. Pure.
 
     {"version":1,"taskName":"Partition 0","taskCount":2,"generation":3,"timestamp":1357016400000}      watermark
     {"version":1,"taskName":"Partition 0","taskCount":2,"generation":3,"streamId":"by-destination"}    end of stream
 
-The reader is tolerant: it ignores unknown fields, takes Samza's `task-name` and `run-id`, and reads a missing version
-as 1; a later version it refuses, since it may mean something else, and a field told twice, of which readers take
-either. The writer is strict: what it writes is read as it was, and what was read can be written. Samza's messages tell
-neither a task count nor a generation: the generation is then 0, and the count is the reader's to give.
+The reader ignores unknown fields, accepts Samza's `task-name` and `run-id`, and takes a missing version as 1. It
+rejects a later version, whose fields may mean something else, and a field that occurs twice, since JSON parsers differ
+in which one they take. The writer writes only messages that are read back equal, and every message that was read can be
+written. Samza's messages have neither a task count nor a generation: the generation is then 0, and the caller gives the
+count.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ class MessageType(IntEnum):
 
 @dataclass(frozen=True)
 class Watermark:
-    """A task has written all that is older than `timestamp` (milliseconds since 1970 UTC).
+    """A task has written all rows older than `timestamp` (milliseconds since 1970 UTC).
 
-    task: its name; None speaks for all tasks, as Samza's aggregating task does.
+    task: its name; None stands for all tasks, as from Samza's aggregating task.
     tasks: how many tasks write to the stream in this generation; 1 if `task` is None.
-    generation: rises when the tasks change or start over; messages of lower ones are void.
-    idle: the task has nothing to write after that for the time being, and holds nobody back.
+    generation: rises when the tasks change or start again; messages of lower ones are stale.
+    idle: the task has nothing to write for the time being, and does not hold the watermark until its next one.
     """
 
     task: str | None
@@ -57,7 +58,7 @@ class Watermark:
 
 @dataclass(frozen=True)
 class EndOfStream:
-    """A task has ended writing to the stream; fields as in `Watermark`."""
+    """A task sends no more; fields as in `Watermark`."""
 
     task: str | None
     tasks: int
@@ -67,7 +68,7 @@ class EndOfStream:
 
 @dataclass(frozen=True)
 class Drain:
-    """A task is being drained for run `run`. Read and handed on; nothing is reconciled."""
+    """A task is being drained for run `run`. Passed on as it is; trackers ignore it."""
 
     task: str | None
     tasks: int
@@ -96,7 +97,7 @@ def message_type(message: ControlMessage) -> MessageType:
 
 
 def to_fields(message: ControlMessage) -> dict[str, Any]:
-    """The message as JSON fields. `ValueError` for one that would not be read as it is."""
+    """The message as JSON fields. `ValueError` for one that would not be read back equal."""
     fault = _fault(message)
     if fault is not None:
         text = f"{_shown(message)}: {fault}"
@@ -124,19 +125,19 @@ def to_json(message: ControlMessage) -> bytes:
 
 
 def from_json(kind: MessageType, data: bytes, tasks: int | None = None) -> ControlMessage:
-    """The message of type `kind` in `data`. `tasks` is the task count of messages that tell none.
+    """The message of type `kind` in `data`. `tasks` is the task count for messages without one.
 
-    `BadEnvelopeError` says what is wrong. A message without a task name speaks for all, so its count is 1.
+    `BadEnvelopeError` if it cannot be read. A message without a task name stands for all tasks, so its count is 1.
     """
     fields = _fields(data)
     task = _text(fields, "taskName", "task-name")
-    told = _integer(fields, "taskCount", 1, MOST_TASKS)
-    if told is None and tasks is not None and not is_integer(tasks, 1, MOST_TASKS):
+    stated = _integer(fields, "taskCount", 1, MOST_TASKS)
+    if stated is None and tasks is not None and not is_integer(tasks, 1, MOST_TASKS):
         text = f"tasks is {tasks!r}, it must be an integer from 1 to {MOST_TASKS}."
         raise ValueError(text)
-    count = 1 if task is None else told or tasks
+    count = 1 if task is None else stated or tasks
     if count is None:
-        text = f"{_shown(data)} tells no taskCount, as Samza's messages do not. Give the number of tasks to the reader."
+        text = f"{_shown(data)} has no taskCount, as in Samza's messages. Give the number of tasks to the reader."
         raise BadEnvelopeError(text)
     generation = _integer(fields, "generation", 0, LATEST) or 0
     match kind:
@@ -161,10 +162,10 @@ def from_json(kind: MessageType, data: bytes, tasks: int | None = None) -> Contr
 
 
 def json_object(text: bytes | str) -> dict[str, Any]:
-    """The fields of a JSON object, each told once. `ControlMessageError` for what is none."""
+    """The fields of a JSON object. `ControlMessageError` for other text, and for a field that occurs twice."""
     try:
         decoded = text.decode() if isinstance(text, bytes) else text
-        fields = json.loads(decoded, object_pairs_hook=_told_once, parse_constant=_no_number)
+        fields = json.loads(decoded, object_pairs_hook=_unique, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         reason = f"{_shown(text)} is no JSON ({error})."
         raise ControlMessageError(reason) from error
@@ -175,12 +176,12 @@ def json_object(text: bytes | str) -> dict[str, Any]:
 
 
 def is_text(value: object) -> TypeGuard[str]:
-    """A string that is not empty and can be written as UTF-8; half of a surrogate pair cannot."""
+    """A string that is not empty and can be encoded as UTF-8; half of a surrogate pair cannot."""
     return isinstance(value, str) and value != "" and _SURROGATE.search(value) is None
 
 
 def is_integer(value: object, least: int, most: int) -> TypeGuard[int]:
-    """An integer within the bounds. True and False are none."""
+    """An integer within the bounds. True and False are not integers."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
@@ -197,7 +198,7 @@ def _fields(data: bytes) -> dict[str, Any]:
 
 
 def _fault(message: ControlMessage) -> str | None:
-    """Why the reader would not read the message as it is."""
+    """Why the message would not be read back equal."""
     if not (message.task is None or is_text(message.task)):
         return "the task is None or a name, which is a text that is not empty."
     if not is_integer(message.tasks, 1, MOST_TASKS) or (message.task is None and message.tasks != 1):
@@ -217,13 +218,13 @@ def _fault(message: ControlMessage) -> str | None:
 
 
 def _text(fields: dict[str, Any], *names: str) -> str | None:
-    """What is told under one of the names."""
+    """The value under the first of the names that has one."""
     for name in names:
         value = fields.get(name)
         if is_text(value):
             return value
         if value is not None:
-            text = f"{name} is {_shown(value)}, it must be a text that is not empty and can be written as UTF-8."
+            text = f"{name} is {_shown(value)}, it must be a text that is not empty and can be encoded as UTF-8."
             raise BadEnvelopeError(text)
     return None
 
@@ -244,11 +245,11 @@ def _flag(fields: dict[str, Any], name: str) -> bool:
     raise BadEnvelopeError(text)
 
 
-def _told_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
-        text = f"{_shown(twice)} is told twice"
+        text = f"{_shown(twice)} occurs twice"
         raise ValueError(text)
     return fields
 
@@ -259,5 +260,5 @@ def _no_number(constant: str) -> None:
 
 
 def _shown(value: object) -> str:
-    """The value as an error shows it: short, whatever it is."""
+    """The value as errors show it, cut to a few hundred characters."""
     return _SHORT.repr(value[:200] if isinstance(value, bytes) else value)

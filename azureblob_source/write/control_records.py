@@ -20,17 +20,17 @@ import pyarrow as pa
 
 from azure_account.errors import ConfigurationError, describe
 from azureblob_source.arrow_values import int64_array, stored_values
-from control_messages.emission import TaskClocks
 from control_messages.envelopes import are_user_messages, unwrap
 from control_messages.errors import BadEnvelopeError
 from control_messages.messages import EARLIEST, MessageType, message_type, to_fields
+from control_messages.producer import TaskWatermarks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from azureblob_source.arrow_values import I64
     from azureblob_source.write.routing import Route, RoutedBatch, Router
-    from control_messages.emission import Emission
+    from control_messages.producer import ProducerSpec
 
 PARTITION, VALUE, TASK, EVENT_TIME = "partition", "value", "task", "eventTime"
 """Columns of the rows of an emission."""
@@ -69,7 +69,7 @@ _NEEDED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
 }
 
 
-def stored_rows(emission: Emission, rows: pa.Schema) -> pa.Schema:
+def stored_rows(emission: ProducerSpec, rows: pa.Schema) -> pa.Schema:
     """What is stored of the rows of an emission. `ConfigurationError` names a column that is missing or unfit."""
     for column, (fits, expected) in _NEEDED.items():
         place = rows.get_field_index(column)
@@ -95,7 +95,7 @@ class HeldControl:
     `messages` are then what the task says in the log.
     """
 
-    def __init__(self, column: str, router: Router, emission: Emission | None) -> None:
+    def __init__(self, column: str, router: Router, emission: ProducerSpec | None) -> None:
         self._column, self._router = column, router
         self._own = None if emission is None else _OwnWatermarks(emission)
         self._held: list[pa.RecordBatch] = []
@@ -176,8 +176,8 @@ class HeldControl:
 class _OwnWatermarks:
     """What the sink itself says about the rows of an emission."""
 
-    def __init__(self, emission: Emission) -> None:
-        self._emission, self._clocks = emission, TaskClocks(emission)
+    def __init__(self, emission: ProducerSpec) -> None:
+        self._emission, self._clocks = emission, TaskWatermarks(emission)
         self._schema: pa.Schema | None = None
 
     def stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -190,7 +190,7 @@ class _OwnWatermarks:
         """What is stored of user rows, whose times are taken down."""
         tasks = batch.column(TASK) if batch.schema.get_field_index(TASK) >= 0 else None
         try:
-            self._clocks.see(tasks, batch.column(EVENT_TIME))
+            self._clocks.observe(tasks, batch.column(EVENT_TIME))
         except ValueError as error:
             message = f"option `emission`: {error}"
             raise ConfigurationError(message) from error

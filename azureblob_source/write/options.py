@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from azure_account.options.option_table import ParsedOptions
     from azureblob_source.avro.schema import AvroSchema
-    from control_messages.emission import Emission
+    from control_messages.producer import ProducerSpec
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class SinkOptions:
     epoch: int | None
     transaction: Transaction | None
     envelope_column: str | None
-    emission: Emission | None
+    emission: ProducerSpec | None
 
 
 def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:

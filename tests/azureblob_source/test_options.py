@@ -20,12 +20,12 @@ from azureblob_source.read.options import SourceOptions, source_options
 from azureblob_source.write.open_blobs import Limits
 from azureblob_source.write.options import SinkOptions, sink_options
 from azureblob_source.write.routing import Router
-from control_messages.emission import Emission
+from control_messages.producer import ProducerSpec
 from tools.options_page import page
 
 UTC = timezone.utc
 ACCOUNT = {"accountName": "acme", "accountKey": "c2VjcmV0a2V5"}
-EMISSION = Emission("flights", 3, ("a", "ß"), generation=2, lateness_ms=500)
+EMISSION = ProducerSpec("flights", 3, ("a", "ß"), generation=2, lateness_ms=500)
 SCHEMA = '{"type":"record","name":"r","fields":[{"name":"n","type":"long"}]}'
 
 
@@ -210,7 +210,7 @@ def test_every_option_says_what_it_is_for(option: Any) -> None:
         ({"emission": EMISSION.to_json(), "envelopeColumn": "e"}, "`envelopeColumn` (e) and `emission` disagree"),
         ({"emission": EMISSION.to_json(), "streamColumn": "s"}, "`emission` speaks of one stream"),
         ({"emission": "{"}, "Option emission: the value '{' is not valid"),
-        ({"emission": '{"stream":"s","partitions":0}'}, "expected the JSON of a `control_messages` `Emission`"),
+        ({"emission": '{"stream":"s","partitions":0}'}, "expected the JSON of a `control_messages` `ProducerSpec`"),
         ({"emission": '{"stream":"s","partitions":1,"task":2}'}, "Option emission"),
         ({"stream": "other"}, "the path names stream 'flights' but the option `stream` says 'other'"),
     ],

@@ -1,4 +1,4 @@
-"""Strategies: any control message that may be written, and any column of envelopes or payloads."""
+"""Strategies: any valid control message, and any column of envelopes or payloads."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
     (records,    (rescaled, restarted     (rows and control            (batches, checkpoint, restart)
      closed)      with replay, zombies)    messages, duplicates)
 
-A *design* is how the consumer keeps its books: `Ours` is the code under test, the others are mistakes that the tests
-must catch. A record is unsafe when it comes for the first time and is older than what was announced before.
+A *design* is how the consumer keeps its trackers: `Ours` is the code under test, the others are mistakes that the tests
+must catch. A record is unsafe if its first delivery comes after a watermark that is later than the record.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ import json
 import random
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from control_messages import stream_books
-from control_messages.books import EndOfStreamCheckpoint, Step, WatermarkCheckpoint, checkpoint, restore
+from control_messages import stream_tracker
+from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, checkpoint, restore
 from control_messages.messages import ControlMessage, EndOfStream, Watermark
-from control_messages.stream_books import StreamBook
+from control_messages.partition_tracker import Step
+from control_messages.stream_tracker import StreamTracker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 STREAM, SOURCES = "by-destination", 2
 END = 10**9
-"""Later than all records: the watermark of what has ended."""
+"""Later than all records: the watermark of a source or task that has ended."""
 
 
 @dataclass(frozen=True)
@@ -48,20 +49,20 @@ class Upstream:
     generation: int
     tasks: int
     positions: list[int]
-    said: set[ControlMessage] = field(default_factory=set)
+    sent: set[ControlMessage] = field(default_factory=set)
 
     def watermark(self, task: int, world: World) -> int | None:
-        """Of a task: the last time it has read of the source that is furthest behind. `END` if all are through."""
-        standings = []
+        """Of a task: the last time that it has read, of its slowest source. `END` if all have been read to the end."""
+        times_read = []
         for source in range(task, SOURCES, self.tasks):
             position, times = self.positions[source], world.sources[source]
             if source in world.closed and position == len(times):
-                standings.append(END)
+                times_read.append(END)
             elif position == 0:
                 return None
             else:
-                standings.append(times[position - 1])
-        return min(standings, default=END)
+                times_read.append(times[position - 1])
+        return min(times_read, default=END)
 
     def message(self, task: int, world: World) -> ControlMessage | None:
         at = self.watermark(task, world)
@@ -74,7 +75,7 @@ class Upstream:
 
 @dataclass
 class World:
-    """All there is, and what has happened. A safety property that breaks raises AssertionError where it breaks."""
+    """The stream, its producers and its consumer. A safety property that is violated raises AssertionError at once."""
 
     design: Design
     partitions: int
@@ -87,17 +88,17 @@ class World:
     delivered: set[Record] = field(default_factory=set)
     clock: int = 0
     sound: bool = True
-    """False from a batch on that broke something."""
+    """False after a batch that violated a property."""
 
     def __post_init__(self) -> None:
         self.upstream = Upstream(0, 1, [0] * SOURCES)
         self.log: list[list[Record | ControlMessage]] = [[] for _ in range(self.partitions)]
         self.configured = 1
         self.offsets = [0] * self.partitions
-        self.book = self.design.empty(self.partitions)
+        self.trackers = self.design.empty(self.partitions)
         self.announced, self.ended = -1, False
         self.highest = [-1] * self.partitions
-        self.saved_book = self.unsaved_book = self.design.save(self.book)
+        self.saved_trackers = self.unsaved_trackers = self.design.save(self.trackers)
         self.saved = (list(self.offsets), self.announced, self.ended)
 
     # The upstream job
@@ -122,12 +123,12 @@ class World:
             self.log[record.partition(self.partitions)].append(record)
             job.positions[source] += 1
 
-    def say(self, job: Upstream, task: int) -> None:
-        """A task sends every partition where it stands, unless it has said so before."""
+    def send(self, job: Upstream, task: int) -> None:
+        """A task sends every partition its watermark or end, unless it has sent the same before."""
         message = job.message(task, self) if task < job.tasks else None
-        if message is None or message in job.said:
+        if message is None or message in job.sent:
             return
-        job.said.add(message)
+        job.sent.add(message)
         for log in self.log:
             log.append(message)
 
@@ -135,18 +136,18 @@ class World:
         self.committed = list(self.upstream.positions)
 
     def rescale(self, tasks: int) -> None:
-        """So many tasks from now on. They begin where the job committed last; the old ones do not know yet."""
+        """From now on there are so many tasks, from the last commit of the job. The old ones still run, as zombies."""
         self.seen["rescaled"] += tasks != self.upstream.tasks
         self.zombies = [*self.zombies, self.upstream][-2:]
         self.upstream = Upstream(self.upstream.generation + self.generations_rise, tasks, list(self.committed))
 
     def restart_upstream(self) -> None:
-        """The same tasks of the same generation, once more from where the job committed last."""
+        """The same tasks of the same generation, again from the last commit of the job."""
         self.seen["upstream replays"] += self.committed != self.upstream.positions
         self.upstream = Upstream(self.upstream.generation, self.upstream.tasks, list(self.committed))
 
     def duplicate(self, partition: int, back: int, length: int) -> None:
-        """A producer repeats what it has written, so many items back."""
+        """A producer repeats some of the last items that it has written."""
         start = max(0, len(self.log[partition]) - back)
         again = self.log[partition][start : start + length]
         self.seen["duplicates"] += len(again)
@@ -158,7 +159,7 @@ class World:
         """A batch: so many items of each partition; the rows first, then the control messages in any order."""
         self.clock += 1
         self.sound = False
-        told: list[tuple[int, ControlMessage]] = []
+        messages: list[tuple[int, ControlMessage]] = []
         for partition, count in enumerate(counts[: self.partitions]):
             start = self.offsets[partition]
             for item in self.log[partition][start : start + count]:
@@ -166,9 +167,9 @@ class World:
                 if isinstance(item, Record):
                     self._deliver(partition, item)
                 else:
-                    told.append((partition, item))
-        random.Random(shuffle).shuffle(told)
-        self._announce(told)
+                    messages.append((partition, item))
+        random.Random(shuffle).shuffle(messages)
+        self._announce(messages)
         self.sound = True
 
     def _deliver(self, partition: int, record: Record) -> None:
@@ -178,11 +179,11 @@ class World:
             assert before < END, f"{record} came after the end"
             assert record.time >= before, f"{record} came after watermark {before}"
 
-    def _announce(self, told: list[tuple[int, ControlMessage]]) -> None:
-        step = self.design.receive(self.book, told, self.clock, self.configured)
-        self.book = step.book
+    def _announce(self, messages: list[tuple[int, ControlMessage]]) -> None:
+        step = self.design.receive(self.trackers, messages, self.clock, self.configured)
+        self.trackers = step.tracker
         self.seen["stale"] += step.stale
-        for partition, at in enumerate(self.design.standings(self.book)):
+        for partition, at in enumerate(self.design.announced_watermarks(self.trackers)):
             self.highest[partition] = max(self.highest[partition], at)
         if step.watermark is not None:
             self.seen["watermarks"] += 1
@@ -195,35 +196,35 @@ class World:
             self.ended = True
 
     def checkpoint(self) -> None:
-        """Save the offsets, and the book as the design does."""
+        """Save the offsets, and the trackers as the design does."""
         self.saved = (list(self.offsets), self.announced, self.ended)
-        self.unsaved_book = self.design.save(self.book)
+        self.unsaved_trackers = self.design.save(self.trackers)
         if self.design.saves == "with the offsets":
-            self.saved_book = self.unsaved_book
+            self.saved_trackers = self.unsaved_trackers
 
     def save_later(self) -> None:
         """The second write of a design that saves in two."""
         if self.design.saves == "after the offsets":
-            self.saved_book = self.unsaved_book
+            self.saved_trackers = self.unsaved_trackers
 
     def restart_consumer(self) -> None:
-        """A new process: it has the checkpoint, and its configuration is of today."""
+        """A new process with the checkpoint, configured with the present number of tasks."""
         self.seen["consumer replays"] += self.saved[0] != self.offsets
         offsets, self.announced, self.ended = self.saved
         self.offsets = list(offsets)
-        self.book = self.design.load(self.saved_book)
-        self.unsaved_book = self.saved_book
+        self.trackers = self.design.load(self.saved_trackers)
+        self.unsaved_trackers = self.saved_trackers
         self.configured = self.upstream.tasks
 
     # A fair run
 
     def settle(self) -> None:
-        """Every task says where it stands, and all is consumed: the watermark must be as high as the messages allow."""
+        """Every task sends its watermark, and all is consumed: the watermark must be as high as the messages allow."""
         self.seen["histories"] += 1
         self._run_out()
-        standings = [self.upstream.watermark(task, self) for task in range(self.upstream.tasks)]
-        known = [at for at in standings if at is not None]
-        if len(known) == len(standings) and min(known) < END and not self.ended:
+        watermarks = [self.upstream.watermark(task, self) for task in range(self.upstream.tasks)]
+        known = [at for at in watermarks if at is not None]
+        if len(known) == len(watermarks) and min(known) < END and not self.ended:
             self.seen["settled"] += 1
             assert self.announced >= min(known), f"the watermark is stuck at {self.announced}, not {min(known)}"
 
@@ -237,32 +238,33 @@ class World:
 
     def _run_out(self) -> None:
         for task in range(self.upstream.tasks):
-            self.say(self.upstream, task)
+            self.send(self.upstream, task)
         self.consume([len(log) for log in self.log], 0)
 
 
+Messages: TypeAlias = "Sequence[tuple[int, ControlMessage]]"
 Saves = Literal["with the offsets", "after the offsets", "never"]
 
 
 @dataclass
 class Design:
-    """How a consumer keeps its books."""
+    """How a consumer keeps its trackers."""
 
     saves: Saves = "with the offsets"
 
     def empty(self, partitions: int) -> Any:
         raise NotImplementedError
 
-    def receive(self, book: Any, told: Sequence[tuple[int, ControlMessage]], now: int, configured: int) -> Step[Any]:
-        """The book after a batch, and what is announced."""
+    def receive(self, trackers: Any, messages: Messages, now: int, configured: int) -> Step[Any]:
+        """The trackers after a batch, and what is announced."""
         raise NotImplementedError
 
-    def standings(self, book: Any) -> list[int]:
-        """What each partition has announced; -1 is nothing."""
+    def announced_watermarks(self, trackers: Any) -> list[int]:
+        """The watermark that each partition has announced; -1 for none."""
         raise NotImplementedError
 
-    def save(self, book: Any) -> str:
-        return json.dumps(book)
+    def save(self, trackers: Any) -> str:
+        return json.dumps(trackers)
 
     def load(self, saved: str) -> Any:
         return json.loads(saved)
@@ -272,22 +274,21 @@ class Design:
 class Ours(Design):
     """The code under test."""
 
-    def empty(self, partitions: int) -> StreamBook:
-        return StreamBook.of(STREAM, partitions)
+    def empty(self, partitions: int) -> StreamTracker:
+        return StreamTracker.of(STREAM, partitions)
 
-    def receive(
-        self, book: StreamBook, told: Sequence[tuple[int, ControlMessage]], now: int, configured: int
-    ) -> Step[StreamBook]:
-        return stream_books.receive(book, told, now)
+    def receive(self, trackers: StreamTracker, messages: Messages, now: int, configured: int) -> Step[StreamTracker]:
+        return stream_tracker.receive(trackers, messages, now)
 
-    def standings(self, book: StreamBook) -> list[int]:
-        return [END if each.at_end else -1 if each.emitted is None else each.emitted for each in book.books]
+    def announced_watermarks(self, trackers: StreamTracker) -> list[int]:
+        marks = [END if each.at_end else each.watermark for each in trackers.partitions]
+        return [-1 if mark is None else mark for mark in marks]
 
-    def save(self, book: StreamBook) -> str:
-        return json.dumps([[asdict(part) for part in checkpoint(each)] for each in book.books])
+    def save(self, trackers: StreamTracker) -> str:
+        return json.dumps([[asdict(part) for part in checkpoint(each)] for each in trackers.partitions])
 
-    def load(self, saved: str) -> StreamBook:
-        return StreamBook(
+    def load(self, saved: str) -> StreamTracker:
+        return StreamTracker(
             tuple(
                 restore(EndOfStreamCheckpoint(**end), WatermarkCheckpoint(**watermark), partition)
                 for partition, (end, watermark) in enumerate(json.loads(saved))
@@ -297,15 +298,15 @@ class Ours(Design):
 
 @dataclass
 class Plain(Design):
-    """Books of plain dicts. As they stand they are right; each field turns one mistake on."""
+    """Trackers as plain dicts. The defaults are right; each field turns one mistake on."""
 
     configured: bool = False
     """The number of tasks is the consumer's configuration, as in Samza, and not the messages'."""
     generations: bool = True
     exact: bool = False
-    """All names ever heard are counted, and their number must be equal to the total."""
+    """The names of all generations are counted, and their number must be equal to the total."""
     waits: bool = True
-    """Nothing is announced before all tasks have spoken."""
+    """Nothing is announced before all tasks have sent a message."""
     clamps: bool = True
     reopens: bool = False
     """A new generation may end once more."""
@@ -313,35 +314,35 @@ class Plain(Design):
     def empty(self, partitions: int) -> list[dict[str, Any]]:
         return [{"generation": -1, "total": 0, "tasks": {}, "out": -1} for _ in range(partitions)]
 
-    def receive(self, book: Any, told: Sequence[tuple[int, ControlMessage]], now: int, configured: int) -> Step[Any]:
-        before = min(self.standings(book))
-        stale = sum(not self._hear(book[partition], message, configured) for partition, message in told)
-        for partition in {partition for partition, _ in told}:
-            self._announce(book[partition])
-        after = min(self.standings(book))
+    def receive(self, trackers: Any, messages: Messages, now: int, configured: int) -> Step[Any]:
+        before = min(self.announced_watermarks(trackers))
+        stale = sum(not self._apply(trackers[partition], message, configured) for partition, message in messages)
+        for partition in {partition for partition, _ in messages}:
+            self._announce(trackers[partition])
+        after = min(self.announced_watermarks(trackers))
         watermark = after if after not in (before, END) else None
-        return Step(book, watermark, end=after == END != before, stale=stale)
+        return Step(trackers, watermark, end=after == END != before, stale=stale)
 
-    def standings(self, book: Any) -> list[int]:
-        return [page["out"] for page in book]
+    def announced_watermarks(self, trackers: Any) -> list[int]:
+        return [state["out"] for state in trackers]
 
-    def _hear(self, page: dict[str, Any], message: ControlMessage, configured: int) -> bool:
+    def _apply(self, state: dict[str, Any], message: ControlMessage, configured: int) -> bool:
         """False for a stale message."""
-        if self.generations and message.generation != page["generation"]:
-            if message.generation < page["generation"]:
+        if self.generations and message.generation != state["generation"]:
+            if message.generation < state["generation"]:
                 return False
-            page.update(generation=message.generation, tasks={})
-            if self.reopens and page["out"] == END:
-                page["out"] = -1
+            state.update(generation=message.generation, tasks={})
+            if self.reopens and state["out"] == END:
+                state["out"] = -1
         at = message.timestamp if isinstance(message, Watermark) else END
-        page["tasks"][message.task] = max(at, page["tasks"].get(message.task, -1))
-        page["total"] = configured if self.configured else message.tasks
+        state["tasks"][message.task] = max(at, state["tasks"].get(message.task, -1))
+        state["total"] = configured if self.configured else message.tasks
         return True
 
-    def _announce(self, page: dict[str, Any]) -> None:
-        names = [f"Partition {task}" for task in range(page["total"])]
-        spoken = [page["tasks"][name] for name in names if name in page["tasks"]]
-        whole = len(page["tasks"]) == page["total"] if self.exact else len(spoken) == page["total"]
-        if page["out"] == END or not spoken or (self.waits and not whole):
+    def _announce(self, state: dict[str, Any]) -> None:
+        names = [f"Partition {task}" for task in range(state["total"])]
+        received = [state["tasks"][name] for name in names if name in state["tasks"]]
+        whole = len(state["tasks"]) == state["total"] if self.exact else len(received) == state["total"]
+        if state["out"] == END or not received or (self.waits and not whole):
             return
-        page["out"] = max(min(spoken), page["out"]) if self.clamps else min(spoken)
+        state["out"] = max(min(received), state["out"]) if self.clamps else min(received)

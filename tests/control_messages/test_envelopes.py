@@ -35,8 +35,8 @@ envelopes = st.one_of(
 )
 
 
-def told(unwrapped: Unwrapped) -> dict[int, object]:
-    """What is in each row."""
+def by_row(unwrapped: Unwrapped) -> dict[int, object]:
+    """The content of each row."""
     rows: list[tuple[int, object]] = [
         *zip(unwrapped.user_rows.tolist(), unwrapped.payloads.to_pylist(), strict=True),
         *unwrapped.control,
@@ -46,11 +46,11 @@ def told(unwrapped: Unwrapped) -> dict[int, object]:
     return dict(rows)
 
 
-def told_one_by_one(column: pa.Array, tasks: int | None) -> dict[int, object]:
-    return {row: told_of_one(row, envelope, tasks) for row, envelope in enumerate(column.to_pylist())}
+def by_row_one_by_one(column: pa.Array, tasks: int | None) -> dict[int, object]:
+    return {row: content_of(row, envelope, tasks) for row, envelope in enumerate(column.to_pylist())}
 
 
-def told_of_one(row: int, envelope: bytes | None, tasks: int | None) -> object:
+def content_of(row: int, envelope: bytes | None, tasks: int | None) -> object:
     try:
         return None if envelope is None else unwrap(envelope, tasks)
     except BadEnvelopeError as error:
@@ -58,7 +58,7 @@ def told_of_one(row: int, envelope: bytes | None, tasks: int | None) -> object:
 
 
 @given(st.one_of(control_messages(), st.binary(max_size=9)))
-def test_what_is_wrapped_is_unwrapped_as_it_was(message: ControlMessage | bytes) -> None:
+def test_what_is_wrapped_is_unwrapped_equal(message: ControlMessage | bytes) -> None:
     assert message == unwrap(wrap(message))
 
 
@@ -80,9 +80,9 @@ def test_the_first_byte_is_the_type() -> None:
         (b"\0", b""),
     ],
 )
-def test_envelopes_of_samza_are_unwrapped(envelope: bytes, message: ControlMessage | bytes) -> None:
+def test_samza_s_envelopes_are_unwrapped(envelope: bytes, message: ControlMessage | bytes) -> None:
     assert message == unwrap(envelope, tasks=4)
-    assert {0: message} == told(unwrap_all(pa.array([envelope]), tasks=4))
+    assert {0: message} == by_row(unwrap_all(pa.array([envelope]), tasks=4))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_envelopes_of_samza_are_unwrapped(envelope: bytes, message: ControlMessa
         (b'\2{"taskName":"a"}', "Give the number of tasks"),
     ],
 )
-def test_bytes_that_are_no_envelope_are_rejected_alone(envelope: bytes, reason: str) -> None:
+def test_a_bad_envelope_is_rejected_and_the_others_are_not(envelope: bytes, reason: str) -> None:
     with pytest.raises(BadEnvelopeError, match=reason) as caught:
         unwrap(envelope)
     unwrapped = unwrap_all(pa.array([b"\0first", envelope, b"\0last", envelope]))
@@ -104,9 +104,9 @@ def test_bytes_that_are_no_envelope_are_rejected_alone(envelope: bytes, reason: 
 
 
 @given(columns(envelopes, BINARY), st.none() | st.integers(1, 9))
-def test_a_column_is_unwrapped_as_its_rows_are_one_by_one(column: pa.Array, tasks: int | None) -> None:
+def test_a_column_is_unwrapped_like_its_rows_one_by_one(column: pa.Array, tasks: int | None) -> None:
     unwrapped = unwrap_all(column, tasks)
-    assert told_one_by_one(column, tasks) == told(unwrapped)
+    assert by_row_one_by_one(column, tasks) == by_row(unwrapped)
     assert column.type == unwrapped.payloads.type
     unwrapped.payloads.validate(full=True)
     for rows in (unwrapped.user_rows, unwrapped.control_rows):
@@ -115,7 +115,7 @@ def test_a_column_is_unwrapped_as_its_rows_are_one_by_one(column: pa.Array, task
 
 
 @given(columns(st.binary(max_size=5), BINARY))
-def test_a_column_is_wrapped_as_its_rows_are_one_by_one_and_unwrapped_as_it_was(column: pa.Array) -> None:
+def test_a_column_is_wrapped_like_its_rows_one_by_one_and_unwrapped_equal(column: pa.Array) -> None:
     wrapped = wrap_payloads(column)
     assert [None if payload is None else wrap(payload) for payload in column.to_pylist()] == wrapped.to_pylist()
     assert column.type == wrapped.type
@@ -139,10 +139,10 @@ def test_a_payload_that_begins_with_a_type_byte_stays_a_payload(first: int) -> N
     assert [payload] == unwrap_all(wrap_payloads(pa.array([payload]))).payloads.to_pylist()
 
 
-def test_a_null_is_a_user_message_of_null_and_no_bytes_are_one_of_none() -> None:
+def test_a_null_is_a_user_message_of_null_and_an_empty_payload_is_an_empty_one() -> None:
     wrapped = wrap_payloads(pa.array([None, b""], pa.binary()))
     assert [None, b"\0"] == wrapped.to_pylist()
-    assert {0: None, 1: b""} == told(unwrap_all(wrapped))
+    assert {0: None, 1: b""} == by_row(unwrap_all(wrapped))
 
 
 @pytest.mark.parametrize("kind", BINARY)
@@ -155,11 +155,11 @@ def test_the_types_of_a_column_are_its_first_bytes(kind: pa.DataType) -> None:
     assert [EMPTY, EMPTY] == types(pa.array([b"", b""], kind)).tolist()
 
 
-def test_bytes_under_a_null_are_not_looked_at() -> None:
+def test_the_bytes_of_a_null_are_ignored() -> None:
     offsets, data = np.array([0, 2, 4], np.int32), b"\1{\0a"
     column = pa.Array.from_buffers(pa.binary(), 2, [pa.py_buffer(b"\2"), pa.py_buffer(offsets), pa.py_buffer(data)])
     assert [NULL, 0] == types(column).tolist()
-    assert {0: None, 1: b"a"} == told(unwrap_all(column))
+    assert {0: None, 1: b"a"} == by_row(unwrap_all(column))
 
 
 @pytest.mark.parametrize("kind", BINARY)
@@ -201,12 +201,12 @@ def test_equal_control_envelopes_are_parsed_once() -> None:
     assert first is second
 
 
-def test_a_million_control_envelopes_of_a_thousand_tasks_take_no_second() -> None:
+def test_a_million_control_envelopes_of_a_thousand_tasks_take_less_than_a_second() -> None:
     distinct = [wrap(Watermark(f"Partition {task}", 1_000, task)) for task in range(1_000)]
     column = pa.array(distinct).take(pa.array(np.arange(1_000_000) % 1_000))
-    began = time.perf_counter()
+    began = time.process_time()
     unwrapped = unwrap_all(column)
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
     assert 1_000_000 == len(unwrapped.messages) == len(unwrapped.control_rows)
     assert Watermark("Partition 999", 1_000, 999) == unwrapped.messages[-1]
 
@@ -217,16 +217,18 @@ import sys
 import numpy as np
 import pyarrow as pa
 from control_messages.arrow_memory import binary_array, integer_array
-from control_messages.emission import Emission, TaskClocks
 from control_messages.envelopes import unwrap_all, wrap_payloads
+from control_messages.producer import ProducerSpec, with_watermarks
 
-emission = Emission("s", 2, ("a", "b"))
-clocks = TaskClocks(emission)
+producer = ProducerSpec("s", 2, ("a", "b"))
 names = binary_array(np.array([0, 1, 2], np.int32), b"ab").cast(pa.string())
-clocks.see(names, integer_array(np.array([1, 2])).view(pa.timestamp("us")))
-told = emission.envelopes([*clocks.watermarks(), *emission.end_of_stream()]).column("value")
-mixed = pa.concat_arrays([told, wrap_payloads(names), binary_array(np.array([0, 0, 1], np.int32), b"x")])
-unwrapped = unwrap_all(mixed)
+times = integer_array(np.array([1, 2])).view(pa.timestamp("us"))
+partitions = integer_array(np.array([0, 1], np.int32))
+columns = {"partition": partitions, "value": wrap_payloads(names), "task": names, "eventTime": times}
+rows = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+batches = [*with_watermarks(producer, [rows]), producer.envelopes(producer.end_of_stream())]
+bad = binary_array(np.array([0, 0, 1], np.int32), b"x")
+unwrapped = unwrap_all(pa.concat_arrays([*(batch.column("value") for batch in batches), bad]))
 assert (2, 8, 2) == (len(unwrapped.payloads), len(unwrapped.control), len(unwrapped.rejected))
 assert "pandas" not in sys.modules
 """

@@ -29,11 +29,11 @@ WATERMARK, END, DRAIN = MessageType.WATERMARK, MessageType.END_OF_STREAM, Messag
 
 
 @given(control_messages())
-def test_what_is_written_is_read_as_it_was(message: ControlMessage) -> None:
+def test_what_is_written_is_read_back_equal(message: ControlMessage) -> None:
     assert message == from_json(message_type(message), to_json(message))
 
 
-def test_the_json_has_the_fields_of_the_proposal() -> None:
+def test_the_json_has_the_fields_of_samza_s_proposal() -> None:
     watermark = Watermark("Partition 0", 2, 1357016400000, 3)
     assert b'{"version":1,"taskName":"Partition 0","taskCount":2,"generation":3,"timestamp":1357016400000}' == to_json(
         watermark
@@ -63,18 +63,18 @@ def test_an_idle_watermark_may_leave_out_its_timestamp() -> None:
         (DRAIN, b'{"task-name":"t","run-id":"run1"}', Drain("t", 4, "run1")),
     ],
 )
-def test_messages_of_samza_are_read_with_a_count_from_the_reader(
+def test_samza_s_messages_are_read_with_a_task_count_from_the_caller(
     kind: MessageType, data: bytes, message: ControlMessage
 ) -> None:
     assert message == from_json(kind, data, tasks=4)
 
 
-def test_a_message_for_all_tasks_needs_no_count_and_has_none_but_one() -> None:
+def test_a_message_for_all_tasks_has_a_count_of_1() -> None:
     assert Watermark(None, 1, 5) == from_json(WATERMARK, b'{"taskName":null,"timestamp":5}')
     assert Watermark(None, 1, 5) == from_json(WATERMARK, b'{"taskCount":7,"timestamp":5}', tasks=4)
 
 
-def test_the_count_in_the_message_goes_before_the_reader_s() -> None:
+def test_the_count_in_the_message_overrides_the_caller_s() -> None:
     assert EndOfStream("a", 2) == from_json(END, b'{"taskName":"a","taskCount":2}', tasks=4)
 
 
@@ -84,7 +84,7 @@ def test_without_any_count_the_error_asks_for_one() -> None:
 
 
 @pytest.mark.parametrize("tasks", [0, -1, True, 2**31])
-def test_a_reader_gives_a_count_that_tasks_can_have(tasks: int) -> None:
+def test_a_count_out_of_range_is_refused(tasks: int) -> None:
     with pytest.raises(ValueError, match=f"tasks is {tasks}, it must be an integer from 1 to 2147483647"):
         from_json(END, b'{"taskName":"a"}', tasks)
 
@@ -115,10 +115,10 @@ def test_fields_of_later_releases_are_ignored() -> None:
             "timestamp is 9223372036854775808",
         ),
         (WATERMARK, b'{"taskName":"a","taskCount":1,"timestamp":5,"idle":1}', "idle is 1, it must be true or false"),
-        (WATERMARK, b'{"taskName":"a","taskCount":1,"timestamp":1,"timestamp":9}', "'timestamp' is told twice"),
+        (WATERMARK, b'{"taskName":"a","taskCount":1,"timestamp":1,"timestamp":9}', "'timestamp' occurs twice"),
         (END, b'{"taskName":"","taskCount":1}', "taskName is '', it must be a text that is not empty"),
         (END, b'{"taskName":7,"taskCount":1}', "taskName is 7, it must be a text"),
-        (END, rb'{"taskName":"\ud800","taskCount":1}', "can be written as UTF-8"),
+        (END, rb'{"taskName":"\ud800","taskCount":1}', "can be encoded as UTF-8"),
         (END, b'{"taskName":"a","taskCount":0}', "taskCount is 0, it must be an integer from 1"),
         (END, b'{"taskName":"a","taskCount":true}', "taskCount is True, it must be an integer"),
         (END, b'{"taskName":"a","taskCount":2147483648}', "taskCount is 2147483648"),
@@ -127,21 +127,21 @@ def test_fields_of_later_releases_are_ignored() -> None:
         (DRAIN, rb'{"taskName":"a","taskCount":1,"run-id":"\udfff"}', "run-id is"),
     ],
 )
-def test_control_data_that_cannot_be_read_says_why(kind: MessageType, data: bytes, reason: str) -> None:
+def test_bad_control_data_is_rejected_with_the_reason(kind: MessageType, data: bytes, reason: str) -> None:
     with pytest.raises(BadEnvelopeError, match=re.escape(reason)):
         from_json(kind, data)
 
 
 @pytest.mark.parametrize("depth", [10, 200, 400, 600, 800, 900, 1_000, 100_000])
 @pytest.mark.parametrize("field", ["taskName", "more"])
-def test_however_deep_the_nesting_is_the_message_is_read_or_rejected(field: str, depth: int) -> None:
+def test_a_message_of_any_nesting_is_read_or_rejected(field: str, depth: int) -> None:
     data = f'{{"{field}":{"[" * depth}{"]" * depth},"taskCount":1}}'.encode()
     with suppress(BadEnvelopeError):
         assert EndOfStream(None, 1) == from_json(END, data)
 
 
 @pytest.mark.parametrize("digits", [20, 4_300, 5_000])
-def test_a_number_of_many_digits_is_rejected_in_few_words(digits: int) -> None:
+def test_a_number_of_many_digits_is_rejected_with_a_short_message(digits: int) -> None:
     data = b'{"taskName":"a","taskCount":1,"timestamp":' + b"9" * digits + b"}"
     with pytest.raises(BadEnvelopeError) as caught:
         from_json(WATERMARK, data)
@@ -197,7 +197,7 @@ def test_any_values_in_the_known_fields_are_read_or_rejected(
 
 
 def read_or_rejected(kind: MessageType, data: bytes, tasks: int | None) -> None:
-    """And what was read can be written and read again."""
+    """What was read can also be written, and is then read back equal."""
     try:
         message = from_json(kind, data, tasks)
     except BadEnvelopeError:
@@ -229,12 +229,12 @@ def test_a_user_message_has_no_control_data() -> None:
         (Drain("a", 1, "\udc00"), "stream or run is None or a text"),
     ],
 )
-def test_the_writer_refuses_what_would_not_be_read_as_it_is(message: ControlMessage, reason: str) -> None:
+def test_the_writer_refuses_what_would_not_be_read_back_equal(message: ControlMessage, reason: str) -> None:
     with pytest.raises(ValueError, match=re.escape(reason)):
         to_json(message)
 
 
-def test_fields_may_be_told_in_any_order_but_once_each() -> None:
+def test_fields_may_come_in_any_order_but_only_once() -> None:
     assert {"a": 1, "b": {"a": 2}} == json_object('{"b":{"a":2},"a":1}')
-    with pytest.raises(ControlMessageError, match="'a' is told twice"):
+    with pytest.raises(ControlMessageError, match="'a' occurs twice"):
         json_object('{"b":{"a":2,"a":2}}')

@@ -1,6 +1,6 @@
-"""The books under rescaled upstream jobs, replays, duplicates, zombies and restarts of the consumer.
+"""Reconciliation under rescaled upstream jobs, replays, duplicates, zombies and restarts of the consumer.
 
-What there is must hold; the mistakes must be caught, else these tests could not fail.
+The code under test must keep its promises, and each of the wrong designs must be caught: so these tests can fail.
 """
 
 from __future__ import annotations
@@ -34,38 +34,38 @@ def machine(  # noqa: C901 - a class with its rules
         @rule(
             events=st.lists(st.tuples(sources, st.integers(0, 9)), max_size=4),
             reads=st.lists(sources, min_size=1, max_size=4),
-            speakers=st.lists(tasks, min_size=1, max_size=4),
+            senders=st.lists(tasks, min_size=1, max_size=4),
             closing=st.sampled_from([None] * 8 + list(range(SOURCES))),
         )
         def the_upstream_job_writes(
-            self, events: list[tuple[int, int]], reads: list[int], speakers: list[int], closing: int | None
+            self, events: list[tuple[int, int]], reads: list[int], senders: list[int], closing: int | None
         ) -> None:
             for source, later in events:
                 self.world.add(source, later)
             if closing is not None:
                 self.world.close(closing)
-            self.write(self.world.upstream, reads, speakers)
+            self.write(self.world.upstream, reads, senders)
             self.world.consume([99, 99], 0)
 
         @rule(
             reads=st.lists(sources, max_size=3),
-            speakers=st.lists(tasks, min_size=1, max_size=3),
+            senders=st.lists(tasks, min_size=1, max_size=3),
             counts=st.lists(st.sampled_from([0, 1, 3, 99]), min_size=2, max_size=2),
             shuffle=st.integers(0, 9),
         )
         def all_write_and_the_consumer_lags(
-            self, reads: list[int], speakers: list[int], counts: list[int], shuffle: int
+            self, reads: list[int], senders: list[int], counts: list[int], shuffle: int
         ) -> None:
             for job in [self.world.upstream, *self.world.zombies]:
                 seen["zombies"] += job is not self.world.upstream
-                self.write(job, reads, speakers)
+                self.write(job, reads, senders)
             self.world.consume(counts, shuffle)
 
-        def write(self, job: Upstream, reads: list[int], speakers: list[int]) -> None:
+        def write(self, job: Upstream, reads: list[int], senders: list[int]) -> None:
             for source in reads:
                 self.world.read(job, source, 2)
-            for task in speakers:
-                self.world.say(job, task)
+            for task in senders:
+                self.world.send(job, task)
 
         @rule(partition=st.integers(0, 1), back=st.integers(1, 20), length=st.integers(1, 5))
         def a_producer_repeats_itself(self, partition: int, back: int, length: int) -> None:
@@ -104,7 +104,7 @@ def explore(
     examples: int = 120,
     phases: tuple[Phase, ...] = tuple(Phase),
 ) -> Counter[str]:
-    """Run a design through so many histories, the same ones every time, and tell what has happened in them."""
+    """Run a design through random histories, the same ones every time; returns how often each event has happened."""
     seen: Counter[str] = Counter()
     run_histories(machine(seen, design, generations_rise=generations_rise), examples, 40, phases)
     return seen
@@ -131,12 +131,12 @@ def test_plain_dicts_are_right_where_no_mistake_is_turned_on() -> None:
 
 
 @pytest.mark.slow
-def test_the_same_for_long() -> None:
+def test_no_row_comes_after_its_watermark_in_many_histories() -> None:
     assert explore(Ours, examples=3000)["ends"] > 1000
 
 
 def samza() -> Plain:
-    """What Apache Samza does: the count is the consumer's configuration, and no checkpoint has the books."""
+    """What Apache Samza does: the count is the consumer's configuration, and trackers are not checkpointed."""
     return Plain("never", configured=True, generations=False)
 
 
@@ -150,8 +150,8 @@ MISTAKES: list[tuple[str, Callable[[], Design], str]] = [
     ("not checkpointed", lambda: Ours("never"), f"{HANGS}|{FALLS}|{TWICE}"),
     ("saved after the offsets", lambda: Ours("after the offsets"), f"{HANGS}|{FALLS}|{TWICE}"),
     ("not clamped", lambda: Plain(clamps=False), FALLS),
-    ("before all have spoken", lambda: Plain(waits=False), UNSAFE),
-    ("a new generation opens what has ended", lambda: Plain(reopens=True), f"{TWICE}|{FALLS}"),
+    ("before all tasks have sent a message", lambda: Plain(waits=False), UNSAFE),
+    ("a new generation reopens a stream that has ended", lambda: Plain(reopens=True), f"{TWICE}|{FALLS}"),
 ]
 
 
@@ -164,7 +164,7 @@ def test_a_wrong_design_is_caught(design: Callable[[], Design], found: str) -> N
 
 
 def test_a_changed_task_count_without_a_new_generation_is_a_contradiction() -> None:
-    with pytest.raises(ContradictionError, match="Let the generation rise"):
+    with pytest.raises(ContradictionError, match="Raise the generation"):
         explore(Ours, generations_rise=False, examples=2000, phases=(Phase.generate,))
 
 
@@ -175,7 +175,7 @@ def a_consumer_restarts_between_two_ends(world: World) -> None:
         world.add(source, 1)
         world.close(source)
         world.read(world.upstream, source, 1)
-    world.say(world.upstream, 0)
+    world.send(world.upstream, 0)
     world.consume([99], 0)
     world.checkpoint()
     world.restart_consumer()
@@ -188,7 +188,7 @@ def one_of_two_tasks_is_left(world: World) -> None:
     for source in range(SOURCES):
         world.add(source, 1)
         world.read(world.upstream, source, 1)
-        world.say(world.upstream, source)
+        world.send(world.upstream, source)
     world.consume([99], 0)
     world.checkpoint()
     world.rescale(1)
@@ -199,13 +199,13 @@ def one_of_two_tasks_takes_over_an_older_source(world: World) -> None:
     world.rescale(2)
     world.add(0, 2)
     world.read(world.upstream, 0, 1)
-    world.say(world.upstream, 0)
+    world.send(world.upstream, 0)
     world.rescale(1)
     for later in (0, 1):
         world.add(1, later)
         world.read(world.upstream, 1, 1)
         world.read(world.upstream, 0, 1)
-        world.say(world.upstream, 0)
+        world.send(world.upstream, 0)
         world.consume([99], 0)
     world.finish()
 
@@ -221,7 +221,9 @@ STORIES: list[tuple[str, Callable[[], Design], Callable[[World], None], str]] = 
 
 
 @pytest.mark.parametrize(("design", "story", "found"), [pytest.param(*rest, id=name) for name, *rest in STORIES])
-def test_the_story_of_a_wrong_design(design: Callable[[], Design], story: Callable[[World], None], found: str) -> None:
+def test_a_history_in_which_a_wrong_design_fails(
+    design: Callable[[], Design], story: Callable[[World], None], found: str
+) -> None:
     story(World(Ours(), 1))
     with pytest.raises(AssertionError, match=found):
         story(World(design(), 1))

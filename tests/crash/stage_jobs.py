@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from control_messages.emission import Emission
+from control_messages.producer import ProducerSpec
 from control_messages.spark import (
     EventTimeProcessor,
     announce,
@@ -44,7 +44,7 @@ DAY = 24 * 3600 * 1000
 
 def flights_job(spark: SparkSession, given: argparse.Namespace, account: dict[str, str]) -> None:
     """Flights in the order of their schedule, by event time = departure, to the partition of their destination."""
-    emission = Emission("flights", FLIGHTS_PARTITIONS, given.tasks, given.generation, lateness_ms=DAY)
+    emission = ProducerSpec("flights", FLIGHTS_PARTITIONS, given.tasks, given.generation, lateness_ms=DAY)
     schema = spark.read.parquet(given.source).schema
     files = spark.readStream.schema(schema).option("maxFilesPerTrigger", FILES_PER_BATCH).parquet(given.source)
     departure = F.col("time_hour") + F.make_dt_interval(mins=F.col("minute") + F.col("dep_delay"))
@@ -113,7 +113,7 @@ def windows_job(spark: SparkSession, given: argparse.Namespace, account: dict[st
     flight = F.from_json(F.col("message").cast("string"), "dest string, dep_delay double, departure timestamp")
     day = F.unix_millis(F.date_trunc("day", "flight.departure"))
     flow = flow.withColumn("flight", flight).select("*", "flight.dest", "flight.dep_delay", day.alias("day"))
-    emission = Emission("windows", WINDOWS_PARTITIONS, FLIGHTS_PARTITIONS)
+    emission = ProducerSpec("windows", WINDOWS_PARTITIONS, FLIGHTS_PARTITIONS)
     windows = process(flow.drop("flight"), DailyWindows())
     envelopes = forward(
         windows,

@@ -1,4 +1,4 @@
-"""Emit, reconcile, process and forward under a real Spark, over files of envelopes: any binary column will do."""
+"""Emit, reconcile, process and forward in a real Spark. The intermediate stream is a folder of Parquet files."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from control_messages.books import Book, checkpoint, receive
-from control_messages.emission import ENVELOPES, Emission
+from control_messages.checkpoints import checkpoint
 from control_messages.envelopes import unwrap, wrap
 from control_messages.messages import Drain, EndOfStream, Watermark
+from control_messages.partition_tracker import PartitionTracker, receive
+from control_messages.producer import ENVELOPES, ProducerSpec
 from control_messages.spark import (
     EventTimeProcessor,
-    IdleRule,
+    IdleTimeout,
     announce,
     emit,
     forward,
     partition_of,
     process,
-    read_books,
+    read_trackers,
     reconcile,
     run_until_end,
     why_held,
@@ -65,7 +66,7 @@ class Stream:
         self.count = 0
 
     def put(self, *envelopes: tuple[int, ControlMessage | bytes]) -> None:
-        """One batch. Bytes are envelopes as they stand."""
+        """One batch. Bytes are whole envelopes."""
         rows = [(partition, each if isinstance(each, bytes) else wrap(each)) for partition, each in envelopes]
         partitions, values = zip(*rows, strict=True)
         path = self.folder / f"{self.count}.parquet"
@@ -79,7 +80,7 @@ class Stream:
         return reader.parquet(str(self.folder))
 
     def run(self, flow: DataFrame) -> list[tuple[Any, ...]]:
-        """What a query over all that is there now makes of it, by batch."""
+        """What a query over all the files returns: batch and row."""
         found: list[tuple[Any, ...]] = []
         writer = flow.writeStream.foreachBatch(
             lambda rows, batch: found.extend((batch, *row) for row in rows.collect())
@@ -94,12 +95,12 @@ def stream(spark: SparkSession, tmp_path: Path) -> Stream:
 
 
 def announced(rows: Sequence[tuple[Any, ...]]) -> list[tuple[int, int, str, int | None]]:
-    """Batch, partition, type and watermark of all rows of a flow but user messages, sorted."""
+    """Batch, partition, type and watermark of the announcements of a flow, sorted."""
     return sorted((row[0], row[2], row[3], row[5]) for row in rows if row[3] != "message")
 
 
-def told(frame: DataFrame) -> list[tuple[int, ControlMessage | bytes]]:
-    """Envelopes, read one by one."""
+def unwrapped(frame: DataFrame) -> list[tuple[int, ControlMessage | bytes]]:
+    """Partition and content of each envelope."""
     return [(row.partition, unwrap(bytes(row.value))) for row in frame.collect()]
 
 
@@ -113,13 +114,13 @@ def rows_of(spark: SparkSession, count: int, tasks: int) -> DataFrame:
 
 
 @pytest.mark.pyspark40
-def test_every_task_tells_every_partition_its_watermark_behind_its_rows(spark: SparkSession) -> None:
-    emission = Emission("numbers", 3, ("even", "odd"), generation=7, lateness_ms=1500)
+def test_every_task_sends_every_partition_its_watermark_after_its_rows(spark: SparkSession) -> None:
+    producer = ProducerSpec("numbers", 3, ("even", "odd"), generation=7, lateness_ms=1500)
     frame = rows_of(spark, 100, 2).withColumn(
         "task", F.element_at(F.array(F.lit("even"), F.lit("odd")), F.col("task") + 1)
     )
 
-    envelopes = emit(frame, emission, event_time="time", task="task", partition=partition_of(emission, "value"))
+    envelopes = emit(frame, producer, event_time="time", task="task", partition=partition_of(producer, "value"))
     by_writer = envelopes.withColumn("writer", F.spark_partition_id()).collect()
 
     watermarks = {
@@ -143,42 +144,44 @@ def test_every_task_tells_every_partition_its_watermark_behind_its_rows(spark: S
             assert message.task in of_task[writer]
 
 
-def test_without_a_task_the_whole_row_decides_and_one_task_needs_no_column(spark: SparkSession) -> None:
-    emission = Emission("numbers", 1, 3)
+def test_without_a_task_column_the_hash_of_the_row_decides_and_one_task_needs_no_column(spark: SparkSession) -> None:
+    producer = ProducerSpec("numbers", 1, 3)
     frame = rows_of(spark, 60, 1).select("value", "time", F.lit(0).alias("partition"))
 
     marks = [
         message
-        for _, message in told(emit(frame, emission, event_time="time", atomic=True))
+        for _, message in unwrapped(emit(frame, producer, event_time="time", atomic=True))
         if not isinstance(message, bytes)
     ]
-    alone = [message for _, message in told(emit(frame.coalesce(1), Emission("numbers", 1), event_time="time"))]
+    alone = [
+        message for _, message in unwrapped(emit(frame.coalesce(1), ProducerSpec("numbers", 1), event_time="time"))
+    ]
 
-    assert set(emission.names) == {mark.task for mark in marks}
+    assert set(producer.names) == {mark.task for mark in marks}
     assert START_MS + 59_000 == max(mark.timestamp for mark in marks if isinstance(mark, Watermark))
     assert Watermark("Partition 0", 1, START_MS + 59_000) == alone[-1]
 
 
-def test_rows_that_would_be_lost_to_reconciliation_are_refused(spark: SparkSession) -> None:
+def test_rows_of_an_unknown_partition_or_task_are_refused(spark: SparkSession) -> None:
     frame = rows_of(spark, 3, 3).withColumn("partition", F.col("task"))
 
     with pytest.raises(PySparkException, match=r"a row for stream numbers has partition 2; the stream has 0 to 1"):
-        emit(frame, Emission("numbers", 2), event_time="time").collect()
+        emit(frame, ProducerSpec("numbers", 2), event_time="time").collect()
     with pytest.raises(PySparkException, match=r"numbers has no task 2"):
-        emit(frame, Emission("numbers", 3, 2), event_time="time", task="task").collect()
+        emit(frame, ProducerSpec("numbers", 3, 2), event_time="time", task="task").collect()
 
 
 def test_control_messages_can_be_announced_alone(spark: SparkSession) -> None:
-    emission = Emission("numbers", 2, ("a", "b"), generation=1)
+    producer = ProducerSpec("numbers", 2, ("a", "b"), generation=1)
 
-    ends = told(announce(spark, emission, [*emission.end_of_stream(), *emission.idle(["b"])]))
+    ends = unwrapped(announce(spark, producer, [*producer.end_of_stream(), *producer.idle(["b"])]))
 
-    expected = [EndOfStream("a", 2, "numbers", 1), EndOfStream("b", 2, "numbers", 1), *emission.idle(["b"])]
+    expected = [EndOfStream("a", 2, "numbers", 1), EndOfStream("b", 2, "numbers", 1), *producer.idle(["b"])]
     assert [(partition, message) for partition in range(2) for message in expected] == sorted(ends, key=lambda e: e[0])
 
 
 @pytest.mark.pyspark40
-def test_a_flow_rises_with_the_slowest_task_and_survives_restarts(stream: Stream) -> None:
+def test_the_watermark_follows_the_slowest_task_and_survives_restarts(stream: Stream) -> None:
     stream.put((0, b"\0one"), (0, Watermark("a", 2, 10)), (1, Watermark("a", 2, 10)))
     stream.put((0, Watermark("b", 2, 5)), (1, Watermark("b", 2, 7)), (1, b"\0two"))
     first = stream.run(reconcile(stream.frame(), "s"))
@@ -193,7 +196,7 @@ def test_a_flow_rises_with_the_slowest_task_and_survives_restarts(stream: Stream
     assert [(0, "s", 0, b"one"), (1, "s", 1, b"two"), (3, "s", 0, b"")] == users
 
 
-def test_the_checkpoint_holds_the_records_of_the_proposal(spark: SparkSession, stream: Stream) -> None:
+def test_the_checkpoint_holds_the_records_of_samza_s_proposal(spark: SparkSession, stream: Stream) -> None:
     messages: list[ControlMessage] = [
         Watermark("a", 3, 10, generation=2),
         Watermark("b", 3, -5, generation=2),
@@ -213,27 +216,27 @@ def test_the_checkpoint_holds_the_records_of_the_proposal(spark: SparkSession, s
     ]
     kept = state("watermark")
     assert ("s", 3, {"a": 10, "b": -5, "c": -(2**63)}, 10) == tuple(
-        kept[0][name] for name in ("streamId", "totalTasks", "tasksToEventTime", "timestampOfLastEmission")
+        kept[0][name] for name in ("streamId", "totalTasks", "tasksToEventTime", "timestampOfLastProducerSpec")
     )
-    books = read_books(spark, stream.checkpoint)
-    for book in books:
-        said = messages if book.partition == 0 else [*messages, Watermark("a", 3, 20, generation=2)]
-        pure = receive(Book("s", book.partition), said, 0).book
+    trackers = read_trackers(spark, stream.checkpoint)
+    for tracker in trackers:
+        said = messages if tracker.partition == 0 else [*messages, Watermark("a", 3, 20, generation=2)]
+        pure = receive(PartitionTracker("s", tracker.partition), said, 0).tracker
         end, watermark = checkpoint(pure)
-        assert vars(end) == state("endOfStream")[book.partition]
-        times = {"heard": kept[book.partition]["heard"], "since": kept[book.partition]["since"]}
-        assert vars(watermark) | times == kept[book.partition]
-    assert [0, 1] == [book.partition for book in books]
+        assert vars(end) == state("endOfStream")[tracker.partition]
+        times = {"heard": kept[tracker.partition]["heard"], "since": kept[tracker.partition]["since"]}
+        assert vars(watermark) | times == kept[tracker.partition]
+    assert [0, 1] == [tracker.partition for tracker in trackers]
     assert [["a"], ["a"]] == [[task.task for task in hold.lowest] for hold in why_held(spark, stream.checkpoint)]
 
 
-def test_a_silent_task_is_left_out_by_a_timer(stream: Stream) -> None:
+def test_a_silent_task_times_out_by_a_timer(stream: Stream) -> None:
     stream.put((0, Watermark("a", 2, 10)), (0, Watermark("b", 2, 5)))
     stream.put((0, Watermark("a", 2, 20)))
     marks: list[int] = []
-    rule = IdleRule(timeout_ms=3_000, quorum=0.5)
+    idle_timeout = IdleTimeout(timeout_ms=3_000, quorum=0.5)
 
-    flow = reconcile(stream.frame(), "s", idle=rule).where("type = 'watermark'")
+    flow = reconcile(stream.frame(), "s", idle_timeout=idle_timeout).where("type = 'watermark'")
     writer = flow.writeStream.foreachBatch(lambda rows, _: marks.extend(row.watermark for row in rows.collect()))
     writer = writer.option("checkpointLocation", stream.checkpoint).trigger(processingTime="200 milliseconds")
     query = writer.start()
@@ -252,7 +255,7 @@ def wait_for(condition: Any, query: Any) -> None:
         query.awaitTermination(0.1)
 
 
-def test_an_idle_task_is_left_out_by_its_own_word_if_that_is_its_last(stream: Stream) -> None:
+def test_a_task_that_declares_itself_idle_last_does_not_hold_the_watermark(stream: Stream) -> None:
     awake, idle = Watermark("b", 2, 7), Watermark("b", 2, 7, idle=True)
     stream.put((0, Watermark("a", 2, 10)), (0, idle), (0, awake), (1, Watermark("a", 2, 10)), (1, idle))
     stream.put((1, Watermark("b", 2, 8)), (1, Watermark("a", 2, 11)))
@@ -272,7 +275,7 @@ BAD: dict[bytes, str] = {
 }
 
 
-def test_bad_envelopes_are_kept_with_their_place_and_reason_when_asked(stream: Stream) -> None:
+def test_bad_envelopes_are_kept_with_position_and_reason_on_request(stream: Stream) -> None:
     stream.put((0, Watermark("a", 2, 10)), (0, b"\0user"))
     stream.put(*((0, envelope) for envelope in BAD), (0, Watermark("b", 2, 3)))
 
@@ -290,7 +293,7 @@ def test_bad_envelopes_are_kept_with_their_place_and_reason_when_asked(stream: S
 @pytest.mark.parametrize(
     "envelope", [pytest.param(b"\x09x", id="unknown"), pytest.param(list(BAD)[-1], id="contradiction")]
 )
-def test_a_bad_envelope_ends_the_query_with_its_place(stream: Stream, envelope: bytes) -> None:
+def test_a_bad_envelope_fails_the_query_with_its_position(stream: Stream, envelope: bytes) -> None:
     stream.put((0, Watermark("a", 2, 10)))
     stream.put((0, envelope))
 
@@ -298,12 +301,12 @@ def test_a_bad_envelope_ends_the_query_with_its_place(stream: Stream, envelope: 
         stream.run(reconcile(stream.frame(), "s"))
 
 
-def test_a_checkpoint_whose_path_spark_misreads_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_checkpoint_path_that_spark_misreads_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="use a path without spaces"):
-        read_books(spark, str(tmp_path / "my checkpoint"))
+        read_trackers(spark, str(tmp_path / "my checkpoint"))
 
 
-def test_samzas_messages_are_reconciled_when_the_reader_gives_their_count(stream: Stream) -> None:
+def test_samza_s_messages_are_reconciled_if_the_reader_gives_the_task_count(stream: Stream) -> None:
     stream.put(
         (0, b'\x01{"timestamp":5,"taskName":"Partition 0","version":1}'),
         (0, b'\x01{"timestamp":7,"task-name":"Partition 1","version":1}'),
@@ -316,7 +319,7 @@ def test_samzas_messages_are_reconciled_when_the_reader_gives_their_count(stream
     assert [(0, 0, "watermark", 5), (0, 1, "drain", None), (0, 1, "watermark", 4)] == rows
 
 
-def test_a_row_without_partition_is_refused_before_it_mixes_up_the_books(stream: Stream) -> None:
+def test_a_row_with_a_null_as_partition_is_refused(stream: Stream) -> None:
     stream.put((0, Watermark("b", 2, 5)))
     frame = stream.frame().withColumn("partition", F.when(F.col("partition") > 0, 1))
 
@@ -329,11 +332,11 @@ def test_a_checkpoint_of_another_stream_is_refused(stream: Stream) -> None:
     stream.run(reconcile(stream.frame(), "old"))
     stream.put((0, Watermark("a", 1, 6)))
 
-    with pytest.raises(PySparkException, match="has the books of stream old, the query reconciles new"):
+    with pytest.raises(PySparkException, match="is of stream old, the query reconciles new"):
         stream.run(reconcile(stream.frame(), "new"))
 
 
-def test_reconcile_says_how_spark_must_be_set(spark: SparkSession, stream: Stream) -> None:
+def test_reconcile_names_the_state_store_that_it_needs(spark: SparkSession, stream: Stream) -> None:
     spark.conf.set(PROVIDER, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
 
     with pytest.raises(ValueError, match=f"Set {PROVIDER} to {ROCKSDB}"):
@@ -341,7 +344,7 @@ def test_reconcile_says_how_spark_must_be_set(spark: SparkSession, stream: Strea
 
 
 class Counting(EventTimeProcessor):
-    """Counts messages, and tells how many there were at each announcement."""
+    """Counts messages, and returns how many there were at each announcement."""
 
     schema = "what string, count bigint"
 
@@ -360,16 +363,16 @@ class Counting(EventTimeProcessor):
 
 
 @pytest.mark.pyspark40
-def test_an_operator_sees_rows_first_and_its_flow_goes_on_to_the_next_stream(stream: Stream) -> None:
+def test_an_operator_gets_rows_first_and_its_flow_can_be_forwarded(stream: Stream) -> None:
     users = [(0, b"\0" + bytes([letter])) for letter in range(20)]
     stream.put(*users[:10], (0, Watermark("a", 1, 10)), *users[10:])
-    stream.put((0, Watermark("a", 1, 15)), *users[:3], (0, Drain("a", 1, "run1")))  # which goes no further
+    stream.put((0, Watermark("a", 1, 15)), *users[:3], (0, Drain("a", 1, "run1")))  # which is not forwarded
     stream.put((0, EndOfStream("a", 1, "s")), *users[:2])
-    emission = Emission("counts", 2, 1, generation=4)
+    producer = ProducerSpec("counts", 2, 1, generation=4)
 
     counted = process(reconcile(stream.frame(), "s"), Counting())
     value = F.concat_ws("=", "what", "count")
-    rows = stream.run(forward(counted, emission, value=value, partition=F.lit(1)))
+    rows = stream.run(forward(counted, producer, value=value, partition=F.lit(1)))
 
     messages = [(row[0], row[1], unwrap(bytes(row[2]))) for row in rows]
     mark, last = (Watermark("Partition 0", 1, timestamp, 4) for timestamp in (10, 15))
@@ -383,27 +386,27 @@ def test_an_operator_sees_rows_first_and_its_flow_goes_on_to_the_next_stream(str
 @pytest.mark.parametrize(
     ("frame", "reason"),
     [
-        (pd.DataFrame({"whta": ["x"]}), r"made whta, which its schema has not: what string"),
+        (pd.DataFrame({"whta": ["x"]}), r"returned columns whta, which are not in its schema: what string"),
         (pd.DataFrame({"what": ["x"], "count": [1]}), ""),
     ],
 )
-def test_what_an_operator_makes_has_the_columns_of_its_schema(frame: pd.DataFrame, reason: str) -> None:
+def test_an_operator_returns_only_columns_of_its_schema(frame: pd.DataFrame, reason: str) -> None:
     operator = Counting()
     operator._columns = ("stream", "partition", "type", "message", "watermark", "reason", "what", "count")
     if reason:
         with pytest.raises(ValueError, match=reason):
-            list(operator._made(("s", 0), [frame]))
+            list(operator._output(("s", 0), [frame]))
     else:
-        (made,) = operator._made(("s", 0), [frame])
+        (made,) = operator._output(("s", 0), [frame])
         assert list(operator._columns) == list(made.columns)
 
 
-def test_there_must_be_an_end_to_wait_for(spark: SparkSession, tmp_path: Path) -> None:
+def test_run_until_end_needs_an_input(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no input is named"):
         run_until_end(None, str(tmp_path), {})  # type: ignore[arg-type]
 
 
-def test_a_query_stops_by_itself_when_all_inputs_have_ended_also_when_it_is_started_again(
+def test_a_query_stops_when_all_inputs_have_ended_and_again_after_a_restart(
     spark: SparkSession, stream: Stream, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
@@ -429,5 +432,5 @@ def test_a_query_stops_by_itself_when_all_inputs_have_ended_also_when_it_is_star
         row for row in found if row[2] == "endOfStream"
     )
     assert 3 == sum(row[2] == "message" for row in found)
-    books = read_books(spark, stream.checkpoint)
-    assert [("s", 0, True), ("s", 1, True), ("t", 0, True)] == [(b.stream, b.partition, b.at_end) for b in books]
+    trackers = read_trackers(spark, stream.checkpoint)
+    assert [("s", 0, True), ("s", 1, True), ("t", 0, True)] == [(t.stream, t.partition, t.at_end) for t in trackers]

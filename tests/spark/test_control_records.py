@@ -11,9 +11,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from control_messages.emission import Emission
 from control_messages.envelopes import unwrap, wrap
 from control_messages.messages import to_fields
+from control_messages.producer import ProducerSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.spark.stored import Stored
 
-EMISSION = Emission("events", 3, ("first", "second"), generation=2, lateness_ms=500)
+EMISSION = ProducerSpec("events", 3, ("first", "second"), generation=2, lateness_ms=500)
 START_MS = 1_359_633_600_000
 
 

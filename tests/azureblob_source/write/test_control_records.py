@@ -21,7 +21,6 @@ from azureblob_source.read import views
 from azureblob_source.write import staging as staging_module
 from azureblob_source.write.control_records import merged
 from azureblob_source.write.staging import StagedTask
-from control_messages.emission import Emission
 from control_messages.envelopes import unwrap, wrap
 from control_messages.messages import (
     EARLIEST,
@@ -32,6 +31,7 @@ from control_messages.messages import (
     message_type,
     to_fields,
 )
+from control_messages.producer import ProducerSpec
 from tests.azureblob_source.write.sink_rows import (
     blob_rows,
     committer,
@@ -292,7 +292,7 @@ def test_they_survive_the_way_to_the_driver() -> None:
 
 
 def test_a_thousand_tasks_that_speak_to_a_hundred_partitions_are_a_thousand_objects() -> None:
-    emission = Emission("s", 100, 1000)
+    emission = ProducerSpec("s", 100, 1000)
     schema = pa.schema([("partition", pa.int32()), ("value", pa.binary())])
     account, plan = new_account(), plan_of(schema, envelopeColumn="value", partitionColumn="partition")
     batch = emission.envelopes(Watermark(name, 1000, 1_700_000_000_000) for name in emission.names)
@@ -354,7 +354,7 @@ def test_a_column_that_cannot_hold_envelopes_is_refused(options: dict[str, Any],
 
 # --- messages of the sink's own ---------------------------------------------------------------------------------------
 
-EMISSION = Emission("flights", 3, ("a", "b"), generation=4, lateness_ms=1000)
+EMISSION = ProducerSpec("flights", 3, ("a", "b"), generation=4, lateness_ms=1000)
 ROWS = pa.schema(
     [
         ("eventTime", pa.timestamp("us", "UTC")), ("task", pa.string()), ("value", pa.binary()),
@@ -370,7 +370,7 @@ def row(partition: int | None, value: bytes | None, task: Any = "a", seconds: fl
     return {"partition": partition, "value": value, "task": task, "eventTime": time, "more": 1}
 
 
-def plan_of_emission(emission: Emission = EMISSION, schema: pa.Schema = ROWS, **options: Any) -> WritePlan:
+def plan_of_emission(emission: ProducerSpec = EMISSION, schema: pa.Schema = ROWS, **options: Any) -> WritePlan:
     return plan_of(schema, **{"emission": emission.to_json(), "partitionColumn": "partition", **options})
 
 
@@ -455,7 +455,7 @@ TASK = ROWS.get_field_index("task")
 )
 def test_tasks_are_names_or_numbers_or_left_out_if_there_is_one(tasks: Any, schema: pa.Schema, task: Any) -> None:
     account = new_account()
-    emission = Emission("s", 2, tasks)
+    emission = ProducerSpec("s", 2, tasks)
     plan = plan_of_emission(emission, schema)
     made = row(1, user(1), task, 5) | {"eventTime": (NEW_YEAR + timedelta(seconds=5)).replace(tzinfo=None)}
     if schema.field("eventTime").type.tz:

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_messages.emission import ENVELOPES, Emission, TaskClocks
 from control_messages.envelopes import unwrap
 from control_messages.errors import ControlMessageError
 from control_messages.messages import EARLIEST, LATEST, ControlMessage, Drain, EndOfStream, Watermark
+from control_messages.producer import ENVELOPES, ProducerSpec, TaskWatermarks
 from tests.control_messages.any_messages import texts
 
-FLIGHTS = Emission("flights", 3, 2, generation=7, lateness_ms=1_000)
+FLIGHTS = ProducerSpec("flights", 3, 2, generation=7, lateness_ms=1_000)
 
-emissions = st.builds(
-    Emission,
+producers = st.builds(
+    ProducerSpec,
     texts,
     st.integers(1, 2**31 - 1),
     st.one_of(st.integers(1, 2**31 - 1), st.lists(texts, min_size=1, max_size=5, unique=True).map(tuple)),
@@ -29,22 +29,22 @@ emissions = st.builds(
 )
 
 
-@given(emissions)
-def test_an_emission_goes_through_an_option(emission: Emission) -> None:
-    text = emission.to_json()
+@given(producers)
+def test_a_producer_can_be_passed_as_an_option(producer: ProducerSpec) -> None:
+    text = producer.to_json()
     assert text.isascii()
-    assert emission == Emission.from_json(text)
-    assert {"emission": text} == emission.sink_options
+    assert producer == ProducerSpec.from_json(text)
+    assert {"emission": text} == producer.sink_options
 
 
-def test_the_json_of_an_emission_is_in_camel_case() -> None:
+def test_the_json_of_a_producer_is_in_camel_case() -> None:
     text = '{"stream":"flights","partitions":3,"tasks":2,"generation":7,"latenessMs":1000}'
     assert text == FLIGHTS.to_json()
-    assert '["north","south"]' in Emission("flights", 3, ("north", "south")).to_json()
+    assert '["north","south"]' in ProducerSpec("flights", 3, ("north", "south")).to_json()
 
 
-def test_what_an_emission_does_not_tell_has_defaults() -> None:
-    assert Emission("s", 1) == Emission.from_json('{"stream":"s","partitions":1}')
+def test_the_other_fields_of_a_producer_have_defaults() -> None:
+    assert ProducerSpec("s", 1) == ProducerSpec.from_json('{"stream":"s","partitions":1}')
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_what_an_emission_does_not_tell_has_defaults() -> None:
         ({"tasks": 1.0}, "tasks is 1.0"),
         ({"tasks": None}, "tasks is None"),
         ({"tasks": "ab"}, "tasks is 'ab', it must be a tuple of names"),
-        ({"tasks": []}, "give one name at least"),
-        ({"tasks": ["a", ""]}, "tasks are 'a', ''; give one name at least, none empty and none twice"),
+        ({"tasks": []}, "give at least one name"),
+        ({"tasks": ["a", ""]}, "tasks are 'a', ''; give at least one name, no empty one and none twice"),
         ({"tasks": ["a", "a"]}, "tasks are 'a', 'a'; give"),
         ({"tasks": ["a", 1]}, "tasks are 'a', 1; give"),
         ({"tasks": [["a"]]}, "tasks are ['a']; give"),
@@ -70,13 +70,16 @@ def test_what_an_emission_does_not_tell_has_defaults() -> None:
         ({"generation": 2**63}, "generation is 9223372036854775808"),
         ({"latenessMs": -1}, "lateness_ms is -1, it must be an integer from 0"),
         ({"latenessMs": 0.5}, "lateness_ms is 0.5"),
-        ({"lateness": 5, "more": 1}, "has no 'lateness', 'more'; it has 'generation', 'latenessMs', 'partitions'"),
+        (
+            {"lateness": 5, "more": 1},
+            "has no 'lateness', 'more'; its fields are 'generation', 'latenessMs'",
+        ),
     ],
 )
-def test_a_wrong_field_of_an_emission_is_named(change: dict[str, Any], reason: str) -> None:
+def test_a_wrong_field_of_a_producer_is_named(change: dict[str, Any], reason: str) -> None:
     fields = {"stream": "s", "partitions": 3, "tasks": 2, "generation": 7, "latenessMs": 1_000, **change}
     with pytest.raises(ValueError, match=re.escape(reason)):
-        Emission.from_json(json.dumps(fields))
+        ProducerSpec.from_json(json.dumps(fields))
 
 
 @pytest.mark.parametrize(
@@ -84,31 +87,31 @@ def test_a_wrong_field_of_an_emission_is_named(change: dict[str, Any], reason: s
     [
         ("", "no JSON"),
         ("[]", "no JSON object"),
-        ('{"stream":"s"}', "an emission needs 'partitions'"),
-        ("{}", "an emission needs 'partitions', 'stream'"),
-        ('{"stream":"s","partitions":1,"partitions":2}', "'partitions' is told twice"),
+        ('{"stream":"s"}', "a producer needs 'partitions'"),
+        ("{}", "a producer needs 'partitions', 'stream'"),
+        ('{"stream":"s","partitions":1,"partitions":2}', "'partitions' occurs twice"),
     ],
 )
-def test_text_that_is_no_emission_says_why(text: str, reason: str) -> None:
+def test_text_that_is_no_producer_is_refused_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(ControlMessageError, match=reason):
-        Emission.from_json(text)
+        ProducerSpec.from_json(text)
 
 
 def test_a_list_of_names_is_no_tuple() -> None:
     with pytest.raises(ValueError, match=r"tasks is \['a'\], it must be a tuple of names"):
-        Emission("s", 1, ["a"])  # type: ignore[arg-type]
+        ProducerSpec("s", 1, ["a"])  # type: ignore[arg-type]
 
 
 def test_tasks_are_named_as_samza_does_unless_they_have_names() -> None:
     assert ("Partition 0", "Partition 1") == FLIGHTS.names
-    assert ("north", "south") == Emission("s", 1, ("north", "south")).names
+    assert ("north", "south") == ProducerSpec("s", 1, ("north", "south")).names
 
 
-def test_an_emission_travels_to_workers_with_its_names() -> None:
+def test_a_producer_is_pickled_with_its_names() -> None:
     assert FLIGHTS.names == pickle.loads(pickle.dumps(FLIGHTS)).names  # noqa: S301 - as Spark sends it
 
 
-def test_every_task_says_that_it_has_ended() -> None:
+def test_the_end_of_stream_is_the_end_of_every_task() -> None:
     ends = [EndOfStream("Partition 0", 2, "flights", 7), EndOfStream("Partition 1", 2, "flights", 7)]
     assert ends == FLIGHTS.end_of_stream()
 
@@ -119,7 +122,7 @@ def test_tasks_are_declared_idle_by_name_or_position() -> None:
 
 
 @pytest.mark.parametrize("task", [2, -1, "Partition 2", "", True, 2**70])
-def test_a_task_that_is_none_of_the_emission_cannot_be_idle(task: str | int) -> None:
+def test_an_unknown_task_cannot_be_declared_idle(task: str | int) -> None:
     with pytest.raises(ControlMessageError, match=re.escape(f"flights has no task {task!r}. Its 2 tasks are ")):
         FLIGHTS.idle([task])
 
@@ -148,70 +151,70 @@ def test_no_messages_are_no_rows() -> None:
         (Watermark("Partition 0", 2, 5.5, 7), "timestamp is an integer"),  # type: ignore[arg-type]
     ],
 )
-def test_a_message_of_another_emission_is_not_written(message: ControlMessage, reason: str) -> None:
+def test_a_message_of_another_producer_is_not_written(message: ControlMessage, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         FLIGHTS.envelopes([message])
 
 
 def test_more_envelopes_than_a_batch_holds_are_refused_before_they_are_made() -> None:
-    wide = Emission("s", 10**8, 1)
+    wide = ProducerSpec("s", 10**8, 1)
     with pytest.raises(ValueError, match=r"1 messages for 100000000 partitions of s are \d+ bytes.*give fewer"):
         wide.envelopes(wide.end_of_stream())
 
 
-def clocks(tasks: int | tuple[str, ...] = 1, lateness_ms: int = 0) -> TaskClocks:
-    return TaskClocks(Emission("s", 1, tasks, lateness_ms=lateness_ms))
+def watermarks_of(tasks: int | tuple[str, ...] = 1, lateness_ms: int = 0) -> TaskWatermarks:
+    return TaskWatermarks(ProducerSpec("s", 1, tasks, lateness_ms=lateness_ms))
 
 
 def times(*ticks: int | None, unit: str = "ms") -> pa.Array:
     return pa.array(ticks, pa.int64()).view(pa.timestamp(unit))
 
 
-def said(by: TaskClocks) -> dict[str | None, int]:
+def timestamps(by: TaskWatermarks) -> dict[str | None, int]:
     return {watermark.task: watermark.timestamp for watermark in by.watermarks()}
 
 
 def test_a_task_s_watermark_is_its_latest_time_less_the_lateness() -> None:
-    of_two = TaskClocks(FLIGHTS)
-    of_two.see(pa.array([0, 1, 0, 1]), times(5_000, 2_000, 4_000, 3_000))
-    of_two.see(pa.array([1]), times(2_500))
+    of_two = TaskWatermarks(FLIGHTS)
+    of_two.observe(pa.array([0, 1, 0, 1]), times(5_000, 2_000, 4_000, 3_000))
+    of_two.observe(pa.array([1]), times(2_500))
     assert [Watermark("Partition 0", 2, 4_000, 7), Watermark("Partition 1", 2, 2_000, 7)] == of_two.watermarks()
 
 
-def test_a_task_without_rows_or_without_times_says_nothing() -> None:
-    of_three = clocks(3)
+def test_a_task_without_rows_or_without_times_has_no_watermark() -> None:
+    of_three = watermarks_of(3)
     assert [] == of_three.watermarks()
-    of_three.see(pa.array([], pa.int32()), times())
-    of_three.see(pa.array([0, 1, 1]), times(None, 7, None))
-    assert {"Partition 1": 7} == said(of_three)
+    of_three.observe(pa.array([], pa.int32()), times())
+    of_three.observe(pa.array([0, 1, 1]), times(None, 7, None))
+    assert {"Partition 1": 7} == timestamps(of_three)
 
 
 def test_a_single_task_need_not_be_named() -> None:
-    alone = clocks()
-    alone.see(None, times(None, 3, 2))
-    assert {"Partition 0": 3} == said(alone)
+    alone = watermarks_of()
+    alone.observe(None, times(None, 3, 2))
+    assert {"Partition 0": 3} == timestamps(alone)
 
 
-def test_several_tasks_must_be_told_apart() -> None:
-    with pytest.raises(ControlMessageError, match="s has 2 tasks: say which one each row is of"):
-        clocks(2).see(None, times(1))
+def test_several_tasks_need_a_task_column() -> None:
+    with pytest.raises(ControlMessageError, match="s has 2 tasks: name the task of each row"):
+        watermarks_of(2).observe(None, times(1))
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
-def test_tasks_go_by_their_names(kind: pa.DataType) -> None:
-    named = clocks(("north", "south"))
-    named.see(pa.array(["x", "south", "north", "south"], kind)[1:], times(9, 1, 2, 3)[1:])
-    assert {"north": 2, "south": 3} == said(named)
-    numbered = clocks(2)
-    numbered.see(pa.array(["Partition 1"], kind), times(1))
-    assert {"Partition 1": 1} == said(numbered)
+def test_tasks_can_be_given_by_name(kind: pa.DataType) -> None:
+    named = watermarks_of(("north", "south"))
+    named.observe(pa.array(["x", "south", "north", "south"], kind)[1:], times(9, 1, 2, 3)[1:])
+    assert {"north": 2, "south": 3} == timestamps(named)
+    numbered = watermarks_of(2)
+    numbered.observe(pa.array(["Partition 1"], kind), times(1))
+    assert {"Partition 1": 1} == timestamps(numbered)
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint64()])
-def test_tasks_go_by_their_positions(kind: pa.DataType) -> None:
-    named = clocks(("north", "south"))
-    named.see(pa.array([9, 1, 0, 1], kind)[1:], times(9, 1, 2, 3)[1:])
-    assert {"north": 2, "south": 3} == said(named)
+def test_tasks_can_be_given_by_number(kind: pa.DataType) -> None:
+    named = watermarks_of(("north", "south"))
+    named.observe(pa.array([9, 1, 0, 1], kind)[1:], times(9, 1, 2, 3)[1:])
+    assert {"north": 2, "south": 3} == timestamps(named)
 
 
 @pytest.mark.parametrize(
@@ -225,30 +228,30 @@ def test_tasks_go_by_their_positions(kind: pa.DataType) -> None:
         (pa.array([0, None]), "s has no task None."),
     ],
 )
-def test_a_row_of_no_task_of_the_emission_is_an_error_that_moves_no_clock(tasks: pa.Array, reason: str) -> None:
-    named = clocks(("north", "south"))
+def test_a_row_of_an_unknown_task_is_an_error_that_changes_no_watermark(tasks: pa.Array, reason: str) -> None:
+    named = watermarks_of(("north", "south"))
     with pytest.raises(ControlMessageError, match=re.escape(reason)):
-        named.see(tasks, times(1, None))
+        named.observe(tasks, times(1, None))
     assert [] == named.watermarks()
 
 
 def test_an_error_lists_twenty_names_at_most() -> None:
-    many = clocks(tuple(f"t{number:03}" for number in range(100)))
+    many = watermarks_of(tuple(f"t{number:03}" for number in range(100)))
     with pytest.raises(ControlMessageError, match="'t000', .*'t019' and 80 more") as caught:
-        many.see(pa.array(["t100"]), times(1))
+        many.observe(pa.array(["t100"]), times(1))
     assert 20 == str(caught.value).count("'t0")
 
 
 @pytest.mark.parametrize("tasks", [pa.array([0.0]), pa.array([True]), pa.array([b"a"])])
 def test_tasks_of_other_types_are_refused(tasks: pa.Array) -> None:
     with pytest.raises(TypeError, match=f"tasks are integers or strings, these are {tasks.type}"):
-        clocks().see(tasks, times(1))
+        watermarks_of().observe(tasks, times(1))
 
 
 @pytest.mark.parametrize("column", [pa.array([1]), pa.array(["2013-01-01"]), pa.nulls(1)])
 def test_times_of_other_types_are_refused(column: pa.Array) -> None:
     with pytest.raises(TypeError, match=f"times are timestamps or dates, these are {column.type}."):
-        clocks().see(None, column)
+        watermarks_of().observe(None, column)
 
 
 @pytest.mark.parametrize(
@@ -270,37 +273,37 @@ def test_times_of_other_types_are_refused(column: pa.Array) -> None:
     ],
 )
 def test_times_are_rounded_down_to_milliseconds(ticks: int, unit: str, milliseconds: int) -> None:
-    one = clocks()
-    one.see(None, times(ticks, unit=unit))
-    assert {"Partition 0": milliseconds} == said(one)
+    one = watermarks_of()
+    one.observe(None, times(ticks, unit=unit))
+    assert {"Partition 0": milliseconds} == timestamps(one)
 
 
 @pytest.mark.parametrize("seconds", [LATEST // 1_000 + 1, EARLIEST // 1_000, LATEST])
-def test_seconds_beyond_64_bits_of_milliseconds_are_an_error(seconds: int) -> None:
-    one = clocks()
-    with pytest.raises(ControlMessageError, match=f"{seconds} seconds is beyond 64 bits of milliseconds"):
-        one.see(None, times(seconds, unit="s"))
+def test_seconds_that_do_not_fit_64_bits_of_milliseconds_are_an_error(seconds: int) -> None:
+    one = watermarks_of()
+    with pytest.raises(ControlMessageError, match=f"{seconds} seconds does not fit 64 bits of milliseconds"):
+        one.observe(None, times(seconds, unit="s"))
     assert [] == one.watermarks()
 
 
 @pytest.mark.parametrize("kind", [pa.date32(), pa.date64()])
 def test_a_date_is_its_midnight(kind: pa.DataType) -> None:
-    one = clocks()
-    one.see(None, pa.array([date(1969, 12, 30), date(1969, 12, 31), None], kind))
-    assert {"Partition 0": -86_400_000} == said(one)
+    one = watermarks_of()
+    one.observe(None, pa.array([date(1969, 12, 30), date(1969, 12, 31), None], kind))
+    assert {"Partition 0": -86_400_000} == timestamps(one)
 
 
 def test_a_time_in_a_zone_is_the_instant() -> None:
-    one = clocks()
+    one = watermarks_of()
     noon = datetime(1970, 1, 1, 12, tzinfo=timezone(timedelta(hours=5)))
-    one.see(None, pa.array([noon], pa.timestamp("us", "America/New_York")))
-    assert {"Partition 0": 7 * 3_600_000} == said(one)
+    one.observe(None, pa.array([noon], pa.timestamp("us", "America/New_York")))
+    assert {"Partition 0": 7 * 3_600_000} == timestamps(one)
 
 
 def test_a_watermark_does_not_fall_below_64_bits_by_the_lateness() -> None:
-    one = clocks(lateness_ms=LATEST)
-    one.see(None, times(EARLIEST + 1))
-    assert {"Partition 0": EARLIEST} == said(one)
+    one = watermarks_of(lateness_ms=LATEST)
+    one.observe(None, times(EARLIEST + 1))
+    assert {"Partition 0": EARLIEST} == timestamps(one)
 
 
 @given(
@@ -312,17 +315,17 @@ def test_a_watermark_does_not_fall_below_64_bits_by_the_lateness() -> None:
     st.booleans(),
     st.integers(0, 3),
 )
-def test_clocks_keep_the_greatest_time_of_each_task(
+def test_the_watermark_follows_the_latest_time_of_each_task(
     batches: list[list[tuple[int, int | None]]], lateness_ms: int, named: bool, skip: int
 ) -> None:
-    several = clocks(4, lateness_ms)
+    several = watermarks_of(4, lateness_ms)
     latest: dict[str | None, int] = {}
     for batch in batches:
         tasks = [f"Partition {task}" if named else task for task, _ in batch]
         column = pa.array(tasks, pa.string() if named else pa.int32())
-        several.see(column[skip:], times(*(tick for _, tick in batch), unit="us")[skip:])
+        several.observe(column[skip:], times(*(tick for _, tick in batch), unit="us")[skip:])
         for task, tick in batch[skip:]:
             if tick is not None:
                 name = f"Partition {task}"
                 latest[name] = max(latest.get(name, EARLIEST), tick // 1_000 - lateness_ms)
-    assert latest == said(several)
+    assert latest == timestamps(several)

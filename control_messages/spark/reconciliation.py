@@ -1,13 +1,13 @@
-"""Envelopes to rows and announcements, in Spark: the downstream side.
+"""Envelopes to a flow of rows and announcements: the downstream side.
 
-    envelopes ─┬─ user messages ─────────────────────────────────────────┬─► flow ─ EventTimeProcessor ─► flow
-               └─ control messages ─► books (transformWithState, Python) ┘
+    envelopes ─┬─ user messages ────────────────────────────────────────────┬─► flow ─ EventTimeProcessor ─► flow
+               └─ control messages ─► trackers (transformWithState, Python) ┘
 
 A *flow* has the columns stream, partition, type, message, watermark and reason. Its rows are user messages (`type`
-message) and what is announced about them: watermark, endOfStream. A micro-batch is one step, and its announcements hold
-after all of its messages, in whatever order it shows them.
+message) and announcements: watermark, endOfStream. The announcements of a micro-batch hold after all of its messages,
+in whatever order Spark delivers them.
 
-The books of a partition are the state variables `watermark` and `endOfStream`, so Spark saves them in one commit with
+The tracker of a partition is the state variables `watermark` and `endOfStream`, so Spark saves it in one commit with
 the offsets.
 """
 
@@ -23,20 +23,11 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from control_messages.books import (
-    Book,
-    EndOfStreamCheckpoint,
-    WatermarkCheckpoint,
-    checkpoint,
-    expire,
-    next_expiry,
-    receive,
-    restore,
-    resume,
-)
+from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, checkpoint, restore
 from control_messages.envelopes import unwrap_all
 from control_messages.errors import BadEnvelopeError, ControlMessageError
 from control_messages.messages import LATEST, Drain, MessageType, Watermark
+from control_messages.partition_tracker import PartitionTracker, advance_time, next_timeout, receive, resume
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,20 +35,20 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessorHandle, TimerValues
 
-    from control_messages.books import IdleRule, Step
     from control_messages.messages import ControlMessage
+    from control_messages.partition_tracker import IdleTimeout, Step
 
 logger = logging.getLogger(__name__)
 
 FLOW = ("stream", "partition", "type", "message", "watermark", "reason")
-"""Columns of a flow: strings but `message` (binary), `watermark` (bigint, milliseconds since 1970 UTC) and `partition`
-(as in the input)."""
+"""Columns of a flow. They are strings but for `message` (binary), `watermark` (bigint, milliseconds since 1970 UTC) and
+`partition` (as in the input)."""
 OBSERVED = "control_messages."
-"""The counters of a flow stand in its query's progress, one for each type of row, under this and the stream's name."""
+"""The query's progress has the counters of a flow, one for each type of row, under this and the stream's name."""
 TYPES = ("message", "watermark", "endOfStream", "drain", "rejected")
 
 
-def reconcile(  # noqa: PLR0913 - which column is what
+def reconcile(  # noqa: PLR0913 - the names of columns
     envelopes: DataFrame,
     stream: str,
     *,
@@ -65,54 +56,54 @@ def reconcile(  # noqa: PLR0913 - which column is what
     partition: str = "partition",
     position: Sequence[str] = (),
     tasks: int | None = None,
-    idle: IdleRule | None = None,
+    idle_timeout: IdleTimeout | None = None,
     on_bad: Literal["fail", "keep"] = "fail",
 ) -> DataFrame:
     """Envelopes to a flow: the user messages; for every partition its watermark when it has risen, and its end, once.
 
-    stream: the name that its producer gives it, and ends it by. partition: a column without nulls. tasks: the task
-    count for producers that tell none, as Samza's. position: columns that tell where an envelope stands
-    (`offset` of Kafka, `_blob` of azureblob), for error messages. idle: leave out tasks that have been silent for some
-    time. Spark then runs a batch at every trigger, so `availableNow` and `processAllAvailable` never end; and a rule
-    cannot be added to a query that has run without, nor taken away.
+    stream: the name that its producer gives it. partition: a column without nulls. tasks: the task count, for messages
+    without one, such as Samza's. position: columns that locate an envelope (`offset` of Kafka, `_blob` of azureblob),
+    for error messages. idle_timeout: tasks without a message for that time do not hold the watermark. Spark then runs a
+    batch at every trigger, so `availableNow` and `processAllAvailable` never end; and an idle timeout cannot be added
+    to an existing query, nor removed from it.
 
-    An envelope that cannot be read, or that contradicts earlier ones, ends the query by a `BadEnvelopeError` or a
+    An envelope that cannot be read, or that contradicts earlier ones, fails the query with a `BadEnvelopeError` or a
     `ContradictionError` (on_bad `fail`). With `keep` it becomes a row of type `rejected`, with its bytes in `message`
-    and why in `reason`. The user messages of the flow are read in one scan of the input, the control messages in
-    another. Spark must be set to keep state in RocksDB.
+    and the cause in `reason`. The user messages are read in one scan of the input, the control messages in another.
+    Spark must be configured to keep state in RocksDB.
     """
     if on_bad not in ("fail", "keep"):
         text = f"on_bad is {on_bad!r}, it must be 'fail' or 'keep'."
         raise ValueError(text)
     _check_state_store(envelopes.sparkSession)
-    data, place = F.col(value).cast("binary"), required(partition)
+    data, key = F.col(value).cast("binary"), not_null(partition)
     is_user = F.coalesce(F.substring(data, 1, 1) == F.lit(bytes([MessageType.USER])), F.lit(True))
     users = envelopes.where(is_user).select(
         F.lit(stream).alias("stream"),
-        place.alias("partition"),
+        key.alias("partition"),
         F.lit("message").alias("type"),
         F.substring(data, 2, 2**31 - 1).alias("message"),
         F.lit(None).cast("bigint").alias("watermark"),
         F.lit(None).cast("string").alias("reason"),
     )
-    places = [F.concat(F.lit(f"{name} "), F.col(name).cast("string")) for name in position]
+    positions = [F.concat(F.lit(f"{name} "), F.col(name).cast("string")) for name in position]
     control = envelopes.where(~is_user).select(
-        place.alias("partition"), data.alias("value"), F.concat_ws(", ", *places).alias("position")
+        key.alias("partition"), data.alias("value"), F.concat_ws(", ", *positions).alias("position")
     )
     announced = control.groupBy("partition").transformWithStateInPandas(
-        _Reconciler(stream, tasks, idle, fails=on_bad == "fail"),
+        _Reconciler(stream, tasks, idle_timeout, fails=on_bad == "fail"),
         users.schema,
         "Append",
-        "None" if idle is None else "ProcessingTime",
+        "None" if idle_timeout is None else "ProcessingTime",
     )
     counters = (F.count_if(F.col("type") == name).alias(name) for name in TYPES)
     return users.unionByName(announced).observe(OBSERVED + stream, *counters)
 
 
-def required(partition: str) -> Column:
-    """A key column; a null in it is an error. Of the others pandas would make doubles, and Spark nulls of these."""
-    key = F.col(partition)
-    wrong = F.raise_error(F.lit(f"control_messages: a row has a null in {partition!r}, which tells its partition."))
+def not_null(name: str) -> Column:
+    """A key column; a null in it is an error. With one, pandas would hold the other keys as doubles."""
+    key = F.col(name)
+    wrong = F.raise_error(F.lit(f"control_messages: a row has a null in {name!r}, so its partition is not known."))
     return F.when(key.isNotNull(), key).otherwise(wrong)
 
 
@@ -122,7 +113,7 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 
 def _check_state_store(spark: SparkSession) -> None:
     if "RocksDB" not in str(spark.conf.get(_PROVIDER)):
-        text = f"reconcile keeps its books in Spark's RocksDB state store. Set {_PROVIDER} to {_ROCKSDB}."
+        text = f"reconcile keeps its state in Spark's RocksDB state store. Set {_PROVIDER} to {_ROCKSDB}."
         raise ValueError(text)
 
 
@@ -134,12 +125,12 @@ END_STATE = "streamId string, totalTasks int, tasks array<string>, generation bi
 
 
 class _Reconciler(StatefulProcessor):
-    """The books of one stream, one for each partition. Sees control messages and envelopes that nobody can read."""
+    """The trackers of a stream, one for each partition. Its input is all envelopes but user messages."""
 
-    def __init__(self, stream: str, tasks: int | None, idle: IdleRule | None, *, fails: bool) -> None:
+    def __init__(self, stream: str, tasks: int | None, idle_timeout: IdleTimeout | None, *, fails: bool) -> None:
         self._stream = stream
         self._tasks = tasks
-        self._idle = idle
+        self._idle_timeout = idle_timeout
         self._fails = fails
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -155,28 +146,28 @@ class _Reconciler(StatefulProcessor):
         rows: Iterator[pd.DataFrame],
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
-        """Enter the control messages that a batch has for one partition into its book."""
-        told = _Told(self._stream, key[0], fails=self._fails)
+        """Apply the control messages of a batch to the tracker of their partition."""
+        output = _Output(self._stream, key[0], fails=self._fails)
         messages: dict[ControlMessage, tuple[bytes, str]] = {}
         for frame in rows:
-            envelopes, places = frame["value"].tolist(), frame["position"].tolist()
+            envelopes, positions = frame["value"].tolist(), frame["position"].tolist()
             unwrapped = unwrap_all(pa.array(envelopes, pa.binary()), self._tasks)
             for bad in unwrapped.rejected:
-                told.reject(bad.envelope, places[bad.row], BadEnvelopeError(bad.reason))
+                output.reject(bad.envelope, positions[bad.row], BadEnvelopeError(bad.reason))
             for row, message in unwrapped.control:
                 if isinstance(message, Drain):
-                    told.add("drain", envelopes[row])
+                    output.add("drain", envelopes[row])
                     continue
-                messages.setdefault(message, (envelopes[row], places[row]))
+                messages.setdefault(message, (envelopes[row], positions[row]))
         now = _now(timerValues)
         step = receive(
             self._load(key[0], now),
             sorted(messages, key=_order),
             now,
-            self._idle,
-            lambda bad, error: told.reject(*messages[bad], error),
+            self._idle_timeout,
+            lambda bad, error: output.reject(*messages[bad], error),
         )
-        yield from self._done(told, step, now)
+        yield from self._save(output, step, now)
 
     def handleExpiredTimer(  # noqa: N802 - Spark's name
         self,
@@ -184,45 +175,46 @@ class _Reconciler(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803, ARG002
     ) -> Iterator[pd.DataFrame]:
-        """See whether a task has been silent for too long. Registered only with an `IdleRule`."""
-        if self._idle is not None:
+        """See whether a task has timed out. There are timers only with an `IdleTimeout`."""
+        if self._idle_timeout is not None:
             now = _now(timerValues)
-            told = _Told(self._stream, key[0], fails=self._fails)
-            yield from self._done(told, expire(self._load(key[0], now), now, self._idle), now)
+            output = _Output(self._stream, key[0], fails=self._fails)
+            yield from self._save(output, advance_time(self._load(key[0], now), now, self._idle_timeout), now)
 
-    def _load(self, partition: Any, now: int) -> Book:
+    def _load(self, partition: Any, now: int) -> PartitionTracker:
         if not self._watermark.exists():
-            return Book(self._stream, partition)
+            return PartitionTracker(self._stream, partition)
         end, watermark = self._end.get() or (), self._watermark.get() or ()
-        book = restore(EndOfStreamCheckpoint(*end), WatermarkCheckpoint(*watermark), partition)
-        if book.stream != self._stream:
+        tracker = restore(EndOfStreamCheckpoint(*end), WatermarkCheckpoint(*watermark), partition)
+        if tracker.stream != self._stream:
             text = (
-                f"the checkpoint has the books of stream {book.stream}, the query reconciles {self._stream}. Give the "
-                "stream its name again, or start with a new checkpoint."
+                f"the checkpoint is of stream {tracker.stream}, the query reconciles {self._stream}. Give the stream "
+                "its former name, or start with a new checkpoint."
             )
             raise ControlMessageError(text)
-        return book if self._idle is None or self._run.get() == (_run_id(),) else resume(book, now)
+        return tracker if self._idle_timeout is None or self._run.get() == (_run_id(),) else resume(tracker, now)
 
-    def _done(self, told: _Told, step: Step[Book], now: int) -> Iterator[pd.DataFrame]:
-        end, watermark = checkpoint(step.book)
+    def _save(self, output: _Output, step: Step[PartitionTracker], now: int) -> Iterator[pd.DataFrame]:
+        """Keep the tracker as state, set its next timer, and return the output with the announcements of the step."""
+        end, watermark = checkpoint(step.tracker)
         self._watermark.update(tuple(vars(watermark).values()))  # astuple would copy the maps
         self._end.update(tuple(vars(end).values()))
-        if self._idle is not None:
+        if self._idle_timeout is not None:
             self._run.update((_run_id(),))
             for timer in list(self._handle.listTimers()):
                 self._handle.deleteTimer(timer)
-            due = next_expiry(step.book, now, self._idle)
+            due = next_timeout(step.tracker, now, self._idle_timeout)
             if due is not None:
                 self._handle.registerTimer(due)
         if step.watermark is not None:
-            told.add("watermark", watermark=step.watermark)
+            output.add("watermark", watermark=step.watermark)
         if step.end:
-            told.add("endOfStream")
-        yield told.frame()
+            output.add("endOfStream")
+        yield output.frame()
 
 
 def _order(message: ControlMessage) -> tuple[int, bool]:
-    """Puts the watermarks of a batch, whose order Spark has lost, in an order in which a task can have sent them."""
+    """Sorts the watermarks of a batch, whose order Spark does not keep, into one in which a task can have sent them."""
     return (message.timestamp, message.idle) if isinstance(message, Watermark) else (LATEST, True)
 
 
@@ -233,13 +225,13 @@ def _run_id() -> str:
 
 
 def _now(timers: TimerValues) -> int:
-    """Milliseconds: Spark's time of the batch if it tells one, which it does with timers only."""
-    told = timers.getCurrentProcessingTimeInMs()
-    return told if told >= 0 else time.time_ns() // 1_000_000
+    """Milliseconds: Spark's time of the batch, which it has only with timers; else the clock's."""
+    batch_time = timers.getCurrentProcessingTimeInMs()
+    return batch_time if batch_time >= 0 else time.time_ns() // 1_000_000
 
 
-class _Told:
-    """The rows of a flow that one partition adds in one batch."""
+class _Output:
+    """The rows of a flow that come from the control envelopes of one partition in one batch."""
 
     def __init__(self, stream: str, partition: Any, *, fails: bool) -> None:
         self._stream = stream
@@ -253,9 +245,9 @@ class _Told:
         row = {"stream": self._stream, "partition": self._partition, "type": kind}
         self._rows.append({**row, "message": message, "watermark": watermark, "reason": reason})
 
-    def reject(self, envelope: bytes, place: str, error: ControlMessageError) -> None:
-        """Raise the error, with the place of the envelope; or keep the envelope in the flow."""
-        at = f" ({place})" if place else ""
+    def reject(self, envelope: bytes, position: str, error: ControlMessageError) -> None:
+        """Raise the error, with the position of the envelope; or add the envelope to the flow."""
+        at = f" ({position})" if position else ""
         text = f"stream {self._stream}, partition {self._partition}{at}: {error}"
         if self._fails:
             text += " Option on_bad='keep' goes on without it, and keeps it as a row of type rejected."

@@ -1,7 +1,7 @@
-"""What an upstream job says about itself: who its tasks are, how far each has come, that it has ended or idles.
+"""The producer of an intermediate stream: the upstream job, its tasks, and the control messages that they send. Pure.
 
-A watermark is a promise. A task may give it once no row of its own older than that will follow, that is the latest time
-it has seen less the lateness the job allows; and it gives it to every partition, since its next row may go to any.
+A watermark is a promise: no row of the task older than that will follow. So it is the latest event time that the task
+has seen, less the lateness that the job allows. Every partition gets it, since the task's next row may go to any.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from control_messages.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 ENVELOPES = pa.schema(
     [pa.field("partition", pa.int32(), nullable=False), pa.field("value", pa.binary(), nullable=False)]
 )
-"""An intermediate stream as rows: the partition each envelope is for."""
+"""An intermediate stream as rows: the partition of each envelope, and its bytes."""
 
 _MS_PER_DAY = 86_400_000
 
 
 @dataclass(frozen=True)
-class Emission:
-    """An upstream job and the intermediate stream it writes. `ValueError` says which field is wrong.
+class ProducerSpec:
+    """An upstream job and the intermediate stream that it writes. `ValueError` names the field that is wrong.
 
     stream: the stream's name.
     partitions: how many partitions it has.
-    tasks: the names of the tasks that write to it, or their number if they are named as Samza does, "Partition 0".
-    generation: to be raised when the tasks change or start over; a consumer then forgets the tasks before.
+    tasks: the names of the tasks that write to it; or their number, with the names that Samza gives, "Partition 0".
+    generation: to be raised when the tasks change or start again; consumers then forget the tasks of lower ones.
     lateness_ms: how much older than the latest row of a task its later rows may be.
     """
 
@@ -69,7 +69,7 @@ class Emission:
                 raise ValueError(text)
         if isinstance(self.tasks, tuple):
             if not self.tasks or not all(map(is_text, self.tasks)) or len(set(self.tasks)) < len(self.tasks):
-                text = f"tasks are {listed(self.tasks)}; give one name at least, none empty and none twice."
+                text = f"tasks are {listed(self.tasks)}; give at least one name, no empty one and none twice."
                 raise ValueError(text)
         elif not is_integer(self.tasks, 1, MOST_TASKS):
             text = f"tasks is {self.tasks!r}, it must be a tuple of names or an integer from 1 to {MOST_TASKS}."
@@ -77,13 +77,13 @@ class Emission:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of the tasks; a task is also known by its position among them."""
+        """The names of the tasks. The number of a task is its position among them."""
         if isinstance(self.tasks, tuple):
             return self.tasks
         return tuple(f"Partition {number}" for number in range(self.tasks))
 
     def to_json(self) -> str:
-        """For an option; ASCII."""
+        """The value of the sink's option `emission`; ASCII."""
         fields = {
             "stream": self.stream,
             "partitions": self.partitions,
@@ -94,15 +94,15 @@ class Emission:
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, text: str) -> Emission:
-        """The inverse. Only stream and partitions must be told. `ValueError` says what is wrong, unknown fields too."""
+    def from_json(cls, text: str) -> ProducerSpec:
+        """The inverse. Only stream and partitions are required. `ValueError` names what is wrong or unknown."""
         fields = json_object(text)
         known = {"stream", "partitions", "tasks", "generation", "latenessMs"}
         if unknown := fields.keys() - known:
-            reason = f"an emission has no {listed(sorted(unknown))}; it has {listed(sorted(known))}."
+            reason = f"a producer has no {listed(sorted(unknown))}; its fields are {listed(sorted(known))}."
             raise ControlMessageError(reason)
         if missing := {"stream", "partitions"} - fields.keys():
-            reason = f"an emission needs {listed(sorted(missing))}."
+            reason = f"a producer needs {listed(sorted(missing))}."
             raise ControlMessageError(reason)
         tasks = fields.get("tasks", 1)
         return cls(
@@ -115,26 +115,26 @@ class Emission:
 
     @property
     def sink_options(self) -> dict[str, str]:
-        """The options by which the `azureblob` sink says the watermarks of the tasks itself."""
+        """The options with which the `azureblob` sink adds the watermarks of the tasks itself."""
         return {"emission": self.to_json()}
 
     def end_of_stream(self) -> list[EndOfStream]:
-        """Of every task, that it has ended."""
+        """The end of every task."""
         return [EndOfStream(name, len(self.names), self.stream, self.generation) for name in self.names]
 
     def idle(self, tasks: Iterable[str | int], since_ms: int = EARLIEST) -> list[Watermark]:
-        """Of the given tasks, by name or position, that they hold nobody back until their next watermark.
+        """Declares the given tasks, by name or number, idle: they hold no watermark until their next one.
 
-        since_ms: up to when they have written all. A consumer that finds the declaration in one batch with watermarks
-        of the task, whose order it cannot know, believes whichever has the later time.
+        since_ms: the tasks have written all rows up to this time. If a consumer finds the declaration in one batch with
+        watermarks of the same task, whose order it cannot know, the message with the latest time counts.
         """
-        names = [self._name(task) for task in tasks]
+        names = [self.names[self.position(task)] for task in tasks]
         return [Watermark(name, len(self.names), since_ms, self.generation, idle=True) for name in names]
 
     def envelopes(self, messages: Iterable[ControlMessage]) -> pa.RecordBatch:
-        """Every message for every partition, a partition's in the order given; schema `ENVELOPES`.
+        """Every message for every partition, within a partition in the order given; schema `ENVELOPES`.
 
-        `ValueError` for a message that is not of this emission, and if the envelopes are more than 2 GiB.
+        `ValueError` for a message of another producer, and if the envelopes exceed 2 GiB.
         """
         wrapped = [wrap(self._own(message)) for message in messages]
         size = sum(map(len, wrapped)) * self.partitions
@@ -149,7 +149,7 @@ class Emission:
         return pa.RecordBatch.from_arrays([integer_array(partitions), values], schema=ENVELOPES)
 
     def position(self, task: str | int | None) -> int:
-        """Where the task stands among the names. `ControlMessageError` if it does not."""
+        """The number of the task given by name or number. `ControlMessageError` if there is no such task."""
         if isinstance(task, str) and task in self._positions:
             return self._positions[task]
         if is_integer(task, 0, len(self.names) - 1):
@@ -162,9 +162,6 @@ class Emission:
     def _positions(self) -> dict[str, int]:
         return {name: position for position, name in enumerate(self.names)}
 
-    def _name(self, task: str | int) -> str:
-        return self.names[self.position(task)]
-
     def _own(self, message: ControlMessage) -> ControlMessage:
         if message.task is not None:
             self.position(message.task)
@@ -176,27 +173,27 @@ class Emission:
         return message
 
 
-class TaskClocks:
-    """The latest time each task has seen in its rows, and the watermarks it may give. Mutable; one per Spark task."""
+class TaskWatermarks:
+    """The watermarks of a producer's tasks, from the event times of their rows. Mutable; one per Spark task."""
 
-    def __init__(self, emission: Emission) -> None:
-        self._emission = emission
-        self._latest = np.full(len(emission.names), EARLIEST, np.int64)
+    def __init__(self, producer: ProducerSpec) -> None:
+        self._producer = producer
+        self._latest = np.full(len(producer.names), EARLIEST, np.int64)
 
-    def see(self, tasks: pa.Array | None, times: pa.Array) -> None:
-        """Rows go by, each of a task at a time.
+    def observe(self, tasks: pa.Array | None, times: pa.Array) -> None:
+        """Take note of rows, each with a task and an event time.
 
-        tasks: integers from 0 on or names; None if there is one task only.
-        times: timestamps of any unit or dates, without a zone taken as UTC. A null counts for nothing.
+        tasks: numbers or names; None if the producer has only one task.
+        times: timestamps of any unit, or dates; without a zone they are UTC. Nulls are ignored.
 
-        `ControlMessageError` for a task that is not of the emission or is null, and for a time that milliseconds of 64
-        bits do not reach; `TypeError` for columns of other types.
+        `ControlMessageError` for an unknown task, a null task, and a time outside 64 bits of milliseconds; nothing has
+        changed then. `TypeError` for columns of other types.
         """
         ticks = _ticks(times)
         valid = validity(times) if times.null_count else slice(None)
         if tasks is None:
             if len(self._latest) > 1:
-                text = f"{self._emission.stream} has {len(self._latest)} tasks: say which one each row is of."
+                text = f"{self._producer.stream} has {len(self._latest)} tasks: name the task of each row."
                 raise ControlMessageError(text)
             positions = np.zeros(len(times), np.int64)
         else:
@@ -207,28 +204,46 @@ class TaskClocks:
         self._latest[seen] = np.maximum(self._latest[seen], _milliseconds(latest[seen], times.type))
 
     def watermarks(self) -> list[Watermark]:
-        """For every task that has seen a time: the latest less the lateness, rounded down to a millisecond."""
-        emission, count = self._emission, len(self._emission.names)
+        """For every task with a time: the latest less the lateness, rounded down to a millisecond."""
+        producer, count = self._producer, len(self._producer.names)
         return [
-            Watermark(emission.names[task], count, max(EARLIEST, latest - emission.lateness_ms), emission.generation)
+            Watermark(producer.names[task], count, max(EARLIEST, latest - producer.lateness_ms), producer.generation)
             for task, latest in enumerate(self._latest.tolist())
             if latest != EARLIEST
         ]
 
     def _positions(self, tasks: pa.Array) -> I64:
         if tasks.null_count:
-            self._emission.position(None)
+            self._producer.position(None)
         if arrow_is.is_string(tasks.type) or arrow_is.is_large_string(tasks.type):
             encoded = tasks.dictionary_encode()
-            positions = np.array([self._emission.position(name.as_py()) for name in encoded.dictionary], np.int64)
+            positions = np.array([self._producer.position(name.as_py()) for name in encoded.dictionary], np.int64)
             return np.asarray(positions[integers(encoded.indices)])
         if not arrow_is.is_integer(tasks.type):
             text = f"tasks are integers or strings, these are {tasks.type}."
             raise TypeError(text)
         positions = integers(tasks)
         for position in (positions.min(), positions.max()) if len(positions) else ():
-            self._emission.position(int(position))
+            self._producer.position(int(position))
         return positions.astype(np.int64)
+
+
+def with_watermarks(producer: ProducerSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The columns partition and value of the batches, and after them the watermarks of the tasks seen.
+
+    The batches have the columns task and eventTime as well. Runs in Spark's workers, so it imports neither pyspark nor
+    pandas.
+    """
+    watermarks = TaskWatermarks(producer)
+    for batch in batches:
+        watermarks.observe(batch.column("task"), batch.column("eventTime"))
+        yield _envelopes(batch)
+    yield _envelopes(producer.envelopes(watermarks.watermarks()))
+
+
+def _envelopes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The two columns with one schema for all batches: Spark requires the same nullability."""
+    return pa.RecordBatch.from_arrays([batch.column("partition"), batch.column("value")], ["partition", "value"])
 
 
 def _ticks(times: pa.Array) -> I64:
@@ -249,6 +264,6 @@ def _milliseconds(ticks: I64, kind: pa.DataType) -> I64:
     if kind.unit != "s":
         return ticks // {"us": 1_000, "ns": 1_000_000}[kind.unit]
     if len(ticks) and not EARLIEST // 1_000 < ticks.min() <= ticks.max() <= LATEST // 1_000:
-        text = f"A time of {ticks.min()} to {ticks.max()} seconds is beyond 64 bits of milliseconds."
+        text = f"A time of {ticks.min()} to {ticks.max()} seconds does not fit 64 bits of milliseconds."
         raise ControlMessageError(text)
     return ticks * 1_000

@@ -1,0 +1,311 @@
+"""The tracker of one partition: the watermark and the end of each upstream task, and what follows from them. Pure.
+
+    task "a"  ──► watermark 70 ─┐
+    task "b"  ──► watermark 40 ─┼─► tracker ──► the watermark rises to 40
+    task "c"  ──► end of stream ┘           ──► the end of the stream, when "a" and "b" have ended too
+
+A partition has a watermark once every task of the generation has sent a message. It is then the minimum over the tasks
+that have not ended, and is announced only when it rises, so messages may be repeated, late or out of order. A higher
+generation (other tasks, or the same ones started again) replaces the lower ones; the announced watermark stays. An
+announcement holds after all rows that arrived with the messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+
+from control_messages.errors import ContradictionError, listed
+from control_messages.messages import EARLIEST, ControlMessage, Drain, EndOfStream, Watermark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+Partition: TypeAlias = int | str | None
+"""How the input names a partition."""
+ALL = ""
+"""The key of messages without a task name, which count for all tasks. No task has this name."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class IdleTimeout:
+    """A task without a message for `timeout_ms` does not hold the watermark until its next message.
+
+    The timeout applies only while at least `quorum` of the tasks, and at least one, are active (they have sent a
+    message in time), ended, or idle as declared. The end of a stream never follows from a timeout.
+    """
+
+    timeout_ms: int
+    quorum: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.timeout_ms < 1 or not 0 <= self.quorum <= 1:
+            text = f"{self}: the timeout must be at least 1 ms, and the quorum a share from 0 to 1."
+            raise ValueError(text)
+
+    def needed(self, total: int) -> int:
+        """How many of `total` tasks must be active, ended or idle for the timeout to apply to the others."""
+        return max(1, int(total * self.quorum))
+
+
+@dataclass(frozen=True)
+class PartitionTracker:
+    """What a consumer knows of the tasks that write to one partition. All times are milliseconds.
+
+    generation: of the tasks below; -1 before the first message.
+    total: how many tasks there are; 0 before the first message with a count.
+    watermarks: the highest of each task that has sent one.
+    ended, idle: the tasks that have ended; those that have declared themselves idle.
+    last_seen: when the last message of each task was processed. first_seen: when the first of the generation was.
+    watermark: the last one announced. at_end: the end has been announced.
+    """
+
+    stream: str
+    partition: Partition = 0
+    generation: int = -1
+    total: int = 0
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    ended: frozenset[str] = frozenset()
+    idle: frozenset[str] = frozenset()
+    last_seen: Mapping[str, int] = field(default_factory=dict)
+    first_seen: int = 0
+    watermark: int | None = None
+    at_end: bool = False
+
+    @property
+    def unseen(self) -> int:
+        """How many tasks of the generation have not sent a message yet."""
+        return self.total - _named(self.last_seen)
+
+
+@dataclass(frozen=True)
+class Step(Generic[T]):
+    """A tracker after messages or after time has passed, and what is to be announced now.
+
+    watermark: the new one, if it has risen. end: the stream has ended; true once in the life of a tracker.
+    stale: how many messages were of lower generations and had no effect.
+    """
+
+    tracker: T
+    watermark: int | None = None
+    end: bool = False
+    stale: int = 0
+
+
+@dataclass(frozen=True)
+class TimedOut:
+    """The tasks to which an `IdleTimeout` applies at a moment.
+
+    tasks: by name. unseen: the tasks that have never sent a message have timed out, too.
+    """
+
+    tasks: frozenset[str] = frozenset()
+    unseen: bool = False
+
+
+NONE_TIMED_OUT = TimedOut()
+
+
+def receive(
+    tracker: PartitionTracker,
+    messages: Iterable[ControlMessage],
+    now: int,
+    idle_timeout: IdleTimeout | None = None,
+    on_contradiction: Callable[[ControlMessage, ContradictionError], None] | None = None,
+) -> Step[PartitionTracker]:
+    """The tracker after all control messages of a batch, in any order. `Drain` messages are ignored.
+
+    Order counts in two cases: a task is idle if its last watermark says so; of messages that contradict each other, the
+    first one is accepted. A contradiction raises `ContradictionError`, and no message takes effect; with
+    `on_contradiction` that is called instead, the message is ignored, and the others take effect.
+    """
+    relevant = [message for message in messages if not isinstance(message, Drain)]
+    newest = tracker.generation
+    for message in relevant:
+        if message.generation > newest and message.tasks > 0 and not _of_another_stream(tracker, message):
+            newest = message.generation
+    update = _Update.of(tracker, newest, now)
+    stale = 0
+    for message in relevant:
+        if message.generation < newest:
+            stale += 1
+            continue
+        try:
+            update.apply(message)
+        except ContradictionError as error:
+            if on_contradiction is None:
+                raise
+            on_contradiction(message, error)
+    return replace(_announce(update.result(), now, idle_timeout), stale=stale)
+
+
+def advance_time(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout) -> Step[PartitionTracker]:
+    """The tracker when time has passed without a message. To be called at `next_timeout`; earlier calls do no harm."""
+    return _announce(tracker, now, idle_timeout)
+
+
+def next_timeout(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout) -> int | None:
+    """The first moment after `now` at which another task times out; None if none will.
+
+    Until then, `advance_time` announces nothing that `receive` or `advance_time` at `now` has not announced.
+    """
+    if tracker.at_end:
+        return None
+    last = list(_may_time_out(tracker).values())
+    if tracker.unseen:
+        last.append(tracker.first_seen)
+    timeout = idle_timeout.timeout_ms
+    return min((at + timeout for at in last if at + timeout > now), default=None)
+
+
+def resume(tracker: PartitionTracker, now: int) -> PartitionTracker:
+    """The tracker of a consumer that starts again at `now`: the time that it was stopped counts for no timeout."""
+    return replace(tracker, last_seen=dict.fromkeys(tracker.last_seen, now), first_seen=now)
+
+
+def timed_out(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | None) -> TimedOut:
+    """The tasks that do not hold the watermark because they have timed out; none without a quorum."""
+    if idle_timeout is None:
+        return NONE_TIMED_OUT
+    unseen = tracker.unseen > 0 and now - tracker.first_seen >= idle_timeout.timeout_ms
+    found = TimedOut(silent(tracker, now, idle_timeout), unseen)
+    known = tracker.total - tracker.unseen - len(found.tasks)
+    return found if known >= idle_timeout.needed(tracker.total) else NONE_TIMED_OUT
+
+
+def silent(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout) -> frozenset[str]:
+    """The tasks whose last message is older than the timeout, without those that have ended or are idle."""
+    limit = now - idle_timeout.timeout_ms
+    return frozenset(task for task, at in _may_time_out(tracker).items() if at <= limit)
+
+
+def _may_time_out(tracker: PartitionTracker) -> dict[str, int]:
+    """The tasks that can time out, and when their last message was processed."""
+    exempt = tracker.ended | tracker.idle | {ALL}
+    return {task: at for task, at in tracker.last_seen.items() if task not in exempt}
+
+
+def computed_watermark(tracker: PartitionTracker, out: TimedOut) -> int | None:
+    """The watermark that follows from the messages, announced or not; None if none does."""
+    candidates = (tracker.watermarks.get(ALL), _minimum(tracker, out))
+    return max((at for at in candidates if at is not None), default=None)
+
+
+def not_holding(tracker: PartitionTracker, out: TimedOut) -> frozenset[str]:
+    """The tasks that do not hold the watermark: ended, idle, or timed out; and `ALL`, which is no task."""
+    return tracker.ended | tracker.idle | out.tasks | ({ALL} & tracker.watermarks.keys())
+
+
+def _minimum(tracker: PartitionTracker, out: TimedOut) -> int | None:
+    if tracker.total == 0 or (tracker.unseen and not out.unseen):
+        return None
+    ignored = not_holding(tracker, out)
+    if not ignored:
+        return min(tracker.watermarks.values(), default=None)
+    return min((at for task, at in tracker.watermarks.items() if task not in ignored), default=None)
+
+
+def _announce(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | None) -> Step[PartitionTracker]:
+    if tracker.at_end:
+        return Step(tracker)
+    if ALL in tracker.ended or 0 < tracker.total == len(tracker.ended):
+        return Step(replace(tracker, at_end=True), end=True)
+    computed = computed_watermark(tracker, timed_out(tracker, now, idle_timeout))
+    if computed is None or computed <= (EARLIEST if tracker.watermark is None else tracker.watermark):
+        return Step(tracker)
+    return Step(replace(tracker, watermark=computed), watermark=computed)
+
+
+def _named(tasks: Mapping[str, int]) -> int:
+    return len(tasks) - (ALL in tasks)
+
+
+def _of_another_stream(tracker: PartitionTracker, message: Watermark | EndOfStream) -> bool:
+    return isinstance(message, EndOfStream) and message.stream not in (None, tracker.stream)
+
+
+@dataclass
+class _Update:
+    """A tracker while messages are applied to it."""
+
+    before: PartitionTracker
+    generation: int
+    now: int
+    total: int
+    watermarks: dict[str, int]
+    ended: set[str]
+    idle: set[str]
+    last_seen: dict[str, int]
+
+    @classmethod
+    def of(cls, tracker: PartitionTracker, generation: int, now: int) -> _Update:
+        if generation > tracker.generation:
+            return cls(tracker, generation, now, 0, {}, set(), set(), {})
+        watermarks, last_seen = dict(tracker.watermarks), dict(tracker.last_seen)
+        return cls(
+            tracker, generation, now, tracker.total, watermarks, set(tracker.ended), set(tracker.idle), last_seen
+        )
+
+    def apply(self, message: Watermark | EndOfStream) -> None:
+        """Take over what the message says. `ContradictionError` if it cannot be true; nothing has changed then."""
+        task = message.task or ALL
+        if isinstance(message, Watermark):
+            self._see(message, task)
+            known = self.watermarks.get(task)
+            if known is None or message.timestamp > known:
+                self.watermarks[task] = message.timestamp
+            if message.idle:
+                self.idle.add(task)
+            elif self.idle:
+                self.idle.discard(task)
+        else:
+            if _of_another_stream(self.before, message):
+                raise self._contradiction(
+                    message, "ends another stream", "Look for what copies messages from one stream into another."
+                )
+            self._see(message, task)
+            self.ended.add(task)
+
+    def _see(self, message: Watermark | EndOfStream, task: str) -> None:
+        if message.tasks < 1 or (task and message.tasks != self.total):
+            self._set_total(message)
+        if task and task not in self.last_seen and _named(self.last_seen) >= message.tasks:
+            known = listed(sorted(self.last_seen.keys() - {ALL}), 10, _short)
+            raise self._contradiction(
+                message,
+                f"is from one task more than there are; the tasks of its generation are {known}",
+                "Keep the names of the tasks, or raise the generation when they change.",
+            )
+        self.last_seen[task] = self.now
+
+    def _set_total(self, message: Watermark | EndOfStream) -> None:
+        if self.total or message.tasks < 1:
+            raise self._contradiction(
+                message,
+                f"has a task count of {message.tasks}, its generation has {self.total or 'at least one task'}",
+                "Raise the generation when the number of tasks changes.",
+            )
+        self.total = message.tasks
+
+    def _contradiction(self, message: Watermark | EndOfStream, cause: str, next_step: str) -> ContradictionError:
+        place = f"partition {self.before.partition} of stream {self.before.stream}"
+        return ContradictionError(f"{_short(message)} in {place} {cause}. {next_step}")
+
+    def result(self) -> PartitionTracker:
+        return replace(
+            self.before,
+            generation=self.generation,
+            total=self.total,
+            watermarks=self.watermarks,
+            ended=frozenset(self.ended),
+            idle=frozenset(self.idle),
+            last_seen=self.last_seen,
+            first_seen=self.now if self.generation > self.before.generation else self.before.first_seen,
+        )
+
+
+def _short(value: object, most: int = 200) -> str:
+    text = repr(value)
+    return text if len(text) <= most else f"{text[:most]}…"

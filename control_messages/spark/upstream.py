@@ -1,0 +1,168 @@
+"""Rows to envelopes: the upstream side.
+
+    rows ─ emit ─► envelopes ─► any sink        announce: control messages alone, such as the end of a bounded stream
+    flow ─ forward ─► envelopes of the next stream
+
+User messages stay in the JVM, except in `emit` for a sink that does not add the watermarks itself.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from control_messages.messages import VERSION, MessageType
+from control_messages.producer import with_watermarks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from control_messages.messages import ControlMessage
+    from control_messages.producer import ProducerSpec
+
+    ColumnOrName: TypeAlias = Column | str
+
+USER = bytes([MessageType.USER])
+
+
+def partition_of(producer: ProducerSpec, *columns: ColumnOrName) -> Column:
+    """The downstream partition of a row by the hash of `columns`: equal values, equal partition."""
+    return F.pmod(F.hash(*columns), F.lit(producer.partitions)).cast("int")
+
+
+def emit(  # noqa: PLR0913 - the names of columns
+    frame: DataFrame,
+    producer: ProducerSpec,
+    *,
+    event_time: ColumnOrName,
+    value: ColumnOrName = "value",
+    partition: ColumnOrName = "partition",
+    task: ColumnOrName | None = None,
+    atomic: bool = False,
+    by_sink: bool = False,
+) -> DataFrame:
+    """Rows to envelopes `(partition int, value binary)`, followed by the watermarks of the tasks.
+
+    value: the payload, binary or string. partition: 0 … m-1. task: the name or number of the row's task; by default the
+    hash of the whole row decides (Spark has none for maps). event_time: a timestamp. A row that is older than an
+    earlier row of its task by more than `producer.lateness_ms` may be late downstream.
+
+    A watermark must not overtake rows, so the rows of a task are written by one Spark task: they are shuffled by task.
+    With `atomic` they are not. That is for transports that make a batch visible as a whole, as `azureblob` does.
+
+    With `by_sink` the azureblob sink adds the watermarks, in a tenth of the time (`docs/BENCHMARKS.md`): write the
+    result with `.options(**producer.sink_options)`.
+    """
+    rows = frame.select(
+        _checked_partition(producer, partition).alias("partition"),
+        F.concat(F.lit(USER), _column(value).cast("binary")).alias("value"),
+        _task(frame, producer, task).alias("task"),
+        _column(event_time).alias("eventTime"),
+    )
+    if by_sink:
+        return rows
+    if not atomic:
+        rows = rows.repartition("task")
+    return rows.mapInArrow(partial(with_watermarks, producer), "partition int, value binary")
+
+
+def announce(spark: SparkSession, producer: ProducerSpec, messages: Iterable[ControlMessage]) -> DataFrame:
+    """Control messages alone, as envelopes for every partition; to be written after all rows that they refer to.
+
+    The end of a bounded stream is `announce(spark, producer, producer.end_of_stream())`, written after the query that
+    wrote the rows has ended. Writing it again has no effect.
+    """
+    return spark.createDataFrame(pa.Table.from_batches([producer.envelopes(messages)])).coalesce(1)
+
+
+def forward(
+    flow: DataFrame,
+    producer: ProducerSpec,
+    *,
+    value: ColumnOrName = "message",
+    partition: ColumnOrName,
+    task: ColumnOrName = "partition",
+) -> DataFrame:
+    """A flow to envelopes `(partition int, value binary)` of the next stream.
+
+    Each partition of the flow is a task of the next stream: `producer.tasks` is their number. Its watermarks and its
+    end go to all partitions. Drain messages and rejected envelopes are dropped. A flow of several streams needs a
+    `task` that numbers the partitions of all of them.
+
+    After `process`, one Spark task writes the rows of a partition and then its announcements. In a flow straight from
+    `reconcile` their order is not defined, so that is only for transports that make a batch visible as a whole.
+    """
+    name = _task_name(producer, _column(task))
+    common = [
+        F.lit(VERSION).alias("version"),
+        name.alias("taskName"),
+        F.lit(len(producer.names)).alias("taskCount"),
+        F.lit(producer.generation).alias("generation"),
+    ]
+    watermark = F.to_json(F.struct(*common, F.col("watermark").alias("timestamp")))
+    end = F.to_json(F.struct(*common, F.lit(producer.stream).alias("streamId")))
+    all_partitions = F.sequence(F.lit(0), F.lit(producer.partitions - 1))
+    own_partition = F.array(_checked_partition(producer, partition))
+    kind = F.col("type")
+    return (
+        flow.where(kind.isin("message", "watermark", "endOfStream"))
+        .select(
+            F.when(kind == "message", own_partition).otherwise(all_partitions).alias("targets"),
+            F.when(kind == "message", F.concat(F.lit(USER), _column(value).cast("binary")))
+            .when(kind == "watermark", _enveloped(MessageType.WATERMARK, watermark))
+            .otherwise(_enveloped(MessageType.END_OF_STREAM, end))
+            .alias("value"),
+        )
+        .select(F.explode("targets").alias("partition"), "value")
+    )
+
+
+def _enveloped(kind: MessageType, data: Column) -> Column:
+    return F.concat(F.lit(bytes([kind])), F.encode(data, "utf-8"))
+
+
+def _column(name: ColumnOrName) -> Column:
+    return F.col(name) if isinstance(name, str) else name
+
+
+def _checked_partition(producer: ProducerSpec, partition: ColumnOrName) -> Column:
+    """The partition. A row of a partition that gets no control messages is an error."""
+    number = _column(partition).cast("bigint")
+    wrong = F.concat(
+        F.lit(f"control_messages: a row for stream {producer.stream} has partition "),
+        F.coalesce(number.cast("string"), F.lit("null")),
+        F.lit(f"; the stream has 0 to {producer.partitions - 1}. Compute it with partition_of."),
+    )
+    return F.when(number.between(0, producer.partitions - 1), number.cast("int")).otherwise(
+        F.raise_error(wrong).cast("int")
+    )
+
+
+def _task(frame: DataFrame, producer: ProducerSpec, task: ColumnOrName | None) -> Column:
+    if task is not None:
+        return _column(task)
+    if len(producer.names) == 1:
+        return F.lit(0)
+    return F.pmod(F.xxhash64(*map(_quoted, frame.columns)), F.lit(len(producer.names))).cast("int")
+
+
+def _quoted(name: str) -> Column:
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
+def _task_name(producer: ProducerSpec, task: Column) -> Column:
+    """The name of a task given by its number."""
+    names = F.array(*map(F.lit, producer.names))
+    wrong = F.concat(
+        F.lit("control_messages: the flow has task "),
+        F.coalesce(task.cast("string"), F.lit("null")),
+        F.lit(f"; stream {producer.stream} has {len(producer.names)}. Set `tasks` to the partitions of the flow."),
+    )
+    number = task.cast("int")
+    fits = number.between(0, len(producer.names) - 1)
+    return F.when(fits, F.element_at(names, number + 1)).otherwise(F.raise_error(wrong).cast("string"))

@@ -1,0 +1,244 @@
+"""The rules of a partition's tracker, case by case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from control_messages.errors import ContradictionError
+from control_messages.messages import EARLIEST, ControlMessage, Drain, EndOfStream
+from control_messages.partition_tracker import (
+    IdleTimeout,
+    PartitionTracker,
+    Step,
+    advance_time,
+    next_timeout,
+    receive,
+    resume,
+)
+from tests.control_messages.intermediate import STREAM
+from tests.control_messages.trackers import EMPTY, TIMEOUT, after, announced, at, end, idle
+
+HOUR = 3_600_000
+
+
+# Watermarks
+
+
+def test_the_watermark_is_the_lowest_once_all_tasks_have_sent_a_message() -> None:
+    assert [None, 40] == announced([at("a", 70)], [at("b", 40)])
+
+
+def test_a_watermark_is_announced_only_when_it_rises() -> None:
+    assert [40, None, None, 50] == announced([at("a", 70), at("b", 40)], [at("b", 40)], [at("a", 80)], [at("b", 50)])
+
+
+def test_a_lower_watermark_of_a_task_only_shows_that_the_task_is_alive() -> None:
+    first = after([at("a", 70), at("b", 40)])
+    again = receive(first, [at("a", 10)], now=5)
+    assert replace(first, last_seen={"a": 5, "b": 0}) == again.tracker
+    assert again.watermark is None
+
+
+def test_a_task_that_has_ended_does_not_hold_the_watermark() -> None:
+    assert [None, 40] == announced([end("b")], [at("a", 40)])
+
+
+def test_a_watermark_after_the_end_of_its_task_has_no_effect() -> None:
+    assert [None, None, "end"] == announced([end("a")], [at("a", 90)], [end("b")])
+    assert after([end("a"), at("a", 90)]) == after([at("a", 90), end("a")])
+
+
+def test_the_lowest_possible_watermark_is_not_announced() -> None:
+    assert [None] == announced([at("a", EARLIEST, 1)])
+
+
+def test_a_message_without_a_name_counts_for_all_tasks() -> None:
+    assert [40, None, "end"] == announced([at(None, 40, 1)], [at("a", 90, 3)], [end(None, 1)])
+
+
+def test_of_a_watermark_for_all_tasks_and_those_of_the_tasks_the_higher_counts() -> None:
+    assert [20, 30, 50] == announced([at("a", 20), at("b", 90)], [at(None, 30, 1)], [at("a", 50)])
+
+
+def test_a_drain_message_is_ignored() -> None:
+    assert Step(EMPTY) == receive(EMPTY, [Drain("a", 7, "run", 9)], now=0)
+
+
+# The end
+
+
+def test_the_end_comes_once_when_all_tasks_have_ended() -> None:
+    assert [None, "end", None] == announced([end("a")], [end("b")], [end("a"), end("b")])
+
+
+def test_nothing_follows_the_end_not_even_a_new_generation() -> None:
+    assert ["end", None, None] == announced(
+        [end("a"), end("b")], [at("a", 90, 1, generation=1)], [end("a", 1, generation=1)]
+    )
+
+
+def test_ends_of_two_generations_are_not_added_up() -> None:
+    assert [None, None, "end"] == announced([end("a")], [end("b", generation=1)], [end("a", generation=1)])
+
+
+# Generations
+
+
+def test_a_new_generation_begins_without_tasks_and_keeps_the_announced_watermark() -> None:
+    tracker = after([at("a", 70), at("b", 40)], [at("c", 10, 3, generation=1)])
+    expected = PartitionTracker(STREAM, 0, 1, 3, {"c": 10}, last_seen={"c": 1}, first_seen=1, watermark=40)
+    assert expected == tracker
+    assert [None, 60] == announced(
+        [at("a", 50, 3, 1), at("b", 20, 3, 1)],
+        [at("a", 90, 3, 1), at("b", 80, 3, 1), at("c", 60, 3, 1)],
+        tracker=tracker,
+    )
+
+
+def test_messages_of_lower_generations_are_counted_and_have_no_effect() -> None:
+    tracker = after([at("a", 70, 1, generation=3)])
+    step = receive(tracker, [at("x", 99, 5, generation=2), end("a", 1, generation=0)], now=9)
+    assert Step(tracker, stale=2) == step
+
+
+def test_the_highest_generation_of_a_batch_makes_the_others_stale_whatever_the_order() -> None:
+    old, new = [at("a", 70), at("b", 40)], [at("a", 30, 1, generation=1)]
+    assert receive(EMPTY, [*old, *new], 0) == receive(EMPTY, [*new, *old], 0)
+    assert (30, 2) == (receive(EMPTY, [*old, *new], 0).watermark, receive(EMPTY, [*old, *new], 0).stale)
+
+
+# Contradictions
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (at("a", 90, 3), "has a task count of 3, its generation has 2"),
+        (end("a", 1), "has a task count of 1, its generation has 2"),
+        (at("c", 90), "one task more than there are; the tasks of its generation are 'a', 'b'"),
+        (end("c"), "one task more than there are; the tasks of its generation are 'a', 'b'"),
+        (EndOfStream("a", 2, "by-origin"), "ends another stream"),
+        (EndOfStream("a", 2, "by-origin", 7), "ends another stream"),
+        (at("a", 90, 0, generation=7), "has a task count of 0, its generation has 2"),
+        (at(None, 90, 0), "has a task count of 0, its generation has 2"),
+    ],
+)
+def test_a_message_that_cannot_be_true_is_rejected_and_the_others_count(message: ControlMessage, words: str) -> None:
+    tracker = after([at("a", 70), at("b", 40)])
+    with pytest.raises(ContradictionError, match=words) as refused:
+        receive(tracker, [message], now=1)
+    assert "partition 0 of stream by-destination" in str(refused.value)
+    rejected: list[tuple[ControlMessage, str]] = []
+    step = receive(tracker, [message, at("b", 50)], 1, None, lambda bad, error: rejected.append((bad, str(error))))
+    assert [(message, str(refused.value))] == rejected
+    assert receive(tracker, [at("b", 50)], now=1) == step
+
+
+def test_a_contradiction_of_a_lower_generation_is_only_stale() -> None:
+    tracker = after([at("a", 70, 2, generation=1)])
+    assert 1 == receive(tracker, [at("a", 70, 5, generation=0)], now=1).stale
+
+
+def test_a_task_count_of_0_is_rejected_by_an_empty_tracker_too() -> None:
+    for message in (at("a", 1, 0), at(None, 1, 0), end(None, 0)):
+        with pytest.raises(ContradictionError, match="has a task count of 0, its generation has at least one task"):
+            receive(EMPTY, [message], now=0)
+
+
+def test_an_end_without_a_stream_counts_for_the_tracked_one() -> None:
+    assert ["end"] == announced([EndOfStream("a", 1)])
+
+
+# Idle tasks
+
+
+def test_a_task_that_declares_itself_idle_does_not_hold_the_watermark_until_its_next_message() -> None:
+    assert [None, 70, None, 80] == announced([at("a", 70)], [idle("b")], [at("b", 20), at("a", 90)], [at("b", 80)])
+
+
+def test_when_all_tasks_are_idle_nothing_is_announced() -> None:
+    assert [40, None, None] == announced([at("a", 40), at("b", 50)], [idle("b"), idle("a")], [idle("a")])
+
+
+def test_of_an_idle_task_the_last_watermark_of_a_batch_counts() -> None:
+    assert frozenset("a") == after([at("a", 40), idle("a")]).idle
+    assert frozenset() == after([idle("a"), at("a", 40)]).idle
+
+
+@pytest.mark.parametrize(("timeout", "quorum"), [(0, 0.5), (100, -0.1), (100, 1.1)])
+def test_an_idle_timeout_out_of_range_is_refused(timeout: int, quorum: float) -> None:
+    with pytest.raises(ValueError, match="the timeout must be at least 1 ms"):
+        IdleTimeout(timeout, quorum)
+
+
+def test_a_task_times_out_and_counts_again_from_its_next_message() -> None:
+    tracker = receive(
+        receive(EMPTY, [at("a", 10), at("b", 10)], 0, TIMEOUT).tracker, [at("a", 70)], 50, TIMEOUT
+    ).tracker
+    assert 100 == next_timeout(tracker, 50, TIMEOUT)
+    assert Step(tracker) == advance_time(tracker, 99, TIMEOUT)
+    step = advance_time(tracker, 100, TIMEOUT)
+    assert 70 == step.watermark
+    back = receive(step.tracker, [at("b", 20), at("a", 90)], 120, TIMEOUT)
+    assert (None, 70) == (back.watermark, back.tracker.watermark)
+    assert 80 == receive(back.tracker, [at("b", 80)], 121, TIMEOUT).watermark
+
+
+def test_tasks_also_time_out_when_messages_of_others_arrive() -> None:
+    tracker = receive(EMPTY, [at("a", 10), at("b", 10)], 0, TIMEOUT).tracker
+    assert 70 == receive(tracker, [at("a", 70)], 100, TIMEOUT).watermark
+
+
+def test_tasks_without_a_message_time_out_by_the_age_of_their_generation() -> None:
+    tracker = receive(EMPTY, [at("a", 10)], 1000, TIMEOUT).tracker
+    assert 1100 == next_timeout(tracker, 1000, TIMEOUT)
+    tracker = receive(tracker, [at("a", 20)], 1090, TIMEOUT).tracker
+    assert [None, 20] == [advance_time(tracker, now, TIMEOUT).watermark for now in (1099, 1100)]
+
+
+def test_without_a_quorum_no_task_times_out() -> None:
+    half, quarter = IdleTimeout(100, 0.5), IdleTimeout(100, 0.25)
+    tracker = receive(receive(EMPTY, [at("a", 70, 4)], 0).tracker, [at("a", 70, 4)], 90).tracker
+    assert advance_time(tracker, 100, half).watermark is None
+    assert 70 == advance_time(tracker, 100, quarter).watermark
+    assert 70 == receive(tracker, [end("b", 4)], 100, half).watermark
+    assert 70 == receive(tracker, [idle("b", 4)], 100, half).watermark
+
+
+def test_messages_for_all_tasks_do_not_count_for_the_quorum() -> None:
+    tracker = receive(EMPTY, [at(None, 5, 1), at("a", 10), at("b", 20)], 0).tracker
+    assert 20 == receive(tracker, [at("b", 20)], 100, TIMEOUT).watermark
+
+
+def test_the_end_never_follows_from_a_timeout() -> None:
+    tracker = receive(EMPTY, [end("a"), at("b", 10)], 0, TIMEOUT).tracker
+    assert Step(tracker) == advance_time(tracker, HOUR, TIMEOUT)
+
+
+def test_no_task_times_out_while_the_consumer_is_stopped() -> None:
+    tracker = receive(EMPTY, [at("a", 10), at("b", 20)], 0, TIMEOUT).tracker
+    assert 30 == receive(tracker, [at("b", 30)], HOUR, TIMEOUT).watermark
+    assert receive(resume(tracker, HOUR), [at("b", 30)], HOUR, TIMEOUT).watermark is None
+
+
+def test_no_task_without_a_message_times_out_while_the_consumer_is_stopped() -> None:
+    tracker = receive(EMPTY, [at("a", 10)], 0, TIMEOUT).tracker
+    assert 10 == receive(tracker, [at("a", 10)], HOUR, TIMEOUT).watermark
+    assert receive(resume(tracker, HOUR), [at("a", 10)], HOUR, TIMEOUT).watermark is None
+
+
+def test_only_tasks_that_can_time_out_have_a_next_timeout() -> None:
+    assert next_timeout(after([end("a"), idle("b")]), 0, TIMEOUT) is None
+    assert next_timeout(after([end("a"), end("b")]), 0, TIMEOUT) is None
+    assert next_timeout(after([at("a", 10), end(None, 1)]), 0, TIMEOUT) is None
+    tracker = after([at("a", 10, 3), idle("b", 3), end("c", 3)])
+    assert [100, None] == [next_timeout(tracker, now, TIMEOUT) for now in (99, 100)]
+    assert next_timeout(after([at(None, 10, 1)]), 0, TIMEOUT) is None
+
+
+def test_a_wrong_clock_has_no_effect_after_the_next_message() -> None:
+    tracker = receive(EMPTY, [at("a", 10), at("b", 10)], HOUR, TIMEOUT).tracker
+    tracker = receive(tracker, [at("a", 20), at("b", 20)], 0, TIMEOUT).tracker
+    assert 100 == next_timeout(tracker, 0, TIMEOUT)
