@@ -18,8 +18,8 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import schema_name
 from azureblob_source.metrics import skip_damaged
+from azureblob_source.read.blob_bytes import BlobBytes, RangeReader, without_gzip
 from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, listed_blobs, stream_blob
-from azureblob_source.read.read_ahead import BlobBytes, Gets, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -223,7 +223,7 @@ class _Headers:
     ignore_corrupt: bool
 
     def __post_init__(self) -> None:
-        self._gets = Gets(self.container)
+        self._ranges = RangeReader(self.container)
 
     def schema(self, blob: StreamBlob) -> AvroSchema | None:
         """The blob's schema; None for a damaged blob that is skipped."""
@@ -245,5 +245,5 @@ class _Headers:
         raise NotFoundError(describe("read", f"{self.container.url}/{stream}", "no blob has a whole header", step))
 
     def _read(self, blob: StreamBlob) -> AvroSchema:
-        header = read_header(plain(BlobBytes(self._gets, blob)), blob=blob.name)
+        header = read_header(without_gzip(BlobBytes(self._ranges, blob)), blob=blob.name)
         return header_schema(header.schema_json, blob=blob.name)

@@ -13,7 +13,8 @@ from azureblob_source.avro.files.container_file import blocks, read_header
 from azureblob_source.avro.files.splitting import is_splittable, part_blocks
 from azureblob_source.avro.limits import DEFAULT_LIMITS, ReadLimits
 from azureblob_source.metrics import skip_damaged
-from azureblob_source.read.read_ahead import ReadAhead, plain
+from azureblob_source.read.blob_bytes import without_gzip
+from azureblob_source.read.read_ahead import ReadAhead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer
     from azureblob_source.avro.files.container_file import Block, FileHeader
     from azureblob_source.avro.schema import AvroSchema
-    from azureblob_source.read.read_ahead import PartBytes
+    from azureblob_source.read.read_ahead import SplitBytes
     from azureblob_source.read.splits import Part
 
     Decode: TypeAlias = Callable[[Iterable[Block]], Iterator[pa.RecordBatch]]
@@ -54,7 +55,7 @@ def read_parts(  # noqa: PLR0913 - the settings of a read, by name
     """
     opener = _Opener(limits.block_bytes)
 
-    def rows(part: Part, source: PartBytes) -> Iterator[pa.RecordBatch]:
+    def rows(part: Part, source: SplitBytes) -> Iterator[pa.RecordBatch]:
         found = opener.open(part, source)
         if found is not None:
             decode = partial(
@@ -90,23 +91,23 @@ class _Opener:
     _blob: str | None = None
     _header: FileHeader | None = None
 
-    def open(self, part: Part, source: PartBytes) -> _Opened | None:
+    def open(self, part: Part, source: SplitBytes) -> _Opened | None:
         """The part's blocks; None if others have them all, or there are none."""
         name = part.blob.name
         if part.start == 0:
             return self._from_beginning(part, source)
         if self._blob != name:
             self._blob, self._header = name, None
-            if source.cut(1) and plain(source) is source:
+            if source.cut(1) and without_gzip(source) is source:
                 self._header = read_header(source, blob=name)
         if self._header is None:
             return None
         return _Opened(self._header, self._part(source, self._header, part))
 
-    def _from_beginning(self, part: Part, source: PartBytes) -> _Opened | None:
+    def _from_beginning(self, part: Part, source: SplitBytes) -> _Opened | None:
         name = self._blob = part.blob.name
         self._header = None
-        file = plain(source)
+        file = without_gzip(source)
         if file is not source:
             source.read_on()
         if not file.cut(1):
@@ -119,7 +120,7 @@ class _Opener:
             source.read_on()
         return _Opened(header, self._part(source, header, part))
 
-    def _part(self, source: PartBytes, header: FileHeader, part: Part) -> Iterator[Block]:
+    def _part(self, source: SplitBytes, header: FileHeader, part: Part) -> Iterator[Block]:
         return part_blocks(source, header, part.start, part.end, blob=part.blob.name, most=self.most)
 
 

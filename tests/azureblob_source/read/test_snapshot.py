@@ -20,7 +20,7 @@ from azureblob_source.avro.schema import parse
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.publish import Publisher
-from azureblob_source.read.read_ahead import FIRST_LOOK
+from azureblob_source.read.blob_bytes import FIRST_REQUEST
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_parts
 from azureblob_source.read.splits import cut
@@ -192,7 +192,7 @@ def test_of_a_large_file_only_the_beginning_is_fetched() -> None:
             return answer
 
     take_snapshot(account.restarted(Watch()).container("container"), "flights", None, no_wait)
-    assert [FIRST_LOOK] == ranges
+    assert [FIRST_REQUEST] == ranges
 
 
 @pytest.mark.parametrize("size", [10, 100_000])

@@ -36,11 +36,12 @@ from azureblob_source.avro.files.container_file import SYNC_SIZE, block, blocks,
 from azureblob_source.avro.limits import DEFAULT_LIMITS, ReadLimits
 from azureblob_source.avro.schema import parse
 from azureblob_source.avro.varint import encode
-from azureblob_source.read import read_ahead
 from azureblob_source.read.blobs import StreamBlob
+from azureblob_source.read.read_ahead import REQUEST_BYTES, ReadAhead
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_parts
 from azureblob_source.read.splits import Part, cut
+from tests.azureblob_source.read.request_sizes import request_sizes
 from tests.azureblob_source.test_metrics import Meter
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows
 
@@ -108,10 +109,9 @@ def assert_no_threads() -> None:
 
 
 @pytest.fixture
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_ahead, "PIECE_BYTES", 1000)
-    monkeypatch.setattr(read_ahead, "FIRST_LOOK", 100)
-    monkeypatch.setattr(read_ahead, "_LEAST_CHARGE", 1)
+def small_requests() -> Iterator[None]:
+    with request_sizes(1000, 100, least_charge=1):
+        yield
 
 
 # --- any split --------------------------------------------------------------------------------------------------------
@@ -142,9 +142,7 @@ def test_any_split_gives_every_row_once(file: tuple[bytes, list[Any]], size: int
     data, rows = file
     container = holding(data)
     parts = split(data, max(size, len(data) // 40))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read_ahead, "PIECE_BYTES", piece)
-        patch.setattr(read_ahead, "FIRST_LOOK", look)
+    with request_sizes(piece, look):
         try:
             assert rows == rows_of(container, parts)
             assert rows == [row for part in parts for row in rows_of(container, [part])]
@@ -160,10 +158,10 @@ def test_parts_of_a_single_byte_give_every_row_once(codec: str) -> None:
 
 
 @pytest.mark.parametrize("size", [1 << 15, 1 << 18, 1 << 22, 1 << 25])
-def test_pieces_of_the_real_size(size: int) -> None:
+def test_requests_of_the_real_size(size: int) -> None:
     rows = numbered(90, 100_000)
     data = avro_file(rows, interval=1 << 18)
-    assert len(data) > 2 * read_ahead.PIECE_BYTES
+    assert len(data) > 2 * REQUEST_BYTES
     parts = split(data, size)
     assert rows == rows_of(holding(data), parts[:1]) + rows_of(holding(data), parts[1:])
 
@@ -177,7 +175,7 @@ def _read_or_refused(data: bytes, size: int, rows: list[Any]) -> str:
     return "read"
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 def test_a_crafted_imitation_is_an_error_and_never_wrong_rows() -> None:
     false = avro_file([{"n": 666, "data": b"false"}])
     rows = [*numbered(40), {"n": 1, "data": b"a" * 500 + false[read_header(false).size - SYNC_SIZE :] + b"b" * 9000}]
@@ -197,7 +195,7 @@ def test_a_header_longer_than_the_first_look_is_read_by_every_part() -> None:
         assert numbered(20_000) == [row for part in parts for row in rows_of(holding(out.getvalue()), [part])]
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 @pytest.mark.parametrize("sync", [SYNC, FOUR])
 @pytest.mark.parametrize("members", [1, 7])
 def test_gzip_under_any_name_is_read_by_the_first_part(sync: bytes, members: int) -> None:
@@ -210,7 +208,7 @@ def test_gzip_under_any_name_is_read_by_the_first_part(sync: bytes, members: int
     assert numbered(500) == rows_of(holding(data, "s/1.avro.gz"), split(data, 700, "s/1.avro.gz"))
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 def test_a_marker_that_is_not_random_is_read_by_the_first_part() -> None:
     data = avro_file(numbered(500), sync=FOUR)
     parts = split(data, 1500)
@@ -292,7 +290,7 @@ def test_a_blob_in_parts_costs_little_more_than_its_size() -> None:
     assert len(data) <= watch.total <= len(data) * 1.25
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 def test_bytes_are_fetched_ahead_and_no_more_than_the_budget() -> None:
     account, blobs = stored(a__avro=avro_file(numbered(300)), b__avro=avro_file(numbered(300)))
     budget, longest = 5000, 300
@@ -307,16 +305,16 @@ def test_bytes_are_fetched_ahead_and_no_more_than_the_budget() -> None:
     assert_no_threads()
 
     watch = Watch()
-    ahead = read_ahead.ReadAhead(watched(account, watch), list(cut(blobs, 1 << 20)), 4, budget)
+    ahead = ReadAhead(watched(account, watch), list(cut(blobs, 1 << 20)), 4, budget)
     with ahead:
         assert all(watch.done.acquire(timeout=WAIT) for _ in range(budget // 1000))  # fetched before anyone asks
         for _, source in ahead:
             for at in range(0, source.cut(1 << 20), longest):
                 source.forget(at)
                 source.read(at, source.cut(at + longest))
-                assert ahead._held <= budget + 1000
+                assert ahead.fetcher.charged <= budget + 1000
     assert sum(blob.size for blob in blobs) == watch.total
-    assert 0 == ahead._held
+    assert 0 == ahead.fetcher.charged
 
 
 def resized(data: bytes, number: int, size: int) -> bytes:
@@ -326,7 +324,7 @@ def resized(data: bytes, number: int, size: int) -> bytes:
     return data[: there.offset] + encode(there.rows) + encode(size) + data[body:]
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 @pytest.mark.parametrize("sync", [SYNC, FOUR])
 def test_a_size_is_not_believed_before_a_marker_is_seen_where_it_ends(sync: bytes) -> None:
     data = avro_file(numbered(2_000, 1_000), interval=20_000, sync=sync)
@@ -341,7 +339,7 @@ def test_a_size_is_not_believed_before_a_marker_is_seen_where_it_ends(sync: byte
     assert watch.total < 110_000 < len(data) // 10
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 def test_a_size_beyond_the_blob_is_corrupt_and_fetches_nothing() -> None:
     data = avro_file(numbered(400, 1_000), interval=20_000)
     account, (blob,) = stored(a__avro=resized(data, 1, len(data)))
@@ -351,7 +349,7 @@ def test_a_size_beyond_the_blob_is_corrupt_and_fetches_nothing() -> None:
     assert watch.total < 110_000 < len(data) // 3
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 def test_a_block_that_is_larger_than_its_part_costs_a_small_request_more() -> None:
     data = avro_file(numbered(30, 9_000), interval=100_000)
     account, (blob,) = stored(a__avro=data)
@@ -370,13 +368,13 @@ def test_a_block_beyond_the_limit_is_no_damage_and_the_advice_helps() -> None:
     assert numbered(30, 9_000) == rows_of(holding(data), split(data, 1 << 20), limits=raised)
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 def test_a_block_larger_than_the_budget_is_read_all_the_same() -> None:
     data = avro_file(numbered(10, 20_000), interval=1 << 20)
     assert numbered(10, 20_000) == rows_of(holding(data), split(data, 1 << 20), budget=3000)
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 def test_nothing_is_fetched_before_the_first_row_is_asked_for() -> None:
     account, blobs = stored(a__avro=avro_file(numbered(300)))
     watch = Watch()
@@ -385,7 +383,7 @@ def test_nothing_is_fetched_before_the_first_row_is_asked_for() -> None:
     assert_no_threads()
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 def test_closing_early_ends_the_threads_and_the_fetching() -> None:
     account, blobs = stored(a__avro=avro_file(numbered(10)), b__avro=avro_file(numbered(30_000)))
     watch = Watch()
@@ -396,7 +394,7 @@ def test_closing_early_ends_the_threads_and_the_fetching() -> None:
     assert watch.total <= 8000 + 1000
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 def test_a_failure_ends_the_threads() -> None:
     data = avro_file(numbered(3000))
     broken = data[:2000] + b"\xff" * 40 + data[2040:]
@@ -408,7 +406,7 @@ def test_a_failure_ends_the_threads() -> None:
 # --- trouble with storage ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 @pytest.mark.parametrize("fault", [Throttle(), Unreachable(), TimeOut(), Reset(), LostAnswer()])
 def test_passing_faults_are_not_seen(fault: Any) -> None:
     account, blobs = stored(a__avro=avro_file(numbered(300)), b__avro=avro_file(numbered(9)))
@@ -424,7 +422,7 @@ def test_a_service_that_stays_away_is_a_transient_error() -> None:
     assert_no_threads()
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 def test_a_killed_process_leaves_no_threads() -> None:
     account, blobs = stored(a__avro=avro_file(numbered(3000)))
     with pytest.raises(ProcessDied):
@@ -442,7 +440,7 @@ def test_a_blob_that_is_gone_is_told_as_such_whatever_is_ignored() -> None:
             rows_of(account.container("container"), list(cut(blobs)), ignore_corrupt=ignore)
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 @pytest.mark.parametrize("ignore", [False, True])
 def test_a_blob_that_is_replaced_between_two_requests_is_a_conflict(ignore: bool) -> None:
     data = avro_file(numbered(3000))
@@ -470,7 +468,7 @@ def test_a_blob_that_is_not_the_listed_one_is_a_conflict() -> None:
         rows_of(account.container("container"), [part])
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 def test_a_blob_that_is_longer_than_was_known_is_read_whole() -> None:
     data = avro_file(numbered(500))
     assert numbered(500) == rows_of(holding(data), [Part(StreamBlob(NAME, 1500))])
