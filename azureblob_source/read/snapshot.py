@@ -14,7 +14,6 @@ from azureblob_source.avro.decoding.superset import superset
 from azureblob_source.avro.files.container_file import read_header
 from azureblob_source.avro.schema import arrow_schema, header_schema
 from azureblob_source.concurrent_map import concurrent_map
-from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import schema_name
 from azureblob_source.metrics import skip_damaged
@@ -26,10 +25,11 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer
     from azureblob_source.avro.schema import AvroSchema
+    from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
     from azureblob_source.read.blobs import Between
 
-__all__ = ["Snapshot", "StreamBlob", "kept_history", "take_snapshot", "writer_schema"]
+__all__ = ["Snapshot", "StreamBlob", "kept_history", "take_snapshot", "writer_schema", "writer_schemas"]
 
 _AT_ONCE = 16
 _PUBLISH_POLL = 0.5
@@ -58,9 +58,8 @@ class Snapshot:
         return superset(self.schemas)
 
 
-def take_snapshot(  # noqa: PLR0913 - the settings of a read, by name
-    container: BlobContainer,
-    stream: str,
+def take_snapshot(
+    log: CommitLog,
     version: int | None,
     wait: Callable[[float], None],
     *,
@@ -76,9 +75,8 @@ def take_snapshot(  # noqa: PLR0913 - the settings of a read, by name
 
     `NotFoundError` if there is neither a log nor a blob, or no such version; `TransientError` when the time is over.
     """
-    log = CommitLog(container, stream)
     if log.head() is None and version is None:
-        return _from_listing(container, stream, between, ignore_corrupt=ignore_corrupt)
+        return _from_listing(log.container, log.stream, between, ignore_corrupt=ignore_corrupt)
     state = _Settled(log, version, wait, publish_timeout).state()
     last = state.history[-1]
     fingerprints = dict.fromkeys(blob.schema for _, blob in state.live)
@@ -87,7 +85,7 @@ def take_snapshot(  # noqa: PLR0913 - the settings of a read, by name
     return Snapshot(
         last.version,
         tuple(blob for blob in blobs if blob.may_hold(between)),
-        tuple(concurrent_map(lambda fingerprint: writer_schema(log, fingerprint), list(used), _AT_ONCE)),
+        tuple(writer_schemas(log, used)),
     )
 
 
@@ -115,6 +113,11 @@ def writer_schema(log: CommitLog, fingerprint: str) -> AvroSchema:
     """A schema that the stream's writers have used. Entries of the log name it by its fingerprint."""
     name = schema_name(log.stream, fingerprint)
     return header_schema(log.container.get(name).data.decode(), blob=name)
+
+
+def writer_schemas(log: CommitLog, fingerprints: Iterable[str]) -> list[AvroSchema]:
+    """Several of them, in order."""
+    return concurrent_map(lambda fingerprint: writer_schema(log, fingerprint), list(fingerprints), _AT_ONCE)
 
 
 @dataclass(frozen=True)

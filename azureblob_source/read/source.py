@@ -24,7 +24,7 @@ from azureblob_source.read import views
 from azureblob_source.read.filters import condition, selected
 from azureblob_source.read.following import new_blobs
 from azureblob_source.read.options import SourceOptions, source_options
-from azureblob_source.read.snapshot import Snapshot, kept_history, take_snapshot, writer_schema
+from azureblob_source.read.snapshot import Snapshot, kept_history, take_snapshot, writer_schemas
 from azureblob_source.read.split_reader import read_parts
 from azureblob_source.read.splits import Part, cut, packed
 from azureblob_source.spark_types import arrow_of, spark_of
@@ -78,8 +78,7 @@ class ReadPlan:
         """The stream's blobs."""
         options = self.options
         return take_snapshot(
-            self.container,
-            options.stream,
+            self.log,
             options.version,
             time.sleep,
             between=options.between,
@@ -87,14 +86,14 @@ class ReadPlan:
             ignore_corrupt=options.ignore_corrupt,
         )
 
-    @property
+    @cached_property
     def container(self) -> BlobContainer:
         """The container, over this process's connections."""
         return connect(self.options.account).container(self.options.location.container)
 
-    @property
+    @cached_property
     def log(self) -> CommitLog:
-        """The stream's log."""
+        """The stream's log: one object for the whole read, so that its head is searched for once."""
         return CommitLog(self.container, self.options.stream)
 
     @cached_property
@@ -110,7 +109,7 @@ class ReadPlan:
             entry = log.read(version) if version <= entry.version else None
         if entry is None or not entry.schemas:
             return None
-        return superset([writer_schema(log, fingerprint) for fingerprint in entry.schemas])
+        return superset(writer_schemas(log, entry.schemas))
 
     def arrow_schema(self) -> pa.Schema:
         """The rows' schema: the columns that are asked for, and the metadata."""
@@ -224,8 +223,9 @@ class PartsReader:
                 yield views.control(entries)
             case "schemas":
                 added = new_blobs(entries)
-                texts = {blob.schema: writer_schema(log, blob.schema).json for _, blob in added}
-                yield views.schemas(added, texts)
+                used = dict.fromkeys(blob.schema for _, blob in added)
+                texts = [schema.json for schema in writer_schemas(log, used)]
+                yield views.schemas(added, dict(zip(used, texts, strict=True)))
 
     def _view_of_listing(self) -> pa.RecordBatch:
         if self.options.view == "blobs":

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azureblob_source.avro.schema import arrow_schema
+from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.options import CODECS
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_parts
@@ -42,7 +43,7 @@ def test_any_table_comes_back_value_for_value(
     staged = stage_rows(container, plan, [batch] * copies)
     committer(container, plan).commit([staged], None)
 
-    snapshot = take_snapshot(container, "flights", None, never_wait)
+    snapshot = take_snapshot(CommitLog(container, "flights"), None, never_wait)
     read = [
         rows
         for parts in packed(cut(snapshot.blobs, part_bytes), part_bytes)

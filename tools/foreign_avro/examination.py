@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from azure_account.errors import AzureBlobError
 from azure_account.memory import MemoryAccount
+from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_parts
 from azureblob_source.read.splits import cut
@@ -124,7 +125,7 @@ def _rows(data: bytes, name: str, part_bytes: int) -> Iterator[Mapping[str, Any]
     container = MemoryAccount().container("container")
     container.create()
     container.put("stream/1.avro.gz" if name.endswith(".gz") else "stream/1.avro", data)
-    snapshot = take_snapshot(container, "stream", None, _must_not_wait)
+    snapshot = take_snapshot(CommitLog(container, "stream"), None, _must_not_wait)
     parts = list(cut(snapshot.blobs, part_bytes))
     for _, batch in read_parts(container, parts, reader=snapshot.reader_schema):
         yield from numbers(batch)

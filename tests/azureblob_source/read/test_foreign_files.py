@@ -17,6 +17,7 @@ from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, CorruptError
 from azure_account.memory import MemoryAccount
 from azureblob_source.avro.schema import arrow_schema, parse
+from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_parts
 from azureblob_source.read.splits import cut
@@ -43,7 +44,9 @@ def account_with(blobs: Mapping[str, bytes], clock: ManualClock | None = None) -
 
 
 def snapshot(account: MemoryAccount, stream: str, **options: Any) -> Snapshot:
-    return take_snapshot(account.container("container"), stream, None, lambda _: pytest.fail("waited"), **options)
+    return take_snapshot(
+        CommitLog(account.container("container"), stream), None, lambda _: pytest.fail("waited"), **options
+    )
 
 
 def rows(account: MemoryAccount, found: Snapshot, size: int = 1 << 20, **options: Any) -> list[dict[str, Any]]:

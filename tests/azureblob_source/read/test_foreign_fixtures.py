@@ -11,6 +11,7 @@ import pytest
 
 from azure_account.errors import CorruptError
 from azure_account.memory import MemoryAccount
+from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_parts
 from azureblob_source.read.splits import cut
@@ -23,7 +24,7 @@ def read(name: str, size: int = 1 << 20) -> list[dict[str, Any]]:
     container = MemoryAccount().container("container")
     container.create()
     container.put("s/1.avro", (FOREIGN / f"{name}.avro").read_bytes())
-    found = take_snapshot(container, "s", None, lambda _: pytest.fail("waited"))
+    found = take_snapshot(CommitLog(container, "s"), None, lambda _: pytest.fail("waited"))
     decoded = read_parts(container, list(cut(found.blobs, size)), reader=found.reader_schema)
     return [row for _, batch in decoded for row in batch.to_pylist()]
 

@@ -12,6 +12,7 @@ from azure_account import connect
 from azure_account.account_options import ACCOUNT_OPTIONS
 from azure_account.errors import ConflictError, NotFoundError
 from azure_account.settings import account_settings
+from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.blobs import StreamBlob
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.splits import Part, cut
@@ -32,7 +33,7 @@ def container(azurite: Azurite, container_name: str) -> BlobContainer:
 
 
 def snapshot(container: BlobContainer) -> Snapshot:
-    return take_snapshot(container, "s", None, lambda _: pytest.fail("waited"))
+    return take_snapshot(CommitLog(container, "s"), None, lambda _: pytest.fail("waited"))
 
 
 def test_blobs_large_small_gzipped_and_empty_are_read_by_their_listing(container: BlobContainer) -> None:

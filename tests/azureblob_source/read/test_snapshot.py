@@ -38,7 +38,7 @@ def no_wait(seconds: float) -> None:
 
 
 def snapshot(account: MemoryAccount, version: int | None = None) -> Snapshot:
-    return take_snapshot(account.container("container"), "flights", version, no_wait)
+    return take_snapshot(CommitLog(account.container("container"), "flights"), version, no_wait)
 
 
 def write(
@@ -127,7 +127,7 @@ def test_a_reader_waits_for_a_batch_that_is_being_published() -> None:
             log = CommitLog(container, "flights")
             assert [] == Publisher(container).publish(log.read(0))
 
-    found = take_snapshot(container, "flights", None, publish_at_the_third_look)
+    found = take_snapshot(CommitLog(container, "flights"), None, publish_at_the_third_look)
     assert (1, 3) == (len(found.blobs), len(waits))
 
 
@@ -138,7 +138,7 @@ def test_a_reader_gives_up_on_a_batch_that_nobody_publishes_and_says_what_to_do(
     with pytest.raises(
         TransientError, match=r"after 60.0 s: its batch is decided.*Start the writer again.*versionAsOf"
     ):
-        take_snapshot(account.container("container"), "flights", None, waits.append)
+        take_snapshot(CommitLog(account.container("container"), "flights"), None, waits.append)
     assert 60.0 == sum(waits)
 
 
@@ -191,7 +191,7 @@ def test_of_a_large_file_only_the_beginning_is_fetched() -> None:
                 ranges.append(len(answer.data))
             return answer
 
-    take_snapshot(account.restarted(Watch()).container("container"), "flights", None, no_wait)
+    take_snapshot(CommitLog(account.restarted(Watch()).container("container"), "flights"), None, no_wait)
     assert [FIRST_REQUEST] == ranges
 
 
@@ -241,7 +241,7 @@ def between(
     """A snapshot of a range, given in seconds from noon."""
     moments = tuple(None if each is None else NOON_MICROSECONDS + each * SECOND for each in (start, end))
     container = account.restarted(requests).container("container")
-    return take_snapshot(container, "flights", None, no_wait, between=moments, **options)  # type: ignore[arg-type]
+    return take_snapshot(CommitLog(container, "flights"), None, no_wait, between=moments, **options)  # type: ignore[arg-type]
 
 
 def test_with_a_log_blobs_outside_the_range_are_left_out_and_the_schema_stays() -> None:
@@ -327,7 +327,7 @@ def test_every_header_is_read_several_at_a_time() -> None:
                 inside -= 1
             return answer
 
-    found = take_snapshot(account.restarted(Together()).container("container"), "flights", None, no_wait)
+    found = take_snapshot(CommitLog(account.restarted(Together()).container("container"), "flights"), None, no_wait)
     assert sorted(set(names)) == [blob.name for blob in found.blobs]
     assert 2 == len(found.schemas)
     assert 16 == most
@@ -387,9 +387,9 @@ def test_a_stream_within_the_stream_is_not_part_of_it() -> None:
     container, plan = account.container("container"), plan_of(ROWS, "container/x/inner")
     staged = stage_rows(container, plan, [pa.RecordBatch.from_pylist([{"n": 1}], ROWS)])
     committer(container, plan).commit([staged], Transaction("q", 0))
-    found = take_snapshot(container, "x", None, no_wait)
+    found = take_snapshot(CommitLog(container, "x"), None, no_wait)
     assert ["x/a.avro"] == [blob.name for blob in found.blobs]
-    assert 1 == len(take_snapshot(container, "x/inner", None, no_wait).blobs)
+    assert 1 == len(take_snapshot(CommitLog(container, "x/inner"), None, no_wait).blobs)
 
 
 # --- batches that are not published yet -------------------------------------------------------------------------------
@@ -415,7 +415,7 @@ def test_a_batch_that_is_replaced_or_voided_while_a_reader_waits_is_read_as_the_
         if waits == 2:
             write(account, 0 if repeat else 1, again=1)
 
-    found = take_snapshot(account.container("container"), "flights", None, go_on_at_the_second_look)
+    found = take_snapshot(CommitLog(account.container("container"), "flights"), None, go_on_at_the_second_look)
     public = list(public_blobs(account))
     assert (2, 1) == (waits, len(public))
     # The void is version 1, the repeat that replaces it version 2; another batch is none of this reader's business.
@@ -451,7 +451,7 @@ def test_many_unpublished_blobs_are_looked_for_concurrent_map_and_each_found_one
     def publish(seconds: float) -> None:
         assert [] == Publisher(container).publish(CommitLog(container, "flights").read(0))
 
-    found = take_snapshot(account.restarted(looks).container("container"), "flights", None, publish)
+    found = take_snapshot(CommitLog(account.restarted(looks).container("container"), "flights"), None, publish)
     assert 40 == len(found.blobs)
     seen = [call.name for call in looks.calls if call.operation == "properties" and call.name.endswith(".avro")]
     assert 40 == len(set(seen))
@@ -463,7 +463,7 @@ def test_the_time_to_wait_is_the_callers_and_the_error_names_the_way_out() -> No
     decided_only(account)
     waits: list[float] = []
     with pytest.raises(TransientError, match=r"after 2.0 s: .*python -m azureblob_source repair"):
-        take_snapshot(account.container("container"), "flights", None, waits.append, publish_timeout=2.0)
+        take_snapshot(CommitLog(account.container("container"), "flights"), None, waits.append, publish_timeout=2.0)
     assert 2.0 == sum(waits)
 
 
@@ -473,7 +473,7 @@ def test_entries_before_the_last_overwrite_are_not_read() -> None:
         write(account, seed)
     names = write(account, 40, overwrite=True) + write(account, 41)
     requests = Faults()
-    found = take_snapshot(account.restarted(requests).container("container"), "flights", None, no_wait)
+    found = take_snapshot(CommitLog(account.restarted(requests).container("container"), "flights"), None, no_wait)
     assert names == [blob.name for blob in found.blobs]
     assert len([call for call in requests.calls if call.operation == "get" and "/_log/" in call.name]) < 10
     assert 40 == len(snapshot(account, 39).blobs)

@@ -36,6 +36,7 @@ from azureblob_source.avro.files.container_file import SYNC_SIZE, block, blocks,
 from azureblob_source.avro.limits import DEFAULT_LIMITS, ReadLimits
 from azureblob_source.avro.schema import parse
 from azureblob_source.avro.varint import encode
+from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.blobs import StreamBlob
 from azureblob_source.read.read_ahead import REQUEST_BYTES, ReadAhead
 from azureblob_source.read.snapshot import take_snapshot
@@ -619,7 +620,7 @@ def test_a_blob_that_is_shorter_than_the_log_says_is_damaged_wherever_it_ends(mi
     rows = pa.RecordBatch.from_pydict({"id": [1]})
     plan = plan_of(rows.schema)
     committer(container, plan).commit([stage_rows(container, plan, [rows])], None)
-    (blob,) = take_snapshot(container, "flights", None, lambda _: None).blobs
+    (blob,) = take_snapshot(CommitLog(container, "flights"), None, lambda _: None).blobs
     container.put(blob.name, container.get(blob.name).data[:-missing])
     size = blob.size - missing
     with pytest.raises(CorruptError, match=rf"{blob.name} .*ends at byte {size}, by the log it has {blob.size} bytes"):

@@ -434,7 +434,7 @@ def read_snapshot(process: Process, stream: str, *, timeout: float = 3.0) -> Cou
         if row in truth.acknowledged
     }
     try:
-        snapshot = take_snapshot(process.container, stream, None, world.clock.sleep, publish_timeout=timeout)
+        snapshot = take_snapshot(CommitLog(process.container, stream), None, world.clock.sleep, publish_timeout=timeout)
         found = read_blobs(process, (blob.name for blob in snapshot.blobs))
     except NotFoundError:
         return None
