@@ -39,7 +39,7 @@ class SourceOptions:
     avro_schema: AvroSchema | None
     between: tuple[int | None, int | None]
     ignore_corrupt: bool
-    part_bytes: int
+    split_bytes: int
     limits: ReadLimits
     publish_timeout: float
     push_filters: bool
@@ -73,7 +73,7 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         avro_schema=_schema(given),
         between=_time_range(given),
         ignore_corrupt=given["ignoreCorruptBlobs"],
-        part_bytes=given["maxPartitionBytes"],
+        split_bytes=given["maxPartitionBytes"],
         limits=ReadLimits(given[MAX_BLOCK_BYTES], given[MAX_BATCH_BYTES]),
         publish_timeout=given["publishTimeoutMs"] / 1000,
         push_filters=given["pushFilters"],

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer
     from azureblob_source.read.fetching import Range, RangeQueue
-    from azureblob_source.read.splits import Part
+    from azureblob_source.read.splits import Split
 
 REQUEST_BYTES = 4 << 20
 
@@ -66,7 +66,7 @@ class ReadAhead:
     Bytes that are requested or kept stay within `budget`, except for those that the reader cannot go on without.
     """
 
-    def __init__(self, container: BlobContainer, splits: Sequence[Part], threads: int, budget: int) -> None:
+    def __init__(self, container: BlobContainer, splits: Sequence[Split], threads: int, budget: int) -> None:
         self.fetcher = Fetcher(RangeReader(container), threads, budget)
         names = [None, *(split.blob.name for split in splits)]
         self._splits = [
@@ -83,14 +83,14 @@ class ReadAhead:
     ) -> None:
         self.fetcher.close()
 
-    def __iter__(self) -> Iterator[tuple[Part, SplitBytes]]:
+    def __iter__(self) -> Iterator[tuple[Split, SplitBytes]]:
         """Each split with its bytes, which are freed when the next split is asked for."""
         for split, source in self._splits:
             yield split, source
             source.close()
 
 
-def _plan(split: Part, previous: str | None) -> Iterator[Range]:
+def _plan(split: Split, previous: str | None) -> Iterator[Range]:
     """The ranges that a reader of the split will most probably read. It has read the header of `previous`, a blob."""
     if split.start and split.blob.name != previous:
         yield 0, FIRST_REQUEST

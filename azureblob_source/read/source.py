@@ -1,7 +1,7 @@
 """Spark's readers: the rows of a snapshot, or a view of the stream, and what `stream_source.py` shares with them.
 
-driver:   take_snapshot or Follower ─► blobs ─► parts ─► partitions, each with what its task needs
-executor: read(partition) ─► read_parts (bytes ahead of decoding) ─► Arrow batches in Spark's own Arrow schema
+driver:   take_snapshot or Follower ─► blobs ─► splits ─► partitions, each with what its task needs
+executor: read(partition) ─► read_splits (bytes ahead of decoding) ─► Arrow batches in Spark's own Arrow schema
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from azureblob_source.read.filters import condition, selected
 from azureblob_source.read.following import new_blobs
 from azureblob_source.read.options import SourceOptions, source_options
 from azureblob_source.read.snapshot import Snapshot, kept_history, take_snapshot, writer_schemas
-from azureblob_source.read.split_reader import read_parts
-from azureblob_source.read.splits import Part, cut, packed
+from azureblob_source.read.split_reader import read_splits
+from azureblob_source.read.splits import Split, pack_splits, split_blobs
 from azureblob_source.spark_types import arrow_of, spark_of
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ _METADATA = pa.schema(
 
 
 @dataclass(frozen=True)
-class PartsPartition(InputPartition):
+class SplitsPartition(InputPartition):
     """What one task reads, in this order, resolved to this schema."""
 
-    parts: tuple[Part, ...]
+    splits: tuple[Split, ...]
     reader: AvroSchema
 
 
@@ -145,7 +145,7 @@ def spark_schema(plan: ReadPlan) -> StructType:
     return spark_of(plan.arrow_schema())
 
 
-class PartsReader:
+class PartitionReader:
     """What both kinds of readers do. Pickled to the executors without what was looked up on the driver."""
 
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:
@@ -169,39 +169,41 @@ class PartsReader:
         return [METADATA_COLUMNS[name] for name in self.options.metadata_columns]
 
     def partitions_of(self, blobs: Iterable[StreamBlob]) -> list[InputPartition]:
-        """Blobs in name order: large ones in parts, several small ones to a partition."""
+        """Blobs in name order: large ones in splits, several small ones to a partition."""
         about_blobs = [each for each in self.conditions if each.column in self.metadata]
         if about_blobs:
             blobs = [blob for blob in blobs if selected(_origin(blob, 1), about_blobs).num_rows]
-        size = self.options.part_bytes
-        return [PartsPartition(parts, self.plan.reader_schema) for parts in packed(cut(blobs, size), size)]
+        size = self.options.split_bytes
+        return [
+            SplitsPartition(splits, self.plan.reader_schema) for splits in pack_splits(split_blobs(blobs, size), size)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Rows of one partition, as Arrow batches of exactly the schema that Spark expects."""
         expected = arrow_of(self.schema)
-        found = self._rows(partition) if isinstance(partition, PartsPartition) else self._view(partition)
+        found = self._rows(partition) if isinstance(partition, SplitsPartition) else self._view(partition)
         for batch in found:
             rows = selected(_as(expected, batch.select(self.schema.names)), self.conditions)
             if rows.num_rows:
                 yield rows
 
-    def _rows(self, partition: PartsPartition) -> Iterator[pa.RecordBatch]:
+    def _rows(self, partition: SplitsPartition) -> Iterator[pa.RecordBatch]:
         names: list[str] = self.schema.names
         metadata = [name for name in names if name in self.metadata]
         columns = [name for name in names if name not in metadata]
-        decoded = read_parts(
+        decoded = read_splits(
             self.plan.container,
-            partition.parts,
+            partition.splits,
             reader=partition.reader,
             columns=columns,
             ignore_corrupt=self.options.ignore_corrupt,
             limits=self.options.limits,
         )
-        for part, batch in decoded:
+        for split, batch in decoded:
             if not metadata:
                 yield batch
                 continue
-            origin = _origin(part.blob, batch.num_rows)
+            origin = _origin(split.blob, batch.num_rows)
             by_name = {**dict(zip(columns, batch, strict=True)), **dict(zip(origin.schema.names, origin, strict=True))}
             yield pa.RecordBatch.from_arrays([by_name[name] for name in names], names)
 
@@ -233,14 +235,14 @@ class PartsReader:
         return views.listed_schemas(self.plan.snapshot.schemas)
 
 
-class SnapshotReader(PartsReader, DataSourceReader):
+class SnapshotReader(PartitionReader, DataSourceReader):
     """`spark.read.format("azureblob")`."""
 
     def partitions(self) -> Sequence[InputPartition]:
         """What the tasks read."""
         if self.options.view != "data":
             return [InputPartition(None)]
-        return self.partitions_of(self.plan.snapshot.blobs) or [PartsPartition((), self.plan.reader_schema)]
+        return self.partitions_of(self.plan.snapshot.blobs) or [SplitsPartition((), self.plan.reader_schema)]
 
 
 class FilteringReader(SnapshotReader):

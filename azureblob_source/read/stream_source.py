@@ -1,6 +1,6 @@
 """Spark's streaming reader: the rows of one micro-batch after the other, or a view of what each one adds.
 
-driver:   Follower ─► log entries ─► SchemaGuard ─► new blobs ─► parts ─► partitions
+driver:   Follower ─► log entries ─► SchemaGuard ─► new blobs ─► splits ─► partitions
 executor: read(partition), as for a snapshot (`source.py`)
 """
 
@@ -18,7 +18,7 @@ from azureblob_source.options import FAIL, LATEST
 from azureblob_source.read.blobs import stream_blob
 from azureblob_source.read.following import Follower, Limits, SchemaGuard, new_blobs
 from azureblob_source.read.query_schema import QuerySchema
-from azureblob_source.read.source import EntriesPartition, PartsPartition, PartsReader, read_plan
+from azureblob_source.read.source import EntriesPartition, PartitionReader, SplitsPartition, read_plan
 
 try:  # pyspark 4.2
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
@@ -67,7 +67,7 @@ class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     getDefaultReadLimit = prepareForTriggerAvailableNow = reportLatestOffset = _refuse  # noqa: N815
 
 
-class StreamReader(PartsReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(PartitionReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """`spark.readStream.format("azureblob")`. An offset `{"version": n, "start": m}` says that m+1 … n are read."""
 
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:
@@ -151,7 +151,7 @@ class StreamReader(PartsReader, DataSourceStreamReader, SupportsTriggerAvailable
             step = "If the stream was deleted and written anew, start the query with a new checkpoint."
             raise ConflictError(describe("read on", self.options.stream, there, step))
         if first > last:
-            return [PartsPartition((), self.plan.reader_schema)]
+            return [SplitsPartition((), self.plan.reader_schema)]
         if self.options.view != "data":
             return [EntriesPartition(first, last)]
         entries = self._follower.entries(after, last)

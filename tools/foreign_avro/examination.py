@@ -18,8 +18,8 @@ from azure_account.errors import AzureBlobError
 from azure_account.memory import MemoryAccount
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.snapshot import take_snapshot
-from azureblob_source.read.split_reader import read_parts
-from azureblob_source.read.splits import cut
+from azureblob_source.read.split_reader import read_splits
+from azureblob_source.read.splits import split_blobs
 from tools.foreign_avro.comparison import difference, numbers, stored
 
 if TYPE_CHECKING:
@@ -121,13 +121,13 @@ def _ours(data: bytes, name: str) -> list[Mapping[str, Any]] | Refusal:
     return whole
 
 
-def _rows(data: bytes, name: str, part_bytes: int) -> Iterator[Mapping[str, Any]]:
+def _rows(data: bytes, name: str, split_bytes: int) -> Iterator[Mapping[str, Any]]:
     container = MemoryAccount().container("container")
     container.create()
     container.put("stream/1.avro.gz" if name.endswith(".gz") else "stream/1.avro", data)
     snapshot = take_snapshot(CommitLog(container, "stream"), None, _must_not_wait)
-    parts = list(cut(snapshot.blobs, part_bytes))
-    for _, batch in read_parts(container, parts, reader=snapshot.reader_schema):
+    splits = list(split_blobs(snapshot.blobs, split_bytes))
+    for _, batch in read_splits(container, splits, reader=snapshot.reader_schema):
         yield from numbers(batch)
 
 

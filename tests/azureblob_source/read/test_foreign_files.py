@@ -1,4 +1,4 @@
-"""What others wrote (see `tests/fixtures/README.md`) is read right, whole and in parts of any size."""
+"""What others wrote (see `tests/fixtures/README.md`) is read right, whole and in splits of any size."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from azure_account.memory import MemoryAccount
 from azureblob_source.avro.schema import arrow_schema, parse
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.snapshot import take_snapshot
-from azureblob_source.read.split_reader import read_parts
-from azureblob_source.read.splits import cut
+from azureblob_source.read.split_reader import read_splits
+from azureblob_source.read.splits import split_blobs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,8 +50,8 @@ def snapshot(account: MemoryAccount, stream: str, **options: Any) -> Snapshot:
 
 
 def rows(account: MemoryAccount, found: Snapshot, size: int = 1 << 20, **options: Any) -> list[dict[str, Any]]:
-    parts = list(cut(found.blobs, size))
-    decoded = read_parts(account.container("container"), parts, reader=found.reader_schema, **options)
+    splits = list(split_blobs(found.blobs, size))
+    decoded = read_splits(account.container("container"), splits, reader=found.reader_schema, **options)
     return [row for _, batch in decoded for row in batch.to_pylist()]
 
 
@@ -130,7 +130,9 @@ def test_avros_interoperability_record_is_read_but_for_what_no_column_can_hold(c
     with pytest.raises(ConfigurationError, match="Node contains itself"):
         arrow_schema(found.reader_schema)
     without = {**schema, "fields": [field for field in schema["fields"] if field["name"] != "recordField"]}
-    decoded = read_parts(account.container("container"), list(cut(found.blobs)), reader=parse(json.dumps(without)))
+    decoded = read_splits(
+        account.container("container"), list(split_blobs(found.blobs)), reader=parse(json.dumps(without))
+    )
     (batch,) = [batch for _, batch in decoded]
     expected = {name: value for name, value in INTEROP.items() if name != "recordField"}
     expected["unionField"] = {"member0": None, "member1": 12.0, "member2": None}

@@ -16,7 +16,7 @@ from azureblob_source.avro.files.held import Pieces
 from azureblob_source.read.blob_bytes import FIRST_REQUEST, BlobBytes, RangeReader, without_gzip
 from azureblob_source.read.blobs import StreamBlob
 from azureblob_source.read.read_ahead import REQUEST_BYTES, ReadAhead
-from azureblob_source.read.splits import cut
+from azureblob_source.read.splits import split_blobs
 from tests.azureblob_source.read.request_sizes import request_sizes
 from tests.azureblob_source.write.sink_rows import new_account
 
@@ -65,9 +65,9 @@ reads = st.lists(st.tuples(st.integers(0, len(DATA)), st.integers(0, 900)), max_
 @given(reads, st.integers(100, 2000), st.integers(0, 40))
 def test_any_reads_that_go_forward_give_the_blobs_bytes(found: list[tuple[int, int]], piece: int, kept: int) -> None:
     blob = StreamBlob("s/1.avro", len(DATA))
-    with request_sizes(piece, 64), ReadAhead(holding(DATA), list(cut([blob], 2000)), 2, 3000) as ahead:
-        for part, source in ahead:
-            for start, size in [(part.start + start, size) for start, size in sorted(found)]:
+    with request_sizes(piece, 64), ReadAhead(holding(DATA), list(split_blobs([blob], 2000)), 2, 3000) as ahead:
+        for split, source in ahead:
+            for start, size in [(split.start + start, size) for start, size in sorted(found)]:
                 source.forget(start - kept)
                 end = source.cut(start + size)
                 assert min(start + size, len(DATA)) == end
@@ -101,7 +101,7 @@ def test_a_look_far_ahead_is_not_kept_and_takes_nothing_away() -> None:
     requests = Faults()
     blob = StreamBlob("s/1.avro", len(DATA))
     container = holding(DATA, requests)
-    with request_sizes(500, FIRST_REQUEST), ReadAhead(container, list(cut([blob])), 1, 1 << 20) as ahead:
+    with request_sizes(500, FIRST_REQUEST), ReadAhead(container, list(split_blobs([blob])), 1, 1 << 20) as ahead:
         (_, source) = next(iter(ahead))
         assert DATA[:20] == source.read(0, 20)
         assert DATA[4000:4016] == source.read(4000, 4016)

@@ -22,8 +22,8 @@ from azureblob_source.log.entry import Transaction
 from azureblob_source.log.publish import Publisher
 from azureblob_source.read.blob_bytes import FIRST_REQUEST
 from azureblob_source.read.snapshot import take_snapshot
-from azureblob_source.read.split_reader import read_parts
-from azureblob_source.read.splits import cut
+from azureblob_source.read.split_reader import read_splits
+from azureblob_source.read.splits import split_blobs
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, public_blobs, stage_rows
 
 if TYPE_CHECKING:
@@ -490,6 +490,8 @@ def test_a_blob_whose_schema_gives_no_columns_is_named_and_the_advice_helps() ->
         _ = found.reader_schema
     reader = parse(json.dumps(record(v="long")))
     rows = [
-        row for _, batch in read_parts(container, list(cut(found.blobs)), reader=reader) for row in batch.to_pylist()
+        row
+        for _, batch in read_splits(container, list(split_blobs(found.blobs)), reader=reader)
+        for row in batch.to_pylist()
     ]
     assert [{"v": 1}, {"v": 2}] == rows
