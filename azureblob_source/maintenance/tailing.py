@@ -10,7 +10,7 @@ from azure_account.errors import NotFoundError, describe
 from azureblob_source.avro.decoding.decode import decode_blob
 from azureblob_source.avro.decoding.superset import superset
 from azureblob_source.options import LATEST
-from azureblob_source.read.following import Follower, Limits, new_blobs
+from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
 from azureblob_source.read.snapshot import writer_schema
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Tail:
             step = "Check container and stream; `python -m azureblob_source ls` shows what is there."
             place = f"{self.log.container.url}/{self.log.stream}"
             raise NotFoundError(describe("read the newest rows of", place, "there is no commit log", step))
-        self._at = self._follower.before(LATEST)
+        self._at = self._follower.version_before(LATEST)
         wanted = self._newest_blobs(first, count)
         rows = list(self._read(wanted))
         surplus = sum(each.batch.num_rows for each in rows) - count
@@ -71,7 +71,7 @@ class Tail:
     def following(self) -> Iterator[list[Rows]]:
         """The rows of what is published from now on, one or several versions at a time. It never ends."""
         while True:
-            until = self._follower.latest(self._at, Limits())
+            until = self._follower.latest(self._at, TriggerLimits())
             if until > self._at:
                 entries = self._follower.entries(self._at, until)
                 self._at = until

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, NotFoundError, describe
 from azureblob_source.options import FAIL, LATEST
 from azureblob_source.read.blobs import stream_blob
-from azureblob_source.read.following import Follower, Limits, SchemaGuard, new_blobs
+from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits, new_blobs
 from azureblob_source.read.query_schema import QuerySchema
 from azureblob_source.read.source import EntriesPartition, PartitionReader, SplitsPartition, read_plan
 
@@ -95,7 +95,7 @@ class StreamReader(PartitionReader, DataSourceStreamReader, SupportsTriggerAvail
                 place = f"{self._follower.log.container.url}/{options.stream}"
                 step = "Start the writer first, or give option `avroSchema` to wait for it. Other blobs: spark.read."
                 raise NotFoundError(describe("follow", place, "there is no commit log", step))
-            self._initial = self._follower.before(options.starting_time or options.starting_version)
+            self._initial = self._follower.version_before(options.starting_time or options.starting_version)
         return {"version": self._initial, "start": self._initial}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -104,16 +104,16 @@ class StreamReader(PartitionReader, DataSourceStreamReader, SupportsTriggerAvail
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read what is there now, in batches, and end."""
-        self._target = self._follower.latest(None, Limits())
+        self._target = self._follower.latest(None, TriggerLimits())
 
     def latestOffset(self, start: dict[str, int] | None = None, limit: ReadLimit | None = None) -> dict[str, int]:  # noqa: N802
         """Where the next micro-batch ends. pyspark before 4.2 gives no `start`: then there is no limit."""
         if start is None:
             self._warn_of_limits()
             return self._unlimited()
-        limits = Limits(self.options.max_blobs, self.options.max_bytes)
+        limits = TriggerLimits(self.options.max_blobs, self.options.max_bytes)
         if isinstance(limit, ReadAllAvailable):
-            limits = Limits()
+            limits = TriggerLimits()
         until = self._follower.latest(start["version"], limits, at_most=self._target)
         if self._guard is not None:
             until = self._guard.end(start["version"], until)
@@ -131,9 +131,9 @@ class StreamReader(PartitionReader, DataSourceStreamReader, SupportsTriggerAvail
     def _unlimited(self) -> dict[str, int]:
         """Spark asks for this before the initial offset, which, if it depends on the time, must be found now."""
         if self.options.starting_version != LATEST and self.options.starting_time is None:
-            return {"version": self._follower.latest(None, Limits())}
+            return {"version": self._follower.latest(None, TriggerLimits())}
         initial = self.initialOffset()
-        return {**initial, "version": max(initial["version"], self._follower.latest(None, Limits()))}
+        return {**initial, "version": max(initial["version"], self._follower.latest(None, TriggerLimits()))}
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
         """How far the stream has come, for the query's progress."""

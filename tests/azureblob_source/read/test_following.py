@@ -16,7 +16,7 @@ from azureblob_source.avro.schema import AvroSchema, parse
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, LogEntry, to_json
 from azureblob_source.log.naming import log_name, schema_name
-from azureblob_source.read.following import Follower, Limits, SchemaGuard, new_blobs
+from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits, new_blobs
 from azureblob_source.read.query_schema import QuerySchema
 from tests.azureblob_source.log.protocol import Driver, Progress, Row, World, log_first
 from tests.azureblob_source.write.sink_rows import NOON, new_account
@@ -78,42 +78,42 @@ def names(found: list[tuple[Entry, BlobEntry]]) -> list[str]:
 
 def test_a_stream_that_does_not_exist_yet_is_at_its_beginning() -> None:
     reader = follower(new_account())
-    assert (-1, -1) == (reader.before("earliest"), reader.before("latest"))
-    assert reader.latest(-1, Limits()) == -1
-    assert reader.latest(None, Limits()) == -1
+    assert (-1, -1) == (reader.version_before("earliest"), reader.version_before("latest"))
+    assert reader.latest(-1, TriggerLimits()) == -1
+    assert reader.latest(None, TriggerLimits()) == -1
 
 
 def test_a_query_starts_where_it_is_told() -> None:
     reader = follower(filled(5))
-    assert (-1, 4) == (reader.before("earliest"), reader.before("latest"))
-    assert (-1, 2, 4) == (reader.before(0), reader.before(3), reader.before(5))
+    assert (-1, 4) == (reader.version_before("earliest"), reader.version_before("latest"))
+    assert (-1, 2, 4) == (reader.version_before(0), reader.version_before(3), reader.version_before(5))
     with pytest.raises(NotFoundError, match=r"version 6 of .*earliest kept is 0, the newest 4"):
-        reader.before(6)
+        reader.version_before(6)
 
 
 @pytest.mark.parametrize(
     ("minutes", "before"), [(-1, -1), (0, -1), (0.5, 0), (1, 0), (3, 2), (3.99, 3), (4, 3), (5, 4), (99, 4)]
 )
 def test_a_query_starts_at_the_first_version_committed_at_a_time(minutes: float, before: int) -> None:
-    assert before == follower(filled(5)).before(NOON + timedelta(minutes=minutes))
+    assert before == follower(filled(5)).version_before(NOON + timedelta(minutes=minutes))
 
 
 def test_a_time_may_be_in_another_zone() -> None:
     moment = (NOON + timedelta(minutes=2)).astimezone(timezone(timedelta(hours=-5)))
-    assert follower(filled(5)).before(moment) == 1
+    assert follower(filled(5)).version_before(moment) == 1
 
 
 def test_limits_are_kept_but_one_version_is_always_read() -> None:
     reader = follower(filled(6, blobs=2))
-    assert reader.latest(-1, Limits()) == 5
-    assert reader.latest(-1, Limits(blobs=1)) == 0
-    assert reader.latest(-1, Limits(blobs=4)) == 1
-    assert reader.latest(1, Limits(blobs=5)) == 3
-    assert reader.latest(-1, Limits(bytes=650)) == 2
-    assert reader.latest(-1, Limits(blobs=4, bytes=1)) == 0
-    assert reader.latest(-1, Limits(blobs=4), at_most=0) == 0
-    assert reader.latest(-1, Limits(), at_most=3) == 3
-    assert reader.latest(5, Limits(blobs=1)) == 5
+    assert reader.latest(-1, TriggerLimits()) == 5
+    assert reader.latest(-1, TriggerLimits(blobs=1)) == 0
+    assert reader.latest(-1, TriggerLimits(blobs=4)) == 1
+    assert reader.latest(1, TriggerLimits(blobs=5)) == 3
+    assert reader.latest(-1, TriggerLimits(bytes=650)) == 2
+    assert reader.latest(-1, TriggerLimits(blobs=4, bytes=1)) == 0
+    assert reader.latest(-1, TriggerLimits(blobs=4), at_most=0) == 0
+    assert reader.latest(-1, TriggerLimits(), at_most=3) == 3
+    assert reader.latest(5, TriggerLimits(blobs=1)) == 5
 
 
 def test_a_range_gives_the_blobs_that_its_versions_add() -> None:
@@ -125,7 +125,7 @@ def test_a_range_gives_the_blobs_that_its_versions_add() -> None:
 def test_what_was_looked_at_for_the_limits_is_not_read_again() -> None:
     faults = Faults()
     reader = follower(filled(10), faults)
-    assert reader.latest(-1, Limits(blobs=5)) == 4
+    assert reader.latest(-1, TriggerLimits(blobs=5)) == 4
     before = faults.count
     assert len(reader.entries(-1, 4)) == 5
     assert faults.count == before
@@ -137,16 +137,16 @@ def test_what_was_looked_at_for_the_limits_is_not_read_again() -> None:
 def test_nothing_new_costs_one_request() -> None:
     faults = Faults()
     reader = follower(filled(40), faults)
-    assert reader.latest(39, Limits()) == 39
+    assert reader.latest(39, TriggerLimits()) == 39
     before = faults.count
-    assert reader.latest(39, Limits()) == 39
+    assert reader.latest(39, TriggerLimits()) == 39
     assert faults.count == before + 1
 
 
 def test_a_restarted_reader_far_along_looks_from_where_it_was() -> None:
     account = filled(300)
     faults = Faults()
-    assert follower(account, faults).latest(299, Limits()) == 299
+    assert follower(account, faults).latest(299, TriggerLimits()) == 299
     assert faults.count <= 5
 
 
@@ -154,32 +154,32 @@ def test_a_batch_that_is_being_published_is_waited_for() -> None:
     account, clock = filled(2), [0.0]
     unpublished = put(account, 2, blobs=2, published=1)
     reader = follower(account, clock=clock)
-    assert reader.latest(0, Limits()) == 1
-    assert reader.latest(1, Limits()) == 1
-    assert reader.before("latest") == 1
+    assert reader.latest(0, TriggerLimits()) == 1
+    assert reader.latest(1, TriggerLimits()) == 1
+    assert reader.version_before("latest") == 1
     clock[0] = 29.0
     account.container("container").put(unpublished.blobs[0].name, b"x")
-    assert reader.latest(1, Limits()) == 1
+    assert reader.latest(1, TriggerLimits()) == 1
     clock[0] = 31.0
-    with pytest.raises(TransientError, match=r"version 2 of .*flights.*decided.*repair") as caught:
-        reader.latest(1, Limits())
+    with pytest.raises(TransientError, match=r"version 2 of .*flights.*committed.*repair") as caught:
+        reader.latest(1, TriggerLimits())
     assert "31" in str(caught.value)
     account.container("container").put(unpublished.blobs[1].name, b"x")
-    assert reader.latest(1, Limits()) == 2
+    assert reader.latest(1, TriggerLimits()) == 2
 
 
 def test_waiting_begins_anew_with_each_batch() -> None:
     account, clock = filled(1), [0.0]
     late = put(account, 1, published=0)
     reader = follower(account, clock=clock)
-    assert reader.latest(0, Limits()) == 0
+    assert reader.latest(0, TriggerLimits()) == 0
     clock[0] = 20.0
     account.container("container").put(late.blobs[0].name, b"x")
-    assert reader.latest(0, Limits()) == 1
+    assert reader.latest(0, TriggerLimits()) == 1
     put(account, 2, published=1)
-    assert reader.latest(1, Limits()) == 1
+    assert reader.latest(1, TriggerLimits()) == 1
     clock[0] = 45.0
-    assert reader.latest(1, Limits()) == 1
+    assert reader.latest(1, TriggerLimits()) == 1
 
 
 @pytest.mark.parametrize("limit", [None, 1, 2, 3])
@@ -193,7 +193,7 @@ def test_a_batch_that_was_voided_gives_nothing_whatever_the_limits(limit: int | 
     reader, at, found = follower(account), -1, []
     ranges = []
     while at < 4:
-        until = reader.latest(at, Limits(blobs=limit))
+        until = reader.latest(at, TriggerLimits(blobs=limit))
         assert until > at
         found += names(new_blobs(reader.entries(at, until)))
         ranges.append((at, until))
@@ -214,7 +214,7 @@ def test_the_earliest_version_is_the_last_overwrite() -> None:
     account = filled(3)
     put(account, 3, operation="overwrite", removed=tuple(f"flights/{v}-0.avro" for v in range(3)), since=3)
     put(account, 4, since=3)
-    assert follower(account).before("earliest") == 2
+    assert follower(account).version_before("earliest") == 2
 
 
 def test_a_reader_that_has_reached_its_target_waits_for_nothing_more() -> None:
@@ -222,14 +222,14 @@ def test_a_reader_that_has_reached_its_target_waits_for_nothing_more() -> None:
     reader = follower(account, clock=clock)
     for now in (0.0, 31.0):
         clock[0] = now
-        assert reader.latest(2, Limits(), at_most=2) == 2
+        assert reader.latest(2, TriggerLimits(), at_most=2) == 2
 
 
 def test_a_stream_that_was_written_anew_is_not_read_on() -> None:
     with pytest.raises(ConflictError, match=r"version 7 of .*newest version is 2.*new checkpoint"):
-        follower(filled(3)).latest(7, Limits())
+        follower(filled(3)).latest(7, TriggerLimits())
     with pytest.raises(ConflictError, match=r"has no log.*new checkpoint"):
-        follower(new_account()).latest(7, Limits())
+        follower(new_account()).latest(7, TriggerLimits())
 
 
 def test_versions_that_were_removed_are_an_error_that_names_the_earliest() -> None:
@@ -239,20 +239,20 @@ def test_versions_that_were_removed_are_an_error_that_names_the_earliest() -> No
     for version in range(5):
         container.delete(log_name("flights", version))
     reader = follower(account)
-    assert reader.before("earliest") == 4
+    assert reader.version_before("earliest") == 4
     with pytest.raises(NotFoundError, match=r"version 3 .*earliest kept is 5"):
-        reader.before(3)
-    until = reader.latest(1, Limits())
+        reader.version_before(3)
+    until = reader.latest(1, TriggerLimits())
     overtaken = (
         r"read on from version 1 of .*the earliest kept is 5. Start the query with a new checkpoint: .* version 5"
     )
     with pytest.raises(NotFoundError, match=overtaken):
         reader.entries(1, until)
     with pytest.raises(NotFoundError, match=overtaken):
-        follower(account).latest(1, Limits(blobs=2))
+        follower(account).latest(1, TriggerLimits(blobs=2))
     anew = follower(account)
-    begin = anew.before("earliest")
-    assert [5, 6, 7] == [entry.version for entry in anew.entries(begin, anew.latest(begin, Limits()))]
+    begin = anew.version_before("earliest")
+    assert [5, 6, 7] == [entry.version for entry in anew.entries(begin, anew.latest(begin, TriggerLimits()))]
 
 
 def guarded(*schemas: str, strict: bool = True, **given: Any) -> tuple[MemoryAccount, SchemaGuard]:
@@ -283,7 +283,7 @@ def _record(column: str) -> str:
 
 
 def ended(guard: SchemaGuard, after: int) -> int:
-    return guard.end(after, guard.follower.latest(after, Limits()))
+    return guard.end(after, guard.follower.latest(after, TriggerLimits()))
 
 
 def test_a_range_ends_before_the_version_that_brings_a_column_and_the_next_one_is_refused() -> None:
@@ -358,7 +358,7 @@ class Reader:
     def step(self, *, killed: bool) -> None:
         """One micro-batch; killed after reading, it will be repeated."""
         if self.planned == self.at:
-            self.planned = self.follower.latest(self.at, Limits(blobs=self.limit))
+            self.planned = self.follower.latest(self.at, TriggerLimits(blobs=self.limit))
         if self.planned == self.at:
             return
         rows = [row for _, each in new_blobs(self.follower.entries(self.at, self.planned)) for row in self.read(each)]
@@ -380,15 +380,15 @@ class Reader:
 class Hasty(Follower):
     """A mistake: what is decided is taken for published."""
 
-    def _settled(self, head: Entry, after: int) -> int:
+    def _last_published(self, head: Entry, after: int) -> int:
         return max(head.version, after)
 
 
 class Blind(Follower):
     """A mistake: a range may end between a batch and the entry that voids it."""
 
-    def _limited(self, after: int, settled: int, limits: Limits) -> int:
-        return min(after + 1, settled)
+    def _admitted(self, after: int, published: int, limits: TriggerLimits) -> int:
+        return min(after + 1, published)
 
 
 def machine(  # noqa: C901 - a class with its rules

@@ -136,7 +136,7 @@ def test_a_reader_gives_up_on_a_batch_that_nobody_publishes_and_says_what_to_do(
     decided_only(account)
     waits: list[float] = []
     with pytest.raises(
-        TransientError, match=r"after 60.0 s: its batch is decided.*Start the writer again.*versionAsOf"
+        TransientError, match=r"after 60.0 s: its batch is committed.*Start the writer again.*versionAsOf"
     ):
         take_snapshot(CommitLog(account.container("container"), "flights"), None, waits.append)
     assert 60.0 == sum(waits)

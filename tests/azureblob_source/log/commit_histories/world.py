@@ -24,7 +24,7 @@ from azureblob_source.log.void import leave_out
 from azureblob_source.maintenance.repair import missing_blobs, plan_repair, repair
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from azureblob_source.options import EARLIEST
-from azureblob_source.read.following import Follower, Limits, new_blobs
+from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.staging import StagedTask, WritePlan
@@ -119,7 +119,7 @@ class Reader:
     """A streaming query over one stream: its checkpoint, and what it has delivered."""
 
     stream: str
-    limits: Limits
+    limits: TriggerLimits
     after: int | None = None
     planned: int | None = None
     names: list[str] = field(default_factory=list)
@@ -480,7 +480,7 @@ def follow_stream(process: Process, reader: Reader, batches: int) -> None:
 def _micro_batch(process: Process, follower: Follower, reader: Reader) -> bool:
     """False if there is nothing new."""
     world = process.world
-    start = follower.before(EARLIEST) if reader.after is None else reader.after
+    start = follower.version_before(EARLIEST) if reader.after is None else reader.after
     after = reader.after = start if reader.after is None else reader.after
     again = reader.planned
     if again is None:
