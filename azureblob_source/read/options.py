@@ -1,6 +1,6 @@
-"""What a read needs, as typed values. Pure.
+"""The options of a read as typed values. Pure.
 
-Strings become types here, on the driver, before the first task runs.
+They are parsed on the driver, before the first task runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """Everything a read needs. Timeouts are seconds; `between` is [start, end) in microseconds since 1970 UTC."""
+    """All options of a read. Timeouts are in seconds; `between` is [start, end) in microseconds since 1970 UTC."""
 
     account: AccountSettings
     location: Location
@@ -53,7 +53,7 @@ class SourceOptions:
 
 
 def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
-    """The options of a read. `streaming`, if that is known, refuses the options of the other kind of read."""
+    """The options of a read. If `streaming` is known, options of the other kind of read are refused."""
     given = TABLE.parse(raw, beside=OF_WRITES)
     if streaming is not None:
         _refuse("Batch reads" if streaming else "Streaming reads", given)

@@ -1,7 +1,7 @@
-"""Spark's readers: the rows of a snapshot, or a view of the stream, and what `stream_source.py` shares with them.
+"""Spark's batch readers: the rows of a snapshot, or another view of the stream; and the base of all readers.
 
-driver:   take_snapshot or Follower ─► blobs ─► splits ─► partitions, each with what its task needs
-executor: read(partition) ─► read_splits (bytes ahead of decoding) ─► Arrow batches in Spark's own Arrow schema
+driver:   take_snapshot or Follower ─► blobs ─► splits ─► partitions
+executor: read(partition) ─► read_splits (fetches ahead, decodes) ─► Arrow batches of Spark's own Arrow schema
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _METADATA = pa.schema(
 
 @dataclass(frozen=True)
 class SplitsPartition(InputPartition):
-    """What one task reads, in this order, resolved to this schema."""
+    """The splits that one task reads, in this order, and the schema that their rows are resolved to."""
 
     splits: tuple[Split, ...]
     reader: AvroSchema
@@ -59,7 +59,7 @@ class SplitsPartition(InputPartition):
 
 @dataclass(frozen=True)
 class EntriesPartition(InputPartition):
-    """The log entries `first … last` that a view of a streaming read shows."""
+    """The log entries `first … last`, of which a streaming read shows a view."""
 
     first: int
     last: int
@@ -67,11 +67,11 @@ class EntriesPartition(InputPartition):
 
 @dataclass
 class ReadPlan:
-    """One read: what it covers is looked up once, when it is first asked for."""
+    """One read. What it covers is looked up once, when it is first needed."""
 
     options: SourceOptions
     inferred: AvroSchema | None = None
-    """The schema that Spark's schema came of, for a query that keeps it as long as it runs."""
+    """The schema that Spark's was derived from, for a streaming query, which keeps it for as long as it runs."""
 
     @cached_property
     def snapshot(self) -> Snapshot:
@@ -98,11 +98,11 @@ class ReadPlan:
 
     @cached_property
     def reader_schema(self) -> AvroSchema:
-        """The schema to resolve rows to."""
+        """The schema that rows are resolved to."""
         return self.options.avro_schema or self.inferred or self._logged_schema() or self.snapshot.reader_schema
 
     def _logged_schema(self) -> AvroSchema | None:
-        """The superset of the writer schemas that the log's entry names: no other entry has to be read for it."""
+        """The superset of the writer schemas that the entry of the version names, for which no other entry is read."""
         log, version = self.log, self.options.version
         entry = log.head()
         if entry is not None and version is not None:
@@ -112,7 +112,7 @@ class ReadPlan:
         return superset(writer_schemas(log, entry.schemas))
 
     def arrow_schema(self) -> pa.Schema:
-        """The rows' schema: the columns that are asked for, and the metadata."""
+        """The schema of the rows: the requested columns, then the metadata columns."""
         if self.options.view != "data":
             return views.VIEWS[self.options.view]
         whole = arrow_schema(self.reader_schema)
@@ -136,7 +136,7 @@ def read_plan(
     streaming: bool | None = None,
     inferred: AvroSchema | None = None,
 ) -> ReadPlan:
-    """The plan of a read out of Spark's options; `streaming` if it is known which kind of read it is."""
+    """The plan of a read with these options of Spark; `streaming` if it is known which kind of read it is."""
     return ReadPlan(source_options(raw, env, streaming=streaming), inferred)
 
 
@@ -146,7 +146,7 @@ def spark_schema(plan: ReadPlan) -> StructType:
 
 
 class PartitionReader:
-    """What both kinds of readers do. Pickled to the executors without what was looked up on the driver."""
+    """The base of all readers. It is pickled to the executors without what was looked up on the driver."""
 
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:
         self.options = plan.options
@@ -165,11 +165,11 @@ class PartitionReader:
 
     @property
     def metadata(self) -> list[str]:
-        """The metadata columns that are asked for."""
+        """The requested metadata columns."""
         return [METADATA_COLUMNS[name] for name in self.options.metadata_columns]
 
     def partitions_of(self, blobs: Iterable[StreamBlob]) -> list[InputPartition]:
-        """Blobs in name order: large ones in splits, several small ones to a partition."""
+        """Partitions over blobs, in name order: a large blob is split, and small ones share a partition."""
         about_blobs = [each for each in self.conditions if each.column in self.metadata]
         if about_blobs:
             blobs = [blob for blob in blobs if selected(_origin(blob, 1), about_blobs).num_rows]
@@ -179,7 +179,7 @@ class PartitionReader:
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Rows of one partition, as Arrow batches of exactly the schema that Spark expects."""
+        """The rows of one partition, as Arrow batches of exactly the schema that Spark expects."""
         expected = arrow_of(self.schema)
         found = self._rows(partition) if isinstance(partition, SplitsPartition) else self._view(partition)
         for batch in found:
@@ -239,30 +239,30 @@ class SnapshotReader(PartitionReader, DataSourceReader):
     """`spark.read.format("azureblob")`."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """What the tasks read."""
+        """One partition for each task."""
         if self.options.view != "data":
             return [InputPartition(None)]
         return self.partitions_of(self.plan.snapshot.blobs) or [SplitsPartition((), self.plan.reader_schema)]
 
 
 class FilteringReader(SnapshotReader):
-    """The same with filters. Spark refuses this class where `spark.sql.python.filterPushdown.enabled` is off."""
+    """The same with filters. Spark refuses it if `spark.sql.python.filterPushdown.enabled` is off."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take the filters that can be applied here; returns the others."""
+        """Keep the filters that can be applied here, and return the others to Spark."""
         schema = arrow_of(self.schema)
-        left = []
+        others = []
         for each in filters:
             found = condition(each, schema)
             if found is None:
-                left.append(each)
+                others.append(each)
             else:
                 self.conditions.append(found)
-        return left
+        return others
 
 
 def _origin(blob: StreamBlob, rows: int) -> pa.RecordBatch:
-    """The metadata columns of so many rows of a blob."""
+    """The metadata columns of `rows` rows of a blob."""
     values = {"_blob": blob.name, "_version": blob.version, "_partition": blob.partition}
     arrays = [pa.repeat(pa.scalar(values[field.name], field.type), rows) for field in _METADATA]
     return pa.RecordBatch.from_arrays(arrays, schema=_METADATA)
@@ -271,10 +271,9 @@ def _origin(blob: StreamBlob, rows: int) -> pa.RecordBatch:
 def _as(expected: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
     """`batch` in Spark's own Arrow types, which differ from ours in the unit of TIME values.
 
-    Columns of the right type are not cast: Arrow would refuse a null struct for the nulls below it where a field of
-    the struct must not be null.
+    Columns of the right type are not cast: Arrow refuses to cast a null struct with a field that must not be null.
     """
-    if not expected.names:  # whose number of rows no column says
+    if not expected.names:  # a cast would lose the number of rows
         return batch
     columns = [
         column if column.type == to.type else _cast(column, to) for column, to in zip(batch, expected, strict=True)

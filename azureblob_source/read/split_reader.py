@@ -1,4 +1,4 @@
-"""The rows of splits of blobs: bytes are fetched ahead, and blocks decoded as soon as their bytes are there."""
+"""The rows of splits: their bytes are fetched ahead, and blocks are decoded as soon as their bytes have arrived."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def read_splits(  # noqa: PLR0913 - the settings of a read, by name
 ) -> Iterator[tuple[Split, pa.RecordBatch]]:
     """The rows of all splits, in order, resolved to `reader` (see `decode_blob`), each batch with its split.
 
-    Up to `budget` bytes are fetched ahead on `threads` threads, which end when the iterator does, is closed or fails.
-    `ignore_corrupt` keeps the rows before any damage, skips the rest of that split, and warns and counts (`skip`).
+    Up to `budget` bytes are fetched ahead on `threads` threads, which end when the iterator ends, is closed or fails.
+    `ignore_corrupt` keeps the rows before any damage, skips the rest of that split, and warns of it and counts it.
 
     `NotFoundError` if a blob is gone, `ConflictError` if it was replaced, `CorruptError` if it is damaged,
-    `ConfigurationError` if its rows do not resolve, it cannot be read in splits or takes more memory than `limits`.
+    `ConfigurationError` if its rows do not resolve, if it cannot be split, or if it takes more memory than `limits`.
     """
     opener = _Opener(limits.block_bytes)
 
@@ -85,14 +85,17 @@ class _Opened:
 
 @dataclass
 class _Opener:
-    """Finds the blocks of splits. It remembers one header: the splits of a blob come one after the other."""
+    """Finds the blocks of splits. It keeps one header, as the splits of a blob follow each other.
+
+    A block has at most `most` bytes.
+    """
 
     most: int
     _blob: str | None = None
     _header: FileHeader | None = None
 
     def open(self, split: Split, source: SplitBytes) -> _Opened | None:
-        """The split's blocks; None if others have them all, or there are none."""
+        """The split's blocks; None if the blob has none, or if they all belong to its first split."""
         name = split.blob.name
         if split.start == 0:
             return self._from_beginning(split, source)
@@ -124,29 +127,30 @@ class _Opener:
         return part_blocks(source, header, split.start, split.end, blob=split.blob.name, most=self.most)
 
 
-def _until_damage(framed: Iterable[Block], decode: Decode) -> Iterator[pa.RecordBatch]:
+def _until_damage(blocks_of_split: Iterable[Block], decode: Decode) -> Iterator[pa.RecordBatch]:
     """The rows of all blocks before the damaged one, then the `CorruptError`.
 
-    The decoder gathers rows of several blocks. Blocks whose rows are not all out are decoded again, one by one.
+    The decoder makes one batch of several blocks. After damage, blocks whose rows were not all yielded are decoded
+    again, one by one.
     """
     pending: deque[Block] = deque()
-    given = 0  # rows of the first pending block that are out already
+    yielded = 0  # rows of the first pending block
 
-    def noted() -> Iterator[Block]:
-        for block in framed:
+    def remembered() -> Iterator[Block]:
+        for block in blocks_of_split:
             pending.append(block)
             yield block
 
     try:
-        for batch in decode(noted()):
-            given += batch.num_rows
-            while pending and given >= pending[0].rows:
-                given -= pending.popleft().rows
+        for batch in decode(remembered()):
+            yielded += batch.num_rows
+            while pending and yielded >= pending[0].rows:
+                yielded -= pending.popleft().rows
             yield batch
     except CorruptError:
         for block in pending:
             for batch in decode([block]):
-                if given < batch.num_rows:
-                    yield batch.slice(given)
-                given = max(0, given - batch.num_rows)
+                if yielded < batch.num_rows:
+                    yield batch.slice(yielded)
+                yielded = max(0, yielded - batch.num_rows)
         raise

@@ -1,4 +1,4 @@
-"""Cutting blobs into splits, and packing splits into tasks. Pure."""
+"""Divides blobs into splits, and packs splits into Spark partitions. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Split:
 
 
 def split_blobs(blobs: Iterable[StreamBlob], split_bytes: int = SPLIT_BYTES) -> Iterator[Split]:
-    """The splits of all blobs, in name order: equal ranges of at most `split_bytes`. Gzip cannot be cut."""
+    """The splits of all blobs, in name order: equal ranges of at most `split_bytes`. Gzip cannot be divided."""
     for blob in sorted(blobs, key=lambda each: each.name):
         count = 1 if blob.name.endswith(".gz") else max(1, -(-blob.size // split_bytes))
         bounds = [blob.size * number // count for number in range(count)]
@@ -38,9 +38,9 @@ def split_blobs(blobs: Iterable[StreamBlob], split_bytes: int = SPLIT_BYTES) -> 
 
 
 def pack_splits(splits: Iterable[Split], split_bytes: int = SPLIT_BYTES) -> Iterator[tuple[Split, ...]]:
-    """Splits in the same order, as many to a task as are together no larger than `split_bytes`; one at least.
+    """The splits of each partition, in the same order: as many as have `split_bytes` together, one at least.
 
-    Each counts for a share of that even if it is smaller, as it costs a request: a task has at most 128 splits.
+    A small split counts as `split_bytes` / 128, as it costs a request: a partition has at most 128 splits.
     """
     waiting: list[Split] = []
     size = 0
