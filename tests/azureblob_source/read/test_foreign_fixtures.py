@@ -1,4 +1,4 @@
-"""Small files with what taught something in files of public repositories: `tests/fixtures/foreign/README.md`."""
+"""Small files with the peculiarities of files in public repositories: `tests/fixtures/foreign/README.md`."""
 
 from __future__ import annotations
 

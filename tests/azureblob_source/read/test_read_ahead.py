@@ -1,4 +1,4 @@
-"""Bytes of blobs as their readers ask for them: the right ones, from few requests, and none kept for nothing."""
+"""Bytes of blobs: the right ones, from few requests, and freed when they are not needed any more."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_any_reads_that_go_forward_give_the_blobs_bytes(found: list[tuple[int, i
 
 
 @given(st.lists(st.binary(max_size=3000), min_size=1, max_size=4), reads)
-def test_gzip_is_inflated_as_far_as_it_is_read(members: list[bytes], found: list[tuple[int, int]]) -> None:
+def test_gzip_is_decompressed_as_far_as_it_is_read(members: list[bytes], found: list[tuple[int, int]]) -> None:
     whole = b"".join(members)
     source = without_gzip(blob_bytes(b"".join(gzip.compress(member, mtime=0) for member in members)))
     assert isinstance(source, Inflated)
@@ -89,7 +89,7 @@ def test_gzip_is_inflated_as_far_as_it_is_read(members: list[bytes], found: list
             assert whole[start:end] == source.read(start, end)
 
 
-def test_the_end_of_gzip_that_stops_is_damage_where_it_is_reached() -> None:
+def test_truncated_gzip_is_damage_when_its_end_is_reached() -> None:
     data = gzip.compress(b"first", mtime=0) + gzip.compress(DATA, mtime=0)
     source = without_gzip(blob_bytes(data[:-3]))
     assert b"first" == bytes(source.read(0, source.cut(5)))
@@ -97,7 +97,7 @@ def test_the_end_of_gzip_that_stops_is_damage_where_it_is_reached() -> None:
         source.cut(1 << 20)
 
 
-def test_a_look_far_ahead_is_not_kept_and_takes_nothing_away() -> None:
+def test_bytes_far_ahead_are_not_kept_and_are_fetched_again_in_order() -> None:
     requests = Faults()
     blob = StreamBlob("s/1.avro", len(DATA))
     container = holding(DATA, requests)

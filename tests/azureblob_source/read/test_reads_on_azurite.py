@@ -1,4 +1,4 @@
-"""Ranges, ETags and errors of a real service, as far as reading splits depends on them."""
+"""Ranges, ETags and errors of a real service that reading splits depends on."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_blobs_large_small_gzipped_and_empty_are_read_by_their_listing(container
     assert [] == rows_of(container, [Split(StreamBlob("s/d.avro", 0))])
 
 
-def test_a_replaced_blob_and_one_that_is_gone_are_told(container: BlobContainer) -> None:
+def test_a_replaced_blob_and_a_deleted_one_are_errors(container: BlobContainer) -> None:
     container.put("s/a.avro", avro_file(numbered(3)))
     (blob,) = snapshot(container).blobs
     container.put("s/a.avro", avro_file(numbered(3, 7)))

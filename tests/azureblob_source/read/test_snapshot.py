@@ -96,7 +96,7 @@ def test_the_schema_is_the_superset_of_those_of_the_live_blobs() -> None:
     assert (plan_of(ROWS).avro,) == snapshot(account).schemas
 
 
-def test_a_version_before_an_overwrite_is_told_without_waiting() -> None:
+def test_a_version_before_an_overwrite_is_an_error_without_waiting() -> None:
     account = new_account()
     names = write(account, 0)
     write(account, 1, overwrite=True)
@@ -170,7 +170,7 @@ def test_a_folder_of_avro_is_read_by_its_listing() -> None:
     assert ["n", "s"] == [field["name"] for field in found.reader_schema.root["fields"]]
 
 
-def test_a_header_longer_than_the_first_look_is_read_whole() -> None:
+def test_a_header_longer_than_the_first_request_is_read_whole() -> None:
     account = new_account()
     schema = record(**{f"column_{number:05d}": "long" for number in range(3000)})
     data = avro_file(schema, [])
@@ -179,7 +179,7 @@ def test_a_header_longer_than_the_first_look_is_read_whole() -> None:
     assert 3000 == len(snapshot(account).reader_schema.root["fields"])
 
 
-def test_of_a_large_file_only_the_beginning_is_fetched() -> None:
+def test_only_the_beginning_of_a_large_file_is_fetched() -> None:
     account = new_account()
     account.container("container").put("flights/a.avro", avro_file(record(s="string"), [{"s": "x" * 500_000}]))
     ranges = []
@@ -256,7 +256,7 @@ def test_with_a_log_blobs_outside_the_range_are_left_out_and_the_schema_stays() 
     assert [] == requests.answers
 
 
-def test_event_times_decide_where_the_log_has_them() -> None:
+def test_event_times_decide_if_the_log_has_them() -> None:
     account = new_account()
     container = account.container("container")
     times = pa.schema([("at", pa.timestamp("us", tz="UTC"))])
@@ -305,7 +305,7 @@ def test_without_a_log_an_empty_range_has_the_newest_blobs_schema() -> None:
 # --- headers ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_header_is_read_several_at_a_time() -> None:
+def test_headers_are_read_concurrently() -> None:
     account = new_account()
     wide = record(**{f"column_{number}": "long" for number in range(5)})
     names = [*capture(account, 40), *capture(account, 1, wide)]
@@ -354,7 +354,7 @@ def test_a_header_whose_schema_is_no_schema_is_damage_too() -> None:
     assert names[1:] == [blob.name for blob in between(account, None, None, ignore_corrupt=True).blobs]
 
 
-def test_a_header_that_keeps_to_no_specification_is_no_damage() -> None:
+def test_a_header_that_breaks_the_specification_is_no_damage() -> None:
     account = new_account()
     (name,) = capture(account, 1)
     odd = '{"type":"record","name":"my row","fields":[{"name":"größe","type":"int","default":null}]}'
@@ -371,7 +371,7 @@ def test_if_every_header_is_damaged_nothing_can_be_read() -> None:
         between(account, None, None, ignore_corrupt=True)
 
 
-def test_of_gzip_too_only_the_beginning_is_fetched() -> None:
+def test_only_the_beginning_of_a_large_gzip_is_fetched() -> None:
     account = new_account()
     rows = [{"s": random.Random(1).randbytes(300_000).hex()}]
     account.container("container").put("flights/a.avro.gz", gzip.compress(avro_file(record(s="string"), rows)))
@@ -380,7 +380,7 @@ def test_of_gzip_too_only_the_beginning_is_fetched() -> None:
     assert sum(size for _, size in requests.answers) < 100_000
 
 
-def test_a_stream_within_the_stream_is_not_part_of_it() -> None:
+def test_a_nested_stream_is_not_part_of_the_stream() -> None:
     account = new_account()
     account.container("container").put("flight.avro", avro_file(record(n="long"), []))
     account.container("container").put("x/a.avro", avro_file(record(n="long"), []))
@@ -424,7 +424,7 @@ def test_a_batch_that_is_replaced_or_voided_while_a_reader_waits_is_read_as_the_
 
 
 @pytest.mark.parametrize("repeat", [True, False])
-def test_as_of_a_version_that_was_taken_back_its_batch_is_not_there(repeat: bool) -> None:
+def test_a_read_as_of_a_revoked_version_does_not_have_its_batch(repeat: bool) -> None:
     account = new_account()
     names = write(account, 7)
     with pytest.raises(ProcessDied):
@@ -436,7 +436,7 @@ def test_as_of_a_version_that_was_taken_back_its_batch_is_not_there(repeat: bool
     assert (1, names) == ((found := snapshot(account, 1)).version, [blob.name for blob in found.blobs])
 
 
-def test_many_unpublished_blobs_are_looked_for_concurrent_map_and_each_found_one_once() -> None:
+def test_many_unpublished_blobs_are_checked_concurrently_and_each_visible_one_once() -> None:
     account = new_account()
     container = account.container("container")
     plan = plan_of(ROWS, maxMessagesPerBlob=1)
@@ -458,7 +458,7 @@ def test_many_unpublished_blobs_are_looked_for_concurrent_map_and_each_found_one
     assert len(seen) <= 40 + 10
 
 
-def test_the_time_to_wait_is_the_callers_and_the_error_names_the_way_out() -> None:
+def test_the_publish_timeout_is_the_callers_and_the_error_names_the_next_step() -> None:
     account = new_account()
     decided_only(account)
     waits: list[float] = []
@@ -479,7 +479,7 @@ def test_entries_before_the_last_overwrite_are_not_read() -> None:
     assert 40 == len(snapshot(account, 39).blobs)
 
 
-def test_a_blob_whose_schema_gives_no_columns_is_named_and_the_advice_helps() -> None:
+def test_a_blob_whose_schema_has_no_columns_is_named_and_the_advice_helps() -> None:
     account = new_account()
     container = account.container("container")
     tree = record(v="long", next=["null", "row"])

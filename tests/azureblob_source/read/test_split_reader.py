@@ -1,4 +1,4 @@
-"""Splits of blobs to rows: each row once whatever the split, bytes ahead but bounded, and every kind of trouble."""
+"""The rows of splits: each row once, whatever the splits; requests and read-ahead; faults of storage; damage."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_splits
 from azureblob_source.read.splits import Split, split_blobs
 from tests.azureblob_source.read.request_sizes import request_sizes
+from tests.azureblob_source.sync_marker import SYNC
 from tests.azureblob_source.test_metrics import Meter
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows
 
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer
 
-SYNC = bytes(range(100, 100 + SYNC_SIZE))
 FOUR = b"\x01\x02\x03\x04" * 4
 ROW = {
     "type": "record",
@@ -119,7 +119,7 @@ def small_requests() -> Iterator[None]:
 
 
 def lookalikes(sync: bytes) -> st.SearchStrategy[bytes]:
-    """Values that hold the marker, plausible block headers behind it, and whole Avro files with the same marker."""
+    """Values that contain the marker, plausible block headers after it, and whole Avro files with the same marker."""
     return st.one_of(
         st.binary(max_size=60),
         st.just(sync),
@@ -187,7 +187,7 @@ def test_a_crafted_imitation_is_an_error_and_never_wrong_rows() -> None:
     assert [*rows, *numbered(40)] == rows_of(holding(data), splits_of(data, len(data)))
 
 
-def test_a_header_longer_than_the_first_look_is_read_by_every_split() -> None:
+def test_a_header_longer_than_the_first_request_is_read_by_every_split() -> None:
     wide = {**ROW, "doc": "x" * 300_000}
     out = io.BytesIO()
     fastavro.writer(out, wide, numbered(20_000), sync_marker=SYNC)
@@ -246,7 +246,7 @@ def test_rows_are_those_of_the_reader_and_the_columns() -> None:
 
 
 class Watch(Intercept):
-    """Notes every GET: its blob and size. `before` is called first, on the thread that makes the request."""
+    """Records every GET: its blob and size. `before` is called first, on the thread that makes the request."""
 
     def __init__(self, before: Callable[[Call], None] | None = None) -> None:
         self.sizes: list[tuple[str, int]] = []
@@ -327,7 +327,7 @@ def resized(data: bytes, number: int, size: int) -> bytes:
 
 @pytest.mark.usefixtures("small_requests")
 @pytest.mark.parametrize("sync", [SYNC, FOUR])
-def test_a_size_is_not_believed_before_a_marker_is_seen_where_it_ends(sync: bytes) -> None:
+def test_a_size_is_accepted_only_if_a_marker_is_where_the_block_would_end(sync: bytes) -> None:
     data = avro_file(numbered(2_000, 1_000), interval=20_000, sync=sync)
     size = len(next(blocks(data, read_header(data))).body)
     broken = resized(data, 1, size * 64 - 7)
@@ -370,7 +370,7 @@ def test_a_block_beyond_the_limit_is_no_damage_and_the_advice_helps() -> None:
 
 
 @pytest.mark.usefixtures("small_requests")
-def test_a_block_larger_than_the_budget_is_read_all_the_same() -> None:
+def test_a_block_larger_than_the_budget_is_read() -> None:
     data = avro_file(numbered(10, 20_000), interval=1 << 20)
     assert numbered(10, 20_000) == rows_of(holding(data), splits_of(data, 1 << 20), budget=3000)
 
@@ -404,12 +404,12 @@ def test_a_failure_ends_the_threads() -> None:
     assert_no_threads()
 
 
-# --- trouble with storage ---------------------------------------------------------------------------------------------
+# --- faults of storage ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("small_requests")
 @pytest.mark.parametrize("fault", [Throttle(), Unreachable(), TimeOut(), Reset(), LostAnswer()])
-def test_passing_faults_are_not_seen(fault: Any) -> None:
+def test_transient_faults_are_retried(fault: Any) -> None:
     account, blobs = stored(a__avro=avro_file(numbered(300)), b__avro=avro_file(numbered(9)))
     faults = Faults(on("get", fault, times=2, skip=3), on("get", fault, times=1, skip=7))
     found = rows_of(watched(account, faults), list(split_blobs(blobs, 2000)))
@@ -431,7 +431,7 @@ def test_a_killed_process_leaves_no_threads() -> None:
     assert_no_threads()
 
 
-def test_a_blob_that_is_gone_is_told_as_such_whatever_is_ignored() -> None:
+def test_a_deleted_blob_is_an_error_even_if_corrupt_blobs_are_ignored() -> None:
     account, blobs = stored(a__avro=avro_file(numbered(3)))
     account.container("container").delete("s/a.avro")
     for ignore in (False, True):
@@ -535,7 +535,7 @@ def damaged(data: bytes, block_number: int) -> tuple[bytes, int]:
 
 
 @pytest.mark.parametrize("codec", ["deflate", "snappy", "zstandard"])
-def test_rows_before_the_damage_are_kept_and_blob_and_byte_are_told(
+def test_rows_before_the_damage_are_kept_and_the_warning_names_blob_and_byte(
     codec: str, counted: Counter[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     rows = numbered(100)
@@ -565,7 +565,7 @@ def test_other_splits_and_blobs_are_read_though_one_is_damaged(counted: Counter[
     assert 2 <= counted["azureblob.corruptBlobs", "aggregate", ""]
 
 
-def test_rows_that_are_out_are_not_given_again_after_damage() -> None:
+def test_rows_that_were_yielded_before_the_damage_are_not_yielded_again() -> None:
     many = avro_file([{"n": number, "data": None} for number in range(25_000)], interval=1 << 20)
     head = read_header(many)
     more = header(head.schema_json, "null", SYNC) + many[head.size :] + b"".join(block(2, b"\x02\x00\xff", SYNC))
@@ -597,7 +597,7 @@ def test_an_imitation_is_never_ignored() -> None:
         rows_of(holding(data), [Split(StreamBlob(NAME, len(data)), 0, data.index(b"a" * 50))], ignore_corrupt=True)
 
 
-def test_a_gzip_that_stops_gives_the_rows_before() -> None:
+def test_truncated_gzip_has_the_rows_before_its_end() -> None:
     data = gzip.compress(avro_file(numbered(3000, 30), interval=500), mtime=0)
     stopped = data[: len(data) * 2 // 3]
     with pytest.raises(CorruptError, match="gzip member"):
@@ -607,7 +607,7 @@ def test_a_gzip_that_stops_gives_the_rows_before() -> None:
     assert found
 
 
-def test_batches_have_the_schema_that_was_asked_for() -> None:
+def test_batches_have_the_requested_schema() -> None:
     data = avro_file(numbered(3))
     ((_, batch),) = read_splits(holding(data), splits_of(data, 1 << 20), columns=["n"])
     assert pa.schema([pa.field("n", pa.int64(), nullable=False)]) == batch.schema

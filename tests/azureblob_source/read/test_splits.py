@@ -36,22 +36,22 @@ def test_splits_of_a_blob_are_equal_and_no_larger_than_asked(found: list[StreamB
 
 
 @given(blobs, st.integers(1, 3000))
-def test_tasks_hold_all_splits_in_order_and_are_no_larger_than_asked(found: list[StreamBlob], size: int) -> None:
+def test_partitions_have_all_splits_in_order_and_are_no_larger_than_asked(found: list[StreamBlob], size: int) -> None:
     splits = list(split_blobs(found, size))
-    tasks = list(pack_splits(splits, size))
-    assert splits == [split for task in tasks for split in task]
-    assert all(sum(split.size for split in task) <= size for task in tasks)
-    for one, other in pairwise(tasks):
+    partitions = list(pack_splits(splits, size))
+    assert splits == [split for partition in partitions for split in partition]
+    assert all(sum(split.size for split in partition) <= size for partition in partitions)
+    for one, other in pairwise(partitions):
         costs = [max(split.size, size / 128 + 1) for split in (*one, other[0])]
         assert sum(costs) > size
 
 
-def test_many_tiny_blobs_are_spread_over_tasks() -> None:
+def test_many_tiny_blobs_are_spread_over_partitions() -> None:
     splits = list(split_blobs(StreamBlob(f"s/{number:05d}.avro", 1000) for number in range(1000)))
-    assert [128] * 7 + [104] == [len(task) for task in pack_splits(splits)]
+    assert [128] * 7 + [104] == [len(partition) for partition in pack_splits(splits)]
 
 
-def test_gzip_is_not_cut_however_large() -> None:
+def test_gzip_is_not_split_however_large() -> None:
     blob = StreamBlob("s/1.avro.gz", 1 << 40)
     assert [Split(blob, 0, None)] == list(split_blobs([blob]))
     assert [(Split(blob, 0, None),)] == list(pack_splits([Split(blob, 0, None)]))
@@ -62,6 +62,6 @@ def test_a_blob_of_the_asked_size_is_one_split_and_one_byte_more_makes_two() -> 
     assert 2 == len(list(split_blobs([StreamBlob("s/1.avro", (32 << 20) + 1)])))
 
 
-def test_splits_travel_to_tasks() -> None:
+def test_splits_can_be_pickled() -> None:
     split = Split(StreamBlob("s/1.avro", 9, 3, "p", 1, 2, '"etag"'), 4, 7)
     assert split == pickle.loads(pickle.dumps(split))  # noqa: S301 - its own bytes

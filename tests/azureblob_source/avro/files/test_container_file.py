@@ -24,10 +24,10 @@ from azureblob_source.avro.files.container_file import (
     read_header,
 )
 from azureblob_source.avro.varint import encode
+from tests.azureblob_source.sync_marker import SYNC
 
 SCHEMA = '{"type":"record","name":"row","fields":[{"name":"é","type":"long"}]}'
 LONGS = {"type": "record", "name": "row", "fields": [{"name": "n", "type": "long"}]}
-SYNC = bytes(range(100, 100 + SYNC_SIZE))
 BODIES = [(3, b"abc"), (0, b""), (100_000, bytes(70_000)), (1, b"z")]
 
 bodies = st.lists(st.tuples(st.integers(0, 2**62), st.binary(max_size=300)), max_size=6)

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azure_account.errors import CorruptError
-from azureblob_source.avro.files.container_file import SYNC_SIZE, Whole, block, header
+from azureblob_source.avro.files.container_file import Whole, block, header
 from azureblob_source.avro.files.gzipped import Gunzip, Inflated, is_gzip
+from tests.azureblob_source.sync_marker import SYNC
 
-SYNC = bytes(range(100, 100 + SYNC_SIZE))
 MIB = 1 << 20
 
 

@@ -13,12 +13,12 @@ from azure_account.errors import ConfigurationError, CorruptError
 from azureblob_source.avro.files.container_file import SYNC_SIZE, Whole, block, blocks, header, read_header
 from azureblob_source.avro.files.splitting import is_splittable, part_blocks
 from azureblob_source.avro.varint import encode
+from tests.azureblob_source.sync_marker import SYNC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SCHEMA = '{"type":"record","name":"row","fields":[]}'
-SYNC = bytes(range(100, 100 + SYNC_SIZE))
 FOUR = b"\x01\x02\x03\x04" * 4
 
 Body = tuple[int, bytes]
