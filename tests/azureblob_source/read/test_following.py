@@ -318,7 +318,7 @@ def test_overwritten_blobs_stop_no_query() -> None:
     a = parse(_record("a")).fingerprint
     _, guard = guarded("a", "b", "a", of_2={**gone, "schemas": (a,)})
     assert 2 == ended(guard, -1)
-    assert 1 == guard.end(0, 1), "the reader of its blobs reports that they are gone, the schema is not the matter"
+    assert 1 == guard.end(0, 1), "the read of its blobs reports that they are deleted, not the schema"
 
 
 def test_a_column_of_a_voided_batch_stops_no_query() -> None:

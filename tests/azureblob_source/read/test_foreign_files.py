@@ -205,7 +205,7 @@ def samza() -> dict[str, dict[str, Any]]:
 
 
 def like(expected: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Whether a row has the values that its fixture tells, as JSON has them."""
+    """Whether a row has the values of its fixture, as JSON has them."""
     return all(json.loads(json.dumps(row[name], default=str)) == value for name, value in expected.items())
 
 

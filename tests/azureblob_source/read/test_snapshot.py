@@ -396,7 +396,7 @@ def test_a_nested_stream_is_not_part_of_the_stream() -> None:
 
 
 def expired(account: MemoryAccount) -> None:
-    """A decided batch whose staged blocks are gone, so that it can never be published."""
+    """A committed batch whose staged blocks have expired, so that it can never be published."""
     decided_only(account)
     clock = account.clock
     assert isinstance(clock, ManualClock)
