@@ -1,4 +1,4 @@
-"""The newest rows of a stream, then those of each version as it is published. No Spark: entries, blobs, Arrow."""
+"""The newest rows of a stream, then those of each version as it is published. Without Spark: entries, blobs, Arrow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from azure_account.errors import NotFoundError, describe
 from azureblob_source.avro.decoding.decode import decode_blob
 from azureblob_source.avro.decoding.superset import superset
 from azureblob_source.options import LATEST
-from azureblob_source.read.following import Follower, Limits, new_blobs
+from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
 from azureblob_source.read.snapshot import writer_schema
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _ENTRIES_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that one blob of one version holds, all of them or the last."""
+    """The rows of one blob of one version, all of them or the last."""
 
     entry: LogEntry
     blob: BlobEntry
@@ -40,7 +40,7 @@ class Rows:
 
 @dataclass
 class Tail:
-    """One reader of a stream's end. `columns` are the names of those wanted, None for all."""
+    """Reads a stream from its end on. `columns` are the names of those to read, None for all."""
 
     log: CommitLog
     clock: Clock
@@ -52,13 +52,13 @@ class Tail:
         self._at = -1
 
     def last(self, count: int) -> list[Rows]:
-        """The last `count` rows that are published, in order. `NotFoundError` if the stream has no log."""
+        """The last `count` published rows, in order. `NotFoundError` if the stream has no log."""
         first = self.log.first()
         if first is None:
             step = "Check container and stream; `python -m azureblob_source ls` shows what is there."
             place = f"{self.log.container.url}/{self.log.stream}"
             raise NotFoundError(describe("read the newest rows of", place, "there is no commit log", step))
-        self._at = self._follower.before(LATEST)
+        self._at = self._follower.version_before(LATEST)
         wanted = self._newest_blobs(first, count)
         rows = list(self._read(wanted))
         surplus = sum(each.batch.num_rows for each in rows) - count
@@ -71,7 +71,7 @@ class Tail:
     def following(self) -> Iterator[list[Rows]]:
         """The rows of what is published from now on, one or several versions at a time. It never ends."""
         while True:
-            until = self._follower.latest(self._at, Limits())
+            until = self._follower.latest(self._at, TriggerLimits())
             if until > self._at:
                 entries = self._follower.entries(self._at, until)
                 self._at = until
@@ -82,7 +82,7 @@ class Tail:
             self.clock.sleep(_POLL_SECONDS)
 
     def _newest_blobs(self, first: int, count: int) -> list[tuple[LogEntry, BlobEntry]]:
-        """The last blobs up to the present version that hold so many rows together."""
+        """The last blobs up to the current version that have `count` rows together."""
         entries: list[LogEntry] = []
         low = self._at + 1
         while low > first and sum(blob.rows for _, blob in new_blobs(entries)) < count:
@@ -99,7 +99,7 @@ class Tail:
         return chosen[::-1]
 
     def _read(self, found: Iterable[tuple[LogEntry, BlobEntry]]) -> Iterator[Rows]:
-        """The blobs' rows, in the superset of all schemas seen so far. A blob that was taken away has none."""
+        """The blobs' rows, in the superset of all schemas read so far. A blob that has been deleted has none."""
         found = list(found)
         for _, blob in found:
             if blob.schema not in self._schemas:
@@ -108,7 +108,7 @@ class Tail:
             try:
                 data = self.log.container.get(blob.name).data
             except NotFoundError:
-                logger.warning("blob %s of version %d was taken away, its rows are left out", blob.name, entry.version)
+                logger.warning("blob %s of version %d is deleted, its rows are left out", blob.name, entry.version)
                 continue
             reader = superset(tuple(self._schemas.values()))
             for batch in decode_blob(data, blob=blob.name, reader=reader, columns=self.columns):

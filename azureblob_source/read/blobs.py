@@ -1,4 +1,4 @@
-"""Which blobs a stream consists of as of one version, and what is known of each without opening it. Pure."""
+"""The blobs of a stream, and what log, name and listing say of each without opening it. Pure."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _WITHIN_MILLISECOND = 999
 
 @dataclass(frozen=True, slots=True)
 class StreamBlob:
-    """A blob to read. `size` is in stored bytes; `partition` is a level of names, or several.
+    """A blob to read. `size` is in stored bytes; `partition` is one level of its name, or several.
 
-    `earliest … latest`, in microseconds since 1970 UTC and both included, is where the times of its rows lie: their
-    event times if the log keeps these, else when they were written. None is unknown.
+    The times of its rows are from `earliest` to `latest`, in microseconds since 1970 UTC, both included: event times if
+    the log has them, else the times of writing. None is unknown.
     """
 
     name: str
@@ -45,7 +45,7 @@ class StreamBlob:
     etag: str | None = None
 
     def may_hold(self, between: Between) -> bool:
-        """Whether a row of it can have a time in the range."""
+        """Whether one of its rows can have a time in the range."""
         start, end = between
         return (start is None or self.latest is None or self.latest >= start) and (
             end is None or self.earliest is None or self.earliest < end
@@ -62,7 +62,7 @@ def stream_blob(entry: LogEntry, blob: BlobEntry) -> StreamBlob:
 
 
 def listed_blob(stream: str, blob: BlobProperties) -> StreamBlob:
-    """A blob of a stream without a log. Storage gives whole seconds of its last change."""
+    """A blob of a stream without a log. Its last modification is known in whole seconds."""
     place, started = name_time(blob.name)
     changed = microseconds(blob.last_modified) + _WITHIN_SECOND
     partition = None if place is None else blob.name[len(stream) + 1 : max(place - 1, 0)]
@@ -70,7 +70,7 @@ def listed_blob(stream: str, blob: BlobProperties) -> StreamBlob:
 
 
 def listed_blobs(stream: str, found: Sequence[BlobProperties]) -> list[StreamBlob]:
-    """The data blobs in the listing of a stream without a log: none of hidden levels, nor of streams within it."""
+    """The data blobs in the listing of a stream without a log, except for hidden ones and those of nested streams."""
     nested = {log_stream(blob.name) for blob in found}
     return [
         listed_blob(stream, blob)
@@ -83,7 +83,7 @@ def listed_blobs(stream: str, found: Sequence[BlobProperties]) -> list[StreamBlo
 
 
 def name_time(name: str) -> tuple[int | None, int | None]:
-    """Where in a blob's name its time begins, and that time in microseconds; None if there is none."""
+    """Where the time begins in a blob's name, and that time in microseconds; None if there is none."""
     for match in reversed(list(_TIME_PATH.finditer(name))):
         try:
             moment = datetime(*map(int, match.groups()), tzinfo=timezone.utc)  # type: ignore[arg-type, misc]
@@ -99,7 +99,7 @@ def microseconds(moment: datetime) -> int:
 
 
 def _ordered(first: int | None, last: int) -> tuple[int | None, int]:
-    """The two times as a range: they come from two clocks."""
+    """The two times as a range. They are of two clocks, so the first can be the later one."""
     return (None, last) if first is None else (min(first, last), max(first, last))
 
 

@@ -1,8 +1,8 @@
-"""Spark's pushed-down filters on Arrow batches: which can be applied exactly as Spark would, and applying them. Pure.
+"""Applies Spark's pushed-down filters to Arrow batches, if the result is exactly Spark's. Pure.
 
-Spark hands over the conjuncts of a WHERE clause (`pyspark.sql.datasource.Filter`). What is applied here Spark does not
-apply again, so a filter is taken only if its result is the same for every value: on booleans, integers, strings,
-binary, dates, timestamps and decimals, not on floating point numbers, whose NaN compares otherwise in Arrow.
+Spark pushes the conjuncts of a WHERE clause down (`pyspark.sql.datasource.Filter`), and does not apply again what is
+applied here. So a filter is accepted only if its result is the same for every value: on booleans, integers, strings,
+binary, dates, timestamps and decimals, not on floating-point numbers, as Arrow compares NaN differently.
 """
 
 from __future__ import annotations
@@ -67,8 +67,7 @@ class ColumnFilter:
             case "In":
                 values = pa.array([value for value in self.value if value is not None], column.type)
                 known = pc.is_in(column, value_set=values)
-                # A null equals none of the values and differs from none: unknown. So does any value that is not found
-                # among values of which one is null.
+                # SQL: `null IN (…)` is null, and so is `x IN (…, null)` if x is not among the values.
                 unknown = pc.or_(column.is_null(), pc.invert(known)) if None in self.value else column.is_null()
                 return pc.if_else(unknown, pa.scalar(None, pa.bool_()), known)
             case text if text in _TEXT:
@@ -104,7 +103,7 @@ def _is_exact(found: ColumnFilter, schema: pa.Schema) -> bool:
         return False
     if found.value is None and found.operation != "EqualNullSafe":
         return False
-    try:  # whether the value has the column's type, by the smallest batch there is
+    try:  # on one row, to see whether the value has the column's type
         found.holds(pa.RecordBatch.from_arrays([pa.nulls(1, kind)], [found.column]))
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return False

@@ -1,10 +1,10 @@
-"""Following a stream: from the log version that was read last to the next one, never past what is published.
+"""Following a stream: from the last version that was read to the next one, never past the last published version.
 
-A version is where a micro-batch may end. What a range of versions gives depends on the log alone, which only grows, so
-a range that is read again gives the same blobs. Two entries that belong together (a batch whose staged blocks expired,
-and the entry that voids or replaces it) are never in different ranges: the first has blobs that were never whole, the
-second takes them away. One case is beyond this: a batch over many streams (`streamColumn`) whose staged blocks expired
-in some of them is decided anew in all of them, so a follower of a stream that had its part whole reads that part twice.
+A micro-batch ends with a version. The blobs of a range of versions depend on the log alone, which only grows: a range
+that is read again gives the same blobs. A voided entry and the entry that revokes it are never in different ranges,
+since the first names blobs that were never published as a whole and the second removes them. One case is not covered:
+a batch over many streams (`streamColumn`) whose staged blocks expire in some of the streams is committed again in all
+of them, so the follower of a stream that had published its share reads that share twice.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What a range may hold: whole versions until one of these is reached. None is no limit."""
+class TriggerLimits:
+    """How much a micro-batch may read: whole versions, until one of these is reached. None is no limit."""
 
     blobs: int | None = None
     bytes: int | None = None
@@ -41,27 +41,27 @@ class Limits:
 
 @dataclass
 class Follower:
-    """One reader's walk along a log. `publish_timeout` and `monotonic` are in seconds."""
+    """Finds, for one reader, where its next range of a log ends. `publish_timeout` and `monotonic` are in seconds."""
 
     log: CommitLog
     publish_timeout: float
     monotonic: Callable[[], float]
-    _proven: int = -1
+    _published: int = -1
     _waiting: tuple[int, float] | None = None
     _entries: dict[int, LogEntry] = field(default_factory=dict)
 
-    def before(self, start: int | str | datetime) -> int:
+    def version_before(self, start: int | str | datetime) -> int:
         """The version before the first to read: `earliest`, `latest`, a version, or one committed at or after a time.
 
-        The earliest is the last overwrite, if there was one, for the blobs before it are gone. A time to come is now.
-        `NotFoundError` for a version that is no longer kept, or does not exist yet.
+        The earliest is the last overwrite, if there was one, as the blobs before it are deleted. A time in the future
+        means now. `NotFoundError` for a version that a vacuum has removed, or that does not exist yet.
         """
         first, head = self.log.first(), self.log.refresh()
         if first is None or head is None:
             return -1
         match start:
             case str() if start == LATEST:
-                return self._settled(head, -1)
+                return self._last_published(head, -1)
             case str() if start == EARLIEST:
                 since = live_since(self.log.history(head.version)) if head.since is None else head.since
                 return max(first, since) - 1
@@ -73,42 +73,42 @@ class Follower:
             raise NotFoundError(describe("read from version", f"{start} of {self._place}", known, step))
         return int(start) - 1
 
-    def latest(self, after: int | None, limits: Limits, *, at_most: int | None = None) -> int:
-        """The version to read up to, from behind `after` (None: not known; then there are no limits).
+    def latest(self, after: int | None, limits: TriggerLimits, *, at_most: int | None = None) -> int:
+        """Where a range that begins after `after` ends (None: not known; then there are no limits).
 
-        `after` itself if there is nothing new, or only a batch that is being published. `TransientError` if that
-        lasts for longer than the time-out.
+        `after` itself if there is nothing new, or only a batch that is being published. `TransientError` if publishing
+        takes longer than the timeout.
         """
         head = self.log.refresh(after if after is not None and after >= 0 else None)
         if head is None or (after is not None and head.version < after):
-            return self._nothing(after, head)
+            return self._log_ends_before(after, head)
         if after is not None and at_most is not None and after >= at_most:
             return after
-        settled = self._kept(lambda: self._settled(head, -1 if after is None else after), after)
-        self._watch(after, settled, head)
+        published = self._unless_vacuumed(lambda: self._last_published(head, -1 if after is None else after), after)
+        self._check_timeout(after, published, head)
         if at_most is not None:
-            settled = min(settled, at_most)
-        if after is None or settled <= after:
-            return settled if after is None else after
-        if limits == Limits():
-            return settled
-        return self._kept(lambda: self._limited(after, settled, limits), after)
+            published = min(published, at_most)
+        if after is None or published <= after:
+            return published if after is None else after
+        if limits == TriggerLimits():
+            return published
+        return self._unless_vacuumed(lambda: self._admitted(after, published, limits), after)
 
     def entries(self, after: int, until: int) -> list[LogEntry]:
-        """The entries behind `after` up to `until`. `NotFoundError`, naming the earliest kept, if one is gone."""
+        """The entries after `after` up to `until`. If one is vacuumed, `NotFoundError` names the earliest kept."""
         kept = [self._entries[version] for version in range(after + 1, until + 1) if version in self._entries]
         if len(kept) == until - after:
             return kept
-        found = self._kept(lambda: self.log.entries(after + 1, until), after)
+        found = self._unless_vacuumed(lambda: self.log.entries(after + 1, until), after)
         self._remember(found)
         return found
 
     def forget(self, until: int) -> None:
-        """Drop what is remembered of versions that will not be asked for again."""
+        """Drop the remembered entries up to this version, which will not be read again."""
         self._entries = {version: entry for version, entry in self._entries.items() if version > until}
 
-    def _kept(self, read: Callable[[], Result], after: int | None) -> Result:
-        """What `read` gives; an error of entries that are gone becomes one that a query's user can act upon."""
+    def _unless_vacuumed(self, read: Callable[[], Result], after: int | None) -> Result:
+        """The result of `read`, with an error for the query's user if the entries that it needs are vacuumed."""
         try:
             return read()
         except NotFoundError as gone:
@@ -123,38 +123,39 @@ class Follower:
     def _place(self) -> str:
         return f"{self.log.container.url}/{self.log.stream}"
 
-    def _nothing(self, after: int | None, head: LogEntry | None) -> int:
+    def _log_ends_before(self, after: int | None, head: LogEntry | None) -> int:
+        """-1 as long as there is no log. `ConflictError` if the query has read versions that the log does not have."""
         if after is None or (after < 0 and head is None):
             return -1
         there = "the stream has no log" if head is None else f"its newest version is {head.version}"
         step = "If the stream was deleted and written anew, start the query with a new checkpoint."
         raise ConflictError(describe("read on from version", f"{after} of {self._place}", there, step))
 
-    def _settled(self, head: LogEntry, after: int) -> int:
-        """The newest version up to which every batch is published, or taken back by another that is."""
-        settled = max(head.published, self._proven, after)
+    def _last_published(self, head: LogEntry, after: int) -> int:
+        """The newest version up to which every batch is published, or revoked by one that is."""
+        settled = max(head.published, self._published, after)
         unproven = self.log.entries(settled + 1, head.version) if settled < head.version else []
         taken_back = {entry.replaces for entry in unproven}
         for entry in unproven:
             if entry.version in taken_back:
                 continue
-            if not self._is_public(entry.blobs):
+            if not self._are_visible(entry.blobs):
                 break
             settled = entry.version
             self._remember([entry])
-        self._proven = settled
+        self._published = settled
         return settled
 
-    def _is_public(self, blobs: Iterable[BlobEntry]) -> bool:
+    def _are_visible(self, blobs: Iterable[BlobEntry]) -> bool:
         found = concurrent_map(self.log.container.properties, [blob.name for blob in blobs], _AT_ONCE)
-        return all(there is not None and there.size for there in found)  # an empty one is about to be discarded
+        return all(blob is not None and blob.size for blob in found)  # an empty one is about to be deleted
 
-    def _watch(self, after: int | None, settled: int, head: LogEntry) -> None:
-        """Note how long nothing could be read because a decided batch is not published."""
-        if settled == head.version or (after is not None and settled > after):
+    def _check_timeout(self, after: int | None, published: int, head: LogEntry) -> None:
+        """`TransientError` if the reader has waited too long for a committed batch to be published."""
+        if published == head.version or (after is not None and published > after):
             self._waiting = None
             return
-        version = settled + 1
+        version = published + 1
         if self._waiting is None or self._waiting[0] != version:
             self._waiting = version, self.monotonic()
         waited = self.monotonic() - self._waiting[1]
@@ -162,40 +163,37 @@ class Follower:
             message = describe(
                 "read",
                 f"version {version} of {self._place}",
-                "its batch is decided but its writer has not published it",
+                "its batch is committed but its writer has not published it",
                 "Start the writer again, which finishes the batch, or run `python -m azureblob_source repair`.",
                 elapsed=waited,
             )
             raise TransientError(message)
 
-    def _limited(self, after: int, settled: int, limits: Limits) -> int:
-        """The last version of a range within the limits: one at least, and never between two that belong together."""
+    def _admitted(self, after: int, published: int, limits: TriggerLimits) -> int:
+        """Where a range within the limits ends: one version or more, never cut before an entry that revokes one."""
         until, blobs, size = after, 0, 0
-        for entry in self._walk(after, settled):
+        for entry in self._in_steps(after, published):
             blobs += len(entry.blobs)
             size += sum(blob.size for blob in entry.blobs)
             over = (limits.blobs is not None and blobs > limits.blobs) or (
                 limits.bytes is not None and size > limits.bytes
             )
-            belongs = entry.replaces is not None and after < entry.replaces <= until
-            if over and until > after and not belongs:
+            revokes = entry.replaces is not None and after < entry.replaces <= until
+            if over and until > after and not revokes:
                 break
             until = entry.version
         return until
 
-    def _walk(self, after: int, settled: int) -> Iterator[LogEntry]:
-        """Entries in order, read some at a time, remembered for `entries`."""
-        at = after
-        while at < settled:
-            ahead = min(settled, at + _AT_ONCE)
-            yield from self.entries(at, ahead)
-            at = ahead
+    def _in_steps(self, after: int, until: int) -> Iterator[LogEntry]:
+        """The entries after `after` up to `until`, read a few at a time and remembered for `entries`."""
+        for start in range(after, until, _AT_ONCE):
+            yield from self.entries(start, min(start + _AT_ONCE, until))
 
     def _remember(self, entries: Iterable[LogEntry]) -> None:
         self._entries.update((entry.version, entry) for entry in entries)
 
     def _committed_before(self, moment: datetime, first: int, newest: int) -> int:
-        """The last version committed before `moment`: times rise along the log, as far as its writers' clocks agree."""
+        """The last version committed before `moment`, by bisection: times rise along the log as far as clocks agree."""
         low, high = first - 1, newest
         while low < high:
             middle = (low + high + 1) // 2
@@ -208,9 +206,9 @@ class Follower:
 
 @dataclass
 class SchemaGuard:
-    """Ends the ranges of a query before the first version whose rows the query's schema does not hold.
+    """Ends the ranges of a query before the first version whose rows do not fit the query's schema.
 
-    Entries below the last overwrite are not looked at: their blobs are gone, which a reader of them reports.
+    Entries before the last overwrite are not checked: their blobs are deleted, which the read of them reports.
     """
 
     follower: Follower
@@ -218,8 +216,8 @@ class SchemaGuard:
     _known: dict[str, Misfit | None] = field(default_factory=dict)
 
     def end(self, after: int, until: int) -> int:
-        """The last version that can be read of those after `after` up to `until`. `ConflictError` if none can."""
-        if until <= after or self._holds_head():
+        """The last version after `after`, up to `until`, that can be read. `ConflictError` if none can."""
+        if until <= after or self._fits_head():
             return until
         entries = self.follower.entries(after, until)
         unfit = self._unfit(entries)
@@ -231,13 +229,13 @@ class SchemaGuard:
         return end
 
     def check(self, entries: Sequence[LogEntry]) -> None:
-        """`ConflictError` if the rows of a range do not fit. For Spark before 4.2, which sets the range by itself."""
-        unfit = None if self._holds_head() else self._unfit(entries)
+        """`ConflictError` if rows of a range do not fit. For Spark before 4.2, which sets the range by itself."""
+        unfit = None if self._fits_head() else self._unfit(entries)
         if unfit is not None:
             raise self._error(*unfit)
 
-    def _holds_head(self) -> bool:
-        """Whether everything since the last overwrite fits: the head names the writer schemas of all that."""
+    def _fits_head(self) -> bool:
+        """Whether all rows since the last overwrite fit: the head names their writer schemas."""
         head = self.follower.log.head()
         return head is not None and head.schemas is not None and not any(map(self._misfit, head.schemas))
 
@@ -262,7 +260,7 @@ class SchemaGuard:
 
 
 def _whole_range_before(entries: Sequence[LogEntry], version: int) -> int:
-    """The last version before `version` where a range may end: never between two entries that belong together."""
+    """The last version before `version` where a range may end: never between an entry and the one that revokes it."""
     end = version - 1
     for entry in reversed(entries):
         if entry.version > end and entry.replaces is not None and entries[0].version <= entry.replaces <= end:
@@ -271,7 +269,7 @@ def _whole_range_before(entries: Sequence[LogEntry], version: int) -> int:
 
 
 def new_blobs(entries: Iterable[LogEntry]) -> list[tuple[LogEntry, BlobEntry]]:
-    """What a range of entries gives: the blobs that they add and do not take away again, with the entry of each."""
+    """The blobs that a range of entries adds and does not remove again, each with its entry."""
     entries = list(entries)
     live = live_blobs(entries)
     return [(entry, blob) for entry in entries for blob in entry.blobs if blob.name in live]

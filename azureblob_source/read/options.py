@@ -1,6 +1,6 @@
-"""What a read needs, as typed values. Pure.
+"""The options of a read as typed values. Pure.
 
-Strings become types here, on the driver, before the first task runs.
+They are parsed on the driver, before the first task runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """Everything a read needs. Timeouts are seconds; `between` is [start, end) in microseconds since 1970 UTC."""
+    """All options of a read. Timeouts are in seconds; `between` is [start, end) in microseconds since 1970 UTC."""
 
     account: AccountSettings
     location: Location
@@ -39,7 +39,7 @@ class SourceOptions:
     avro_schema: AvroSchema | None
     between: tuple[int | None, int | None]
     ignore_corrupt: bool
-    part_bytes: int
+    split_bytes: int
     limits: ReadLimits
     publish_timeout: float
     push_filters: bool
@@ -53,7 +53,7 @@ class SourceOptions:
 
 
 def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
-    """The options of a read. `streaming`, if that is known, refuses the options of the other kind of read."""
+    """The options of a read. If `streaming` is known, options of the other kind of read are refused."""
     given = TABLE.parse(raw, hidden=OF_WRITES)
     if streaming is not None:
         _refuse("Batch reads" if streaming else "Streaming reads", given)
@@ -73,7 +73,7 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         avro_schema=_schema(given),
         between=_time_range(given),
         ignore_corrupt=given["ignoreCorruptBlobs"],
-        part_bytes=given["maxPartitionBytes"],
+        split_bytes=given["maxPartitionBytes"],
         limits=ReadLimits(given[MAX_BLOCK_BYTES], given[MAX_BATCH_BYTES]),
         publish_timeout=given["publishTimeoutMs"] / 1000,
         push_filters=given["pushFilters"],

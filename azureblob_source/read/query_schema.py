@@ -1,7 +1,7 @@
 """The schema that a streaming query was started with, and whether rows of later writer schemas fit it. Pure.
 
-Spark fixes the columns of a query when the query is built. A column that a writer adds afterwards, or one whose type
-becomes wider, can be read by a query that is built anew, never by the one that runs.
+Spark fixes the columns of a query when the query is built. If a writer adds a column afterwards, or makes a type wider,
+only a query that is built anew can read the new column or type.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Misfit:
 class QuerySchema:
     """What a running query reads.
 
-    `reader` is the Avro schema that rows are resolved to, `columns` those of its columns that Spark asks for, by
-    default all. `strict` says that a change of these columns is a misfit, a new one among them if they are all columns;
-    otherwise new columns are left out, and only rows that cannot be resolved are a misfit.
+    `reader` is the Avro schema that rows are resolved to, `columns` those of its columns that Spark reads, None for
+    all. If `strict`, a change of these columns is a misfit, and so is a new column if all are read; otherwise new
+    columns are left out, and only rows that cannot be resolved are a misfit.
     """
 
     reader: AvroSchema
@@ -59,7 +59,7 @@ class QuerySchema:
         return self._change(arrow_schema(self.reader), arrow_schema(merged)) or self._unresolved(writer)
 
     def _change(self, before: pa.Schema, after: pa.Schema) -> Misfit | None:
-        """What becomes of the query's columns, where they must hold the new rows too."""
+        """How the query's columns would have to change to hold the new rows."""
         new = [name for name in after.names if name not in before.names]
         if new and self.strict and self.columns is None:
             step = f"{_RESTART} and has {_them(new)}. To do without, set option `schemaEvolution` to `ignore`."

@@ -1,7 +1,8 @@
-"""What a read of a stream covers: its blobs as of one version and the schema to read them with.
+"""What a read of a stream covers: its blobs as of one version, and the schemas to read them with.
 
-With a commit log the log says which blobs there are, and a batch is seen whole or not at all. Without one (a folder
-of Avro that Samza, Event Hubs Capture or anyone else wrote) the listing and the blobs' headers do.
+If the stream has a commit log, the log names the blobs, and a batch is seen whole or not at all. If it has none (a
+folder of Avro files that Samza, Event Hubs Capture or another program wrote), the blobs are listed and the schemas read
+from their headers.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ from azureblob_source.avro.decoding.superset import superset
 from azureblob_source.avro.files.container_file import read_header
 from azureblob_source.avro.schema import arrow_schema, header_schema
 from azureblob_source.concurrent_map import concurrent_map
-from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import schema_name
 from azureblob_source.metrics import skip_damaged
+from azureblob_source.read.blob_bytes import BlobBytes, RangeReader, without_gzip
 from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, listed_blobs, stream_blob
-from azureblob_source.read.read_ahead import BlobBytes, Gets, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from azure_account.account import BlobContainer
     from azureblob_source.avro.schema import AvroSchema
+    from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
     from azureblob_source.read.blobs import Between
 
-__all__ = ["Snapshot", "StreamBlob", "kept_history", "take_snapshot", "writer_schema"]
+__all__ = ["Snapshot", "StreamBlob", "kept_history", "take_snapshot", "writer_schema", "writer_schemas"]
 
 _AT_ONCE = 16
 _PUBLISH_POLL = 0.5
@@ -37,9 +38,9 @@ _PUBLISH_POLL = 0.5
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The blobs of a stream as of `version` (None without a log), and the writer schemas to read them by.
+    """The blobs of a stream as of `version` (None without a log), and their writer schemas.
 
-    `examples` names, without a log, a blob of each schema.
+    Without a log `examples` names a blob of each schema.
     """
 
     version: int | None
@@ -53,14 +54,13 @@ class Snapshot:
         for schema, name in zip(self.schemas, self.examples, strict=False):
             try:
                 arrow_schema(schema)
-            except ConfigurationError as cause:  # noqa: PERF203 - each schema by itself
+            except ConfigurationError as cause:  # noqa: PERF203 - names the blob
                 raise ConfigurationError(f"read blob {name} failed: {cause}") from cause
         return superset(self.schemas)
 
 
-def take_snapshot(  # noqa: PLR0913 - the settings of a read, by name
-    container: BlobContainer,
-    stream: str,
+def take_snapshot(
+    log: CommitLog,
     version: int | None,
     wait: Callable[[float], None],
     *,
@@ -70,29 +70,28 @@ def take_snapshot(  # noqa: PLR0913 - the settings of a read, by name
 ) -> Snapshot:
     """The stream as of `version`, by default its head, without blobs that cannot hold a row of the time range.
 
-    With a log the schemas are those of all live blobs, whatever the range; without one those of the blobs in it.
-    `wait` (s) is called, for `publish_timeout` in all, while a batch is being published. `ignore_corrupt` leaves out
-    blobs without a whole header, if there is no log; it warns of each and counts it.
+    With a log, the schemas are those of all live blobs, whatever the range; without one, those of the blobs in it.
+    `wait` (s) is called, for `publish_timeout` in all, while a batch is being published. Without a log,
+    `ignore_corrupt` skips blobs with a damaged header, and warns of each and counts it.
 
-    `NotFoundError` if there is neither a log nor a blob, or no such version; `TransientError` when the time is over.
+    `NotFoundError` if there is neither a log nor a blob, or no such version; `TransientError` after the timeout.
     """
-    log = CommitLog(container, stream)
     if log.head() is None and version is None:
-        return _from_listing(container, stream, between, ignore_corrupt=ignore_corrupt)
-    state = _Settled(log, version, wait, publish_timeout).state()
-    last = state.history[-1]
-    fingerprints = dict.fromkeys(blob.schema for _, blob in state.live)
-    used = fingerprints or last.schemas or dict.fromkeys(blob.schema for entry in state.history for blob in entry.blobs)
-    blobs = (stream_blob(entry, blob) for entry, blob in state.live)
+        return _from_listing(log.container, log.stream, between, ignore_corrupt=ignore_corrupt)
+    found = _PublicationWait(log, version, wait, publish_timeout).result()
+    last = found.history[-1]
+    fingerprints = dict.fromkeys(blob.schema for _, blob in found.live)
+    used = fingerprints or last.schemas or dict.fromkeys(blob.schema for entry in found.history for blob in entry.blobs)
+    blobs = (stream_blob(entry, blob) for entry, blob in found.live)
     return Snapshot(
         last.version,
         tuple(blob for blob in blobs if blob.may_hold(between)),
-        tuple(concurrent_map(lambda fingerprint: writer_schema(log, fingerprint), list(used), _AT_ONCE)),
+        tuple(writer_schemas(log, used)),
     )
 
 
 def kept_history(log: CommitLog, version: int | None, *, live_only: bool = False) -> list[LogEntry]:
-    """The log's entries up to `version`, by default its head. `live_only` leaves out those before the last overwrite.
+    """The log's entries up to `version`, by default its head; with `live_only`, only those since the last overwrite.
 
     `NotFoundError` if there are none, or no such version.
     """
@@ -112,25 +111,30 @@ def kept_history(log: CommitLog, version: int | None, *, live_only: bool = False
 
 
 def writer_schema(log: CommitLog, fingerprint: str) -> AvroSchema:
-    """A schema that the stream's writers have used. Entries of the log name it by its fingerprint."""
+    """A writer schema of the stream. Log entries name it by its fingerprint."""
     name = schema_name(log.stream, fingerprint)
     return header_schema(log.container.get(name).data.decode(), blob=name)
 
 
+def writer_schemas(log: CommitLog, fingerprints: Iterable[str]) -> list[AvroSchema]:
+    """Several writer schemas of the stream, in order."""
+    return concurrent_map(lambda fingerprint: writer_schema(log, fingerprint), list(fingerprints), _AT_ONCE)
+
+
 @dataclass(frozen=True)
-class _State:
-    """Entries of a log, and the blobs that they leave, each with the entry that added it."""
+class _PublishedLog:
+    """Entries of a log whose batches are published or revoked, and their live blobs, each with its entry."""
 
     history: list[LogEntry]
     live: list[tuple[LogEntry, BlobEntry]]
 
 
 @dataclass
-class _Settled:
-    """Looks at a log until every batch up to `version` is published, or has been taken back.
+class _PublicationWait:
+    """Waits until every batch up to `version` is published or revoked.
 
-    An entry whose blocks have expired is taken back by the next one (`void` or `replace`), as nothing else is appended
-    before all earlier entries are settled. A read of the head then goes on to that entry.
+    An entry whose blocks have expired is revoked by the next one, as nothing else is appended before all earlier
+    entries are published or revoked. A read of the head then covers that entry too.
     """
 
     log: CommitLog
@@ -138,55 +142,55 @@ class _Settled:
     wait: Callable[[float], None]
     timeout: float
 
-    def state(self) -> _State:
-        """The settled state. `TransientError` when the time is over."""
+    def result(self) -> _PublishedLog:
+        """The entries and their live blobs. `TransientError` after the timeout."""
         history = kept_history(self.log, self.version, live_only=True)
-        taken_back_by: list[LogEntry] = []
-        public: set[str] = set()
+        revoked_by: list[LogEntry] = []
+        visible: set[str] = set()
         waited = 0.0
         while True:
-            behind = self._behind(history[-1])
-            if behind is not None and self.version is None:
-                history.append(behind)
+            revoking = self._revoking(history[-1])
+            if revoking is not None and self.version is None:
+                history.append(revoking)
                 continue
-            if behind is not None:
-                taken_back_by = [behind]
-            live = self._live(history, taken_back_by)
-            missing = self._missing(live, public)
+            if revoking is not None:
+                revoked_by = [revoking]
+            live = self._live(history, revoked_by)
+            missing = self._missing(live, visible)
             if not missing:
-                return _State(history, live)
+                return _PublishedLog(history, live)
             if waited >= self.timeout:
-                raise TransientError(self._late(missing[0], waited))
+                raise TransientError(self._timed_out(missing[0], waited))
             self.wait(_PUBLISH_POLL)
             waited += _PUBLISH_POLL
             self.log.refresh()
 
-    def _behind(self, last: LogEntry) -> LogEntry | None:
-        """The entry that takes back the last one, or what is left of it, if that is the next."""
+    def _revoking(self, last: LogEntry) -> LogEntry | None:
+        """The entry after the last one, if it revokes that one or an earlier one."""
         head = self.log.head()
         if head is None or head.version <= last.version:
             return None
-        following = self.log.read(last.version + 1)
-        return following if following.replaces is not None else None
+        next_entry = self.log.read(last.version + 1)
+        return next_entry if next_entry.replaces is not None else None
 
-    def _live(self, history: list[LogEntry], taken_back_by: list[LogEntry]) -> list[tuple[LogEntry, BlobEntry]]:
-        names = live_blobs(history + taken_back_by)
+    def _live(self, history: list[LogEntry], revoked_by: list[LogEntry]) -> list[tuple[LogEntry, BlobEntry]]:
+        names = live_blobs(history + revoked_by)
         return [(entry, blob) for entry in history for blob in entry.blobs if blob.name in names]
 
-    def _missing(self, live: Sequence[tuple[LogEntry, BlobEntry]], public: set[str]) -> list[str]:
-        """Names of live blobs that are not there; `public` gathers those that are."""
+    def _missing(self, live: Sequence[tuple[LogEntry, BlobEntry]], visible: set[str]) -> list[str]:
+        """Names of live blobs that are not visible yet. Those that are, are added to `visible`."""
         head = self.log.head()
         published = -1 if head is None else head.published
-        names = [blob.name for entry, blob in live if entry.version > published and blob.name not in public]
+        names = [blob.name for entry, blob in live if entry.version > published and blob.name not in visible]
         there = concurrent_map(self.log.container.properties, names, _AT_ONCE)
-        public.update(name for name, found in zip(names, there, strict=True) if found is not None and found.size)
-        return [name for name in names if name not in public]
+        visible.update(name for name, found in zip(names, there, strict=True) if found is not None and found.size)
+        return [name for name in names if name not in visible]
 
-    def _late(self, name: str, waited: float) -> str:
+    def _timed_out(self, name: str, waited: float) -> str:
         return describe(
             "read",
             f"blob {name} in {self.log.container.url}",
-            "its batch is decided but its writer has not published it",
+            "its batch is committed but its writer has not published it",
             "Start the writer again, which finishes the batch, or run `python -m azureblob_source repair`, or read an "
             "earlier `versionAsOf`.",
             elapsed=waited,
@@ -217,16 +221,16 @@ def _from_listing(container: BlobContainer, stream: str, between: Between, *, ig
 
 @dataclass
 class _Headers:
-    """Reads the writer schemas in blobs' headers, a few thousand bytes of each."""
+    """Reads the writer schemas from the headers of blobs, one small request each."""
 
     container: BlobContainer
     ignore_corrupt: bool
 
     def __post_init__(self) -> None:
-        self._gets = Gets(self.container)
+        self._ranges = RangeReader(self.container)
 
     def schema(self, blob: StreamBlob) -> AvroSchema | None:
-        """The blob's schema; None for a damaged blob that is skipped."""
+        """The blob's schema; None if it is damaged and skipped."""
         try:
             return self._read(blob)
         except CorruptError as damage:
@@ -236,7 +240,7 @@ class _Headers:
             return None
 
     def newest(self, blobs: Iterable[StreamBlob], stream: str) -> AvroSchema:
-        """The schema of the newest blob whose header is whole, for a read of none of them."""
+        """The schema of the newest blob with a whole header, for a read that covers no blob."""
         for blob in sorted(blobs, key=lambda each: (each.latest or 0, each.name), reverse=True):
             found = self.schema(blob)
             if found is not None:
@@ -245,5 +249,5 @@ class _Headers:
         raise NotFoundError(describe("read", f"{self.container.url}/{stream}", "no blob has a whole header", step))
 
     def _read(self, blob: StreamBlob) -> AvroSchema:
-        header = read_header(plain(BlobBytes(self._gets, blob)), blob=blob.name)
+        header = read_header(without_gzip(BlobBytes(self._ranges, blob)), blob=blob.name)
         return header_schema(header.schema_json, blob=blob.name)

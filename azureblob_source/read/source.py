@@ -1,7 +1,7 @@
-"""Spark's readers: the rows of a snapshot, or a view of the stream, and what `stream_source.py` shares with them.
+"""Spark's batch readers: the rows of a snapshot, or another view of the stream; and the base of all readers.
 
-driver:   take_snapshot or Follower ─► blobs ─► parts ─► partitions, each with what its task needs
-executor: read(partition) ─► read_parts (bytes ahead of decoding) ─► Arrow batches in Spark's own Arrow schema
+driver:   take_snapshot or Follower ─► blobs ─► splits ─► partitions
+executor: read(partition) ─► read_splits (fetches ahead, decodes) ─► Arrow batches of Spark's own Arrow schema
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from azureblob_source.read import views
 from azureblob_source.read.filters import condition, selected
 from azureblob_source.read.following import new_blobs
 from azureblob_source.read.options import SourceOptions, source_options
-from azureblob_source.read.snapshot import Snapshot, kept_history, take_snapshot, writer_schema
-from azureblob_source.read.split_reader import read_parts
-from azureblob_source.read.splits import Part, cut, packed
+from azureblob_source.read.snapshot import Snapshot, kept_history, take_snapshot, writer_schemas
+from azureblob_source.read.split_reader import read_splits
+from azureblob_source.read.splits import Split, pack_splits, split_blobs
 from azureblob_source.spark_types import arrow_of, spark_of
 
 if TYPE_CHECKING:
@@ -50,16 +50,16 @@ _METADATA = pa.schema(
 
 
 @dataclass(frozen=True)
-class PartsPartition(InputPartition):
-    """What one task reads, in this order, resolved to this schema."""
+class SplitsPartition(InputPartition):
+    """The splits that one task reads, in this order, and the schema that their rows are resolved to."""
 
-    parts: tuple[Part, ...]
+    splits: tuple[Split, ...]
     reader: AvroSchema
 
 
 @dataclass(frozen=True)
 class EntriesPartition(InputPartition):
-    """The log entries `first … last` that a view of a streaming read shows."""
+    """The log entries `first … last`, of which a streaming read shows a view."""
 
     first: int
     last: int
@@ -67,19 +67,18 @@ class EntriesPartition(InputPartition):
 
 @dataclass
 class ReadPlan:
-    """One read: what it covers is looked up once, when it is first asked for."""
+    """One read. What it covers is looked up once, when it is first needed."""
 
     options: SourceOptions
     inferred: AvroSchema | None = None
-    """The schema that Spark's schema came of, for a query that keeps it as long as it runs."""
+    """The schema that Spark's was derived from, for a streaming query, which keeps it for as long as it runs."""
 
     @cached_property
     def snapshot(self) -> Snapshot:
         """The stream's blobs."""
         options = self.options
         return take_snapshot(
-            self.container,
-            options.stream,
+            self.log,
             options.version,
             time.sleep,
             between=options.between,
@@ -87,33 +86,33 @@ class ReadPlan:
             ignore_corrupt=options.ignore_corrupt,
         )
 
-    @property
+    @cached_property
     def container(self) -> BlobContainer:
         """The container, over this process's connections."""
         return connect(self.options.account).container(self.options.location.container)
 
-    @property
+    @cached_property
     def log(self) -> CommitLog:
-        """The stream's log."""
+        """The stream's log: one object for the whole read, so that its head is searched for once."""
         return CommitLog(self.container, self.options.stream)
 
     @cached_property
     def reader_schema(self) -> AvroSchema:
-        """The schema to resolve rows to."""
+        """The schema that rows are resolved to."""
         return self.options.avro_schema or self.inferred or self._logged_schema() or self.snapshot.reader_schema
 
     def _logged_schema(self) -> AvroSchema | None:
-        """The superset of the writer schemas that the log's entry names: no other entry has to be read for it."""
+        """The superset of the writer schemas that the entry of the version names, for which no other entry is read."""
         log, version = self.log, self.options.version
         entry = log.head()
         if entry is not None and version is not None:
             entry = log.read(version) if version <= entry.version else None
         if entry is None or not entry.schemas:
             return None
-        return superset([writer_schema(log, fingerprint) for fingerprint in entry.schemas])
+        return superset(writer_schemas(log, entry.schemas))
 
     def arrow_schema(self) -> pa.Schema:
-        """The rows' schema: the columns that are asked for, and the metadata."""
+        """The schema of the rows: the requested columns, then the metadata columns."""
         if self.options.view != "data":
             return views.VIEWS[self.options.view]
         whole = arrow_schema(self.reader_schema)
@@ -137,7 +136,7 @@ def read_plan(
     streaming: bool | None = None,
     inferred: AvroSchema | None = None,
 ) -> ReadPlan:
-    """The plan of a read out of Spark's options; `streaming` if it is known which kind of read it is."""
+    """The plan of a read with these options of Spark; `streaming` if it is known which kind of read it is."""
     return ReadPlan(source_options(raw, env, streaming=streaming), inferred)
 
 
@@ -146,8 +145,8 @@ def spark_schema(plan: ReadPlan) -> StructType:
     return spark_of(plan.arrow_schema())
 
 
-class PartsReader:
-    """What both kinds of readers do. Pickled to the executors without what was looked up on the driver."""
+class PartitionReader:
+    """The base of all readers. It is pickled to the executors without what was looked up on the driver."""
 
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:
         self.options = plan.options
@@ -166,43 +165,45 @@ class PartsReader:
 
     @property
     def metadata(self) -> list[str]:
-        """The metadata columns that are asked for."""
+        """The requested metadata columns."""
         return [METADATA_COLUMNS[name] for name in self.options.metadata_columns]
 
     def partitions_of(self, blobs: Iterable[StreamBlob]) -> list[InputPartition]:
-        """Blobs in name order: large ones in parts, several small ones to a partition."""
+        """Partitions over blobs, in name order: a large blob is split, and small ones share a partition."""
         about_blobs = [each for each in self.conditions if each.column in self.metadata]
         if about_blobs:
             blobs = [blob for blob in blobs if selected(_origin(blob, 1), about_blobs).num_rows]
-        size = self.options.part_bytes
-        return [PartsPartition(parts, self.plan.reader_schema) for parts in packed(cut(blobs, size), size)]
+        size = self.options.split_bytes
+        return [
+            SplitsPartition(splits, self.plan.reader_schema) for splits in pack_splits(split_blobs(blobs, size), size)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Rows of one partition, as Arrow batches of exactly the schema that Spark expects."""
+        """The rows of one partition, as Arrow batches of exactly the schema that Spark expects."""
         expected = arrow_of(self.schema)
-        found = self._rows(partition) if isinstance(partition, PartsPartition) else self._view(partition)
+        found = self._rows(partition) if isinstance(partition, SplitsPartition) else self._view(partition)
         for batch in found:
             rows = selected(_as(expected, batch.select(self.schema.names)), self.conditions)
             if rows.num_rows:
                 yield rows
 
-    def _rows(self, partition: PartsPartition) -> Iterator[pa.RecordBatch]:
+    def _rows(self, partition: SplitsPartition) -> Iterator[pa.RecordBatch]:
         names: list[str] = self.schema.names
         metadata = [name for name in names if name in self.metadata]
         columns = [name for name in names if name not in metadata]
-        decoded = read_parts(
+        decoded = read_splits(
             self.plan.container,
-            partition.parts,
+            partition.splits,
             reader=partition.reader,
             columns=columns,
             ignore_corrupt=self.options.ignore_corrupt,
             limits=self.options.limits,
         )
-        for part, batch in decoded:
+        for split, batch in decoded:
             if not metadata:
                 yield batch
                 continue
-            origin = _origin(part.blob, batch.num_rows)
+            origin = _origin(split.blob, batch.num_rows)
             by_name = {**dict(zip(columns, batch, strict=True)), **dict(zip(origin.schema.names, origin, strict=True))}
             yield pa.RecordBatch.from_arrays([by_name[name] for name in names], names)
 
@@ -224,8 +225,9 @@ class PartsReader:
                 yield views.control(entries)
             case "schemas":
                 added = new_blobs(entries)
-                texts = {blob.schema: writer_schema(log, blob.schema).json for _, blob in added}
-                yield views.schemas(added, texts)
+                used = dict.fromkeys(blob.schema for _, blob in added)
+                texts = [schema.json for schema in writer_schemas(log, used)]
+                yield views.schemas(added, dict(zip(used, texts, strict=True)))
 
     def _view_of_listing(self) -> pa.RecordBatch:
         if self.options.view == "blobs":
@@ -233,34 +235,34 @@ class PartsReader:
         return views.listed_schemas(self.plan.snapshot.schemas)
 
 
-class SnapshotReader(PartsReader, DataSourceReader):
+class SnapshotReader(PartitionReader, DataSourceReader):
     """`spark.read.format("azureblob")`."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """What the tasks read."""
+        """One partition for each task."""
         if self.options.view != "data":
             return [InputPartition(None)]
-        return self.partitions_of(self.plan.snapshot.blobs) or [PartsPartition((), self.plan.reader_schema)]
+        return self.partitions_of(self.plan.snapshot.blobs) or [SplitsPartition((), self.plan.reader_schema)]
 
 
 class FilteringReader(SnapshotReader):
-    """The same with filters. Spark refuses this class where `spark.sql.python.filterPushdown.enabled` is off."""
+    """The same with filters. Spark refuses it if `spark.sql.python.filterPushdown.enabled` is off."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take the filters that can be applied here; returns the others."""
+        """Keep the filters that can be applied here, and return the others to Spark."""
         schema = arrow_of(self.schema)
-        left = []
+        others = []
         for each in filters:
             found = condition(each, schema)
             if found is None:
-                left.append(each)
+                others.append(each)
             else:
                 self.conditions.append(found)
-        return left
+        return others
 
 
 def _origin(blob: StreamBlob, rows: int) -> pa.RecordBatch:
-    """The metadata columns of so many rows of a blob."""
+    """The metadata columns of `rows` rows of a blob."""
     values = {"_blob": blob.name, "_version": blob.version, "_partition": blob.partition}
     arrays = [pa.repeat(pa.scalar(values[field.name], field.type), rows) for field in _METADATA]
     return pa.RecordBatch.from_arrays(arrays, schema=_METADATA)
@@ -269,10 +271,9 @@ def _origin(blob: StreamBlob, rows: int) -> pa.RecordBatch:
 def _as(expected: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
     """`batch` in Spark's own Arrow types, which differ from ours in the unit of TIME values.
 
-    Columns of the right type are not cast: Arrow would refuse a null struct for the nulls below it where a field of
-    the struct must not be null.
+    Columns of the right type are not cast: Arrow refuses to cast a null struct with a field that must not be null.
     """
-    if not expected.names:  # whose number of rows no column says
+    if not expected.names:  # a cast would lose the number of rows
         return batch
     columns = [
         column if column.type == to.type else _cast(column, to) for column, to in zip(batch, expected, strict=True)

@@ -1,4 +1,4 @@
-"""The rows of parts of blobs: bytes are fetched ahead, and blocks decoded as soon as their bytes are there."""
+"""The rows of splits: their bytes are fetched ahead, and blocks are decoded as soon as their bytes have arrived."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from azureblob_source.avro.files.container_file import blocks, read_header
 from azureblob_source.avro.files.splitting import is_splittable, split_blocks
 from azureblob_source.avro.limits import DEFAULT_LIMITS, ReadLimits
 from azureblob_source.metrics import skip_damaged
-from azureblob_source.read.read_ahead import ReadAhead, plain
+from azureblob_source.read.blob_bytes import without_gzip
+from azureblob_source.read.read_ahead import ReadAhead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer
     from azureblob_source.avro.files.container_file import AvroBlock, FileHeader
     from azureblob_source.avro.schema import AvroSchema
-    from azureblob_source.read.read_ahead import PartBytes
-    from azureblob_source.read.splits import Part
+    from azureblob_source.read.read_ahead import SplitBytes
+    from azureblob_source.read.splits import Split
 
     Decode: TypeAlias = Callable[[Iterable[AvroBlock]], Iterator[pa.RecordBatch]]
 
@@ -33,9 +34,9 @@ THREADS = 4
 BUDGET = 32 << 20
 
 
-def read_parts(  # noqa: PLR0913 - the settings of a read, by name
+def read_splits(  # noqa: PLR0913 - the settings of a read, by name
     container: BlobContainer,
-    parts: Sequence[Part],
+    splits: Sequence[Split],
     *,
     reader: AvroSchema | None = None,
     columns: Sequence[str] | None = None,
@@ -43,30 +44,30 @@ def read_parts(  # noqa: PLR0913 - the settings of a read, by name
     threads: int = THREADS,
     budget: int = BUDGET,
     limits: ReadLimits = DEFAULT_LIMITS,
-) -> Iterator[tuple[Part, pa.RecordBatch]]:
-    """The rows of all parts, in order, resolved to `reader` (see `decode_blob`), each batch with its part.
+) -> Iterator[tuple[Split, pa.RecordBatch]]:
+    """The rows of all splits, in order, resolved to `reader` (see `decode_blob`), each batch with its split.
 
-    Up to `budget` bytes are fetched ahead on `threads` threads, which end when the iterator does, is closed or fails.
-    `ignore_corrupt` keeps the rows before any damage, skips the rest of that part, and warns and counts (`skip`).
+    Up to `budget` bytes are fetched ahead on `threads` threads, which end when the iterator ends, is closed or fails.
+    `ignore_corrupt` keeps the rows before any damage, skips the rest of that split, and warns of it and counts it.
 
     `NotFoundError` if a blob is gone, `ConflictError` if it was replaced, `CorruptError` if it is damaged,
-    `ConfigurationError` if its rows do not resolve, it cannot be read in parts or takes more memory than `limits`.
+    `ConfigurationError` if its rows do not resolve, if it cannot be split, or if it takes more memory than `limits`.
     """
     opener = _Opener(limits.block_bytes)
 
-    def rows(part: Part, source: PartBytes) -> Iterator[pa.RecordBatch]:
-        found = opener.open(part, source)
+    def rows(split: Split, source: SplitBytes) -> Iterator[pa.RecordBatch]:
+        found = opener.open(split, source)
         if found is not None:
             decode = partial(
-                decode_blocks, found.header, blob=part.blob.name, reader=reader, columns=columns, limits=limits
+                decode_blocks, found.header, blob=split.blob.name, reader=reader, columns=columns, limits=limits
             )
             yield from _until_damage(found.blocks, decode) if ignore_corrupt else decode(found.blocks)
 
-    with ReadAhead(container, parts, threads, budget) as ahead:
-        for part, source in ahead:
-            found = rows(part, source)
+    with ReadAhead(container, splits, threads, budget) as ahead:
+        for split, source in ahead:
+            found = rows(split, source)
             for batch in _undamaged(container, found) if ignore_corrupt else found:
-                yield part, batch
+                yield split, batch
 
 
 def _undamaged(container: BlobContainer, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -84,29 +85,32 @@ class _Opened:
 
 @dataclass
 class _Opener:
-    """Finds the blocks of parts. It remembers one header: the parts of a blob come one after the other."""
+    """Finds the blocks of splits. It keeps one header, as the splits of a blob follow each other.
+
+    A block has at most `most` bytes.
+    """
 
     most: int
     _blob: str | None = None
     _header: FileHeader | None = None
 
-    def open(self, part: Part, source: PartBytes) -> _Opened | None:
-        """The part's blocks; None if others have them all, or there are none."""
-        name = part.blob.name
-        if part.start == 0:
-            return self._from_beginning(part, source)
+    def open(self, split: Split, source: SplitBytes) -> _Opened | None:
+        """The split's blocks; None if the blob has none, or if they all belong to its first split."""
+        name = split.blob.name
+        if split.start == 0:
+            return self._from_beginning(split, source)
         if self._blob != name:
             self._blob, self._header = name, None
-            if source.clip(1) and plain(source) is source:
+            if source.clip(1) and without_gzip(source) is source:
                 self._header = read_header(source, blob=name)
         if self._header is None:
             return None
-        return _Opened(self._header, self._part(source, self._header, part))
+        return _Opened(self._header, self._blocks(source, self._header, split))
 
-    def _from_beginning(self, part: Part, source: PartBytes) -> _Opened | None:
-        name = self._blob = part.blob.name
+    def _from_beginning(self, split: Split, source: SplitBytes) -> _Opened | None:
+        name = self._blob = split.blob.name
         self._header = None
-        file = plain(source)
+        file = without_gzip(source)
         if file is not source:
             source.read_on()
         if not file.clip(1):
@@ -117,35 +121,36 @@ class _Opener:
         self._header = header
         if not is_splittable(header):
             source.read_on()
-        return _Opened(header, self._part(source, header, part))
+        return _Opened(header, self._blocks(source, header, split))
 
-    def _part(self, source: PartBytes, header: FileHeader, part: Part) -> Iterator[AvroBlock]:
-        return split_blocks(source, header, part.start, part.end, blob=part.blob.name, most=self.most)
+    def _blocks(self, source: SplitBytes, header: FileHeader, split: Split) -> Iterator[AvroBlock]:
+        return split_blocks(source, header, split.start, split.end, blob=split.blob.name, most=self.most)
 
 
-def _until_damage(framed: Iterable[AvroBlock], decode: Decode) -> Iterator[pa.RecordBatch]:
+def _until_damage(blocks_of_split: Iterable[AvroBlock], decode: Decode) -> Iterator[pa.RecordBatch]:
     """The rows of all blocks before the damaged one, then the `CorruptError`.
 
-    The decoder gathers rows of several blocks. Blocks whose rows are not all out are decoded again, one by one.
+    The decoder makes one batch of several blocks. After damage, blocks whose rows were not all yielded are decoded
+    again, one by one.
     """
     pending: deque[AvroBlock] = deque()
-    given = 0  # rows of the first pending block that are out already
+    yielded = 0  # rows of the first pending block
 
-    def noted() -> Iterator[AvroBlock]:
-        for block in framed:
+    def remembered() -> Iterator[AvroBlock]:
+        for block in blocks_of_split:
             pending.append(block)
             yield block
 
     try:
-        for batch in decode(noted()):
-            given += batch.num_rows
-            while pending and given >= pending[0].rows:
-                given -= pending.popleft().rows
+        for batch in decode(remembered()):
+            yielded += batch.num_rows
+            while pending and yielded >= pending[0].rows:
+                yielded -= pending.popleft().rows
             yield batch
     except CorruptError:
         for block in pending:
             for batch in decode([block]):
-                if given < batch.num_rows:
-                    yield batch.slice(given)
-                given = max(0, given - batch.num_rows)
+                if yielded < batch.num_rows:
+                    yield batch.slice(yielded)
+                yielded = max(0, yielded - batch.num_rows)
         raise

@@ -1,4 +1,4 @@
-"""Cutting blobs into parts, and packing parts into tasks. Pure."""
+"""Divides blobs into splits, and packs splits into Spark partitions. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
     from azureblob_source.read.blobs import StreamBlob
 
-PART_BYTES = 32 << 20
-_MOST_PARTS = 128
+SPLIT_BYTES = 32 << 20
+_MOST_SPLITS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Split:
     """Stored bytes `[start, end)` of a blob; `end` None is the blob's end."""
 
     blob: StreamBlob
@@ -28,28 +28,28 @@ class Part:
         return (self.blob.size if self.end is None else self.end) - self.start
 
 
-def cut(blobs: Iterable[StreamBlob], part_bytes: int = PART_BYTES) -> Iterator[Part]:
-    """The parts of all blobs, in name order: equal ranges of at most `part_bytes`. Gzip cannot be cut."""
+def split_blobs(blobs: Iterable[StreamBlob], split_bytes: int = SPLIT_BYTES) -> Iterator[Split]:
+    """The splits of all blobs, in name order: equal ranges of at most `split_bytes`. Gzip cannot be divided."""
     for blob in sorted(blobs, key=lambda each: each.name):
-        count = 1 if blob.name.endswith(".gz") else max(1, -(-blob.size // part_bytes))
+        count = 1 if blob.name.endswith(".gz") else max(1, -(-blob.size // split_bytes))
         bounds = [blob.size * number // count for number in range(count)]
         ends: list[int | None] = [*bounds[1:], None]
-        yield from (Part(blob, start, end) for start, end in zip(bounds, ends, strict=True))
+        yield from (Split(blob, start, end) for start, end in zip(bounds, ends, strict=True))
 
 
-def packed(parts: Iterable[Part], part_bytes: int = PART_BYTES) -> Iterator[tuple[Part, ...]]:
-    """Parts in the same order, as many to a task as are together no larger than `part_bytes`; one at least.
+def pack_splits(splits: Iterable[Split], split_bytes: int = SPLIT_BYTES) -> Iterator[tuple[Split, ...]]:
+    """The splits of each partition, in the same order: as many as have `split_bytes` together, one at least.
 
-    Each counts for a share of that even if it is smaller, as it costs a request: a task has at most 128 parts.
+    A small split counts as `split_bytes` / 128, as it costs a request: a partition has at most 128 splits.
     """
-    waiting: list[Part] = []
+    waiting: list[Split] = []
     size = 0
-    for part in parts:
-        cost = max(part.size, -(-part_bytes // _MOST_PARTS))
-        if waiting and size + cost > part_bytes:
+    for split in splits:
+        cost = max(split.size, -(-split_bytes // _MOST_SPLITS))
+        if waiting and size + cost > split_bytes:
             yield tuple(waiting)
             waiting, size = [], 0
-        waiting.append(part)
+        waiting.append(split)
         size += cost
     if waiting:
         yield tuple(waiting)

@@ -1,6 +1,6 @@
-"""Spark's streaming reader: the rows of one micro-batch after the other, or a view of what each one adds.
+"""Spark's streaming reader: the rows of each micro-batch, or another view of the entries that it covers.
 
-driver:   Follower ─► log entries ─► SchemaGuard ─► new blobs ─► parts ─► partitions
+driver:   Follower ─► log entries ─► SchemaGuard ─► new blobs ─► splits ─► partitions
 executor: read(partition), as for a snapshot (`source.py`)
 """
 
@@ -16,9 +16,9 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, NotFoundError, describe
 from azureblob_source.options import FAIL, LATEST
 from azureblob_source.read.blobs import stream_blob
-from azureblob_source.read.following import Follower, Limits, SchemaGuard, new_blobs
+from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits, new_blobs
 from azureblob_source.read.query_schema import QuerySchema
-from azureblob_source.read.source import EntriesPartition, PartsPartition, PartsReader, read_plan
+from azureblob_source.read.source import EntriesPartition, PartitionReader, SplitsPartition, read_plan
 
 try:  # pyspark 4.2
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 def stream_reader(
     raw: Mapping[str, str], schema: StructType, env: Mapping[str, str], inferred: AvroSchema | None
 ) -> DataSourceStreamReader:
-    """The reader of a streaming query. What is wrong is raised by its methods: see `RefusedReader`."""
+    """The reader of a streaming query. If the options are wrong, its methods raise the error: see `RefusedReader`."""
     try:
         return StreamReader(read_plan(raw, env, streaming=True, inferred=inferred), schema)
     except AzureBlobError as error:
@@ -51,9 +51,9 @@ def stream_reader(
 
 
 class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Raises why a query cannot start as soon as Spark asks it for anything.
+    """Raises the error that a query cannot start for, whichever method Spark calls first.
 
-    An error of `DataSource.streamReader` would be followed, in what Spark shows, by one of Spark's own clean-up
+    Raised by `DataSource.streamReader`, the error would be shown before one of Spark's own clean-up
     (`UnboundLocalError: … 'reader'`), which users take for the cause.
     """
 
@@ -67,8 +67,8 @@ class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     getDefaultReadLimit = prepareForTriggerAvailableNow = reportLatestOffset = _refuse  # noqa: N815
 
 
-class StreamReader(PartsReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`spark.readStream.format("azureblob")`. An offset `{"version": n, "start": m}` says that m+1 … n are read."""
+class StreamReader(PartitionReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """`spark.readStream.format("azureblob")`. Versions m+1 … n are read at the offset `{"version": n, "start": m}`."""
 
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:
         super().__init__(plan, schema)
@@ -84,10 +84,10 @@ class StreamReader(PartsReader, DataSourceStreamReader, SupportsTriggerAvailable
         return {**super().__getstate__(), "_follower": None, "_guard": None}
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """Where a new query starts, marked as such: `start` is its own version.
+        """Where a new query starts: the offset whose `start` is its own version.
 
-        Spark asks again when the first batch is repeated, and does not keep the first answer: the offset of the batch's
-        end does, since `start` is passed on from each offset to the next.
+        Spark calls this again when it repeats the first batch, and does not keep the first result. The offset at the
+        end of the batch does: each offset passes its `start` on to the next one.
         """
         if self._initial is None:
             options = self.options
@@ -95,25 +95,25 @@ class StreamReader(PartsReader, DataSourceStreamReader, SupportsTriggerAvailable
                 place = f"{self._follower.log.container.url}/{options.stream}"
                 step = "Start the writer first, or give option `avroSchema` to wait for it. Other blobs: spark.read."
                 raise NotFoundError(describe("follow", place, "there is no commit log", step))
-            self._initial = self._follower.before(options.starting_time or options.starting_version)
+            self._initial = self._follower.version_before(options.starting_time or options.starting_version)
         return {"version": self._initial, "start": self._initial}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Tells a normal trigger from one that is to read all: the limits themselves are in the options."""
+        """Distinguishes a normal trigger from one that reads all that is available. The limits are in the options."""
         return ReadMaxFiles(self.options.max_blobs)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read what is there now, in batches, and end."""
-        self._target = self._follower.latest(None, Limits())
+        """Read up to the version that is published now, in batches, and end."""
+        self._target = self._follower.latest(None, TriggerLimits())
 
     def latestOffset(self, start: dict[str, int] | None = None, limit: ReadLimit | None = None) -> dict[str, int]:  # noqa: N802
-        """Where the next micro-batch ends. pyspark before 4.2 gives no `start`: then there is no limit."""
+        """Where the next micro-batch ends. Without `start`, as pyspark before 4.2 calls it, there are no limits."""
         if start is None:
             self._warn_of_limits()
             return self._unlimited()
-        limits = Limits(self.options.max_blobs, self.options.max_bytes)
+        limits = TriggerLimits(self.options.max_blobs, self.options.max_bytes)
         if isinstance(limit, ReadAllAvailable):
-            limits = Limits()
+            limits = TriggerLimits()
         until = self._follower.latest(start["version"], limits, at_most=self._target)
         if self._guard is not None:
             until = self._guard.end(start["version"], until)
@@ -129,19 +129,19 @@ class StreamReader(PartsReader, DataSourceStreamReader, SupportsTriggerAvailable
         self._warned = True
 
     def _unlimited(self) -> dict[str, int]:
-        """Spark asks for this before the initial offset, which, if it depends on the time, must be found now."""
+        """Spark before 4.2 asks for this before the initial offset, so a start that depends on time is fixed here."""
         if self.options.starting_version != LATEST and self.options.starting_time is None:
-            return {"version": self._follower.latest(None, Limits())}
+            return {"version": self._follower.latest(None, TriggerLimits())}
         initial = self.initialOffset()
-        return {**initial, "version": max(initial["version"], self._follower.latest(None, Limits()))}
+        return {**initial, "version": max(initial["version"], self._follower.latest(None, TriggerLimits()))}
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
-        """How far the stream has come, for the query's progress."""
+        """The newest version, for the query's progress."""
         head = self._follower.log.head()
         return None if head is None else {"version": head.version}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """What the tasks of one micro-batch read: the same whenever the range is asked for."""
+        """The partitions of one micro-batch: the same blobs each time the range is planned."""
         after, last = start["version"], end["version"]
         if start.get("start") == after:
             after = min(after, end.get("start", after))
@@ -151,7 +151,7 @@ class StreamReader(PartsReader, DataSourceStreamReader, SupportsTriggerAvailable
             step = "If the stream was deleted and written anew, start the query with a new checkpoint."
             raise ConflictError(describe("read on", self.options.stream, there, step))
         if first > last:
-            return [PartsPartition((), self.plan.reader_schema)]
+            return [SplitsPartition((), self.plan.reader_schema)]
         if self.options.view != "data":
             return [EntriesPartition(first, last)]
         entries = self._follower.entries(after, last)
@@ -163,7 +163,7 @@ class StreamReader(PartsReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     @cached_property
     def _guard(self) -> SchemaGuard | None:
-        """What ends a batch before rows that the query cannot hold. None if a view or `avroSchema` fixes them."""
+        """Ends a batch before rows that do not fit the query. None if a view or `avroSchema` fixes the schema."""
         if self.options.view != "data" or self.options.avro_schema is not None:
             return None
         names = tuple(name for name in self.schema.names if name not in self.metadata)
@@ -173,8 +173,8 @@ class StreamReader(PartsReader, DataSourceStreamReader, SupportsTriggerAvailable
         return SchemaGuard(self._follower, QuerySchema(self.plan.reader_schema, columns, strict))
 
     def commit(self, end: dict[str, int]) -> None:
-        """The micro-batch up to here is done."""
+        """The micro-batch up to this offset is done: drop its entries."""
         self._follower.forget(end["version"])
 
     def stop(self) -> None:
-        """Nothing is held."""
+        """Nothing has to be closed."""

@@ -1,7 +1,7 @@
-"""Views: what a stream's log tells, as tables. Pure.
+"""Views: tables about a stream, made of its log. Pure.
 
-`commits` has a row for each version, `blobs` for each blob that is part of the stream, `schemas` for each writer schema
-among them, `control` for each control message that went through the stream.
+`commits` has a row for each version, `blobs` for each live blob, `schemas` for each writer schema of these, `control`
+for each control message that was written to the stream.
 """
 
 from __future__ import annotations
@@ -60,9 +60,8 @@ COMMITS = pa.schema(
         ),
     ]
 )
-"""One row for each log entry: sizes are bytes as stored and before compression, `metrics` counts the whole batch,
-`writers` each task of it."""
-
+"""One row for each log entry: `bytes` as stored, `uncompressed` before compression, `metrics` of the whole batch,
+`writers` of each of its tasks."""
 
 BLOBS = pa.schema(
     [
@@ -98,7 +97,7 @@ CONTROL = pa.schema(
     ]
 )
 """One row for each control message and partition, in the order of the log: `timestamp` is the commit's, `watermark` the
-message's, and `message` is the message as JSON, with whatever else it tells, but not all its partitions."""
+message's, and `message` is the whole message as JSON, without its partitions."""
 
 SCHEMAS = pa.schema(
     [
@@ -110,8 +109,8 @@ SCHEMAS = pa.schema(
         pa.field("schema", pa.string(), nullable=False),
     ]
 )
-"""One row for each writer schema of the blobs of a snapshot, as it stands in their headers, in order of first use. A
-stream without a log has fingerprints and schemas only."""
+"""One row for each writer schema of the blobs of a snapshot, as in their headers, in order of first use. A stream
+without a log has fingerprints and schemas only."""
 
 VIEWS = {"commits": COMMITS, "blobs": BLOBS, "control": CONTROL, "schemas": SCHEMAS}
 
@@ -153,18 +152,18 @@ def listed_blobs(found: Iterable[StreamBlob]) -> pa.RecordBatch:
 
 
 def control(entries: Iterable[LogEntry]) -> pa.RecordBatch:
-    """The control messages of the entries, without those that others of them void or replace."""
-    told = [(entry, message) for entry in standing_entries(entries) for message in entry.control]
-    messages = pa.RecordBatch.from_pylist([_message(entry, message) for entry, message in told], CONTROL)
-    partitions = [_partitions(message) for _, message in told]
-    rows = messages.take(int64_array(np.repeat(np.arange(len(told)), list(map(len, partitions)))))
+    """The control messages of the entries, except for revoked ones."""
+    found = [(entry, message) for entry in standing_entries(entries) for message in entry.control]
+    messages = pa.RecordBatch.from_pylist([_message(entry, message) for entry, message in found], CONTROL)
+    partitions = [_partitions(message) for _, message in found]
+    rows = messages.take(int64_array(np.repeat(np.arange(len(found)), list(map(len, partitions)))))
     levels = pa.array([level for of_message in partitions for level in of_message], pa.string())
     place = CONTROL.get_field_index("partition")
     return rows.set_column(place, CONTROL.field(place), levels)
 
 
 def schemas(added: Iterable[tuple[LogEntry, BlobEntry]], texts: Mapping[str, str]) -> pa.RecordBatch:
-    """The writer schemas of blobs; `texts` gives the JSON of a fingerprint."""
+    """The writer schemas of blobs; `texts` is the JSON of each fingerprint."""
     rows: dict[str, dict[str, Any]] = {}
     for entry, blob in added:
         row = rows.setdefault(
@@ -207,7 +206,7 @@ def _blob(entry: LogEntry, blob: BlobEntry) -> dict[str, object]:
 
 
 def _moment(microseconds: int | None) -> datetime | None:
-    """The time, None also for one beyond the calendar."""
+    """The time; None for one beyond the calendar, too."""
     try:
         return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)
     except OverflowError:
@@ -215,9 +214,9 @@ def _moment(microseconds: int | None) -> datetime | None:
 
 
 def _message(entry: LogEntry, message: Mapping[str, Any]) -> dict[str, object]:
-    """Fields that are missing or of another type, as another release may write them, are null; `message` has them."""
+    """Fields that are missing or of another type, as another release may write, are null; `message` has them anyway."""
     milliseconds = _typed(message, "timestamp", int)
-    said = {name: value for name, value in message.items() if name != "partitions"}
+    content = {name: value for name, value in message.items() if name != "partitions"}
     return {
         "version": entry.version,
         "timestamp": datetime.fromisoformat(entry.timestamp),
@@ -228,12 +227,12 @@ def _message(entry: LogEntry, message: Mapping[str, Any]) -> dict[str, object]:
         "idle": _typed(message, "idle", bool),
         "watermark": None if milliseconds is None else _moment(milliseconds * 1000),
         "streamId": _typed(message, "streamId", str),
-        "message": json.dumps(said, ensure_ascii=False),
+        "message": json.dumps(content, ensure_ascii=False),
     }
 
 
 def _partitions(message: Mapping[str, Any]) -> list[str | None]:
-    """The partitions of a message; earlier releases told one, without a list."""
+    """The partitions of a message; earlier releases wrote one, not a list."""
     partitions: list[str] | None = _typed(message, "partitions", list)
     return [_typed(message, "partition", str)] if partitions is None else list(map(str, partitions))
 

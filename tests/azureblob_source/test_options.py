@@ -261,7 +261,7 @@ def test_the_defaults_of_a_read() -> None:
     assert ("data", None, (), (None, None)) == (
         options.view, options.columns, options.metadata_columns, options.between,
     )  # fmt: skip
-    assert (False, 32 << 20, 120.0) == (options.ignore_corrupt, options.part_bytes, options.publish_timeout)
+    assert (False, 32 << 20, 120.0) == (options.ignore_corrupt, options.split_bytes, options.publish_timeout)
     assert ("earliest", None, 1000, None) == (
         options.starting_version, options.starting_time, options.max_blobs, options.max_bytes,
     )  # fmt: skip
@@ -274,7 +274,7 @@ def test_the_defaults_of_a_read() -> None:
         ({"startTime": "1970-01-01T00:00:01"}, {"between": (1_000_000, None)}),
         ({"startTime": "1970-01-02", "endTime": "1970-01-02T01:00:00.5+01:00"},
          {"between": (86_400_000_000, 86_400_500_000)}),
-        ({"ignoreCorruptBlobs": "true", "maxPartitionBytes": "1m"}, {"ignore_corrupt": True, "part_bytes": 1 << 20}),
+        ({"ignoreCorruptBlobs": "true", "maxPartitionBytes": "1m"}, {"ignore_corrupt": True, "split_bytes": 1 << 20}),
         ({"startingVersion": "LATEST"}, {"starting_version": "latest"}),
         ({"startingVersion": "7"}, {"starting_version": 7}),
         ({"startingTimestamp": "2013-01-31T12:00:05Z"}, {"starting_time": datetime(2013, 1, 31, 12, 0, 5, tzinfo=UTC)}),

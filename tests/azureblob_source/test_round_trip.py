@@ -1,4 +1,4 @@
-"""From Arrow batches through tasks, commit, snapshot and parts, and back: whatever is written is read."""
+"""From Arrow batches through tasks, commit, snapshot and splits, and back: whatever is written is read."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azureblob_source.avro.schema import arrow_schema
+from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.options import CODECS
 from azureblob_source.read.snapshot import take_snapshot
-from azureblob_source.read.split_reader import read_parts
-from azureblob_source.read.splits import cut, packed
+from azureblob_source.read.split_reader import read_splits
+from azureblob_source.read.splits import pack_splits, split_blobs
 from tests.azureblob_source.arrow_tables import batches
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows
 
@@ -31,7 +32,7 @@ def never_wait(_: float) -> None:
     st.booleans(),
 )
 def test_any_table_comes_back_value_for_value(
-    batch: pa.RecordBatch, copies: int, codec: str, block: int, part_bytes: int, gzipped: bool
+    batch: pa.RecordBatch, copies: int, codec: str, block: int, split_bytes: int, gzipped: bool
 ) -> None:
     if not batch.num_rows or not batch.num_columns:
         return
@@ -42,11 +43,11 @@ def test_any_table_comes_back_value_for_value(
     staged = stage_rows(container, plan, [batch] * copies)
     committer(container, plan).commit([staged], None)
 
-    snapshot = take_snapshot(container, "flights", None, never_wait)
+    snapshot = take_snapshot(CommitLog(container, "flights"), None, never_wait)
     read = [
         rows
-        for parts in packed(cut(snapshot.blobs, part_bytes), part_bytes)
-        for _, rows in read_parts(container, parts, reader=snapshot.reader_schema, columns=None, ignore_corrupt=False)
+        for splits in pack_splits(split_blobs(snapshot.blobs, split_bytes), split_bytes)
+        for _, rows in read_splits(container, splits, reader=snapshot.reader_schema, columns=None, ignore_corrupt=False)
     ]
 
     assert all(arrow_schema(snapshot.reader_schema) == rows.schema for rows in read)

@@ -1,4 +1,4 @@
-"""What others wrote is compared row by row, and a file that kills or stalls its reader is one line of the table."""
+"""Avro files are compared row by row, and a file that kills or stalls its reader is one line of the table."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ def test_values_that_are_the_same_in_another_form(avro: Any, ours: Any, theirs: 
     ],
 )
 def test_values_that_differ_are_named_by_their_path(avro: Any, ours: Any, theirs: Any, where: str | None) -> None:
-    said = found(avro, ours, theirs)
-    assert said is not None and said.startswith("row 0.a")
-    assert where in (None, said)
+    difference_found = found(avro, ours, theirs)
+    assert difference_found is not None and difference_found.startswith("row 0.a")
+    assert where in (None, difference_found)
 
 
 def test_rows_have_the_integers_that_arrow_stores() -> None:
@@ -115,9 +115,9 @@ def test_rows_have_the_integers_that_arrow_stores() -> None:
 def test_a_process_that_dies_stalls_or_takes_too_much_memory_is_a_finding() -> None:
     program = """
 import os, time
-from tools.foreign_avro.examination import alone
+from tools.foreign_avro.examination import in_own_process
 for act, argument in ((os._exit, 3), (time.sleep, 60), (bytearray, 1 << 40)):
-    print(alone(act, argument, seconds=5).reason)
+    print(in_own_process(act, argument, seconds=5).reason)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
     assert ["the process ended with 3", "no answer after 5 s", "MemoryError"] == done.stdout.splitlines()

@@ -1,1 +1,1 @@
-"""Reads Avro files that others wrote, and compares every row with what fastavro reads."""
+"""Reads Avro files of other writers, and compares every row with fastavro's."""

@@ -1,8 +1,8 @@
-"""The command.
+"""Compares all Avro files below some folders, and counts the results by repository.
 
     python -m tools.foreign_avro [--verbose] FOLDER…
 
-Counts stand by repository: the first folder below one of those named.
+The repository of a file is the first folder below the one given.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path  # noqa: TC003 - typer reads it at run time
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +18,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tools.foreign_avro.examination import Finding, Outcome, alone, examine
+from azureblob_source.concurrent_map import concurrent_map
+from tools.foreign_avro.examination import Finding, Outcome, examine, in_own_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ _WIDTH = 140
 
 
 def avro_files(folders: Iterable[Path]) -> Iterator[tuple[str, Path]]:
-    """All Avro files below some folders, each with the repository that it counts to."""
+    """All Avro files below some folders, each with its repository."""
     for folder in folders:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and path.name.endswith(_SUFFIXES):
@@ -38,7 +38,7 @@ def avro_files(folders: Iterable[Path]) -> Iterator[tuple[str, Path]]:
 
 
 def counts_table(findings: Iterable[tuple[str, Finding]]) -> Table:
-    """Files by repository and outcome, and the rows that are the same."""
+    """The number of files by repository and outcome, and of rows that are the same."""
     counts: dict[str, Counter[Outcome]] = {}
     rows: Counter[str] = Counter()
     for repository, finding in findings:
@@ -60,25 +60,30 @@ def counts_table(findings: Iterable[tuple[str, Finding]]) -> Table:
 def main(
     folders: Annotated[list[Path], typer.Argument(help="Each has a folder for every repository.", exists=True)],
     *,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for every file.")] = False,
-    workers: Annotated[int, typer.Option(min=1, help="Files that are read at once.")] = os.cpu_count() or 1,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print a line for every file when it has been read.")
+    ] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Files that are read concurrently.")] = os.cpu_count() or 1,
 ) -> None:
-    """Compare; the exit code is 1 if rows differ, or a file was refused without a sentence of this project's."""
+    """Compare. The exit code is 1 if rows differ, or if a file fails with an error that is not this project's own."""
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     files = list(avro_files(folders))
-    with ThreadPoolExecutor(workers) as pool:
-        findings: list[tuple[str, Finding]] = []
-        for (repository, path), finding in zip(files, pool.map(_examined, files), strict=True):
-            findings.append((repository, finding))
-            if verbose:
-                print(finding.outcome.value, finding.rows, path, finding.reason, sep="\t", flush=True)
+
+    def examined(file: tuple[str, Path]) -> tuple[str, Finding]:
+        repository, path = file
+        finding = in_own_process(examine, path)
+        if verbose:
+            print(
+                "\t".join(map(str, (finding.outcome.value, finding.rows, path, finding.reason))) + "\n",
+                end="",
+                flush=True,
+            )
+        return repository, finding
+
+    findings = concurrent_map(examined, files, workers)
     console.print(counts_table(findings))
     wrong = {Outcome.DIFFERENT, Outcome.FAULT} & {finding.outcome for _, finding in findings}
     raise typer.Exit(1 if wrong else 0)
-
-
-def _examined(file: tuple[str, Path]) -> Finding:
-    return alone(examine, file[1])
 
 
 if __name__ == "__main__":

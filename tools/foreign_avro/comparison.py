@@ -1,7 +1,7 @@
 """Compares rows that this project read from an Avro file with the values that fastavro read from it.
 
-fastavro's logical types are left out: its values are what stands in the file, and what a logical type makes of them
-follows from the schema here, by the specification. So a timestamp of the year 20000 is compared like any other.
+fastavro's logical types are switched off, so that its values are the stored ones. What a logical type makes of them is
+computed here, by the specification: so a timestamp of the year 20000 is compared like any other.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _TO_MICROS: dict[str, Callable[[int], int]] = {
 
 
 def stored(file: BinaryIO) -> tuple[Any, list[Any]]:
-    """The schema of an Avro file and its datums without logical types, by fastavro. Raises what fastavro does.
+    """The schema of an Avro file and its datums without logical types, by fastavro. Errors are fastavro's.
 
-    For a process of its own: fastavro knows no logical types from then on.
+    Call it in a process of its own: it switches logical types off for good.
     """
     fastavro.read.LOGICAL_READERS.clear()
     reader = fastavro.reader(file, return_named_type=True)
@@ -59,7 +59,7 @@ def numbers(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def difference(schema: Any, ours: Iterable[Mapping[str, Any]], theirs: Iterable[Any]) -> str | None:
-    """Where two readings of a file differ first, or None. `ours` are as `numbers` gives them, `theirs` as `stored`."""
+    """Where two readings of a file differ first, or None. `ours` are from `numbers`, `theirs` from `stored`."""
     named: dict[str, Any] = {}
     root = fastavro.parse_schema(schema, named)
     compare = _Comparison(named)
@@ -72,7 +72,7 @@ def difference(schema: Any, ours: Iterable[Mapping[str, Any]], theirs: Iterable[
 
 
 class _Comparison:
-    """Walks values along a schema. A difference is the path to it, and what stands there."""
+    """Compares values by their schema. A difference is reported by its path and the two values."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
@@ -133,7 +133,7 @@ class _Comparison:
     def _union(self, branches: list[Any], ours: Any, theirs: Any) -> str | None:
         """A union of one type and null is the type's column; one of more types is a struct with a member for each.
 
-        fastavro names the branch of a named type only, so any other member that admits the value may hold it.
+        fastavro gives the branch only of a named type, so any other member that admits the value is right.
         """
         others = [branch for branch in branches if _kind(self._resolved(branch)) != "null"]
         if theirs is None:
@@ -154,7 +154,7 @@ def _kind(schema: Any) -> str:
 
 
 def _entry(item: Any) -> Any:
-    """An element of an array; if its logical type made it an entry of a map, as the record that it is stored as."""
+    """An element of an array. An entry of a map, which the array's logical type made of it, becomes a record again."""
     return dict(zip(("key", "value"), item, strict=True)) if isinstance(item, tuple) else item
 
 
@@ -165,7 +165,7 @@ def _admits(branch: Any, datum: Any) -> bool:
 
 
 def _leaf(schema: Any, kind: str, datum: Any) -> Any:
-    """What a column holds for a value of a type that has no others within it."""
+    """The column's value for a datum of a type without inner types."""
     logical = schema.get("logicalType") if isinstance(schema, dict) else None
     if logical == "decimal" and kind in ("bytes", "fixed") and _is_decimal(schema):
         unscaled = int.from_bytes(datum, "big", signed=True)
@@ -175,7 +175,7 @@ def _leaf(schema: Any, kind: str, datum: Any) -> Any:
 
 
 def _is_decimal(schema: Any) -> bool:
-    """Whether a decimal is valid, which the specification says to ignore if not, and a column can hold it."""
+    """Whether a decimal is valid (the specification says to ignore it otherwise) and fits a column."""
     precision, scale = schema.get("precision"), schema.get("scale", 0)
     if not (type(precision) is int and type(scale) is int and 0 <= scale <= precision <= MAX_PRECISION and precision):
         return False
@@ -184,11 +184,11 @@ def _is_decimal(schema: Any) -> bool:
 
 def _short(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - what a line has room for
+    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - fits a line
 
 
 def _numeric_field(field: pa.Field) -> pa.Field:
-    """Nullable, for Arrow does not cast a member that may not be null within a struct that is."""
+    """Nullable, as Arrow refuses to cast a null struct with a field that must not be null."""
     return field.with_type(_numeric(field.type)).with_nullable(True)
 
 

@@ -1,7 +1,7 @@
 """Reads one Avro file with this project and with fastavro, in a process of its own.
 
-The file is put into an account in memory as the only blob of a stream and read as Spark reads it, whole and again in
-three parts. The process is bounded in memory and time, so that a file which kills or stalls its reader is reported.
+The file is put into an in-memory account as the only blob of a stream, and read as Spark reads it: whole, and again in
+three splits. The process is bounded in memory and time, so that a file that kills or stalls its reader is reported.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from azure_account.errors import AzureBlobError
 from azure_account.memory.account import MemoryAccount
+from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.snapshot import take_snapshot
-from azureblob_source.read.split_reader import read_parts
-from azureblob_source.read.splits import cut
+from azureblob_source.read.split_reader import read_splits
+from azureblob_source.read.splits import split_blobs
 from tools.foreign_avro.comparison import difference, numbers, stored
 
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ Argument = TypeVar("Argument")
 
 SECONDS = 120.0
 MEMORY = 4 << 30
-_PARTS = 3
+_SPLITS = 3
 
 
 class Outcome(Enum):
-    """What became of a file, as a column of the table."""
+    """The result of a file, as a column of the table."""
 
     SAME = "same"
     REFUSED_BY_BOTH = "both refuse"
@@ -46,7 +47,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One file. `reason` says why the outcome is not the same: one sentence of each reader that refused."""
+    """The result of one file. Unless it is `SAME`, `reason` is the difference, or the error of each reader."""
 
     outcome: Outcome
     rows: int = 0
@@ -55,7 +56,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a reader gave no rows. `known` if this project raised it on purpose."""
+    """The error of a reader. `known` if it is one of this project's own errors."""
 
     reason: str
     known: bool = True
@@ -80,10 +81,10 @@ def examine(path: Path) -> Finding:
     raise AssertionError(ours, theirs)
 
 
-def alone(
+def in_own_process(
     act: Callable[[Argument], Finding], argument: Argument, *, seconds: float = SECONDS, memory: int = MEMORY
 ) -> Finding:
-    """What `act` finds in a process of its own, or that it died or was stopped after `seconds`."""
+    """The result of `act` in a process of its own, or that the process died or was stopped after `seconds`."""
     here, there = _CONTEXT.Pipe(duplex=False)
     process = _CONTEXT.Process(target=_send, args=(there, act, argument, memory), daemon=True)
     process.start()
@@ -110,23 +111,23 @@ def _send(answer: Connection, act: Callable[[Argument], Finding], argument: Argu
 
 def _ours(data: bytes, name: str) -> list[Mapping[str, Any]] | Refusal:
     try:
-        whole, in_parts = (list(_rows(data, name, size)) for size in (len(data) + 1, len(data) // _PARTS + 1))
+        whole, in_splits = (list(_rows(data, name, size)) for size in (len(data) + 1, len(data) // _SPLITS + 1))
     except AzureBlobError as refusal:
         return Refusal(str(refusal))
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is counted as a fault
+    except Exception as error:  # noqa: BLE001 - any error of the reader is a fault
         return Refusal(f"{type(error).__name__}: {error}", known=False)
-    if repr(whole) != repr(in_parts):
-        return Refusal(f"{len(whole)} rows, and others in parts: {len(in_parts)}", known=False)
+    if repr(whole) != repr(in_splits):
+        return Refusal(f"{len(whole)} rows, but {len(in_splits)} or other ones in splits", known=False)
     return whole
 
 
-def _rows(data: bytes, name: str, part_bytes: int) -> Iterator[Mapping[str, Any]]:
+def _rows(data: bytes, name: str, split_bytes: int) -> Iterator[Mapping[str, Any]]:
     container = MemoryAccount().container("container")
     container.create()
     container.put("stream/1.avro.gz" if name.endswith(".gz") else "stream/1.avro", data)
-    snapshot = take_snapshot(container, "stream", None, _must_not_wait)
-    parts = list(cut(snapshot.blobs, part_bytes))
-    for _, batch in read_parts(container, parts, reader=snapshot.reader_schema):
+    snapshot = take_snapshot(CommitLog(container, "stream"), None, _must_not_wait)
+    splits = list(split_blobs(snapshot.blobs, split_bytes))
+    for _, batch in read_splits(container, splits, reader=snapshot.reader_schema):
         yield from numbers(batch)
 
 

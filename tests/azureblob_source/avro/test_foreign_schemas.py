@@ -28,13 +28,13 @@ from azureblob_source.avro.decoding.superset import superset
 from azureblob_source.avro.files.container_file import block, header
 from azureblob_source.avro.schema import arrow_schema, header_schema, parse
 from azureblob_source.avro.varint import encode
+from tests.azureblob_source.sync_marker import SYNC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from azureblob_source.avro.schema import AvroSchema
 
-SYNC = bytes(range(16))
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 SECONDS = 10.0  # far more than any of these schemas takes
 

@@ -1,4 +1,4 @@
-"""What is known of a stream's blobs without opening them."""
+"""What log, name and listing say of a stream's blobs."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ def test_the_time_of_the_sinks_own_names_is_found(started: datetime, partition: 
 # --- ranges -----------------------------------------------------------------------------------------------------------
 
 
-def test_with_event_times_these_are_the_range() -> None:
+def test_event_times_are_the_range_if_the_log_has_them() -> None:
     found = stream_blob(ENTRY, replace(BLOB, min_event_time=5, max_event_time=8))
     assert StreamBlob(BLOB.name, 44, 7, "JFK", 5, 8) == found
 
 
-def test_without_them_it_is_from_the_first_row_to_the_commit() -> None:
+def test_without_event_times_the_range_is_from_the_first_row_to_the_commit() -> None:
     found = stream_blob(ENTRY, BLOB)
     assert (AT_NOON, AT_NOON + 4_123_999) == (found.earliest, found.latest)
     assert (None, AT_NOON + 4_123_999) == (
@@ -95,7 +95,7 @@ def test_without_them_it_is_from_the_first_row_to_the_commit() -> None:
     )
 
 
-def test_of_a_listed_blob_it_ends_with_the_last_change() -> None:
+def test_the_range_of_a_listed_blob_ends_with_its_last_modification() -> None:
     (found,) = listed_blobs("flights", listed("flights/JFK/2013/01/31/12/00-01.avro"))
     assert StreamBlob(found.name, 9, None, "JFK", AT_NOON - 4 * SECOND, AT_NOON + SECOND - 1, '"1"') == found
 
@@ -119,7 +119,7 @@ def test_clocks_that_disagree_make_the_range_larger() -> None:
         ((21, 30), False),
     ],
 )
-def test_both_ends_of_a_blobs_range_belong_to_it_and_the_end_of_what_is_asked_does_not(
+def test_a_blobs_range_includes_both_ends_and_the_requested_one_excludes_its_end(
     between: tuple[int | None, int | None], held: bool
 ) -> None:
     assert held == StreamBlob("s/1.avro", 1, earliest=10, latest=20).may_hold(between)
@@ -147,7 +147,7 @@ def test_hidden_levels_and_other_files_are_left_out() -> None:
     assert [] == listed_blobs("s", listed("s/a.avro", size=0))
 
 
-def test_a_stream_within_the_stream_is_left_out() -> None:
+def test_a_nested_stream_is_left_out() -> None:
     log = "_log/00000000000000000003.json"
     assert ["a/b.avro", "a/bc/1.avro"] == names_of(
         "a", "a/b.avro", "a/b/1.avro", f"a/b/{log}", "a/b/x/2.avro", "a/bc/1.avro", f"a/d/e/{log}", "a/d/e/3.avro"

@@ -62,7 +62,7 @@ def test_comparisons_keep_what_sql_keeps(kind: pa.DataType, low: Any, high: Any)
     assert [0, 2] == kept(batch, spark.IsNotNull(column), spark.LessThan(("number",), 3))
 
 
-def test_texts_are_matched_as_they_are() -> None:
+def test_strings_are_matched_literally() -> None:
     batch = rows(pa.string(), "a%b", None, "_a%", "ab", "")
     assert [0, 3] == kept(batch, spark.StringStartsWith(("a",), "a"))
     assert [0, 3] == kept(batch, spark.StringEndsWith(("a",), "b"))

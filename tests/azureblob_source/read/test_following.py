@@ -16,7 +16,7 @@ from azureblob_source.avro.schema import AvroSchema, parse
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, LogEntry, to_json
 from azureblob_source.log.naming import log_name, schema_name
-from azureblob_source.read.following import Follower, Limits, SchemaGuard, new_blobs
+from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits, new_blobs
 from azureblob_source.read.query_schema import QuerySchema
 from tests.azureblob_source.log.protocol import Driver, Progress, Row, World, log_first
 from tests.azureblob_source.write.sink_rows import NOON, new_account
@@ -42,7 +42,7 @@ def put(
     published: int | None = None,
     **given: Any,
 ) -> Entry:
-    """An entry a minute after the one before; its blobs are public unless it says that only others are."""
+    """An entry one minute after the previous one. Its blobs are published unless `published` is given."""
     container = account.container("container")
     entry = LogEntry(
         version,
@@ -76,77 +76,77 @@ def names(found: list[tuple[Entry, BlobEntry]]) -> list[str]:
     return [each.name for _, each in found]
 
 
-def test_a_stream_that_does_not_exist_yet_is_at_its_beginning() -> None:
+def test_a_stream_that_does_not_exist_yet_is_followed_from_its_beginning() -> None:
     reader = follower(new_account())
-    assert (-1, -1) == (reader.before("earliest"), reader.before("latest"))
-    assert reader.latest(-1, Limits()) == -1
-    assert reader.latest(None, Limits()) == -1
+    assert (-1, -1) == (reader.version_before("earliest"), reader.version_before("latest"))
+    assert -1 == reader.latest(-1, TriggerLimits())
+    assert -1 == reader.latest(None, TriggerLimits())
 
 
-def test_a_query_starts_where_it_is_told() -> None:
+def test_a_query_starts_at_the_version_of_the_option() -> None:
     reader = follower(filled(5))
-    assert (-1, 4) == (reader.before("earliest"), reader.before("latest"))
-    assert (-1, 2, 4) == (reader.before(0), reader.before(3), reader.before(5))
+    assert (-1, 4) == (reader.version_before("earliest"), reader.version_before("latest"))
+    assert (-1, 2, 4) == (reader.version_before(0), reader.version_before(3), reader.version_before(5))
     with pytest.raises(NotFoundError, match=r"version 6 of .*earliest kept is 0, the newest 4"):
-        reader.before(6)
+        reader.version_before(6)
 
 
 @pytest.mark.parametrize(
     ("minutes", "before"), [(-1, -1), (0, -1), (0.5, 0), (1, 0), (3, 2), (3.99, 3), (4, 3), (5, 4), (99, 4)]
 )
 def test_a_query_starts_at_the_first_version_committed_at_a_time(minutes: float, before: int) -> None:
-    assert before == follower(filled(5)).before(NOON + timedelta(minutes=minutes))
+    assert before == follower(filled(5)).version_before(NOON + timedelta(minutes=minutes))
 
 
 def test_a_time_may_be_in_another_zone() -> None:
     moment = (NOON + timedelta(minutes=2)).astimezone(timezone(timedelta(hours=-5)))
-    assert follower(filled(5)).before(moment) == 1
+    assert 1 == follower(filled(5)).version_before(moment)
 
 
 def test_limits_are_kept_but_one_version_is_always_read() -> None:
     reader = follower(filled(6, blobs=2))
-    assert reader.latest(-1, Limits()) == 5
-    assert reader.latest(-1, Limits(blobs=1)) == 0
-    assert reader.latest(-1, Limits(blobs=4)) == 1
-    assert reader.latest(1, Limits(blobs=5)) == 3
-    assert reader.latest(-1, Limits(bytes=650)) == 2
-    assert reader.latest(-1, Limits(blobs=4, bytes=1)) == 0
-    assert reader.latest(-1, Limits(blobs=4), at_most=0) == 0
-    assert reader.latest(-1, Limits(), at_most=3) == 3
-    assert reader.latest(5, Limits(blobs=1)) == 5
+    assert 5 == reader.latest(-1, TriggerLimits())
+    assert 0 == reader.latest(-1, TriggerLimits(blobs=1))
+    assert 1 == reader.latest(-1, TriggerLimits(blobs=4))
+    assert 3 == reader.latest(1, TriggerLimits(blobs=5))
+    assert 2 == reader.latest(-1, TriggerLimits(bytes=650))
+    assert 0 == reader.latest(-1, TriggerLimits(blobs=4, bytes=1))
+    assert 0 == reader.latest(-1, TriggerLimits(blobs=4), at_most=0)
+    assert 3 == reader.latest(-1, TriggerLimits(), at_most=3)
+    assert 5 == reader.latest(5, TriggerLimits(blobs=1))
 
 
 def test_a_range_gives_the_blobs_that_its_versions_add() -> None:
     reader = follower(filled(4, blobs=2))
-    assert names(new_blobs(reader.entries(0, 2))) == [f"flights/{v}-{n}.avro" for v in (1, 2) for n in (0, 1)]
-    assert [entry.version for entry, _ in new_blobs(reader.entries(2, 3))] == [3, 3]
+    assert [f"flights/{v}-{n}.avro" for v in (1, 2) for n in (0, 1)] == names(new_blobs(reader.entries(0, 2)))
+    assert [3, 3] == [entry.version for entry, _ in new_blobs(reader.entries(2, 3))]
 
 
-def test_what_was_looked_at_for_the_limits_is_not_read_again() -> None:
+def test_entries_that_were_read_for_the_limits_are_not_read_again() -> None:
     faults = Faults()
     reader = follower(filled(10), faults)
-    assert reader.latest(-1, Limits(blobs=5)) == 4
+    assert 4 == reader.latest(-1, TriggerLimits(blobs=5))
     before = faults.count
-    assert len(reader.entries(-1, 4)) == 5
-    assert faults.count == before
+    assert 5 == len(reader.entries(-1, 4))
+    assert before == faults.count
     reader.forget(4)
-    assert len(reader.entries(-1, 4)) == 5
+    assert 5 == len(reader.entries(-1, 4))
     assert faults.count > before
 
 
 def test_nothing_new_costs_one_request() -> None:
     faults = Faults()
     reader = follower(filled(40), faults)
-    assert reader.latest(39, Limits()) == 39
+    assert 39 == reader.latest(39, TriggerLimits())
     before = faults.count
-    assert reader.latest(39, Limits()) == 39
-    assert faults.count == before + 1
+    assert 39 == reader.latest(39, TriggerLimits())
+    assert before + 1 == faults.count
 
 
-def test_a_restarted_reader_far_along_looks_from_where_it_was() -> None:
+def test_a_restarted_reader_searches_the_head_from_its_offset_on() -> None:
     account = filled(300)
     faults = Faults()
-    assert follower(account, faults).latest(299, Limits()) == 299
+    assert 299 == follower(account, faults).latest(299, TriggerLimits())
     assert faults.count <= 5
 
 
@@ -154,36 +154,36 @@ def test_a_batch_that_is_being_published_is_waited_for() -> None:
     account, clock = filled(2), [0.0]
     unpublished = put(account, 2, blobs=2, published=1)
     reader = follower(account, clock=clock)
-    assert reader.latest(0, Limits()) == 1
-    assert reader.latest(1, Limits()) == 1
-    assert reader.before("latest") == 1
+    assert 1 == reader.latest(0, TriggerLimits())
+    assert 1 == reader.latest(1, TriggerLimits())
+    assert 1 == reader.version_before("latest")
     clock[0] = 29.0
     account.container("container").put(unpublished.blobs[0].name, b"x")
-    assert reader.latest(1, Limits()) == 1
+    assert 1 == reader.latest(1, TriggerLimits())
     clock[0] = 31.0
-    with pytest.raises(TransientError, match=r"version 2 of .*flights.*decided.*repair") as caught:
-        reader.latest(1, Limits())
+    with pytest.raises(TransientError, match=r"version 2 of .*flights.*committed.*repair") as caught:
+        reader.latest(1, TriggerLimits())
     assert "31" in str(caught.value)
     account.container("container").put(unpublished.blobs[1].name, b"x")
-    assert reader.latest(1, Limits()) == 2
+    assert 2 == reader.latest(1, TriggerLimits())
 
 
 def test_waiting_begins_anew_with_each_batch() -> None:
     account, clock = filled(1), [0.0]
     late = put(account, 1, published=0)
     reader = follower(account, clock=clock)
-    assert reader.latest(0, Limits()) == 0
+    assert 0 == reader.latest(0, TriggerLimits())
     clock[0] = 20.0
     account.container("container").put(late.blobs[0].name, b"x")
-    assert reader.latest(0, Limits()) == 1
+    assert 1 == reader.latest(0, TriggerLimits())
     put(account, 2, published=1)
-    assert reader.latest(1, Limits()) == 1
+    assert 1 == reader.latest(1, TriggerLimits())
     clock[0] = 45.0
-    assert reader.latest(1, Limits()) == 1
+    assert 1 == reader.latest(1, TriggerLimits())
 
 
 @pytest.mark.parametrize("limit", [None, 1, 2, 3])
-def test_a_batch_that_was_voided_gives_nothing_whatever_the_limits(limit: int | None) -> None:
+def test_a_voided_batch_has_no_rows_whatever_the_limits(limit: int | None) -> None:
     account = filled(1)
     lost = put(account, 1, blobs=2, published=0)
     gone = tuple(each.name for each in lost.blobs)
@@ -193,7 +193,7 @@ def test_a_batch_that_was_voided_gives_nothing_whatever_the_limits(limit: int | 
     reader, at, found = follower(account), -1, []
     ranges = []
     while at < 4:
-        until = reader.latest(at, Limits(blobs=limit))
+        until = reader.latest(at, TriggerLimits(blobs=limit))
         assert until > at
         found += names(new_blobs(reader.entries(at, until)))
         ranges.append((at, until))
@@ -202,7 +202,7 @@ def test_a_batch_that_was_voided_gives_nothing_whatever_the_limits(limit: int | 
     assert not [each for each in ranges if each[1] == 1], f"the voided batch ended a range: {ranges}"
 
 
-def test_an_overwrite_gives_its_own_rows_and_takes_away_those_of_its_range() -> None:
+def test_an_overwrite_adds_its_rows_and_removes_those_of_its_range() -> None:
     account = filled(2)
     put(account, 2, operation="overwrite", removed=("flights/0-0.avro", "flights/1-0.avro"))
     reader = follower(account)
@@ -214,7 +214,7 @@ def test_the_earliest_version_is_the_last_overwrite() -> None:
     account = filled(3)
     put(account, 3, operation="overwrite", removed=tuple(f"flights/{v}-0.avro" for v in range(3)), since=3)
     put(account, 4, since=3)
-    assert follower(account).before("earliest") == 2
+    assert 2 == follower(account).version_before("earliest")
 
 
 def test_a_reader_that_has_reached_its_target_waits_for_nothing_more() -> None:
@@ -222,37 +222,37 @@ def test_a_reader_that_has_reached_its_target_waits_for_nothing_more() -> None:
     reader = follower(account, clock=clock)
     for now in (0.0, 31.0):
         clock[0] = now
-        assert reader.latest(2, Limits(), at_most=2) == 2
+        assert 2 == reader.latest(2, TriggerLimits(), at_most=2)
 
 
-def test_a_stream_that_was_written_anew_is_not_read_on() -> None:
+def test_a_stream_that_was_deleted_and_written_anew_is_a_conflict() -> None:
     with pytest.raises(ConflictError, match=r"version 7 of .*newest version is 2.*new checkpoint"):
-        follower(filled(3)).latest(7, Limits())
+        follower(filled(3)).latest(7, TriggerLimits())
     with pytest.raises(ConflictError, match=r"has no log.*new checkpoint"):
-        follower(new_account()).latest(7, Limits())
+        follower(new_account()).latest(7, TriggerLimits())
 
 
-def test_versions_that_were_removed_are_an_error_that_names_the_earliest() -> None:
+def test_vacuumed_versions_are_an_error_that_names_the_earliest_kept() -> None:
     account = filled(8)
     container = account.container("container")
     container.put("flights/_log/_first.json", json.dumps({"formatVersion": 1, "first": 5}).encode())
     for version in range(5):
         container.delete(log_name("flights", version))
     reader = follower(account)
-    assert reader.before("earliest") == 4
+    assert 4 == reader.version_before("earliest")
     with pytest.raises(NotFoundError, match=r"version 3 .*earliest kept is 5"):
-        reader.before(3)
-    until = reader.latest(1, Limits())
+        reader.version_before(3)
+    until = reader.latest(1, TriggerLimits())
     overtaken = (
         r"read on from version 1 of .*the earliest kept is 5. Start the query with a new checkpoint: .* version 5"
     )
     with pytest.raises(NotFoundError, match=overtaken):
         reader.entries(1, until)
     with pytest.raises(NotFoundError, match=overtaken):
-        follower(account).latest(1, Limits(blobs=2))
+        follower(account).latest(1, TriggerLimits(blobs=2))
     anew = follower(account)
-    begin = anew.before("earliest")
-    assert [5, 6, 7] == [entry.version for entry in anew.entries(begin, anew.latest(begin, Limits()))]
+    begin = anew.version_before("earliest")
+    assert [5, 6, 7] == [entry.version for entry in anew.entries(begin, anew.latest(begin, TriggerLimits()))]
 
 
 def guarded(*schemas: str, strict: bool = True, **given: Any) -> tuple[MemoryAccount, SchemaGuard]:
@@ -283,7 +283,7 @@ def _record(column: str) -> str:
 
 
 def ended(guard: SchemaGuard, after: int) -> int:
-    return guard.end(after, guard.follower.latest(after, Limits()))
+    return guard.end(after, guard.follower.latest(after, TriggerLimits()))
 
 
 def test_a_range_ends_before_the_version_that_brings_a_column_and_the_next_one_is_refused() -> None:
@@ -297,7 +297,7 @@ def test_a_range_ends_before_the_version_that_brings_a_column_and_the_next_one_i
     guard.check(guard.follower.entries(-1, 1))
 
 
-def test_a_query_that_was_started_with_every_column_reads_on_and_looks_at_no_entry() -> None:
+def test_a_query_that_was_started_with_every_column_reads_on_and_reads_no_entry_for_the_check() -> None:
     faults = Faults()
     account, before = guarded("b", "a", "b", "a")
     guard = SchemaGuard(follower(account, faults), before.query)
@@ -313,15 +313,15 @@ def test_a_query_that_ignores_new_columns_reads_past_them() -> None:
     assert 2 == ended(guard, -1)
 
 
-def test_what_an_overwrite_took_away_stops_nobody() -> None:
+def test_overwritten_blobs_stop_no_query() -> None:
     gone = {"operation": "overwrite", "since": 2, "removed": ("flights/0-0.avro", "flights/1-0.avro")}
     a = parse(_record("a")).fingerprint
     _, guard = guarded("a", "b", "a", of_2={**gone, "schemas": (a,)})
     assert 2 == ended(guard, -1)
-    assert 1 == guard.end(0, 1), "the reader of its blobs reports that they are gone, the schema is not the matter"
+    assert 1 == guard.end(0, 1), "the read of its blobs reports that they are deleted, not the schema"
 
 
-def test_a_column_of_a_batch_that_was_voided_stops_nobody() -> None:
+def test_a_column_of_a_voided_batch_stops_no_query() -> None:
     void = {"operation": "void", "replaces": 1, "removed": ("flights/1-0.avro",), "blobs": ()}
     _, guard = guarded("a", "b", "a", "a", of_2=void)
     assert 3 == ended(guard, -1)
@@ -358,7 +358,7 @@ class Reader:
     def step(self, *, killed: bool) -> None:
         """One micro-batch; killed after reading, it will be repeated."""
         if self.planned == self.at:
-            self.planned = self.follower.latest(self.at, Limits(blobs=self.limit))
+            self.planned = self.follower.latest(self.at, TriggerLimits(blobs=self.limit))
         if self.planned == self.at:
             return
         rows = [row for _, each in new_blobs(self.follower.entries(self.at, self.planned)) for row in self.read(each)]
@@ -377,18 +377,18 @@ class Reader:
         return [tuple(json.loads(line)) for line in lines]
 
 
-class Hasty(Follower):
-    """A mistake: what is decided is taken for published."""
+class FollowsUnpublished(Follower):
+    """A mistake: what is committed is taken for published."""
 
-    def _settled(self, head: Entry, after: int) -> int:
+    def _last_published(self, head: Entry, after: int) -> int:
         return max(head.version, after)
 
 
-class Blind(Follower):
-    """A mistake: a range may end between a batch and the entry that voids it."""
+class EndsAnywhere(Follower):
+    """A mistake: a range may end between an entry and the one that revokes it."""
 
-    def _limited(self, after: int, settled: int, limits: Limits) -> int:
-        return min(after + 1, settled)
+    def _admitted(self, after: int, published: int, limits: TriggerLimits) -> int:
+        return min(after + 1, published)
 
 
 def machine(  # noqa: C901 - a class with its rules
@@ -468,7 +468,7 @@ def test_a_reader_beside_killed_writers_sees_each_row_once(limit: int | None) ->
         assert seen[event] > 0, f"{event} never happened: {dict(seen)}"
 
 
-@pytest.mark.parametrize(("mistake", "limit"), [(Hasty, None), (Blind, 1)])
+@pytest.mark.parametrize(("mistake", "limit"), [(FollowsUnpublished, None), (EndsAnywhere, 1)])
 def test_a_wrong_reader_is_caught(mistake: type[Follower], limit: int) -> None:
     with pytest.raises((AssertionError, NotFoundError)):
         explore(mistake, limit=limit, examples=2000)

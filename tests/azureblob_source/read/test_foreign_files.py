@@ -1,4 +1,4 @@
-"""What others wrote (see `tests/fixtures/README.md`) is read right, whole and in parts of any size."""
+"""Files of other writers (see `tests/fixtures/README.md`) are read right, whole and in splits of any size."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, CorruptError
 from azure_account.memory.account import MemoryAccount
 from azureblob_source.avro.schema import arrow_schema, parse
+from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.snapshot import take_snapshot
-from azureblob_source.read.split_reader import read_parts
-from azureblob_source.read.splits import cut
+from azureblob_source.read.split_reader import read_splits
+from azureblob_source.read.splits import split_blobs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,12 +44,14 @@ def account_with(blobs: Mapping[str, bytes], clock: ManualClock | None = None) -
 
 
 def snapshot(account: MemoryAccount, stream: str, **options: Any) -> Snapshot:
-    return take_snapshot(account.container("container"), stream, None, lambda _: pytest.fail("waited"), **options)
+    return take_snapshot(
+        CommitLog(account.container("container"), stream), None, lambda _: pytest.fail("waited"), **options
+    )
 
 
 def rows(account: MemoryAccount, found: Snapshot, size: int = 1 << 20, **options: Any) -> list[dict[str, Any]]:
-    parts = list(cut(found.blobs, size))
-    decoded = read_parts(account.container("container"), parts, reader=found.reader_schema, **options)
+    splits = list(split_blobs(found.blobs, size))
+    decoded = read_splits(account.container("container"), splits, reader=found.reader_schema, **options)
     return [row for _, batch in decoded for row in batch.to_pylist()]
 
 
@@ -83,13 +86,13 @@ def test_files_of_avros_java_c_and_javascript(name: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [100, 5000, 1 << 20])
-def test_a_marker_within_the_header_does_not_deceive(size: int) -> None:
+def test_a_marker_within_the_header_is_not_taken_for_a_block_end(size: int) -> None:
     found = read({"s/1.avro": (AVRO / "syncInMeta.avro").read_bytes()}, "s", size)
     assert {"ID": 1, "First": "Dante", "Last": "Hicks", "Phone": "(0)", "Age": 32} == found[0]
     assert list(range(1, 6002)) == sorted(row["ID"] for row in found)
 
 
-def test_a_stray_byte_behind_the_last_block_is_damage() -> None:
+def test_a_stray_byte_after_the_last_block_is_damage() -> None:
     data = (AVRO / "person-10.no-codec.avro").read_bytes()
     with pytest.raises(CorruptError, match=r"s/1\.avro at byte 495 failed: it stops within"):
         read({"s/1.avro": data}, "s")
@@ -118,7 +121,7 @@ INTEROP = {
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard", "bzip2", "xz"])
-def test_avros_interoperability_record_is_read_but_for_what_no_column_can_hold(codec: str) -> None:
+def test_avros_interoperability_record_is_read_except_for_its_recursive_field(codec: str) -> None:
     schema = json.loads((AVRO / "interop.avsc").read_text())
     out = io.BytesIO()
     fastavro.writer(out, schema, [INTEROP] * 3, codec=codec)
@@ -127,7 +130,9 @@ def test_avros_interoperability_record_is_read_but_for_what_no_column_can_hold(c
     with pytest.raises(ConfigurationError, match="Node contains itself"):
         arrow_schema(found.reader_schema)
     without = {**schema, "fields": [field for field in schema["fields"] if field["name"] != "recordField"]}
-    decoded = read_parts(account.container("container"), list(cut(found.blobs)), reader=parse(json.dumps(without)))
+    decoded = read_splits(
+        account.container("container"), list(split_blobs(found.blobs)), reader=parse(json.dumps(without))
+    )
     (batch,) = [batch for _, batch in decoded]
     expected = {name: value for name, value in INTEROP.items() if name != "recordField"}
     expected["unionField"] = {"member0": None, "member1": 12.0, "member2": None}
@@ -199,29 +204,31 @@ def samza() -> dict[str, dict[str, Any]]:
     return {path.name.removesuffix(".json"): json.loads(path.read_text()) for path in SAMZA.glob("*.json")}
 
 
-def like(told: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Whether a row has the values that its fixture tells, as JSON has them."""
-    return all(json.loads(json.dumps(row[name], default=str)) == value for name, value in told.items())
+def like(expected: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Whether a row has the values of its fixture, as JSON has them."""
+    return all(json.loads(json.dumps(row[name], default=str)) == value for name, value in expected.items())
 
 
 @pytest.mark.parametrize("size", [100, 1000, 1 << 20])
 @pytest.mark.parametrize("fixture", sorted(samza()))
 def test_samzas_blobs(fixture: str, size: int) -> None:
-    told = samza()[fixture]
+    expected = samza()[fixture]
     data = (SAMZA / fixture).read_bytes()
-    account = account_with({told["blob_name"]: data})
+    account = account_with({expected["blob_name"]: data})
     found = snapshot(account, "flights")
     (blob,) = found.blobs
     decoded = rows(account, found, size)
-    assert (None if "nosuffix" in fixture else told["partition_key"]) == blob.partition
-    assert told["expected_rows"] == len(decoded)
+    assert (None if "nosuffix" in fixture else expected["partition_key"]) == blob.partition
+    assert expected["expected_rows"] == len(decoded)
     assert oracle(data) == decoded
-    assert like(told["first_row"], decoded[0]) and like(told["last_row"], decoded[-1])
+    assert like(expected["first_row"], decoded[0]) and like(expected["last_row"], decoded[-1])
 
 
 def test_samzas_stream_with_two_schemas_is_one_table() -> None:
-    told = samza()
-    blobs = {told[name]["blob_name"]: (SAMZA / name).read_bytes() for name in told if name.startswith("schema-")}
+    expected = samza()
+    blobs = {
+        expected[name]["blob_name"]: (SAMZA / name).read_bytes() for name in expected if name.startswith("schema-")
+    }
     account = account_with(blobs)
     found = snapshot(account, "flights")
     decoded = rows(account, found, 5000)

@@ -1,4 +1,4 @@
-"""Small files with what taught something in files of public repositories: `tests/fixtures/foreign/README.md`."""
+"""Small files with the peculiarities of files in public repositories: `tests/fixtures/foreign/README.md`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pytest
 
 from azure_account.errors import CorruptError
 from azure_account.memory.account import MemoryAccount
+from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.snapshot import take_snapshot
-from azureblob_source.read.split_reader import read_parts
-from azureblob_source.read.splits import cut
+from azureblob_source.read.split_reader import read_splits
+from azureblob_source.read.splits import split_blobs
 
 FOREIGN = Path(__file__).parents[2] / "fixtures" / "foreign"
 SIZES = [1, 7, 100, 1 << 20]
@@ -23,8 +24,8 @@ def read(name: str, size: int = 1 << 20) -> list[dict[str, Any]]:
     container = MemoryAccount().container("container")
     container.create()
     container.put("s/1.avro", (FOREIGN / f"{name}.avro").read_bytes())
-    found = take_snapshot(container, "s", None, lambda _: pytest.fail("waited"))
-    decoded = read_parts(container, list(cut(found.blobs, size)), reader=found.reader_schema)
+    found = take_snapshot(CommitLog(container, "s"), None, lambda _: pytest.fail("waited"))
+    decoded = read_splits(container, list(split_blobs(found.blobs, size)), reader=found.reader_schema)
     return [row for _, batch in decoded for row in batch.to_pylist()]
 
 

@@ -1,4 +1,4 @@
-"""Bytes of blobs as their readers ask for them: the right ones, from few requests, and none kept for nothing."""
+"""Bytes of blobs: the right ones, from few requests, and freed when they are not needed any more."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from azure_account.errors import CorruptError
 from azure_account.memory.faults import Faults
 from azureblob_source.avro.files.gzipped import GunzippedSource
-from azureblob_source.read import read_ahead
+from azureblob_source.read.blob_bytes import FIRST_REQUEST, BlobBytes, RangeReader, without_gzip
 from azureblob_source.read.blobs import StreamBlob
-from azureblob_source.read.read_ahead import BlobBytes, Gets, ReadAhead, plain
-from azureblob_source.read.splits import cut
+from azureblob_source.read.read_ahead import REQUEST_BYTES, ReadAhead
+from azureblob_source.read.splits import split_blobs
+from tests.azureblob_source.read.request_sizes import request_sizes
 from tests.azureblob_source.write.sink_rows import new_account
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def holding(data: bytes, requests: Faults | None = None) -> BlobContainer:
 
 
 def blob_bytes(data: bytes) -> BlobBytes:
-    return BlobBytes(Gets(holding(data)), StreamBlob("s/1.avro", len(data)))
+    return BlobBytes(RangeReader(holding(data)), StreamBlob("s/1.avro", len(data)))
 
 
 reads = st.lists(st.tuples(st.integers(0, len(DATA)), st.integers(0, 900)), max_size=12)
@@ -40,24 +41,21 @@ reads = st.lists(st.tuples(st.integers(0, len(DATA)), st.integers(0, 900)), max_
 @given(reads, st.integers(100, 2000), st.integers(0, 40))
 def test_any_reads_that_go_forward_give_the_blobs_bytes(found: list[tuple[int, int]], piece: int, kept: int) -> None:
     blob = StreamBlob("s/1.avro", len(DATA))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read_ahead, "PIECE_BYTES", piece)
-        patch.setattr(read_ahead, "FIRST_LOOK", 64)
-        with ReadAhead(holding(DATA), list(cut([blob], 2000)), 2, 3000) as ahead:
-            for part, source in ahead:
-                for start, size in [(part.start + start, size) for start, size in sorted(found)]:
-                    source.forget(start - kept)
-                    end = source.clip(start + size)
-                    assert min(start + size, len(DATA)) == end
-                    if start <= end:
-                        assert DATA[start:end] == source.read(start, end)
-        assert 0 == ahead._held
+    with request_sizes(piece, 64), ReadAhead(holding(DATA), list(split_blobs([blob], 2000)), 2, 3000) as ahead:
+        for split, source in ahead:
+            for start, size in [(split.start + start, size) for start, size in sorted(found)]:
+                source.forget(start - kept)
+                end = source.clip(start + size)
+                assert min(start + size, len(DATA)) == end
+                if start <= end:
+                    assert DATA[start:end] == source.read(start, end)
+        assert 0 == ahead.fetcher.charged
 
 
 @given(st.lists(st.binary(max_size=3000), min_size=1, max_size=4), reads)
-def test_gzip_is_inflated_as_far_as_it_is_read(members: list[bytes], found: list[tuple[int, int]]) -> None:
+def test_gzip_is_decompressed_as_far_as_it_is_read(members: list[bytes], found: list[tuple[int, int]]) -> None:
     whole = b"".join(members)
-    source = plain(blob_bytes(b"".join(gzip.compress(member, mtime=0) for member in members)))
+    source = without_gzip(blob_bytes(b"".join(gzip.compress(member, mtime=0) for member in members)))
     assert isinstance(source, GunzippedSource)
     for start, size in sorted(found):
         source.forget(start)
@@ -67,20 +65,20 @@ def test_gzip_is_inflated_as_far_as_it_is_read(members: list[bytes], found: list
             assert whole[start:end] == source.read(start, end)
 
 
-def test_the_end_of_gzip_that_stops_is_damage_where_it_is_reached() -> None:
+def test_truncated_gzip_is_damage_when_its_end_is_reached() -> None:
     data = gzip.compress(b"first", mtime=0) + gzip.compress(DATA, mtime=0)
-    source = plain(blob_bytes(data[:-3]))
+    source = without_gzip(blob_bytes(data[:-3]))
     assert b"first" == bytes(source.read(0, source.clip(5)))
     with pytest.raises(CorruptError, match=r"s/1\.avro at byte 25 failed: the gzip member that begins there stops"):
         source.clip(1 << 20)
 
 
-def test_a_look_far_ahead_is_not_kept_and_takes_nothing_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_ahead, "PIECE_BYTES", 500)
+def test_bytes_far_ahead_are_not_kept_and_are_fetched_again_in_order() -> None:
     requests = Faults()
     blob = StreamBlob("s/1.avro", len(DATA))
-    with ReadAhead(holding(DATA, requests), list(cut([blob])), 1, 1 << 20) as ahead:
-        ((_, source),) = [(part, source) for part, source in ahead._parts]
+    container = holding(DATA, requests)
+    with request_sizes(500, FIRST_REQUEST), ReadAhead(container, list(split_blobs([blob])), 1, 1 << 20) as ahead:
+        (_, source) = next(iter(ahead))
         assert DATA[:20] == source.read(0, 20)
         assert DATA[4000:4016] == source.read(4000, 4016)
         assert DATA[10:] == source.read(10, len(DATA))
@@ -88,13 +86,13 @@ def test_a_look_far_ahead_is_not_kept_and_takes_nothing_away(monkeypatch: pytest
     assert pieces + 1 == requests.count
 
 
-def test_a_header_is_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_ahead, "FIRST_LOOK", 1000)
+def test_a_header_is_one_request() -> None:
     requests = Faults()
-    source = BlobBytes(Gets(holding(DATA, requests)), StreamBlob("s/1.avro", len(DATA)))
-    assert DATA[:4] == source.read(0, source.clip(4))
-    assert DATA[4:900] == source.read(4, 900)
-    assert 1 == requests.count
-    assert DATA[900:1100] == source.read(900, 1100)
-    assert DATA[1100:2000] == source.read(1100, 2000)
-    assert 2 == requests.count
+    source = BlobBytes(RangeReader(holding(DATA, requests)), StreamBlob("s/1.avro", len(DATA)))
+    with request_sizes(REQUEST_BYTES, 1000):
+        assert DATA[:4] == source.read(0, source.clip(4))
+        assert DATA[4:900] == source.read(4, 900)
+        assert 1 == requests.count
+        assert DATA[900:1100] == source.read(900, 1100)
+        assert DATA[1100:2000] == source.read(1100, 2000)
+        assert 2 == requests.count

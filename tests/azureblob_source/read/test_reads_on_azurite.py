@@ -1,4 +1,4 @@
-"""Ranges, ETags and errors of a real service, as far as reading parts depends on them."""
+"""Ranges, ETags and errors of a real service that reading splits depends on."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from azure_account import connect
 from azure_account.errors import ConflictError, NotFoundError
 from azure_account.options.account_options import ACCOUNT_OPTIONS
 from azure_account.options.settings import account_settings
+from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.blobs import StreamBlob
 from azureblob_source.read.snapshot import take_snapshot
-from azureblob_source.read.splits import Part, cut
+from azureblob_source.read.splits import Split, split_blobs
 from tests.azureblob_source.read.test_split_reader import avro_file, numbered, rows_of
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def container(azurite: Azurite, container_name: str) -> BlobContainer:
 
 
 def snapshot(container: BlobContainer) -> Snapshot:
-    return take_snapshot(container, "s", None, lambda _: pytest.fail("waited"))
+    return take_snapshot(CommitLog(container, "s"), None, lambda _: pytest.fail("waited"))
 
 
 def test_blobs_large_small_gzipped_and_empty_are_read_by_their_listing(container: BlobContainer) -> None:
@@ -44,17 +45,17 @@ def test_blobs_large_small_gzipped_and_empty_are_read_by_their_listing(container
     assert ["s/a.avro", "s/b.avro", "s/c.avro.gz"] == [blob.name for blob in found.blobs]
     expected = numbered(3) + numbered(60, 100_000) + numbered(500)
     for size in (1 << 20, 5 << 20, 32 << 20):
-        assert expected == rows_of(container, list(cut(found.blobs, size)), reader=found.reader_schema)
-    assert [] == rows_of(container, [Part(StreamBlob("s/d.avro", 0))])
+        assert expected == rows_of(container, list(split_blobs(found.blobs, size)), reader=found.reader_schema)
+    assert [] == rows_of(container, [Split(StreamBlob("s/d.avro", 0))])
 
 
-def test_a_replaced_blob_and_one_that_is_gone_are_told(container: BlobContainer) -> None:
+def test_a_replaced_blob_and_a_deleted_one_are_errors(container: BlobContainer) -> None:
     container.put("s/a.avro", avro_file(numbered(3)))
     (blob,) = snapshot(container).blobs
     container.put("s/a.avro", avro_file(numbered(3, 7)))
     with pytest.raises(ConflictError, match="was replaced"):
-        rows_of(container, [Part(blob)])
-    assert numbered(3, 7) == rows_of(container, [Part(replace(blob, etag=None))])
+        rows_of(container, [Split(blob)])
+    assert numbered(3, 7) == rows_of(container, [Split(replace(blob, etag=None))])
     container.delete("s/a.avro")
     with pytest.raises(NotFoundError, match="the blob is gone"):
-        rows_of(container, [Part(blob)])
+        rows_of(container, [Split(blob)])

@@ -20,10 +20,10 @@ from azureblob_source.avro.schema import parse
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.publish import Publisher
-from azureblob_source.read.read_ahead import FIRST_LOOK
+from azureblob_source.read.blob_bytes import FIRST_REQUEST
 from azureblob_source.read.snapshot import take_snapshot
-from azureblob_source.read.split_reader import read_parts
-from azureblob_source.read.splits import cut
+from azureblob_source.read.split_reader import read_splits
+from azureblob_source.read.splits import split_blobs
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, public_blobs, stage_rows
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def no_wait(seconds: float) -> None:
 
 
 def snapshot(account: MemoryAccount, version: int | None = None) -> Snapshot:
-    return take_snapshot(account.container("container"), "flights", version, no_wait)
+    return take_snapshot(CommitLog(account.container("container"), "flights"), version, no_wait)
 
 
 def write(
@@ -96,7 +96,7 @@ def test_the_schema_is_the_superset_of_those_of_the_live_blobs() -> None:
     assert (plan_of(ROWS).avro,) == snapshot(account).schemas
 
 
-def test_a_version_before_an_overwrite_is_told_without_waiting() -> None:
+def test_a_version_before_an_overwrite_is_an_error_without_waiting() -> None:
     account = new_account()
     names = write(account, 0)
     write(account, 1, overwrite=True)
@@ -127,7 +127,7 @@ def test_a_reader_waits_for_a_batch_that_is_being_published() -> None:
             log = CommitLog(container, "flights")
             assert [] == Publisher(container).publish(log.read(0))
 
-    found = take_snapshot(container, "flights", None, publish_at_the_third_look)
+    found = take_snapshot(CommitLog(container, "flights"), None, publish_at_the_third_look)
     assert (1, 3) == (len(found.blobs), len(waits))
 
 
@@ -136,9 +136,9 @@ def test_a_reader_gives_up_on_a_batch_that_nobody_publishes_and_says_what_to_do(
     decided_only(account)
     waits: list[float] = []
     with pytest.raises(
-        TransientError, match=r"after 60.0 s: its batch is decided.*Start the writer again.*versionAsOf"
+        TransientError, match=r"after 60.0 s: its batch is committed.*Start the writer again.*versionAsOf"
     ):
-        take_snapshot(account.container("container"), "flights", None, waits.append)
+        take_snapshot(CommitLog(account.container("container"), "flights"), None, waits.append)
     assert 60.0 == sum(waits)
 
 
@@ -170,7 +170,7 @@ def test_a_folder_of_avro_is_read_by_its_listing() -> None:
     assert ["n", "s"] == [field["name"] for field in found.reader_schema.root["fields"]]
 
 
-def test_a_header_longer_than_the_first_look_is_read_whole() -> None:
+def test_a_header_longer_than_the_first_request_is_read_whole() -> None:
     account = new_account()
     schema = record(**{f"column_{number:05d}": "long" for number in range(3000)})
     data = avro_file(schema, [])
@@ -179,7 +179,7 @@ def test_a_header_longer_than_the_first_look_is_read_whole() -> None:
     assert 3000 == len(snapshot(account).reader_schema.root["fields"])
 
 
-def test_of_a_large_file_only_the_beginning_is_fetched() -> None:
+def test_only_the_beginning_of_a_large_file_is_fetched() -> None:
     account = new_account()
     account.container("container").put("flights/a.avro", avro_file(record(s="string"), [{"s": "x" * 500_000}]))
     ranges = []
@@ -191,8 +191,8 @@ def test_of_a_large_file_only_the_beginning_is_fetched() -> None:
                 ranges.append(len(answer.data))
             return answer
 
-    take_snapshot(account.restarted(Watch()).container("container"), "flights", None, no_wait)
-    assert [FIRST_LOOK] == ranges
+    take_snapshot(CommitLog(account.restarted(Watch()).container("container"), "flights"), None, no_wait)
+    assert [FIRST_REQUEST] == ranges
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
@@ -241,7 +241,7 @@ def between(
     """A snapshot of a range, given in seconds from noon."""
     moments = tuple(None if each is None else NOON_MICROSECONDS + each * SECOND for each in (start, end))
     container = account.restarted(requests).container("container")
-    return take_snapshot(container, "flights", None, no_wait, between=moments, **options)  # type: ignore[arg-type]
+    return take_snapshot(CommitLog(container, "flights"), None, no_wait, between=moments, **options)  # type: ignore[arg-type]
 
 
 def test_with_a_log_blobs_outside_the_range_are_left_out_and_the_schema_stays() -> None:
@@ -256,7 +256,7 @@ def test_with_a_log_blobs_outside_the_range_are_left_out_and_the_schema_stays() 
     assert [] == requests.answers
 
 
-def test_event_times_decide_where_the_log_has_them() -> None:
+def test_event_times_decide_if_the_log_has_them() -> None:
     account = new_account()
     container = account.container("container")
     times = pa.schema([("at", pa.timestamp("us", tz="UTC"))])
@@ -305,7 +305,7 @@ def test_without_a_log_an_empty_range_has_the_newest_blobs_schema() -> None:
 # --- headers ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_header_is_read_several_at_a_time() -> None:
+def test_headers_are_read_concurrently() -> None:
     account = new_account()
     wide = record(**{f"column_{number}": "long" for number in range(5)})
     names = [*capture(account, 40), *capture(account, 1, wide)]
@@ -327,7 +327,7 @@ def test_every_header_is_read_several_at_a_time() -> None:
                 inside -= 1
             return answer
 
-    found = take_snapshot(account.restarted(Together()).container("container"), "flights", None, no_wait)
+    found = take_snapshot(CommitLog(account.restarted(Together()).container("container"), "flights"), None, no_wait)
     assert sorted(set(names)) == [blob.name for blob in found.blobs]
     assert 2 == len(found.schemas)
     assert 16 == most
@@ -354,7 +354,7 @@ def test_a_header_whose_schema_is_no_schema_is_damage_too() -> None:
     assert names[1:] == [blob.name for blob in between(account, None, None, ignore_corrupt=True).blobs]
 
 
-def test_a_header_that_keeps_to_no_specification_is_no_damage() -> None:
+def test_a_header_that_breaks_the_specification_is_no_damage() -> None:
     account = new_account()
     (name,) = capture(account, 1)
     odd = '{"type":"record","name":"my row","fields":[{"name":"größe","type":"int","default":null}]}'
@@ -371,7 +371,7 @@ def test_if_every_header_is_damaged_nothing_can_be_read() -> None:
         between(account, None, None, ignore_corrupt=True)
 
 
-def test_of_gzip_too_only_the_beginning_is_fetched() -> None:
+def test_only_the_beginning_of_a_large_gzip_is_fetched() -> None:
     account = new_account()
     rows = [{"s": random.Random(1).randbytes(300_000).hex()}]
     account.container("container").put("flights/a.avro.gz", gzip.compress(avro_file(record(s="string"), rows)))
@@ -380,23 +380,23 @@ def test_of_gzip_too_only_the_beginning_is_fetched() -> None:
     assert sum(size for _, size in requests.answers) < 100_000
 
 
-def test_a_stream_within_the_stream_is_not_part_of_it() -> None:
+def test_a_nested_stream_is_not_part_of_the_stream() -> None:
     account = new_account()
     account.container("container").put("flight.avro", avro_file(record(n="long"), []))
     account.container("container").put("x/a.avro", avro_file(record(n="long"), []))
     container, plan = account.container("container"), plan_of(ROWS, "container/x/inner")
     staged = stage_rows(container, plan, [pa.RecordBatch.from_pylist([{"n": 1}], ROWS)])
     committer(container, plan).commit([staged], Transaction("q", 0))
-    found = take_snapshot(container, "x", None, no_wait)
+    found = take_snapshot(CommitLog(container, "x"), None, no_wait)
     assert ["x/a.avro"] == [blob.name for blob in found.blobs]
-    assert 1 == len(take_snapshot(container, "x/inner", None, no_wait).blobs)
+    assert 1 == len(take_snapshot(CommitLog(container, "x/inner"), None, no_wait).blobs)
 
 
 # --- batches that are not published yet -------------------------------------------------------------------------------
 
 
 def expired(account: MemoryAccount) -> None:
-    """A decided batch whose staged blocks are gone, so that it can never be published."""
+    """A committed batch whose staged blocks have expired, so that it can never be published."""
     decided_only(account)
     clock = account.clock
     assert isinstance(clock, ManualClock)
@@ -415,7 +415,7 @@ def test_a_batch_that_is_replaced_or_voided_while_a_reader_waits_is_read_as_the_
         if waits == 2:
             write(account, 0 if repeat else 1, again=1)
 
-    found = take_snapshot(account.container("container"), "flights", None, go_on_at_the_second_look)
+    found = take_snapshot(CommitLog(account.container("container"), "flights"), None, go_on_at_the_second_look)
     public = list(public_blobs(account))
     assert (2, 1) == (waits, len(public))
     # The void is version 1, the repeat that replaces it version 2; another batch is none of this reader's business.
@@ -424,7 +424,7 @@ def test_a_batch_that_is_replaced_or_voided_while_a_reader_waits_is_read_as_the_
 
 
 @pytest.mark.parametrize("repeat", [True, False])
-def test_as_of_a_version_that_was_taken_back_its_batch_is_not_there(repeat: bool) -> None:
+def test_a_read_as_of_a_revoked_version_does_not_have_its_batch(repeat: bool) -> None:
     account = new_account()
     names = write(account, 7)
     with pytest.raises(ProcessDied):
@@ -436,7 +436,7 @@ def test_as_of_a_version_that_was_taken_back_its_batch_is_not_there(repeat: bool
     assert (1, names) == ((found := snapshot(account, 1)).version, [blob.name for blob in found.blobs])
 
 
-def test_many_unpublished_blobs_are_looked_for_concurrent_map_and_each_found_one_once() -> None:
+def test_many_unpublished_blobs_are_checked_concurrently_and_each_visible_one_once() -> None:
     account = new_account()
     container = account.container("container")
     plan = plan_of(ROWS, maxMessagesPerBlob=1)
@@ -451,19 +451,19 @@ def test_many_unpublished_blobs_are_looked_for_concurrent_map_and_each_found_one
     def publish(seconds: float) -> None:
         assert [] == Publisher(container).publish(CommitLog(container, "flights").read(0))
 
-    found = take_snapshot(account.restarted(looks).container("container"), "flights", None, publish)
+    found = take_snapshot(CommitLog(account.restarted(looks).container("container"), "flights"), None, publish)
     assert 40 == len(found.blobs)
     seen = [call.name for call in looks.calls if call.operation == "properties" and call.name.endswith(".avro")]
     assert 40 == len(set(seen))
     assert len(seen) <= 40 + 10
 
 
-def test_the_time_to_wait_is_the_callers_and_the_error_names_the_way_out() -> None:
+def test_the_publish_timeout_is_the_callers_and_the_error_names_the_next_step() -> None:
     account = new_account()
     decided_only(account)
     waits: list[float] = []
     with pytest.raises(TransientError, match=r"after 2.0 s: .*python -m azureblob_source repair"):
-        take_snapshot(account.container("container"), "flights", None, waits.append, publish_timeout=2.0)
+        take_snapshot(CommitLog(account.container("container"), "flights"), None, waits.append, publish_timeout=2.0)
     assert 2.0 == sum(waits)
 
 
@@ -473,13 +473,13 @@ def test_entries_before_the_last_overwrite_are_not_read() -> None:
         write(account, seed)
     names = write(account, 40, overwrite=True) + write(account, 41)
     requests = Faults()
-    found = take_snapshot(account.restarted(requests).container("container"), "flights", None, no_wait)
+    found = take_snapshot(CommitLog(account.restarted(requests).container("container"), "flights"), None, no_wait)
     assert names == [blob.name for blob in found.blobs]
     assert len([call for call in requests.calls if call.operation == "get" and "/_log/" in call.name]) < 10
     assert 40 == len(snapshot(account, 39).blobs)
 
 
-def test_a_blob_whose_schema_gives_no_columns_is_named_and_the_advice_helps() -> None:
+def test_a_blob_whose_schema_has_no_columns_is_named_and_the_advice_helps() -> None:
     account = new_account()
     container = account.container("container")
     tree = record(v="long", next=["null", "row"])
@@ -490,6 +490,8 @@ def test_a_blob_whose_schema_gives_no_columns_is_named_and_the_advice_helps() ->
         _ = found.reader_schema
     reader = parse(json.dumps(record(v="long")))
     rows = [
-        row for _, batch in read_parts(container, list(cut(found.blobs)), reader=reader) for row in batch.to_pylist()
+        row
+        for _, batch in read_splits(container, list(split_blobs(found.blobs)), reader=reader)
+        for row in batch.to_pylist()
     ]
     assert [{"v": 1}, {"v": 2}] == rows

@@ -1,4 +1,4 @@
-"""Parts of blobs to rows: each row once whatever the split, bytes ahead but bounded, and every kind of trouble."""
+"""The rows of splits: each row once, whatever the splits; requests and read-ahead; faults of storage; damage."""
 
 from __future__ import annotations
 
@@ -36,11 +36,14 @@ from azureblob_source.avro.files.container_file import SYNC_SIZE, block, blocks,
 from azureblob_source.avro.limits import DEFAULT_LIMITS, ReadLimits
 from azureblob_source.avro.schema import parse
 from azureblob_source.avro.varint import encode
-from azureblob_source.read import read_ahead
+from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.blobs import StreamBlob
+from azureblob_source.read.read_ahead import REQUEST_BYTES, ReadAhead
 from azureblob_source.read.snapshot import take_snapshot
-from azureblob_source.read.split_reader import read_parts
-from azureblob_source.read.splits import Part, cut
+from azureblob_source.read.split_reader import read_splits
+from azureblob_source.read.splits import Split, split_blobs
+from tests.azureblob_source.read.request_sizes import request_sizes
+from tests.azureblob_source.sync_marker import SYNC
 from tests.azureblob_source.test_metrics import Meter
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows
 
@@ -49,7 +52,6 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer
 
-SYNC = bytes(range(100, 100 + SYNC_SIZE))
 FOUR = b"\x01\x02\x03\x04" * 4
 ROW = {
     "type": "record",
@@ -89,12 +91,12 @@ def holding(data: bytes, name: str = NAME) -> BlobContainer:
     return account.container("container")
 
 
-def rows_of(container: BlobContainer, parts: Sequence[Part], **options: Any) -> list[Any]:
-    return [row for _, batch in read_parts(container, parts, **options) for row in batch.to_pylist()]
+def rows_of(container: BlobContainer, splits: Sequence[Split], **options: Any) -> list[Any]:
+    return [row for _, batch in read_splits(container, splits, **options) for row in batch.to_pylist()]
 
 
-def split(data: bytes, size: int, name: str = NAME) -> list[Part]:
-    return list(cut([StreamBlob(name, len(data))], size))
+def splits_of(data: bytes, size: int, name: str = NAME) -> list[Split]:
+    return list(split_blobs([StreamBlob(name, len(data))], size))
 
 
 def read_threads() -> list[threading.Thread]:
@@ -108,17 +110,16 @@ def assert_no_threads() -> None:
 
 
 @pytest.fixture
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_ahead, "PIECE_BYTES", 1000)
-    monkeypatch.setattr(read_ahead, "FIRST_LOOK", 100)
-    monkeypatch.setattr(read_ahead, "_LEAST_CHARGE", 1)
+def small_requests() -> Iterator[None]:
+    with request_sizes(1000, 100, least_charge=1):
+        yield
 
 
 # --- any split --------------------------------------------------------------------------------------------------------
 
 
 def lookalikes(sync: bytes) -> st.SearchStrategy[bytes]:
-    """Values that hold the marker, plausible block headers behind it, and whole Avro files with the same marker."""
+    """Values that contain the marker, plausible block headers after it, and whole Avro files with the same marker."""
     return st.one_of(
         st.binary(max_size=60),
         st.just(sync),
@@ -141,43 +142,41 @@ def files(draw: st.DrawFn) -> tuple[bytes, list[dict[str, Any]]]:
 def test_any_split_gives_every_row_once(file: tuple[bytes, list[Any]], size: int, piece: int, look: int) -> None:
     data, rows = file
     container = holding(data)
-    parts = split(data, max(size, len(data) // 40))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read_ahead, "PIECE_BYTES", piece)
-        patch.setattr(read_ahead, "FIRST_LOOK", look)
+    splits = splits_of(data, max(size, len(data) // 40))
+    with request_sizes(piece, look):
         try:
-            assert rows == rows_of(container, parts)
-            assert rows == [row for part in parts for row in rows_of(container, [part])]
+            assert rows == rows_of(container, splits)
+            assert rows == [row for split in splits for row in rows_of(container, [split])]
         except ConfigurationError as error:
             assert "imitate" in str(error)  # noqa: PT017 - or else the rows are right
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_parts_of_a_single_byte_give_every_row_once(codec: str) -> None:
+def test_splits_of_a_single_byte_give_every_row_once(codec: str) -> None:
     rows = numbered(9)
     data = avro_file(rows, codec=codec, interval=40)
-    assert rows == rows_of(holding(data), split(data, 1))
+    assert rows == rows_of(holding(data), splits_of(data, 1))
 
 
 @pytest.mark.parametrize("size", [1 << 15, 1 << 18, 1 << 22, 1 << 25])
-def test_pieces_of_the_real_size(size: int) -> None:
+def test_requests_of_the_real_size(size: int) -> None:
     rows = numbered(90, 100_000)
     data = avro_file(rows, interval=1 << 18)
-    assert len(data) > 2 * read_ahead.PIECE_BYTES
-    parts = split(data, size)
-    assert rows == rows_of(holding(data), parts[:1]) + rows_of(holding(data), parts[1:])
+    assert len(data) > 2 * REQUEST_BYTES
+    splits = splits_of(data, size)
+    assert rows == rows_of(holding(data), splits[:1]) + rows_of(holding(data), splits[1:])
 
 
 def _read_or_refused(data: bytes, size: int, rows: list[Any]) -> str:
     try:
-        assert rows == rows_of(holding(data), split(data, size))
+        assert rows == rows_of(holding(data), splits_of(data, size))
     except ConfigurationError as error:
         assert "maxPartitionBytes" in str(error)  # noqa: PT017 - one of two right ends
         return "refused"
     return "read"
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 def test_a_crafted_imitation_is_an_error_and_never_wrong_rows() -> None:
     false = avro_file([{"n": 666, "data": b"false"}])
     rows = [*numbered(40), {"n": 1, "data": b"a" * 500 + false[read_header(false).size - SYNC_SIZE :] + b"b" * 9000}]
@@ -185,61 +184,61 @@ def test_a_crafted_imitation_is_an_error_and_never_wrong_rows() -> None:
     seen = Counter(_read_or_refused(data, size, [*rows, *numbered(40)]) for size in range(500, len(data) + 1, 97))
     assert seen["refused"]
     assert seen["read"]
-    assert [*rows, *numbered(40)] == rows_of(holding(data), split(data, len(data)))
+    assert [*rows, *numbered(40)] == rows_of(holding(data), splits_of(data, len(data)))
 
 
-def test_a_header_longer_than_the_first_look_is_read_by_every_part() -> None:
+def test_a_header_longer_than_the_first_request_is_read_by_every_split() -> None:
     wide = {**ROW, "doc": "x" * 300_000}
     out = io.BytesIO()
     fastavro.writer(out, wide, numbered(20_000), sync_marker=SYNC)
     for size in (1 << 14, 1 << 16, 100_001, 1 << 19):
-        parts = split(out.getvalue(), size)
-        assert numbered(20_000) == [row for part in parts for row in rows_of(holding(out.getvalue()), [part])]
+        splits = splits_of(out.getvalue(), size)
+        assert numbered(20_000) == [row for split in splits for row in rows_of(holding(out.getvalue()), [split])]
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 @pytest.mark.parametrize("sync", [SYNC, FOUR])
 @pytest.mark.parametrize("members", [1, 7])
-def test_gzip_under_any_name_is_read_by_the_first_part(sync: bytes, members: int) -> None:
+def test_gzip_under_any_name_is_read_by_the_first_split(sync: bytes, members: int) -> None:
     plain = avro_file(numbered(500), sync=sync)
     step = -(-len(plain) // members)
     data = b"".join(gzip.compress(plain[at : at + step]) for at in range(0, len(plain), step))
-    parts = split(data, 700)
-    assert numbered(500) == rows_of(holding(data), parts[:1])
-    assert [] == rows_of(holding(data), parts[1:])
-    assert numbered(500) == rows_of(holding(data, "s/1.avro.gz"), split(data, 700, "s/1.avro.gz"))
+    splits = splits_of(data, 700)
+    assert numbered(500) == rows_of(holding(data), splits[:1])
+    assert [] == rows_of(holding(data), splits[1:])
+    assert numbered(500) == rows_of(holding(data, "s/1.avro.gz"), splits_of(data, 700, "s/1.avro.gz"))
 
 
-@pytest.mark.usefixtures("small_pieces")
-def test_a_marker_that_is_not_random_is_read_by_the_first_part() -> None:
+@pytest.mark.usefixtures("small_requests")
+def test_a_marker_that_is_not_random_is_read_by_the_first_split() -> None:
     data = avro_file(numbered(500), sync=FOUR)
-    parts = split(data, 1500)
-    assert numbered(500) == rows_of(holding(data), parts[:1])
-    assert [] == rows_of(holding(data), parts[1:])
+    splits = splits_of(data, 1500)
+    assert numbered(500) == rows_of(holding(data), splits[:1])
+    assert [] == rows_of(holding(data), splits[1:])
 
 
 def test_empty_blobs_and_headers_alone_have_no_rows() -> None:
     account, blobs = stored(a__avro=b"", b__avro=avro_file([]), c__avro__gz=gzip.compress(b""))
-    assert [] == rows_of(account.container("container"), list(cut(blobs)))
+    assert [] == rows_of(account.container("container"), list(split_blobs(blobs)))
     assert [] == rows_of(account.container("container"), [])
 
 
-def test_batches_come_with_their_part_in_order() -> None:
+def test_batches_come_with_their_split_in_order() -> None:
     files = {f"{name}__avro": avro_file(numbered(count)) for name, count in (("a", 30), ("b", 0), ("c", 5))}
     account, blobs = stored(**files)
-    found = Counter[Part]()
+    found = Counter[Split]()
     order = []
-    for part, batch in read_parts(account.container("container"), list(cut(blobs))):
-        found[part] += batch.num_rows
-        order.append(part)
-    assert {Part(blobs[0]): 30, Part(blobs[2]): 5} == found
-    assert sorted(order, key=lambda part: part.blob.name) == order
+    for split, batch in read_splits(account.container("container"), list(split_blobs(blobs))):
+        found[split] += batch.num_rows
+        order.append(split)
+    assert {Split(blobs[0]): 30, Split(blobs[2]): 5} == found
+    assert sorted(order, key=lambda split: split.blob.name) == order
 
 
 def test_rows_are_those_of_the_reader_and_the_columns() -> None:
     data = avro_file(numbered(3))
     wider = {**ROW, "fields": [*ROW["fields"], {"name": "more", "type": "long", "default": 7}]}
-    found = rows_of(holding(data), split(data, 60), reader=parse(json.dumps(wider)), columns=["more", "n"])
+    found = rows_of(holding(data), splits_of(data, 60), reader=parse(json.dumps(wider)), columns=["more", "n"])
     assert [{"more": 7, "n": number} for number in range(3)] == found
 
 
@@ -247,7 +246,7 @@ def test_rows_are_those_of_the_reader_and_the_columns() -> None:
 
 
 class Watch(Intercept):
-    """Notes every GET: its blob and size. `before` is called first, on the thread that makes the request."""
+    """Records every GET: its blob and size. `before` is called first, on the thread that makes the request."""
 
     def __init__(self, before: Callable[[Call], None] | None = None) -> None:
         self.sizes: list[tuple[str, int]] = []
@@ -279,25 +278,25 @@ def watched(account: MemoryAccount, watch: Intercept) -> BlobContainer:
 def test_a_small_blob_costs_one_request() -> None:
     account, blobs = stored(**{f"{number:03d}__avro": avro_file(numbered(2)) for number in range(50)})
     watch = Watch()
-    assert numbered(2) * 50 == rows_of(watched(account, watch), list(cut(blobs)))
+    assert numbered(2) * 50 == rows_of(watched(account, watch), list(split_blobs(blobs)))
     assert sorted((blob.name, blob.size) for blob in blobs) == sorted(watch.sizes)
 
 
-def test_a_blob_in_parts_costs_little_more_than_its_size() -> None:
+def test_a_blob_in_splits_costs_little_more_than_its_size() -> None:
     data = avro_file(numbered(120, 100_000), interval=1 << 18)
     account, (blob,) = stored(a__avro=data)
     watch = Watch()
-    for part in cut([blob], 3 << 20):
-        rows_of(watched(account, watch), [part])
+    for split in split_blobs([blob], 3 << 20):
+        rows_of(watched(account, watch), [split])
     assert len(data) <= watch.total <= len(data) * 1.25
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 def test_bytes_are_fetched_ahead_and_no_more_than_the_budget() -> None:
     account, blobs = stored(a__avro=avro_file(numbered(300)), b__avro=avro_file(numbered(300)))
     budget, longest = 5000, 300
     watch = Watch()
-    found = read_parts(watched(account, watch), list(cut(blobs, 1 << 20)), budget=budget, columns=["n"])
+    found = read_splits(watched(account, watch), list(split_blobs(blobs, 1 << 20)), budget=budget, columns=["n"])
     rows = 0
     for _, batch in found:
         rows += batch.num_rows
@@ -307,16 +306,16 @@ def test_bytes_are_fetched_ahead_and_no_more_than_the_budget() -> None:
     assert_no_threads()
 
     watch = Watch()
-    ahead = read_ahead.ReadAhead(watched(account, watch), list(cut(blobs, 1 << 20)), 4, budget)
+    ahead = ReadAhead(watched(account, watch), list(split_blobs(blobs, 1 << 20)), 4, budget)
     with ahead:
         assert all(watch.done.acquire(timeout=WAIT) for _ in range(budget // 1000))  # fetched before anyone asks
         for _, source in ahead:
             for at in range(0, source.clip(1 << 20), longest):
                 source.forget(at)
                 source.read(at, source.clip(at + longest))
-                assert ahead._held <= budget + 1000
+                assert ahead.fetcher.charged <= budget + 1000
     assert sum(blob.size for blob in blobs) == watch.total
-    assert 0 == ahead._held
+    assert 0 == ahead.fetcher.charged
 
 
 def resized(data: bytes, number: int, size: int) -> bytes:
@@ -326,37 +325,37 @@ def resized(data: bytes, number: int, size: int) -> bytes:
     return data[: there.offset] + encode(there.rows) + encode(size) + data[body:]
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 @pytest.mark.parametrize("sync", [SYNC, FOUR])
-def test_a_size_is_not_believed_before_a_marker_is_seen_where_it_ends(sync: bytes) -> None:
+def test_a_size_is_accepted_only_if_a_marker_is_where_the_block_would_end(sync: bytes) -> None:
     data = avro_file(numbered(2_000, 1_000), interval=20_000, sync=sync)
     size = len(next(blocks(data, read_header(data))).body)
     broken = resized(data, 1, size * 64 - 7)
     account, (blob,) = stored(a__avro=broken)
     watch = Watch()
-    part = next(cut([blob], 50_000)) if sync == SYNC else Part(blob)
+    split = next(split_blobs([blob], 50_000)) if sync == SYNC else Split(blob)
     limits = DEFAULT_LIMITS if sync == SYNC else ReadLimits(block_bytes=size * 2)
     with pytest.raises(CorruptError, match="does not end with the file's sync marker"):
-        list(read_parts(watched(account, watch), [part], budget=50_000, limits=limits))
+        list(read_splits(watched(account, watch), [split], budget=50_000, limits=limits))
     assert watch.total < 110_000 < len(data) // 10
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 def test_a_size_beyond_the_blob_is_corrupt_and_fetches_nothing() -> None:
     data = avro_file(numbered(400, 1_000), interval=20_000)
     account, (blob,) = stored(a__avro=resized(data, 1, len(data)))
     watch = Watch()
     with pytest.raises(CorruptError, match="it stops within the body of a block"):
-        list(read_parts(watched(account, watch), list(cut([blob], 50_000))[:1], budget=50_000))
+        list(read_splits(watched(account, watch), list(split_blobs([blob], 50_000))[:1], budget=50_000))
     assert watch.total < 110_000 < len(data) // 3
 
 
-@pytest.mark.usefixtures("small_pieces")
-def test_a_block_that_is_larger_than_its_part_costs_a_small_request_more() -> None:
+@pytest.mark.usefixtures("small_requests")
+def test_a_block_that_is_larger_than_its_split_costs_a_small_request_more() -> None:
     data = avro_file(numbered(30, 9_000), interval=100_000)
     account, (blob,) = stored(a__avro=data)
     watch = Watch()
-    assert numbered(30, 9_000)[:12] == rows_of(watched(account, watch), list(cut([blob], 1_000))[:1])[:12]
+    assert numbered(30, 9_000)[:12] == rows_of(watched(account, watch), list(split_blobs([blob], 1_000))[:1])[:12]
     assert 1 <= sum(size == SYNC_SIZE for _, size in watch.sizes) <= 2
 
 
@@ -365,84 +364,84 @@ def test_a_block_beyond_the_limit_is_no_damage_and_the_advice_helps() -> None:
     with pytest.raises(
         ConfigurationError, match=r"read blob s/1.avro, block from byte \d+, .* Raise option maxBlockBytes"
     ):
-        rows_of(holding(data), split(data, 1 << 20), limits=ReadLimits(block_bytes=100_000), ignore_corrupt=True)
+        rows_of(holding(data), splits_of(data, 1 << 20), limits=ReadLimits(block_bytes=100_000), ignore_corrupt=True)
     raised = ReadLimits(block_bytes=120_000)
-    assert numbered(30, 9_000) == rows_of(holding(data), split(data, 1 << 20), limits=raised)
+    assert numbered(30, 9_000) == rows_of(holding(data), splits_of(data, 1 << 20), limits=raised)
 
 
-@pytest.mark.usefixtures("small_pieces")
-def test_a_block_larger_than_the_budget_is_read_all_the_same() -> None:
+@pytest.mark.usefixtures("small_requests")
+def test_a_block_larger_than_the_budget_is_read() -> None:
     data = avro_file(numbered(10, 20_000), interval=1 << 20)
-    assert numbered(10, 20_000) == rows_of(holding(data), split(data, 1 << 20), budget=3000)
+    assert numbered(10, 20_000) == rows_of(holding(data), splits_of(data, 1 << 20), budget=3000)
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 def test_nothing_is_fetched_before_the_first_row_is_asked_for() -> None:
     account, blobs = stored(a__avro=avro_file(numbered(300)))
     watch = Watch()
-    read_parts(watched(account, watch), list(cut(blobs)))
+    read_splits(watched(account, watch), list(split_blobs(blobs)))
     assert [] == watch.sizes
     assert_no_threads()
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 def test_closing_early_ends_the_threads_and_the_fetching() -> None:
     account, blobs = stored(a__avro=avro_file(numbered(10)), b__avro=avro_file(numbered(30_000)))
     watch = Watch()
-    found = read_parts(watched(account, watch), list(cut(blobs, 1 << 21)), budget=8000)
+    found = read_splits(watched(account, watch), list(split_blobs(blobs, 1 << 21)), budget=8000)
     next(found)
     found.close()  # type: ignore[attr-defined]
     assert_no_threads()
     assert watch.total <= 8000 + 1000
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 def test_a_failure_ends_the_threads() -> None:
     data = avro_file(numbered(3000))
     broken = data[:2000] + b"\xff" * 40 + data[2040:]
     with pytest.raises(CorruptError):
-        rows_of(holding(broken), split(broken, 1 << 20))
+        rows_of(holding(broken), splits_of(broken, 1 << 20))
     assert_no_threads()
 
 
-# --- trouble with storage ---------------------------------------------------------------------------------------------
+# --- faults of storage ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 @pytest.mark.parametrize("fault", [Throttle(), Unreachable(), TimeOut(), Reset(), LostAnswer()])
-def test_passing_faults_are_not_seen(fault: Any) -> None:
+def test_transient_faults_are_retried(fault: Any) -> None:
     account, blobs = stored(a__avro=avro_file(numbered(300)), b__avro=avro_file(numbered(9)))
     faults = Faults(on("get", fault, times=2, skip=3), on("get", fault, times=1, skip=7))
-    found = rows_of(watched(account, faults), list(cut(blobs, 2000)))
+    found = rows_of(watched(account, faults), list(split_blobs(blobs, 2000)))
     assert numbered(300) + numbered(9) == found
 
 
 def test_a_service_that_stays_away_is_a_transient_error() -> None:
     account, blobs = stored(a__avro=avro_file(numbered(300)))
     with pytest.raises(TransientError, match=r"a\.avro"):
-        rows_of(watched(account, Faults(always(Unreachable()))), list(cut(blobs)))
+        rows_of(watched(account, Faults(always(Unreachable()))), list(split_blobs(blobs)))
     assert_no_threads()
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 def test_a_killed_process_leaves_no_threads() -> None:
     account, blobs = stored(a__avro=avro_file(numbered(3000)))
     with pytest.raises(ProcessDied):
-        rows_of(watched(account, Faults(on("get", Crash(), skip=5))), list(cut(blobs)))
+        rows_of(watched(account, Faults(on("get", Crash(), skip=5))), list(split_blobs(blobs)))
     assert_no_threads()
 
 
-def test_a_blob_that_is_gone_is_told_as_such_whatever_is_ignored() -> None:
+def test_a_deleted_blob_is_an_error_even_if_corrupt_blobs_are_ignored() -> None:
     account, blobs = stored(a__avro=avro_file(numbered(3)))
     account.container("container").delete("s/a.avro")
     for ignore in (False, True):
         with pytest.raises(
             NotFoundError, match=r"read blob s/a\.avro in memory://\S+ failed: the blob is gone; .*versionAsOf"
         ):
-            rows_of(account.container("container"), list(cut(blobs)), ignore_corrupt=ignore)
+            rows_of(account.container("container"), list(split_blobs(blobs)), ignore_corrupt=ignore)
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 @pytest.mark.parametrize("ignore", [False, True])
 def test_a_blob_that_is_replaced_between_two_requests_is_a_conflict(ignore: bool) -> None:
     data = avro_file(numbered(3000))
@@ -457,23 +456,23 @@ def test_a_blob_that_is_replaced_between_two_requests_is_a_conflict(ignore: bool
 
     container = watched(account, Watch(replace_before_the_third))
     with pytest.raises(ConflictError, match=r"read blob s/a\.avro in \S+ failed: the blob was replaced"):
-        rows_of(container, list(cut(blobs)), threads=1, ignore_corrupt=ignore)
+        rows_of(container, list(split_blobs(blobs)), threads=1, ignore_corrupt=ignore)
 
 
 def test_a_blob_that_is_not_the_listed_one_is_a_conflict() -> None:
     account, _ = stored(a__avro=avro_file(numbered(3)))
     (listed,) = account.container("container").list()
-    part = Part(StreamBlob(listed.name, listed.size, etag=listed.etag))
-    assert numbered(3) == rows_of(account.container("container"), [part])
+    split = Split(StreamBlob(listed.name, listed.size, etag=listed.etag))
+    assert numbered(3) == rows_of(account.container("container"), [split])
     account.container("container").put("s/a.avro", avro_file(numbered(3, 7)))
     with pytest.raises(ConflictError, match="was replaced"):
-        rows_of(account.container("container"), [part])
+        rows_of(account.container("container"), [split])
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_requests")
 def test_a_blob_that_is_longer_than_was_known_is_read_whole() -> None:
     data = avro_file(numbered(500))
-    assert numbered(500) == rows_of(holding(data), [Part(StreamBlob(NAME, 1500))])
+    assert numbered(500) == rows_of(holding(data), [Split(StreamBlob(NAME, 1500))])
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------
@@ -501,14 +500,14 @@ def test_a_blob_that_stops_anywhere_is_an_error_or_its_whole_blocks(counted: Cou
     head = read_header(data).size
     for left in range(1, len(data)):
         container = holding(data[:left])
-        parts = split(data[:left], 1 << 20)
+        splits = splits_of(data[:left], 1 << 20)
         if left in (head, *ends):
-            assert whole_blocks(data, left) == rows_of(container, parts)
+            assert whole_blocks(data, left) == rows_of(container, splits)
             continue
         with pytest.raises(CorruptError, match=r"blob s/1\.avro at byte \d+ failed: it stops within"):
-            rows_of(container, parts)
+            rows_of(container, splits)
         before = counted["azureblob.corruptBlobs", "aggregate", ""]
-        assert whole_blocks(data, left) == rows_of(container, parts, ignore_corrupt=True)
+        assert whole_blocks(data, left) == rows_of(container, splits, ignore_corrupt=True)
         assert before + 1 == counted["azureblob.corruptBlobs", "aggregate", ""]
         assert before + 1 == counted["azureblob.corruptBlobs", "system", "container"]
 
@@ -522,7 +521,7 @@ def test_a_damaged_byte_never_adds_rows_and_never_hangs(place: int, flip: int, c
     data[head + place % (len(data) - head)] ^= flip
     container = holding(bytes(data))
     try:
-        assert len(rows) >= len(rows_of(container, split(bytes(data), size), ignore_corrupt=True))
+        assert len(rows) >= len(rows_of(container, splits_of(bytes(data), size), ignore_corrupt=True))
     except ConfigurationError as error:
         assert "imitate" in str(error)  # noqa: PT017 - a damaged marker can do that
 
@@ -536,7 +535,7 @@ def damaged(data: bytes, block_number: int) -> tuple[bytes, int]:
 
 
 @pytest.mark.parametrize("codec", ["deflate", "snappy", "zstandard"])
-def test_rows_before_the_damage_are_kept_and_blob_and_byte_are_told(
+def test_rows_before_the_damage_are_kept_and_the_warning_names_blob_and_byte(
     codec: str, counted: Counter[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     rows = numbered(100)
@@ -544,8 +543,8 @@ def test_rows_before_the_damage_are_kept_and_blob_and_byte_are_told(
     data, offset = damaged(undamaged, 3)
     kept = whole_blocks(undamaged, offset)
     with pytest.raises(CorruptError, match=rf"blob s/1\.avro failed: in the block from byte {offset},"):
-        rows_of(holding(data), split(data, 1 << 20))
-    found = rows_of(holding(data), split(data, 1 << 20), ignore_corrupt=True)
+        rows_of(holding(data), splits_of(data, 1 << 20))
+    found = rows_of(holding(data), splits_of(data, 1 << 20), ignore_corrupt=True)
     assert kept == found
     assert found == rows[: len(found)]
     assert found
@@ -555,22 +554,22 @@ def test_rows_before_the_damage_are_kept_and_blob_and_byte_are_told(
     assert f"byte {offset}" in record.getMessage()
 
 
-def test_other_parts_and_blobs_are_read_though_one_is_damaged(counted: Counter[Any]) -> None:
+def test_other_splits_and_blobs_are_read_though_one_is_damaged(counted: Counter[Any]) -> None:
     rows = numbered(100)
     data, offset = damaged(avro_file(rows, codec="deflate", interval=300), 3)
     account, blobs = stored(a__avro=data, b__avro=b"no Avro at all", c__avro=avro_file(numbered(5)))
-    found = rows_of(account.container("container"), list(cut(blobs, offset // 2)), ignore_corrupt=True)
+    found = rows_of(account.container("container"), list(split_blobs(blobs, offset // 2)), ignore_corrupt=True)
     assert rows[-1] in found
     assert numbered(5) == found[-5:]
     assert len(found) == len({(row["n"], len(row["data"])) for row in found[:-5]}) + 5
     assert 2 <= counted["azureblob.corruptBlobs", "aggregate", ""]
 
 
-def test_rows_that_are_out_are_not_given_again_after_damage() -> None:
+def test_rows_that_were_yielded_before_the_damage_are_not_yielded_again() -> None:
     many = avro_file([{"n": number, "data": None} for number in range(25_000)], interval=1 << 20)
     head = read_header(many)
     more = header(head.schema_json, "null", SYNC) + many[head.size :] + b"".join(block(2, b"\x02\x00\xff", SYNC))
-    found = rows_of(holding(more), split(more, 1 << 30), ignore_corrupt=True)
+    found = rows_of(holding(more), splits_of(more, 1 << 30), ignore_corrupt=True)
     assert list(range(25_000)) == [row["n"] for row in found[:25_000]]
     assert len(found) <= 25_001
 
@@ -579,7 +578,7 @@ def test_a_schema_that_does_not_resolve_is_never_ignored() -> None:
     data = avro_file(numbered(3))
     other = parse('{"type":"record","name":"row","fields":[{"name":"n","type":"string"}]}')
     with pytest.raises(ConfigurationError):
-        rows_of(holding(data), split(data, 1 << 20), reader=other, ignore_corrupt=True)
+        rows_of(holding(data), splits_of(data, 1 << 20), reader=other, ignore_corrupt=True)
 
 
 def test_a_value_that_does_not_fit_is_never_ignored() -> None:
@@ -587,7 +586,7 @@ def test_a_value_that_does_not_fit_is_never_ignored() -> None:
     instant = '{"type":"long","logicalType":"timestamp-millis"}'
     reader = parse(f'{{"type":"record","name":"row","fields":[{{"name":"n","type":{instant}}}]}}')
     with pytest.raises(ConfigurationError, match="column 'n': .* plain long for that column"):
-        rows_of(holding(far), split(far, 1 << 20), reader=reader, ignore_corrupt=True)
+        rows_of(holding(far), splits_of(far, 1 << 20), reader=reader, ignore_corrupt=True)
 
 
 def test_an_imitation_is_never_ignored() -> None:
@@ -595,22 +594,22 @@ def test_an_imitation_is_never_ignored() -> None:
     body = b"a" * 50 + sync + b"".join(block(1, b"\x00\x00", sync)) + b"b" * 50
     data = avro_file([{"n": 0, "data": body}, *numbered(9)])
     with pytest.raises(ConfigurationError, match="imitate"):
-        rows_of(holding(data), [Part(StreamBlob(NAME, len(data)), 0, data.index(b"a" * 50))], ignore_corrupt=True)
+        rows_of(holding(data), [Split(StreamBlob(NAME, len(data)), 0, data.index(b"a" * 50))], ignore_corrupt=True)
 
 
-def test_a_gzip_that_stops_gives_the_rows_before() -> None:
+def test_truncated_gzip_has_the_rows_before_its_end() -> None:
     data = gzip.compress(avro_file(numbered(3000, 30), interval=500), mtime=0)
     stopped = data[: len(data) * 2 // 3]
     with pytest.raises(CorruptError, match="gzip member"):
-        rows_of(holding(stopped), split(stopped, 1 << 20))
-    found = rows_of(holding(stopped), split(stopped, 1 << 20), ignore_corrupt=True)
+        rows_of(holding(stopped), splits_of(stopped, 1 << 20))
+    found = rows_of(holding(stopped), splits_of(stopped, 1 << 20), ignore_corrupt=True)
     assert numbered(3000, 30)[: len(found)] == found
     assert found
 
 
-def test_batches_have_the_schema_that_was_asked_for() -> None:
+def test_batches_have_the_requested_schema() -> None:
     data = avro_file(numbered(3))
-    ((_, batch),) = read_parts(holding(data), split(data, 1 << 20), columns=["n"])
+    ((_, batch),) = read_splits(holding(data), splits_of(data, 1 << 20), columns=["n"])
     assert pa.schema([pa.field("n", pa.int64(), nullable=False)]) == batch.schema
 
 
@@ -621,9 +620,9 @@ def test_a_blob_that_is_shorter_than_the_log_says_is_damaged_wherever_it_ends(mi
     rows = pa.RecordBatch.from_pydict({"id": [1]})
     plan = plan_of(rows.schema)
     committer(container, plan).commit([stage_rows(container, plan, [rows])], None)
-    (blob,) = take_snapshot(container, "flights", None, lambda _: None).blobs
+    (blob,) = take_snapshot(CommitLog(container, "flights"), None, lambda _: None).blobs
     container.put(blob.name, container.get(blob.name).data[:-missing])
     size = blob.size - missing
     with pytest.raises(CorruptError, match=rf"{blob.name} .*ends at byte {size}, by the log it has {blob.size} bytes"):
-        list(read_parts(container, [Part(blob)]))
-    assert [] == list(read_parts(container, [Part(blob)], ignore_corrupt=True))
+        list(read_splits(container, [Split(blob)]))
+    assert [] == list(read_splits(container, [Split(blob)], ignore_corrupt=True))

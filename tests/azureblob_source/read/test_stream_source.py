@@ -1,4 +1,4 @@
-"""Streaming readers in this process, on the emulator, as Spark calls them."""
+"""Streaming readers, called as Spark calls them, in this process and on the emulator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def stream(azurite: Azurite, container_name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("limit", ["maxBlobsPerTrigger", "maxBytesPerTrigger"])
-def test_a_spark_that_has_no_limits_is_told_once_that_they_have_no_effect(
+def test_one_warning_says_that_limits_have_no_effect_on_a_spark_without_them(
     stream: dict[str, str], caplog: pytest.LogCaptureFixture, limit: str
 ) -> None:
     reader: Any = stream_reader({**stream, limit: "1"}, ROWS, {}, None)
@@ -39,7 +39,7 @@ def test_a_spark_that_has_no_limits_is_told_once_that_they_have_no_effect(
     assert warning.endswith("Upgrade to Spark 4.2 or later")
 
 
-def test_limits_that_nobody_has_set_and_limits_that_are_kept_are_no_matter_for_a_warning(
+def test_default_limits_and_limits_that_take_effect_cause_no_warning(
     stream: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     unlimited: Any = stream_reader(stream, ROWS, {}, None)
@@ -62,7 +62,7 @@ def test_limits_that_nobody_has_set_and_limits_that_are_kept_are_no_matter_for_a
     ],
     ids=str,
 )
-def test_a_query_that_cannot_start_says_why_whatever_spark_asks_first(
+def test_a_query_that_cannot_start_raises_the_cause_whichever_method_spark_calls_first(
     stream: dict[str, str], method: str, arguments: tuple[object, ...]
 ) -> None:
     reader = stream_reader({**stream, "versionAsOf": "0"}, ROWS, {}, None)

@@ -51,11 +51,11 @@ def test_the_history_is_one_row_for_each_entry() -> None:
     assert ([], []) == (second["metrics"], second["writers"])
 
 
-def test_a_history_without_entries_has_the_schema_all_the_same() -> None:
+def test_a_history_without_entries_has_the_schema() -> None:
     assert pa.RecordBatch.from_pylist([], COMMITS) == commits([])
 
 
-def test_writers_of_other_releases_may_tell_less_or_more() -> None:
+def test_writers_of_other_releases_may_report_fewer_or_more_fields() -> None:
     entry = LogEntry(0, "w", WHEN, writers=({"task": 7, "host": "unknown here"},))
     (row,) = commits([entry]).to_pylist()
     assert [{"query": None, "batch": None, "task": 7, "attempt": None, "durationMs": None, "metrics": []}] == row[
@@ -67,7 +67,7 @@ def entry(version: int, *added: BlobEntry, **more: Any) -> LogEntry:
     return LogEntry(version, "w", WHEN, blobs=added, **more)
 
 
-def test_blobs_tell_what_the_log_knows_of_them() -> None:
+def test_blobs_have_what_the_log_says_of_them() -> None:
     timed = replace(BLOB, name="b", partition="JFK", min_event_time=-1, max_event_time=1_359_633_605_250_000)
     table = blobs(new_blobs([entry(0, BLOB), entry(1, timed, removed=("flights/x.avro",))]))
     assert BLOBS == table.schema
@@ -81,7 +81,7 @@ def test_blobs_tell_what_the_log_knows_of_them() -> None:
     ] == table.to_pylist()  # fmt: skip
 
 
-def test_control_messages_are_fields_and_the_message_as_it_is() -> None:
+def test_control_messages_are_columns_and_the_whole_message() -> None:
     watermark = {
         "partition": "3",
         "type": "watermark",
@@ -118,7 +118,7 @@ def test_a_control_message_is_a_row_for_each_of_its_partitions() -> None:
     assert {("endOfStream", "ß", 2, 3)} == {tuple(row[field] for field in fields) for row in rows}
 
 
-def test_control_messages_of_entries_that_are_voided_or_replaced_are_gone() -> None:
+def test_control_messages_of_revoked_entries_are_left_out() -> None:
     def saying(version: int, time: int, **more: Any) -> LogEntry:
         message = {"type": "watermark", "taskName": "t", "timestamp": time, "partitions": ["0"]}
         return entry(version, control=(message,), **more)
@@ -142,7 +142,7 @@ def without(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != "message"}
 
 
-def test_schemas_tell_when_they_were_used() -> None:
+def test_schemas_have_the_versions_that_used_them() -> None:
     other = replace(BLOB, name="c", schema="e" * 16, rows=7)
     added = new_blobs([entry(2, BLOB, other), entry(4, replace(BLOB, name="d"))])
     table = schemas(added, {"f" * 16: '"long"', "e" * 16: '"int"'})
@@ -153,7 +153,7 @@ def test_schemas_tell_when_they_were_used() -> None:
     ] == table.to_pylist()
 
 
-def test_a_folder_without_a_log_tells_what_its_listing_does() -> None:
+def test_a_folder_without_a_log_has_the_columns_of_its_listing() -> None:
     found = StreamBlob("capture/0/x.avro", 17, None, "0", None, None)
     (row,) = listed_blobs([found]).to_pylist()
     assert ("capture/0/x.avro", "0", 17, None, None) == tuple(

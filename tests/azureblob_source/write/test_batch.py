@@ -120,7 +120,7 @@ def test_the_schema_is_kept_even_if_answers_are_lost(fault: Fault) -> None:
     faults = Faults(on("put", fault, name=lambda name: "_schemas" in name, times=2))
     container = account.restarted(faults).container("container")
     committer(container, plan).commit([stage_rows(container, plan, [rows([1])])], None)
-    assert plan.avro == take_snapshot(account.container("container"), "flights", None, no_wait).reader_schema
+    assert plan.avro == take_snapshot(CommitLog(account.container("container"), "flights"), None, no_wait).reader_schema
 
 
 def test_a_schema_that_cannot_be_kept_stops_the_batch_before_it_is_decided() -> None:
@@ -260,7 +260,7 @@ def test_overwriting_with_no_rows_empties_the_stream() -> None:
     write(account, [1], seed=1)
     write(account, [], overwrite=True)
     assert {} == public_blobs(account)
-    snapshot = take_snapshot(account.container("container"), "flights", None, no_wait)
+    snapshot = take_snapshot(CommitLog(account.container("container"), "flights"), None, no_wait)
     assert ((), plan_of(ROWS).avro) == (snapshot.blobs, snapshot.reader_schema)
 
 
@@ -421,7 +421,7 @@ def test_an_overwrite_that_is_voided_has_overwritten_nothing() -> None:
     write(account, [9], seed=3)
     assert ["append", "overwrite", "void", "append"] == [entry.operation for entry in history(account)]
     assert [1, 9] == numbers_in(account)
-    snapshot = take_snapshot(account.container("container"), "flights", None, no_wait)
+    snapshot = take_snapshot(CommitLog(account.container("container"), "flights"), None, no_wait)
     assert set(public_blobs(account)) == {blob.name for blob in snapshot.blobs}
     write(account, [4], seed=4, overwrite=True)
     assert [4] == numbers_in(account)

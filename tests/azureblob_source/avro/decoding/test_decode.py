@@ -24,12 +24,12 @@ from azureblob_source.avro.encoding.encode import RowEncoder
 from azureblob_source.avro.files.block_codecs import NAMES
 from azureblob_source.avro.files.container_file import after_sync, block, blocks, header, read_header
 from azureblob_source.avro.schema import arrow_schema, infer, parse
+from tests.azureblob_source.sync_marker import SYNC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SAMZA = Path(__file__).parents[3] / "fixtures" / "samza"
-SYNC = bytes(range(16))
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MICROSECOND = timedelta(microseconds=1)
 

@@ -16,7 +16,8 @@ from azureblob_source.avro.limits import MAX_LEVELS
 from azureblob_source.avro.schema import parse
 from azureblob_source.avro.varint import encode
 from tests.azureblob_source.avro.decoding.test_limits import ODD
-from tests.azureblob_source.avro.decoding.test_scan import SYNC, array, framed, mapping, read, record
+from tests.azureblob_source.avro.decoding.test_scan import array, framed, mapping, read, record
+from tests.azureblob_source.sync_marker import SYNC
 
 INTACT = b"\x02\x02a\x00"
 ROWS = record(n="int", text="string", list=array("int"))

@@ -22,7 +22,8 @@ from azureblob_source.avro.files.container_file import block, header
 from azureblob_source.avro.limits import BeyondLimitError, ReadLimits
 from azureblob_source.avro.varint import encode
 from tests.azureblob_source.avro.decoding.bounded import MIB, Case, Outcome, outcomes
-from tests.azureblob_source.avro.decoding.test_scan import SYNC, array, mapping, record
+from tests.azureblob_source.avro.decoding.test_scan import array, mapping, record
+from tests.azureblob_source.sync_marker import SYNC
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -31,8 +31,8 @@ from azureblob_source.avro.files.container_file import block, blocks, header, re
 from azureblob_source.avro.limits import ReadLimits
 from azureblob_source.avro.schema import parse
 from azureblob_source.avro.varint import encode
+from tests.azureblob_source.sync_marker import SYNC
 
-SYNC = bytes(range(16))
 LONGS = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-3, 3))
 ROW_SECONDS = 10.0  # far more than any of these bodies may take
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from azureblob_source.avro.files.container_file import SYNC_SIZE, block, header
+from azureblob_source.avro.files.container_file import block, header
+from tests.azureblob_source.sync_marker import SYNC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SCHEMA = '{"type":"record","name":"row","fields":[{"name":"é","type":"long"}]}'
-SYNC = bytes(range(100, 100 + SYNC_SIZE))
 
 Body = tuple[int, bytes]
 

@@ -24,7 +24,8 @@ from azureblob_source.avro.files.container_file import (
     read_header,
 )
 from azureblob_source.avro.varint import encode
-from tests.azureblob_source.avro.files.framed import SCHEMA, SYNC, file_of
+from tests.azureblob_source.avro.files.framed import SCHEMA, file_of
+from tests.azureblob_source.sync_marker import SYNC
 
 LONGS = {"type": "record", "name": "row", "fields": [{"name": "n", "type": "long"}]}
 BODIES = [(3, b"abc"), (0, b""), (100_000, bytes(70_000)), (1, b"z")]

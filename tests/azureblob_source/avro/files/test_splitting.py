@@ -13,7 +13,8 @@ from azure_account.errors import ConfigurationError, CorruptError
 from azureblob_source.avro.files.container_file import SYNC_SIZE, InMemorySource, block, blocks, read_header
 from azureblob_source.avro.files.splitting import is_splittable, split_blocks
 from azureblob_source.avro.varint import encode
-from tests.azureblob_source.avro.files.framed import SYNC, file_of
+from tests.azureblob_source.avro.files.framed import file_of
+from tests.azureblob_source.sync_marker import SYNC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

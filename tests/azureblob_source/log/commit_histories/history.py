@@ -14,7 +14,7 @@ from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, Re
 from azure_account.memory.service import OpenAnswers
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.maintenance.repair import plan_repair
-from azureblob_source.read.following import Limits
+from azureblob_source.read.following import TriggerLimits
 from tests.azureblob_source.log.commit_histories.processes import Process, aim_of, effect, inline_pools
 from tests.azureblob_source.log.commit_histories.truth import Row
 from tests.azureblob_source.log.commit_histories.world import (
@@ -156,7 +156,7 @@ def draw_world(setting: Setting, trace: Callable[[str], object] | None) -> World
         )
         for place, kind in enumerate(setting.kinds)
     ]
-    readers = [Reader(stream, draws.choice([Limits(), Limits(blobs=1), Limits(blobs=3)]))]
+    readers = [Reader(stream, draws.choice([TriggerLimits(), TriggerLimits(blobs=1), TriggerLimits(blobs=3)]))]
     return World(setting.answers, queries, readers, trace)
 
 
@@ -448,7 +448,7 @@ class History:
             head = CommitLog(world.container, stream).refresh()
             if head is not None and head.operation == "void":
                 world.seen["void at the head"] += 1
-                self._check_follower(Reader(stream, Limits()), head.version, Counter())
+                self._check_follower(Reader(stream, TriggerLimits()), head.version, Counter())
 
     def _finish_queries(self) -> None:
         """Fresh drivers. One may have to wait for another, which finishes or gives up its entry, or for an expiry."""
@@ -503,7 +503,9 @@ class History:
         head = log.refresh()
         if head is None:
             return
-        self._check_follower(Reader(stream, self.ends.choice([Limits(), Limits(blobs=1)])), head.version, listed)
+        self._check_follower(
+            Reader(stream, self.ends.choice([TriggerLimits(), TriggerLimits(blobs=1)])), head.version, listed
+        )
         for reader in world.readers:
             if reader.stream == stream and reader.after is not None:
                 self._check_follower(reader, head.version, listed)

@@ -68,7 +68,7 @@ MUTANTS: dict[str, Mutant] = {
     "nobody looks at what later entries say of an entry": replaced("commit:standing", _open),
     "a repair does not look again at what is decided": replaced("repair:_decided_now", lambda *_: set()),
     "a follower does not skip a voided entry": edited(
-        "following:Follower._settled", "entry.version in taken_back", "False"
+        "following:Follower._last_published", "entry.version in taken_back", "False"
     ),
     "the head is taken for published": replaced("commit:_settle_earlier", lambda *_: True),
     "a replaced decision over many streams is not followed": replaced(

@@ -25,7 +25,7 @@ from azureblob_source.log.void import leave_out
 from azureblob_source.maintenance.repair import missing_blobs, plan_repair, repair
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from azureblob_source.options import EARLIEST
-from azureblob_source.read.following import Follower, Limits, new_blobs
+from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.staging import StagedTask, WritePlan
@@ -103,7 +103,7 @@ class Reader:
     """A streaming query over one stream: its checkpoint, and what it has delivered."""
 
     stream: str
-    limits: Limits
+    limits: TriggerLimits
     after: int | None = None
     planned: int | None = None
     names: list[str] = field(default_factory=list)
@@ -418,7 +418,7 @@ def read_snapshot(process: Process, stream: str, *, timeout: float = 3.0) -> Cou
         if row in truth.acknowledged
     }
     try:
-        snapshot = take_snapshot(process.container, stream, None, world.clock.sleep, publish_timeout=timeout)
+        snapshot = take_snapshot(CommitLog(process.container, stream), None, world.clock.sleep, publish_timeout=timeout)
         found = read_blobs(process, (blob.name for blob in snapshot.blobs))
     except NotFoundError:
         return None
@@ -464,7 +464,7 @@ def follow_stream(process: Process, reader: Reader, batches: int) -> None:
 def _micro_batch(process: Process, follower: Follower, reader: Reader) -> bool:
     """False if there is nothing new."""
     world = process.world
-    start = follower.before(EARLIEST) if reader.after is None else reader.after
+    start = follower.version_before(EARLIEST) if reader.after is None else reader.after
     after = reader.after = start if reader.after is None else reader.after
     again = reader.planned
     if again is None:

@@ -1,0 +1,72 @@
+"""How many requests a read costs on the driver, in this process and on the in-memory account."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from azure_account.tries import Call, Intercept
+
+from azureblob_source.log.naming import log_name
+from azureblob_source.read.options import source_options
+from azureblob_source.read.source import ReadPlan, SnapshotReader, spark_schema
+from tests.azureblob_source.write.sink_rows import ACCOUNT, committer, new_account, plan_of, stage_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from azure_account.memory.account import MemoryAccount
+
+VERSIONS = 40
+
+
+class Requests(Intercept):
+    """Counts requests by operation and name."""
+
+    def __init__(self) -> None:
+        self.made = Counter[tuple[str, str]]()
+
+    def attempt(self, call: Call, request: Callable[[], Any]) -> Any:
+        self.made[call.operation, call.name] += 1
+        return request()
+
+
+@pytest.fixture(scope="module")
+def account() -> MemoryAccount:
+    """A stream of many versions whose rows have one schema."""
+    account = new_account()
+    container = account.container("container")
+    rows = pa.RecordBatch.from_pydict({"id": [1]})
+    plan = plan_of(rows.schema)
+    for seed in range(VERSIONS):
+        committer(container, plan, seed).commit([stage_rows(container, plan, [rows], seed=seed)], None)
+    return account
+
+
+def read_plan(account: MemoryAccount, requests: Requests, **options: str) -> ReadPlan:
+    plan = ReadPlan(source_options({"path": "container/flights", **ACCOUNT, **options}, {}))
+    plan.container = account.restarted(requests).container("container")
+    return plan
+
+
+@pytest.mark.parametrize("options", [{}, {"versionAsOf": "30"}])
+def test_the_head_of_the_log_is_searched_for_once(account: MemoryAccount, options: dict[str, str]) -> None:
+    requests = Requests()
+    plan = read_plan(account, requests, **options)
+    schema = spark_schema(plan)
+    assert SnapshotReader(plan, schema).partitions()
+    searched = [requests.made["properties", log_name("flights", version)] for version in range(1, 2 * VERSIONS)]
+    assert {0, 1} == set(searched)
+    assert sum(searched) <= 12
+
+
+def test_a_view_of_schemas_reads_each_schema_once(account: MemoryAccount) -> None:
+    requests = Requests()
+    plan = read_plan(account, requests, view="schemas")
+    reader = SnapshotReader(plan, spark_schema(plan))
+    (partition,) = reader.partitions()
+    (batch,) = reader.read(partition)
+    assert VERSIONS == batch["blobs"][0].as_py()
+    assert 1 == sum(count for (_, name), count in requests.made.items() if "/_schemas/" in name)
