@@ -14,13 +14,13 @@ The logs of `_batches/` name blobs of other streams; their entries alone are rem
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from azure_account.account import Condition, Done, Missing
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from azureblob_source.concurrent_map import Item, Result, concurrent_map
 from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import find_entry
 from azureblob_source.log.entry import attempt_of
@@ -160,29 +160,28 @@ def vacuum(
     Safe to run beside readers, writers and another vacuum of the log, which ends one of the two with `ConflictError`,
     and to run again after it was interrupted anywhere.
     """
-    with ThreadPoolExecutor(threads, "azureblob-vacuum") as pool:
-        work = _Work(container, plan, pool.map if threads > 1 else map, progress)
-        work.delete_entries(plan.strays)
-        work.clear(plan.leftovers, work.read(plan.leftovers))
-        boundary = plan.boundary
-        for chunk in _chunks(plan.expired):
-            entries = work.read(chunk)
-            removing = {entry.version: entry.etag for entry in chunk}
-            new = Boundary(chunk[-1].version + 1, removing, new_id())
-            boundary = move_boundary(container, plan.stream, boundary, new)
-            work.clear(chunk, entries)
-        if boundary.removing:
-            move_boundary(container, plan.stream, boundary, replace(boundary, removing={}, write_id=new_id()))
+    work = _Work(container, plan, threads, progress)
+    work.delete_entries(plan.strays)
+    work.clear(plan.leftovers, work.read(plan.leftovers))
+    boundary = plan.boundary
+    for chunk in _chunks(plan.expired):
+        entries = work.read(chunk)
+        removing = {entry.version: entry.etag for entry in chunk}
+        new = Boundary(chunk[-1].version + 1, removing, new_id())
+        boundary = move_boundary(container, plan.stream, boundary, new)
+        work.clear(chunk, entries)
+    if boundary.removing:
+        move_boundary(container, plan.stream, boundary, replace(boundary, removing={}, write_id=new_id()))
     return Vacuumed(work.entries, work.blobs, tuple(work.foreign))
 
 
 @dataclass
 class _Work:
-    """One run of a vacuum, and what it has done. `each` calls a function on every item of a sequence."""
+    """One run of a vacuum, and what it has done."""
 
     container: BlobContainer
     plan: VacuumPlan
-    each: Callable[..., Iterable[Any]]
+    threads: int
     progress: Callable[[int], object]
     entries: int = 0
     blobs: int = 0
@@ -190,13 +189,13 @@ class _Work:
 
     def read(self, entries: Sequence[LoggedEntry]) -> list[LogEntry | None]:
         """The entries' content; None for one that is gone."""
-        return list(self.each(self._read, entries))
+        return self._each(self._read, entries)
 
     def clear(self, entries: Sequence[LoggedEntry], contents: Sequence[LogEntry | None]) -> None:
         """Delete the blobs of entries below the boundary, then the entries."""
         if not self.plan.log_only:
             blobs = [blob for entry in contents if entry is not None for blob in entry.blobs]
-            for blob, deleted in zip(blobs, self.each(self._delete_blob, blobs), strict=True):
+            for blob, deleted in zip(blobs, self._each(self._delete_blob, blobs), strict=True):
                 if deleted is None:
                     self.foreign.append(blob.name)
                 else:
@@ -205,9 +204,13 @@ class _Work:
 
     def delete_entries(self, entries: Sequence[LoggedEntry]) -> None:
         """Delete entries below the boundary, each in the version that was listed."""
-        for _ in self.each(self._delete_entry, entries):
-            self.entries += 1
-            self.progress(1)
+        for chunk in _chunks(entries):
+            self._each(self._delete_entry, chunk)
+            self.entries += len(chunk)
+            self.progress(len(chunk))
+
+    def _each(self, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        return concurrent_map(act, items, self.threads)
 
     def _read(self, entry: LoggedEntry) -> LogEntry | None:
         return find_entry(self.container, self.plan.stream, entry.version)
