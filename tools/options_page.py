@@ -9,18 +9,18 @@ from azureblob_source.options import TABLE
 
 _INTRODUCTION = """# Options
 
-Of `spark.read`, `df.write`, `spark.readStream` and `df.writeStream` with `format("azureblob")`. Keys are compared
-without regard to case. An unknown option or a malformed value is an error before the first task runs. Byte sizes are
-powers of 1024.
+The options of `spark.read`, `df.write`, `spark.readStream` and `df.writeStream` with `format("azureblob")`. Names are
+compared without regard to case. An unknown option or a malformed value is an error before the first task runs. Units
+of byte sizes are powers of 1024.
 
-When `auth` is not given, the credential is the one among `connectionString`, `accountKey`, `sasToken`, `clientSecret`
-and `certificatePath` that is; if none is, `AZURE_STORAGE_CONNECTION_STRING`, `AZURE_STORAGE_KEY` or
-`AZURE_STORAGE_SAS_TOKEN` of the environment, in this order; else `default`: the environment, managed identity,
-developer tools, whichever answers first. Values of `accountKey`, `sasToken`, `connectionString`, `clientSecret` and
-`certificatePassword` are in no plan, log, error or `repr` of this package.
+Without `auth`, the credential is the one that is set of `connectionString`, `accountKey`, `sasToken`, `clientSecret`
+and `certificatePath`; if none is set, the first of the environment variables `AZURE_STORAGE_CONNECTION_STRING`,
+`AZURE_STORAGE_KEY` and `AZURE_STORAGE_SAS_TOKEN` that is; else `default`, which tries the environment, managed identity
+and developer tools in turn. The values of `accountKey`, `sasToken`, `connectionString`, `clientSecret` and
+`certificatePassword` appear in no plan, log, error or `repr` of this package.
 
 `path` is `container/stream`, or a URL: `https://<account>.blob.core.windows.net/<container>/<stream>`,
-`abfss://<container>@<account>.dfs.core.windows.net/<stream>` or `wasbs://…` alike.
+`abfss://<container>@<account>.dfs.core.windows.net/<stream>`, and the same with `wasbs://`.
 
 This page is printed from the code by `python -m tools.options_page`.
 """

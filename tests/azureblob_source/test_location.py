@@ -65,8 +65,8 @@ def test_options_and_path_may_name_it_together_if_they_agree(
 @pytest.mark.parametrize(
     ("path", "container", "stream", "message"),
     [
-        ("data/flights", "other", None, "path names container 'data' but the option `container` says 'other'"),
-        ("data/flights", None, "planes", "path names stream 'flights' but the option `stream` says 'planes'"),
+        ("data/flights", "other", None, "path names container 'data', but option `container` is 'other'"),
+        ("data/flights", None, "planes", "path names stream 'flights', but option `stream` is 'planes'"),
         (None, None, "flights", "no container is named"),
         ("/", None, None, "no container is named"),
         ("Data/flights", None, None, "container name 'Data' is invalid.*3 to 63 lower-case"),
@@ -78,8 +78,8 @@ def test_options_and_path_may_name_it_together_if_they_agree(
         ("data", None, "a/../b", "`..` level"),
         (f"{BLOB}/data/a/%2E%2E/b", None, None, "`..` level"),
         ("abfss://acme.dfs.core.windows.net/data", None, None, "abfss://<container>@<account host>/<stream>"),
-        ("s3://data/flights", None, None, "is not understood"),
-        ("https:///data", None, None, "is not understood"),
+        ("s3://data/flights", None, None, "is not supported"),
+        ("https:///data", None, None, "is not supported"),
         ("https://[half/data", None, None, "is not a URL"),
     ],
 )

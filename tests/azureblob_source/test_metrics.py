@@ -5,15 +5,20 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from opentelemetry import metrics as api
+from pyspark.sql.types import LongType, StructField, StructType
 
 from azure_account.errors import CorruptError
 from azureblob_source import metrics
+from azureblob_source.write.sink import BatchWriter, write_plan
 from tests.azureblob_source.write.sink_rows import new_account
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tools.azurite import Azurite
 
 
 class Instrument(api.NoOpCounter):
@@ -56,6 +61,26 @@ def test_each_count_is_added_for_all_for_the_container_and_for_the_task(sums: Co
         ("azureblob.messagesSent", "source", "q/0"): 3,
         ("azureblob.messagesSent", "source", "q/1"): 2,
     } == dict(sums)
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "source"), [("exactly-once", "batch"), ("at-least-once", "batch/0")], ids=["exactly", "at least"]
+)
+def test_a_published_blob_is_counted_once_by_whoever_publishes_it(
+    azurite: Azurite, container_name: str, sums: Counter[tuple[str, str, str]], guarantee: str, source: str
+) -> None:
+    raw = {
+        "connectionString": azurite.connection_string,
+        "path": f"{container_name}/events",
+        "deliveryGuarantee": guarantee,
+        "maxMessagesPerBlob": "1",
+    }
+    plan = write_plan(raw, StructType([StructField("id", LongType())]), {}, overwrite=False)
+    written = BatchWriter(plan, overwrite=False)
+    written.commit([written.write(iter([pa.RecordBatch.from_pydict({"id": [1, 2]})]))])
+    assert {("aggregate", ""): 2, ("system", container_name): 2, ("source", source): 2} == {
+        (group, name): counted for (counter, group, name), counted in sums.items() if counter == "azureblob.blobCommits"
+    }
 
 
 def test_an_sdk_sees_the_instruments_that_the_page_names(monkeypatch: pytest.MonkeyPatch) -> None:

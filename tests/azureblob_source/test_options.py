@@ -17,7 +17,7 @@ from azureblob_source.location import Location
 from azureblob_source.log.entry import Transaction
 from azureblob_source.options import SINK, SOURCE, TABLE, WHERE
 from azureblob_source.read.options import SourceOptions, source_options
-from azureblob_source.write.open_blobs import Limits
+from azureblob_source.write.open_blobs import BlobLimits
 from azureblob_source.write.options import SinkOptions, sink_options
 from azureblob_source.write.routing import Router
 from control_messages.emission import Emission
@@ -98,7 +98,7 @@ def test_options_become_types(given: dict[str, Any], expected: dict[str, Any]) -
 
 def test_limits_are_bytes_rows_and_seconds() -> None:
     options = sink(maxFlushThresholdSize="64k", maxBlobSize="1GiB", maxMessagesPerBlob=10, maxBlobAgeMs="1h")
-    expected = Limits(64 << 10, 1 << 30, 10, 3600.0, memory=options.limits.memory)
+    expected = BlobLimits(64 << 10, 1 << 30, 10, 3600.0, memory=options.limits.memory)
     assert expected == options.limits
     assert sink(memoryBudget="3m").limits.memory == 2 << 20
 
@@ -193,26 +193,26 @@ def test_every_option_says_what_it_is_for(option: Any) -> None:
         ({"codec": "deflate", "compression__type": "gzip"}, "compressed twice. Leave one"),
         (
             {"valueColumn": "v"},
-            "option `valueColumn` (v) holds encoded datums: give their schema as option `avroSchema`",
+            "option `valueColumn` (v) holds encoded datums: set their schema as option `avroSchema`",
         ),
         ({"avroSchema": "{"}, "option avroSchema is not a valid Avro schema"),
         ({"txnAppId": "app"}, "`txnAppId` and `txnVersion` belong together"),
         ({"txnVersion": 1}, "`txnAppId` and `txnVersion` belong together"),
         ({"metadata__a-b": "x"}, "option `metadata.a-b`"),
         ({"metadata__a": "Zürich"}, "option `metadata.a`"),
-        ({"metadata__Azureblob_Attempt": "x"}, "the sink marks its own blobs by this key"),
+        ({"metadata__Azureblob_Attempt": "x"}, "the sink stores its attempt id under this key"),
         ({"metadata__a": "x" * 8200}, "8192 bytes of metadata"),
-        ({f"tags__t{n}": "x" for n in range(11)}, "11 tags are given, Azure allows 10"),
+        ({f"tags__t{n}": "x" for n in range(11)}, "11 tags are set, Azure allows 10"),
         ({"tags__a": "x" * 257}, "option `tags.a`"),
         ({"tags__a": "ä"}, "option `tags.a`"),
         ({"envelopeColumn": "e", "valueColumn": "v", "avroSchema": SCHEMA}, "Leave `valueColumn` out"),
         ({"emission": EMISSION.to_json(), "valueColumn": "v", "avroSchema": SCHEMA}, "Leave `valueColumn` out"),
         ({"emission": EMISSION.to_json(), "envelopeColumn": "e"}, "`envelopeColumn` (e) and `emission` disagree"),
-        ({"emission": EMISSION.to_json(), "streamColumn": "s"}, "`emission` speaks of one stream"),
+        ({"emission": EMISSION.to_json(), "streamColumn": "s"}, "`emission` is for one stream"),
         ({"emission": "{"}, "Option emission: the value '{' is not valid"),
         ({"emission": '{"stream":"s","partitions":0}'}, "expected the JSON of a `control_messages` `Emission`"),
         ({"emission": '{"stream":"s","partitions":1,"task":2}'}, "Option emission"),
-        ({"stream": "other"}, "the path names stream 'flights' but the option `stream` says 'other'"),
+        ({"stream": "other"}, "the path names stream 'flights', but option `stream` is 'other'"),
     ],
 )
 def test_a_wrong_option_is_refused_by_name_with_the_next_step(given: dict[str, Any], message: str) -> None:

@@ -51,7 +51,7 @@ WRONG_OPTIONS = {
     ),
     "half a transaction": (
         {"txnAppId": "nightly"},
-        "ConfigurationError: options `txnAppId` and `txnVersion` belong together: give both or none.",
+        "ConfigurationError: options `txnAppId` and `txnVersion` belong together: set both or none.",
     ),
     "schema without a column": (
         {"avroSchema": '{"type": "record", "name": "r", "fields": [{"name": "other", "type": "long"}]}'},
@@ -73,14 +73,14 @@ def test_a_wrong_option_is_named_before_anything_is_written(
 @pytest.mark.parametrize(
     ("path", "sentence"),
     [
-        (None, "no container is named. Give `container/stream` as the path, or the option `container`."),
+        (None, "no container is named. Set the path to `container/stream`, or the option `container`."),
         ("Up_Per/events", "container name 'Up_Per' is invalid: Azure allows 3 to 63 lower-case letters"),
         ("{container}", "no stream is named. Give `container/stream` as the path, or the option"),
         ("{container}/a/../b", "stream name 'a/../b' is invalid: it has an empty, `.` or `..` level"),
         ("{container}/_hidden", "stream name '_hidden' is invalid: level '_hidden' begins with `_`"),
         (
             "ftp://host/x",
-            "path 'ftp://host/x' is not understood. Use `container/stream` or an https, abfss or wasbs URL.",
+            "path 'ftp://host/x' is not supported. Use `container/stream` or an https, abfss or wasbs URL.",
         ),
     ],
 )

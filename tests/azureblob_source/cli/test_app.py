@@ -315,7 +315,7 @@ def public(account: MemoryAccount) -> list[str]:
         (("ls", "demo", "-o", f"accountKey{SECRET[:5]}"), 2, "it must read KEY=VALUE"),
         (("ls", "demo", "-o", "accountKey=%hunter2"), 1, "accountKey"),
         (("ls", "Demo_1"), 1, "container name 'Demo_1' is invalid"),
-        (("ls", "https://x.blob.core.windows.net/demo?sig=abc"), 1, "carries a query or credentials"),
+        (("ls", "https://x.blob.core.windows.net/demo?sig=abc"), 1, "contains a query or credentials"),
         (("ls",), 2, "Missing argument"),
         (("vacuum", "demo/flights"), 2, "--older-than"),
         (("vacuum", "demo/flights", "--older-than", "soon"), 2, "such as 30d, 12h or 90m"),

@@ -29,9 +29,9 @@ from azureblob_source.log.entry import BlobEntry, LogEntry, Transaction
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import is_data, log_name, schema_name
 from azureblob_source.log.publish import Publisher
+from azureblob_source.metrics import batch_metrics
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.write import batch as batch_module
-from azureblob_source.write.batch import batch_metrics
 from azureblob_source.write.staging import StagedTask
 from tests.azureblob_source.write.sink_rows import (
     blob_rows,

@@ -18,7 +18,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, Transaction, to_json
 from azureblob_source.log.publish import Publisher
 from azureblob_source.read import views
-from azureblob_source.write import staging as staging_module
+from azureblob_source.write import gathering
 from azureblob_source.write.control_records import merged
 from azureblob_source.write.staging import StagedTask
 from control_messages.emission import Emission
@@ -176,7 +176,7 @@ def test_every_record_is_written_once_and_in_each_partition_control_is_behind_da
 ) -> None:
     account, plan = new_account(), plan_for_envelopes(**limits)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(staging_module, "GATHERED_ROWS", gathered)
+        patch.setattr(gathering, "GATHERED_ROWS", gathered)
         staged = [stage_records(account, plan, *task, seed=n) for n, task in enumerate(tasks)]
     entries = committer(account.container("container"), plan).commit(staged, None)
     everything = [record for task in tasks for batch in task for record in batch]

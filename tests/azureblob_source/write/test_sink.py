@@ -95,7 +95,7 @@ def test_a_container_that_is_absent_and_may_not_be_created_is_named_with_what_to
         append(container_name, options)
     text = str(caught.value)
     assert re.match(f"write to container .*{container_name} failed: it does not exist and cannot be created", text)
-    assert text.endswith("Check its name, or create it first by an identity that may.")
+    assert text.endswith("Check its name, or create it first with an identity that has the permission.")
     append(container_name, key)
     assert 2 == rows_in(append(container_name, options)), "the advice, followed"
 

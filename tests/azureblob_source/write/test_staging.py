@@ -18,7 +18,8 @@ from azureblob_source.avro import schema as avro_schema
 from azureblob_source.avro.decoding.decode import decode_blob
 from azureblob_source.log.entry import BlobEntry, Transaction
 from azureblob_source.log.publish import Publisher
-from azureblob_source.write.staging import GATHERED_ROWS, StagedTask, gather
+from azureblob_source.write.gathering import GATHERED_ROWS, gather
+from azureblob_source.write.staging import StagedTask
 from tests.azureblob_source.write.sink_rows import (
     blob_rows,
     committer,
