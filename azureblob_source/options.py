@@ -213,7 +213,7 @@ SOURCE = OptionTable(
             "metadataColumns",
             _names_of(METADATA_COLUMNS),
             (),
-            "Adds these columns: blob, version and partition of each row.",
+            "Add the columns `_blob`, `_version`, `_partition`, which name the source of each row.",
             "Reading",
             shown_default="none",
         ),

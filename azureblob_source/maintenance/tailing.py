@@ -1,4 +1,4 @@
-"""The newest rows of a stream, then those of each version as it is published. No Spark: entries, blobs, Arrow."""
+"""The newest rows of a stream, then the rows of each version when it is published. Without Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ENTRIES_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that one blob of one version holds, all of them or the last."""
+    """Rows of one blob of one version: all of them, or the last ones."""
 
     entry: LogEntry
     blob: BlobEntry
@@ -40,7 +40,10 @@ class Rows:
 
 @dataclass
 class Tail:
-    """One reader of a stream's end. `columns` are the names of those wanted, None for all."""
+    """Reads the end of a stream. `columns` are the names of the columns to read, None for all.
+
+    `last` is called first, then `following`.
+    """
 
     log: CommitLog
     clock: Clock
@@ -52,7 +55,7 @@ class Tail:
         self._at = -1
 
     def last(self, count: int) -> list[Rows]:
-        """The last `count` rows that are published, in order. `NotFoundError` if the stream has no log."""
+        """The last `count` published rows, in order. `NotFoundError` if the stream has no log."""
         first = self.log.first()
         if first is None:
             step = "Check container and stream; `python -m azureblob_source ls` shows what is there."
@@ -69,7 +72,7 @@ class Tail:
         return rows
 
     def following(self) -> Iterator[list[Rows]]:
-        """The rows of what is published from now on, one or several versions at a time. It never ends."""
+        """The rows of each version that is published from now on; several versions at a time if they are. Endless."""
         while True:
             until = self._follower.latest(self._at, Limits())
             if until > self._at:
@@ -82,7 +85,7 @@ class Tail:
             self.clock.sleep(_POLL_SECONDS)
 
     def _newest_blobs(self, first: int, count: int) -> list[tuple[LogEntry, BlobEntry]]:
-        """The last blobs up to the present version that hold so many rows together."""
+        """The last blobs up to the current version that have `count` rows together."""
         entries: list[LogEntry] = []
         low = self._at + 1
         while low > first and sum(blob.rows for _, blob in new_blobs(entries)) < count:
@@ -99,7 +102,7 @@ class Tail:
         return chosen[::-1]
 
     def _read(self, found: Iterable[tuple[LogEntry, BlobEntry]]) -> Iterator[Rows]:
-        """The blobs' rows, in the superset of all schemas seen so far. A blob that was taken away has none."""
+        """The rows of the blobs, in the superset of all schemas seen so far. Blobs deleted meanwhile are left out."""
         found = list(found)
         for _, blob in found:
             if blob.schema not in self._schemas:
@@ -108,7 +111,7 @@ class Tail:
             try:
                 data = self.log.container.get(blob.name).data
             except NotFoundError:
-                logger.warning("blob %s of version %d was taken away, its rows are left out", blob.name, entry.version)
+                logger.warning("blob %s of version %d is deleted, its rows are left out", blob.name, entry.version)
                 continue
             reader = superset(tuple(self._schemas.values()))
             for batch in decode_blob(data, blob=blob.name, reader=reader, columns=self.columns):

@@ -39,7 +39,7 @@ class RoutedBatch:
 
 @dataclass(frozen=True)
 class Router:
-    """Routes rows by their columns. `stream` is that of rows whose `stream_column` is null, or of all if there is none."""
+    """Routes rows by their columns. `stream` is the default, for rows whose `stream_column` is null or not set."""
 
     stream: str | None
     stream_column: str | None = None

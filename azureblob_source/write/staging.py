@@ -3,8 +3,8 @@
     batches ─ gather ─ route ─ encode ─ open_blobs ─ upload
 
 `stage` reads in this order. Control messages (options `envelopeColumn`, `emission`) take the same path after all other
-rows. With `deliveryGuarantee` `at-least-once` the task also publishes each blob when it is finished, as Samza's proposal
-does; else nothing is visible when a task ends.
+rows. With `deliveryGuarantee` `at-least-once` the task also publishes each finished blob, as Samza's proposal does;
+else nothing is visible when a task ends.
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Uploader:
-    """Stages blocks into `container` with `threads` threads and at most `queue` blocks waiting. `deadline` is in seconds.
+    """Stages blocks into `container` with `threads` threads and at most `queue` blocks waiting.
 
-    A context manager: its exit cancels the uploads that have not started, so call `drain` before.
+    `deadline` is in seconds. A context manager: its exit cancels uploads that have not started, so call `drain` before.
     """
 
     container: BlobContainer

@@ -190,7 +190,7 @@ def test_every_option_says_what_it_is_for(option: Any) -> None:
         ({"epoch": -1}, "Option epoch"),
         ({"dropRoutingColumns": "yes"}, "Option dropRoutingColumns"),
         ({"flushTimeoutMs": "soon"}, "Option flushTimeoutMs"),
-        ({"codec": "deflate", "compression__type": "gzip"}, "compressed twice. Leave one"),
+        ({"codec": "deflate", "compression__type": "gzip"}, "compressed twice. Set one"),
         (
             {"valueColumn": "v"},
             "option `valueColumn` (v) holds encoded datums: set their schema as option `avroSchema`",
