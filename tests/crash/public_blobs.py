@@ -25,7 +25,7 @@ _LOG_NAME = re.compile(r"[^/]+/_log/(\d{20})\.json")
 
 
 @dataclass(frozen=True)
-class State:
+class StreamState:
     """The names of the committed data blobs and of those that are only staged, and the log's entries in order."""
 
     committed: frozenset[str]
@@ -53,16 +53,16 @@ class PublicBlobs:
         """Whether the log has this entry."""
         return bool(self.container.get_blob_client(f"{self.stream}/_log/{version:020d}.json").exists())
 
-    def state(self) -> State:
+    def state(self) -> StreamState:
         """What is there. Asserts that the log's versions are dense."""
         if not self.container.exists():
-            return State(frozenset(), frozenset(), [])
+            return StreamState(frozenset(), frozenset(), [])
         # The listing shows a blob that has both a committed and staged blocks as committed.
         every = {blob.name for blob in self.container.list_blobs(f"{self.stream}/", include="uncommittedblobs")}
         committed = {blob.name for blob in self.container.list_blobs(f"{self.stream}/")}
         log = sorted(name for name in committed if _LOG_NAME.fullmatch(name))
         assert [int(_LOG_NAME.fullmatch(name)[1]) for name in log] == list(range(len(log)))  # type: ignore[index]
-        return State(
+        return StreamState(
             frozenset(filter(_is_data, committed)),
             frozenset(filter(_is_data, every - committed)),
             [self._entry(name) for name in log],

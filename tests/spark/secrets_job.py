@@ -43,7 +43,7 @@ appender.file.layout.pattern = %p %c: %m%n%ex
 
 
 @dataclass
-class Run:
+class SecretsCheck:
     """One way of naming the account, tried out."""
 
     spark: SparkSession
@@ -131,7 +131,7 @@ def main(folder: Path, container: str, ways: dict[str, dict[str, str]]) -> None:
         redacted = way.endswith("-redacted")
         for name, value in REDACTION.items():
             spark.conf.set(name, value) if redacted else spark.conf.unset(name)
-        run = Run(spark, folder, container, way, options)
+        run = SecretsCheck(spark, folder, container, way, options)
         run.all(revealing=way != "unknown-to-spark")
         said |= run.said
     said |= _shown(str(spark.sparkContext.uiWebUrl), spark.sparkContext.applicationId)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.errors import said
+from tests.spark.errors import error_of
 from tests.spark.rough_proxy import Fate, rough_proxy
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def test_a_wrong_option_is_named_before_anything_is_written(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored, case: str
 ) -> None:
     wrong, sentence = WRONG_OPTIONS[case]
-    assert said(lambda: save(spark.range(3), {**options, **wrong}, target)).startswith(sentence)
+    assert error_of(lambda: save(spark.range(3), {**options, **wrong}, target)).startswith(sentence)
     assert [] == stored.names()
 
 
@@ -88,7 +88,7 @@ def test_a_place_that_cannot_be_is_refused_by_name(
     spark: SparkSession, options: dict[str, str], container_name: str, stored: Stored, path: str | None, sentence: str
 ) -> None:
     target = path and path.replace("{container}", container_name)
-    assert said(lambda: save(spark.range(3), options, target)).startswith(f"ConfigurationError: {sentence}")
+    assert error_of(lambda: save(spark.range(3), options, target)).startswith(f"ConfigurationError: {sentence}")
     assert [] == stored.names()
 
 
@@ -105,7 +105,7 @@ def test_a_streaming_query_says_the_same_and_can_be_mended(
         writer.trigger(availableNow=True).start(target).awaitTermination()
 
     expected = "ConfigurationError: Option cdec is unknown. Did you mean codec?"
-    assert expected == said(lambda: run(cdec="deflate"))
+    assert expected == error_of(lambda: run(cdec="deflate"))
     assert [] == stored.names()
     run(codec="deflate")
     assert [1, 2] == sorted(row["id"] for row in stored.rows())
@@ -123,7 +123,7 @@ def test_a_wrong_key_is_told_at_once_and_not_shown(
 ) -> None:
     wrong = {"endpoint": azurite.endpoint, "accountKey": key}
     started = time.monotonic()
-    answer = said(lambda: save(spark.range(3), wrong, f"{container_name}/events"))
+    answer = error_of(lambda: save(spark.range(3), wrong, f"{container_name}/events"))
     assert 20 > time.monotonic() - started
     assert re.match(f"ConfigurationError: {sentence.replace('{container}', container_name)}", answer)
     assert key not in answer
@@ -135,7 +135,7 @@ def test_an_endpoint_that_nobody_answers_at_is_given_up_in_bounded_time(
 ) -> None:
     nobody = {"endpoint": "http://127.0.0.1:9/devstoreaccount1", "accountKey": azurite.account_key}
     started = time.monotonic()
-    sentence = said(lambda: save(spark.range(3), nobody, target, retryDeadlineMs="800"))
+    sentence = error_of(lambda: save(spark.range(3), nobody, target, retryDeadlineMs="800"))
     assert 20 > time.monotonic() - started
     assert re.fullmatch(r"TransientError: .* failed after \d attempts, \d\.\d s: .*endpoint.*", sentence)
 
@@ -148,15 +148,15 @@ def test_reading_what_is_not_there_names_it_and_creates_nothing(
     def load(**more: str) -> DataFrame:
         return spark.read.format("azureblob").options(**options, **more).load(f"{container_name}/events")
 
-    sentence = said(lambda: read.load(f"{container_name}/nothing"))
+    sentence = error_of(lambda: read.load(f"{container_name}/nothing"))
     assert sentence.startswith("NotFoundError: ")
     assert container_name in sentence
     save(spark.range(1), options, f"{container_name}/events")
-    assert f"{container_name}/nothing failed: there is no" in said(lambda: read.load(f"{container_name}/nothing"))
-    assert "option `columns` names nope" in said(lambda: load(columns="id,nope"))
-    assert "/events failed: the newest is 0. Ask for one that exists" in said(lambda: load(versionAsOf="7"))
+    assert f"{container_name}/nothing failed: there is no" in error_of(lambda: read.load(f"{container_name}/nothing"))
+    assert "option `columns` names nope" in error_of(lambda: load(columns="id,nope"))
+    assert "/events failed: the newest is 0. Ask for one that exists" in error_of(lambda: load(versionAsOf="7"))
     history = read.option("view", "commits").load(f"{container_name}/nothing")
-    assert "/nothing failed: there is none. Check container and stream" in said(history.collect)
+    assert "/nothing failed: there is none. Check container and stream" in error_of(history.collect)
 
 
 @pytest.mark.pyspark40
@@ -176,7 +176,7 @@ def test_a_partition_value_too_long_for_a_name_is_refused_and_nothing_is_publish
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored
 ) -> None:
     frame = spark.range(3).selectExpr("repeat('x', 2000) AS day", "id")
-    sentence = said(lambda: save(frame, options, target, partitionColumn="day"))
+    sentence = error_of(lambda: save(frame, options, target, partitionColumn="day"))
     assert re.match(r"ConfigurationError: the blob name would have 20\d\d characters, Azure allows 1024", sentence)
     assert sentence.endswith("Shorten the partition value, for instance by hashing the column.")
     assert [] == stored.names()
@@ -208,7 +208,7 @@ def test_throttling_without_end_is_given_up_with_advice(
     spark: SparkSession, azurite: Azurite, target: str, stored: Stored
 ) -> None:
     with rough_proxy(azurite, lambda *_: Fate.BUSY) as proxy:
-        sentence = said(lambda: save(spark.range(3), proxy.options, target, retryDeadlineMs="1500"))
+        sentence = error_of(lambda: save(spark.range(3), proxy.options, target, retryDeadlineMs="1500"))
     assert sentence.startswith("TransientError: Look at blob ")
     assert "The account is throttling: lower the number of parallel writers, or raise retryDeadlineMs." in sentence
     assert [] == stored.names()

@@ -56,7 +56,7 @@ def state_in_rocksdb(spark: SparkSession) -> Iterator[None]:
     spark.conf.set("spark.sql.shuffle.partitions", partitions)
 
 
-class Stream:
+class IntermediateStream:
     """An intermediate stream in a folder: each batch one file, read one by one."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
@@ -89,8 +89,8 @@ class Stream:
 
 
 @pytest.fixture
-def stream(spark: SparkSession, tmp_path: Path) -> Stream:
-    return Stream(spark, tmp_path)
+def stream(spark: SparkSession, tmp_path: Path) -> IntermediateStream:
+    return IntermediateStream(spark, tmp_path)
 
 
 def announced(rows: Sequence[tuple[Any, ...]]) -> list[tuple[int, int, str, int | None]]:
@@ -178,7 +178,7 @@ def test_control_messages_can_be_announced_alone(spark: SparkSession) -> None:
 
 
 @pytest.mark.pyspark40
-def test_a_flow_rises_with_the_slowest_task_and_survives_restarts(stream: Stream) -> None:
+def test_a_flow_rises_with_the_slowest_task_and_survives_restarts(stream: IntermediateStream) -> None:
     stream.put((0, b"\0one"), (0, Watermark("a", 2, 10)), (1, Watermark("a", 2, 10)))
     stream.put((0, Watermark("b", 2, 5)), (1, Watermark("b", 2, 7)), (1, b"\0two"))
     first = stream.run(reconcile(stream.frame(), "s"))
@@ -193,7 +193,7 @@ def test_a_flow_rises_with_the_slowest_task_and_survives_restarts(stream: Stream
     assert [(0, "s", 0, b"one"), (1, "s", 1, b"two"), (3, "s", 0, b"")] == users
 
 
-def test_the_checkpoint_holds_the_records_of_the_proposal(spark: SparkSession, stream: Stream) -> None:
+def test_the_checkpoint_holds_the_records_of_the_proposal(spark: SparkSession, stream: IntermediateStream) -> None:
     messages: list[ControlMessage] = [
         Watermark("a", 3, 10, generation=2),
         Watermark("b", 3, -5, generation=2),
@@ -227,7 +227,7 @@ def test_the_checkpoint_holds_the_records_of_the_proposal(spark: SparkSession, s
     assert [["a"], ["a"]] == [[task.task for task in hold.lowest] for hold in why_held(spark, stream.checkpoint)]
 
 
-def test_a_silent_task_is_left_out_by_a_timer(stream: Stream) -> None:
+def test_a_silent_task_is_left_out_by_a_timer(stream: IntermediateStream) -> None:
     stream.put((0, Watermark("a", 2, 10)), (0, Watermark("b", 2, 5)))
     stream.put((0, Watermark("a", 2, 20)))
     marks: list[int] = []
@@ -252,7 +252,7 @@ def wait_for(condition: Any, query: Any) -> None:
         query.awaitTermination(0.1)
 
 
-def test_an_idle_task_is_left_out_by_its_own_word_if_that_is_its_last(stream: Stream) -> None:
+def test_an_idle_task_is_left_out_by_its_own_word_if_that_is_its_last(stream: IntermediateStream) -> None:
     awake, idle = Watermark("b", 2, 7), Watermark("b", 2, 7, idle=True)
     stream.put((0, Watermark("a", 2, 10)), (0, idle), (0, awake), (1, Watermark("a", 2, 10)), (1, idle))
     stream.put((1, Watermark("b", 2, 8)), (1, Watermark("a", 2, 11)))
@@ -272,7 +272,7 @@ BAD: dict[bytes, str] = {
 }
 
 
-def test_bad_envelopes_are_kept_with_their_place_and_reason_when_asked(stream: Stream) -> None:
+def test_bad_envelopes_are_kept_with_their_place_and_reason_when_asked(stream: IntermediateStream) -> None:
     stream.put((0, Watermark("a", 2, 10)), (0, b"\0user"))
     stream.put(*((0, envelope) for envelope in BAD), (0, Watermark("b", 2, 3)))
 
@@ -290,7 +290,7 @@ def test_bad_envelopes_are_kept_with_their_place_and_reason_when_asked(stream: S
 @pytest.mark.parametrize(
     "envelope", [pytest.param(b"\x09x", id="unknown"), pytest.param(list(BAD)[-1], id="contradiction")]
 )
-def test_a_bad_envelope_ends_the_query_with_its_place(stream: Stream, envelope: bytes) -> None:
+def test_a_bad_envelope_ends_the_query_with_its_place(stream: IntermediateStream, envelope: bytes) -> None:
     stream.put((0, Watermark("a", 2, 10)))
     stream.put((0, envelope))
 
@@ -303,7 +303,7 @@ def test_a_checkpoint_whose_path_spark_misreads_is_refused(spark: SparkSession, 
         read_books(spark, str(tmp_path / "my checkpoint"))
 
 
-def test_samzas_messages_are_reconciled_when_the_reader_gives_their_count(stream: Stream) -> None:
+def test_samzas_messages_are_reconciled_when_the_reader_gives_their_count(stream: IntermediateStream) -> None:
     stream.put(
         (0, b'\x01{"timestamp":5,"taskName":"Partition 0","version":1}'),
         (0, b'\x01{"timestamp":7,"task-name":"Partition 1","version":1}'),
@@ -316,7 +316,7 @@ def test_samzas_messages_are_reconciled_when_the_reader_gives_their_count(stream
     assert [(0, 0, "watermark", 5), (0, 1, "drain", None), (0, 1, "watermark", 4)] == rows
 
 
-def test_a_row_without_partition_is_refused_before_it_mixes_up_the_books(stream: Stream) -> None:
+def test_a_row_without_partition_is_refused_before_it_mixes_up_the_books(stream: IntermediateStream) -> None:
     stream.put((0, Watermark("b", 2, 5)))
     frame = stream.frame().withColumn("partition", F.when(F.col("partition") > 0, 1))
 
@@ -324,7 +324,7 @@ def test_a_row_without_partition_is_refused_before_it_mixes_up_the_books(stream:
         stream.run(reconcile(frame, "s"))
 
 
-def test_a_checkpoint_of_another_stream_is_refused(stream: Stream) -> None:
+def test_a_checkpoint_of_another_stream_is_refused(stream: IntermediateStream) -> None:
     stream.put((0, Watermark("a", 1, 5)))
     stream.run(reconcile(stream.frame(), "old"))
     stream.put((0, Watermark("a", 1, 6)))
@@ -333,14 +333,14 @@ def test_a_checkpoint_of_another_stream_is_refused(stream: Stream) -> None:
         stream.run(reconcile(stream.frame(), "new"))
 
 
-def test_reconcile_says_how_spark_must_be_set(spark: SparkSession, stream: Stream) -> None:
+def test_reconcile_says_how_spark_must_be_set(spark: SparkSession, stream: IntermediateStream) -> None:
     spark.conf.set(PROVIDER, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
 
     with pytest.raises(ValueError, match=f"Set {PROVIDER} to {ROCKSDB}"):
         reconcile(stream.frame(), "s")
 
 
-class Counting(EventTimeProcessor):
+class MessageCounter(EventTimeProcessor):
     """Counts messages, and tells how many there were at each announcement."""
 
     schema = "what string, count bigint"
@@ -360,14 +360,14 @@ class Counting(EventTimeProcessor):
 
 
 @pytest.mark.pyspark40
-def test_an_operator_sees_rows_first_and_its_flow_goes_on_to_the_next_stream(stream: Stream) -> None:
+def test_an_operator_sees_rows_first_and_its_flow_goes_on_to_the_next_stream(stream: IntermediateStream) -> None:
     users = [(0, b"\0" + bytes([letter])) for letter in range(20)]
     stream.put(*users[:10], (0, Watermark("a", 1, 10)), *users[10:])
     stream.put((0, Watermark("a", 1, 15)), *users[:3], (0, Drain("a", 1, "run1")))  # which goes no further
     stream.put((0, EndOfStream("a", 1, "s")), *users[:2])
     emission = Emission("counts", 2, 1, generation=4)
 
-    counted = process(reconcile(stream.frame(), "s"), Counting())
+    counted = process(reconcile(stream.frame(), "s"), MessageCounter())
     value = F.concat_ws("=", "what", "count")
     rows = stream.run(forward(counted, emission, value=value, partition=F.lit(1)))
 
@@ -388,7 +388,7 @@ def test_an_operator_sees_rows_first_and_its_flow_goes_on_to_the_next_stream(str
     ],
 )
 def test_what_an_operator_makes_has_the_columns_of_its_schema(frame: pd.DataFrame, reason: str) -> None:
-    operator = Counting()
+    operator = MessageCounter()
     operator._columns = ("stream", "partition", "type", "message", "watermark", "reason", "what", "count")
     if reason:
         with pytest.raises(ValueError, match=reason):
@@ -404,10 +404,10 @@ def test_there_must_be_an_end_to_wait_for(spark: SparkSession, tmp_path: Path) -
 
 
 def test_a_query_stops_by_itself_when_all_inputs_have_ended_also_when_it_is_started_again(
-    spark: SparkSession, stream: Stream, tmp_path: Path
+    spark: SparkSession, stream: IntermediateStream, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
-    other = Stream(spark, tmp_path / "other")
+    other = IntermediateStream(spark, tmp_path / "other")
     stream.put((0, EndOfStream("a", 1, "s")), (0, b"\0x"))
     stream.put((1, EndOfStream("a", 1, "s")), (1, b"\0y"))
     other.put((0, b"\0z"), (0, Watermark("a", 1, 5)))

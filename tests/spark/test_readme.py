@@ -25,13 +25,13 @@ WITHOUT_EXTRAS = """
 import sys
 
 
-class Missing:
+class ExtraIsMissing:
     def find_spec(self, name, path=None, target=None):
         if name in ("pandas", "google.protobuf"):
             raise ModuleNotFoundError(name)
 
 
-sys.meta_path.insert(0, Missing())
+sys.meta_path.insert(0, ExtraIsMissing())
 """
 """A `sitecustomize` for all Python processes of a job: what only the extra `control-messages` brings is not there."""
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from tests.spark.errors import said
+from tests.spark.errors import error_of
 from tests.spark.versions import append_version
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def test_a_transaction_on_a_streaming_query_is_refused_and_within_foreach_batch_
         checkpoint.trigger(availableNow=True).start(*target).awaitTermination()
 
     transaction = {"txnAppId": "copy", "txnVersion": "1"}
-    sentence = said(lambda: run(frame.writeStream.format("azureblob").options(**options, **transaction), target))
+    sentence = error_of(lambda: run(frame.writeStream.format("azureblob").options(**options, **transaction), target))
     assert sentence.startswith("ConfigurationError: options `txnAppId` and `txnVersion` are for df.write: ")
     assert [] == stored.names()
 
@@ -136,7 +136,7 @@ def test_names_of_other_formats_are_answered_and_the_answers_hold(
         append_version(options, target, pa.RecordBatch.from_pydict({"id": [id_]}))
 
     def sentence(**more: str) -> str:
-        return said(lambda: load(spark, options, target, **more))
+        return error_of(lambda: load(spark, options, target, **more))
 
     assert "the view `commits` lists them with their times, `versionAsOf` reads one." in sentence(timestampAsOf="2013")
     times = load(spark, options, target, view="commits").select("version", "timestamp").collect()
@@ -150,7 +150,7 @@ def test_a_table_of_the_catalog_is_answered_with_what_works(
     spark: SparkSession, options: dict[str, str], target: str
 ) -> None:
     frame = spark.range(3)
-    sentence = said(lambda: frame.write.format("azureblob").options(**options).mode("append").saveAsTable("copied"))
+    sentence = error_of(lambda: frame.write.format("azureblob").options(**options).mode("append").saveAsTable("copied"))
     assert "There are no catalog tables: use `save` and `load` in place of `saveAsTable`" in sentence
     save(frame, options, target)
     load(spark, options, target).createOrReplaceTempView("copied")
@@ -165,7 +165,7 @@ def test_a_frame_whose_blobs_an_overwrite_deleted_is_loaded_again(
     frame = load(spark, options, target)
     assert 1 == len(frame.collect())
     spark.range(2).write.format("azureblob").options(**options).mode("overwrite").save(target)
-    sentence = said(frame.collect)
+    sentence = error_of(frame.collect)
     assert "Load the DataFrame again, without `versionAsOf`, to read the stream as it is now. Start a" in sentence
     assert 2 == len(load(spark, options, target).collect())
 
@@ -176,7 +176,7 @@ def test_a_frame_whose_column_has_become_wider_is_loaded_again(
     append_version(options, target, pa.RecordBatch.from_arrays([pa.array([1], pa.int32())], ["id"]))
     frame = load(spark, options, target)
     append_version(options, target, pa.RecordBatch.from_pydict({"id": [2**40]}))
-    sentence = said(frame.collect)
+    sentence = error_of(frame.collect)
     assert "read column 'id' failed: the DataFrame has it as int32, the stream as int64: " in sentence
     assert "If the type has changed since, load the DataFrame again" in sentence
     assert [1, 2**40] == sorted(row.id for row in load(spark, options, target).collect())
@@ -193,7 +193,7 @@ def test_a_query_that_a_vacuum_overtook_goes_on_with_a_new_checkpoint(
     stored.client.upload_blob("events/_log/_first.json", '{"formatVersion": 1, "first": 6}')
     for version in range(6):
         stored.client.delete_blob(f"events/_log/{version:020d}.json")
-    sentence = said(lambda: follow(spark, options, target, tmp_path))
+    sentence = error_of(lambda: follow(spark, options, target, tmp_path))
     assert sentence.startswith("NotFoundError: read on from version 3 of ")
     assert sentence.endswith("Start the query with a new checkpoint: it begins at version 6.")
     follow(spark, options, target, tmp_path / "new")
@@ -203,6 +203,6 @@ def test_after_a_first_write_without_rows_the_reader_is_told_what_to_do(
     spark: SparkSession, options: dict[str, str], target: str
 ) -> None:
     save(spark.range(0), options, target)
-    assert "write one with rows: a first write of none leaves nothing" in said(lambda: load(spark, options, target))
+    assert "write one with rows: a first write of none leaves nothing" in error_of(lambda: load(spark, options, target))
     save(spark.range(2), options, target)
     assert 2 == load(spark, options, target).count()

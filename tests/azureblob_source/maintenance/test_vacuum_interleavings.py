@@ -1,6 +1,6 @@
 """Writers, a reader and a vacuum on one log, interleaved call by call, with pauses, kills and lost answers.
 
-The code keeps its promises in all of them. The mutants, each with one mistake, must fail, which shows that the tests can.
+The code keeps its promises in all of them. The mutants, each with one mistake, must fail: so the tests can fail.
 """
 
 from __future__ import annotations
