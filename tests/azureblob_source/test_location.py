@@ -56,7 +56,7 @@ def test_a_path_names_container_stream_and_endpoint(path: str, location: Locatio
         ("data/flights", None, "/flights/"),
     ],
 )
-def test_options_and_path_may_name_it_together_if_they_agree(
+def test_options_and_path_may_both_name_a_location_if_they_agree(
     path: str | None, container: str | None, stream: str | None
 ) -> None:
     assert Location("data", "flights") == parse_location(path, container, stream)
@@ -83,7 +83,7 @@ def test_options_and_path_may_name_it_together_if_they_agree(
         ("https://[half/data", None, None, "is not a URL"),
     ],
 )
-def test_a_location_that_cannot_be_is_refused_with_the_next_step(
+def test_an_invalid_location_is_refused_with_the_next_step(
     path: str | None, container: str | None, stream: str | None, message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
@@ -121,10 +121,10 @@ def test_a_credential_in_the_path_is_refused_and_not_repeated(path: str) -> None
         (None, None),
     ],
 )
-def test_an_endpoint_names_its_account_if_it_does(endpoint: str | None, account: str | None) -> None:
+def test_the_account_is_taken_from_an_endpoint_that_names_it(endpoint: str | None, account: str | None) -> None:
     assert account == Location("data", None, endpoint).account
 
 
-def test_a_location_reads_as_container_and_stream() -> None:
+def test_a_location_is_shown_as_container_and_stream() -> None:
     assert "data/flights" == str(Location("data", "flights", BLOB))
     assert "data" == str(Location("data"))

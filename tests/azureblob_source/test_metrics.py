@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Instrument(api.NoOpCounter):
-    """A counter of a telemetry SDK, as far as these tests need one."""
+    """A counter of a telemetry SDK that keeps its sums."""
 
     def __init__(self, name: str, unit: str, description: str, sums: Counter[tuple[str, str, str]]) -> None:
         super().__init__(name, unit, description)
@@ -44,7 +44,7 @@ class Meter(api.NoOpMeter):
 
 @pytest.fixture
 def sums(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[tuple[str, str, str]]]:
-    """What an SDK has counted, by counter, group and name."""
+    """The sums that an SDK would export, by counter, group and name."""
     counted: Counter[tuple[str, str, str]] = Counter()
     monkeypatch.setattr(api, "get_meter", lambda *_: Meter(counted))
     metrics._counter.cache_clear()
@@ -52,7 +52,7 @@ def sums(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[tuple[str, str, st
     metrics._counter.cache_clear()
 
 
-def test_each_count_is_added_for_all_for_the_container_and_for_the_task(sums: Counter[tuple[str, str, str]]) -> None:
+def test_each_count_is_added_to_all_three_groups(sums: Counter[tuple[str, str, str]]) -> None:
     metrics.count({"messagesSent": 3, "blockUploads": 0}, system="data", source="q/0")
     metrics.count({"messagesSent": 2}, system="data", source="q/1")
     assert {
@@ -83,7 +83,7 @@ def test_a_published_blob_is_counted_once_by_whoever_publishes_it(
     }
 
 
-def test_an_sdk_sees_the_instruments_that_the_page_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_sdk_gets_the_instruments_that_the_page_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 

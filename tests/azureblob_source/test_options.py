@@ -91,12 +91,12 @@ def test_the_defaults_are_those_of_the_design() -> None:
         ),
     ],
 )
-def test_options_become_types(given: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_options_are_parsed_into_types(given: dict[str, Any], expected: dict[str, Any]) -> None:
     options = sink(**given)
     assert expected == {name: getattr(options, name) for name in expected}
 
 
-def test_limits_are_bytes_rows_and_seconds() -> None:
+def test_limits_are_in_bytes_rows_and_seconds() -> None:
     options = sink(maxFlushThresholdSize="64k", maxBlobSize="1GiB", maxMessagesPerBlob=10, maxBlobAgeMs="1h")
     expected = BlobLimits(64 << 10, 1 << 30, 10, 3600.0, memory=options.limits.memory)
     assert expected == options.limits
@@ -113,7 +113,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("option", [*WHERE.options, *SINK.options, *SOURCE.options], ids=lambda option: option.name)
-def test_every_option_is_taken_in_lower_case_as_spark_gives_it(option: Any) -> None:
+def test_every_option_is_accepted_in_lower_case_as_spark_passes_it(option: Any) -> None:
     default = "1048576" if option.default is None else str(option.default).lower()
     value = VALUES.get(option.name, default)
     key = option.name.replace("*", "key").lower()
@@ -136,7 +136,7 @@ NOT_OPTIONS = {
 
 
 @pytest.mark.parametrize("name", HINTED)
-def test_the_name_of_another_systems_option_leads_to_options_that_exist(name: str) -> None:
+def test_hints_for_options_of_other_systems_name_options_that_exist(name: str) -> None:
     assert name not in {option.name.lower() for option in TABLE.options}
     named = set(re.findall("`([^`]+)`", HINTS[name]))
     assert named <= {option.name for option in TABLE.options} | NOT_OPTIONS
@@ -152,13 +152,13 @@ def test_the_name_of_another_systems_option_leads_to_options_that_exist(name: st
         ("mergeSchema", "writers may add columns, and a read gives the superset of their schemas."),
     ],
 )
-def test_well_known_names_are_answered_in_whatever_case(name: str, sentence: str) -> None:
+def test_options_of_other_systems_get_a_hint_in_any_case(name: str, sentence: str) -> None:
     for spelled in (name, name.lower()):
         with pytest.raises(ConfigurationError, match=f"Option {spelled} is unknown. .*{re.escape(sentence)}$"):
             source_options({"path": "data/flights", **ACCOUNT, spelled: "x"}, {})
 
 
-def test_a_misspelt_option_of_a_read_is_not_taken_for_one_of_a_write_nor_the_other_way_round() -> None:
+def test_a_misspelt_option_of_a_read_gets_no_suggestion_of_a_write_and_vice_versa() -> None:
     with pytest.raises(ConfigurationError, match="is unknown. The options are"):
         source_options({"path": "data/flights", **ACCOUNT, "eventTimeColum": "x"}, {})
     with pytest.raises(ConfigurationError, match="Did you mean eventTimeColumn"):
@@ -166,7 +166,7 @@ def test_a_misspelt_option_of_a_read_is_not_taken_for_one_of_a_write_nor_the_oth
 
 
 @pytest.mark.parametrize("option", TABLE.options, ids=lambda option: option.name)
-def test_every_option_says_what_it_is_for(option: Any) -> None:
+def test_every_option_has_a_help_text(option: Any) -> None:
     assert option.help.endswith(".")
     assert f"| `{option.name}` |" in page()
 
@@ -230,7 +230,7 @@ def test_the_url_of_the_path_names_account_and_endpoint() -> None:
 
 
 @pytest.mark.parametrize("secret", [{"accountKey": "c2VjcmV0a2V5"}, {"sasToken": "sv=1&sig=c2VjcmV0a2V5"}])
-def test_options_travel_to_the_executors_and_show_no_secret(secret: dict[str, str]) -> None:
+def test_options_are_pickled_to_the_executors_and_show_no_secret(secret: dict[str, str]) -> None:
     raw = {
         "path": "data/flights",
         "accountName": "acme",
@@ -244,7 +244,7 @@ def test_options_travel_to_the_executors_and_show_no_secret(secret: dict[str, st
     assert "c2VjcmV0a2V5" not in repr(TABLE.parse(raw))
 
 
-def test_a_read_needs_a_stream_and_knows_view_version_and_columns() -> None:
+def test_a_read_needs_a_stream_and_parses_view_version_and_columns() -> None:
     options = source_options({"path": "data/a/b", **ACCOUNT, "versionAsOf": "3", "columns": "x, y"}, {})
     assert ("a/b", "data", 3, ("x", "y")) == (options.stream, options.view, options.version, options.columns)
     with pytest.raises(ConfigurationError, match="no stream is named to read from container 'data'"):
@@ -281,7 +281,7 @@ def test_the_defaults_of_a_read() -> None:
         ({"maxBytesPerTrigger": "1g", "publishTimeoutMs": "5s"}, {"max_bytes": 1 << 30, "publish_timeout": 5.0}),
     ],
 )  # fmt: skip
-def test_options_of_a_read_become_types(given: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_options_of_a_read_are_parsed_into_types(given: dict[str, Any], expected: dict[str, Any]) -> None:
     options = read(**given)
     assert expected == {name: getattr(options, name) for name in expected}
 
@@ -306,12 +306,12 @@ def test_a_wrong_option_of_a_read_is_refused(streaming: bool | None, given: dict
     assert message in str(caught.value)
 
 
-def test_a_write_may_take_its_streams_from_a_column_alone() -> None:
+def test_a_write_needs_no_stream_if_a_column_names_the_streams() -> None:
     options = sink("data", streamColumn="s")
     assert replace(options.location, endpoint=None) == Location("data")
     assert Router(None, "s") == options.router
 
 
-def test_the_manual_s_page_is_up_to_date() -> None:
+def test_the_options_page_is_up_to_date() -> None:
     stored = Path(__file__).parents[2] / "docs" / "OPTIONS.md"
     assert page() == stored.read_text(encoding="utf-8"), "run: python -m tools.options_page > docs/OPTIONS.md"

@@ -33,11 +33,11 @@ MASTER = "local[2]"
 
 
 class ChosenFailure(Exception):  # noqa: N818 - not an error of the program
-    """What a task raises that was chosen to fail."""
+    """Raised by a task that was chosen to fail."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the query until the input is through."""
+    """Run the query to the end of its input."""
     given = _parser().parse_args(arguments)
     conf = dict(setting.split("=", 1) for setting in given.conf)
     spark = local_spark("flights", **{"spark.master": given.master, **conf})
@@ -79,7 +79,7 @@ def _files(spark: SparkSession, folder: Path, files_per_batch: int) -> DataFrame
 
 
 def _fail_behind_rows(traces: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pass all rows on; then fail in none, the first or the first two attempts, as the task's name decides."""
+    """Yield all rows; then fail in no attempt, the first one or the first two, which depends on the task."""
     task, attempt = _task()
     yield from batches
     if attempt < random.Random(task).randrange(3):
@@ -88,7 +88,7 @@ def _fail_behind_rows(traces: Path, batches: Iterator[pa.RecordBatch]) -> Iterat
 
 
 def _lose_executor_behind_rows(traces: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pass all rows on; then the first attempt of a batch's first task kills the executor that it runs on."""
+    """Yield all rows; then the first attempt of a batch's first task kills its executor."""
     task, attempt = _task()
     yield from batches
     if task.endswith("-0") and attempt == 0:

@@ -1,4 +1,4 @@
-"""What anybody sees of a stream: its blobs, listed with the official SDK and decoded with fastavro.
+"""A stream as a reader of the listing sees it: its blobs, listed with the Azure SDK and decoded with fastavro.
 
 Nothing of this project is imported here: it is the judge.
 """
@@ -26,7 +26,7 @@ _LOG_NAME = re.compile(r"[^/]+/_log/(\d{20})\.json")
 
 @dataclass(frozen=True)
 class StreamState:
-    """The names of the committed data blobs and of those that are only staged, and the log's entries in order."""
+    """The names of the published and of the staged data blobs, and the entries of the log in order."""
 
     committed: frozenset[str]
     staged: frozenset[str]
@@ -45,7 +45,7 @@ class PublicBlobs:
 
     @staticmethod
     def of(connection_string: str, container: str, stream: str, schema: pa.Schema) -> PublicBlobs:
-        """Those of a container that need not exist yet."""
+        """The blobs of a stream, whose container need not exist yet."""
         service = BlobServiceClient.from_connection_string(connection_string)
         return PublicBlobs(service.get_container_client(container), stream, schema)
 
@@ -54,7 +54,7 @@ class PublicBlobs:
         return bool(self.container.get_blob_client(f"{self.stream}/_log/{version:020d}.json").exists())
 
     def state(self) -> StreamState:
-        """What is there. Asserts that the log's versions are dense."""
+        """The state as of now. Asserts that the versions of the log are consecutive."""
         if not self.container.exists():
             return StreamState(frozenset(), frozenset(), [])
         # The listing shows a blob that has both a committed and staged blocks as committed.
@@ -69,13 +69,13 @@ class PublicBlobs:
         )
 
     def rows(self) -> pa.Table:
-        """All rows of all committed data blobs, by row number. Asserts that each blob is whole and in its place."""
+        """All rows of all published data blobs, by row number. Asserts that blobs are complete and named right."""
         blobs = [blob for blob in self.container.list_blobs(f"{self.stream}/") if _is_data(blob.name)]
         tables = [self._table(blob.name, blob.etag) for blob in blobs]
         return pa.concat_tables([self.schema.empty_table(), *tables]).sort_by(ROW_NUMBER)
 
     def assert_no_row_twice(self) -> None:
-        """No reader of these blobs ever sees a row twice, whatever moment it comes at."""
+        """Assert that no row is in two published blobs, at any moment."""
         if not self.container.exists():
             return
         twice = [row for row, count in Counter(self.rows()[ROW_NUMBER].to_pylist()).items() if count > 1]

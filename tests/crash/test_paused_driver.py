@@ -1,4 +1,4 @@
-"""A driver that was taken for dead, and comes back when another has done its work, publishes nothing more."""
+"""A paused driver that continues after another driver has done its work publishes nothing more."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILES, FILES_PER_BATCH, ROWS = 16, 2, 8_000
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("moment", [Moment("begun", 2, 0.15), Moment("decided", 2, 0.0)], ids=["staging", "publishing"])
-def test_each_row_is_published_once_when_a_paused_driver_goes_on_behind_its_successor(
+def test_each_row_is_published_once_when_a_paused_driver_continues_after_its_successor(
     azurite: Azurite, container_name: str, tmp_path: Path, moment: Moment
 ) -> None:
     table = flights(ROWS)

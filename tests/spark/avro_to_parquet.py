@@ -1,4 +1,4 @@
-"""The foreign reader: Spark's own `avro` format, in a Spark of its own, which knows nothing of this project.
+"""The foreign reader: Spark's own `avro` format, in a separate Spark without this project.
 
     python -m tests.spark.avro_to_parquet FROM TO        every folder of Avro files in FROM becomes one of Parquet in TO
 

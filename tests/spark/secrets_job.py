@@ -1,4 +1,4 @@
-"""The program whose traces are searched for secrets: it does all that makes Spark print options and keeps what it says.
+"""The program whose traces are searched for secrets: it makes Spark print options in every way, and keeps the output.
 
     python -m tests.spark.secrets_job FOLDER CONTAINER WAYS        WAYS: JSON, name of a way → its options
 
@@ -44,7 +44,7 @@ appender.file.layout.pattern = %p %c: %m%n%ex
 
 @dataclass
 class SecretsCheck:
-    """One way of naming the account, tried out."""
+    """Reads and writes with one way to name the account."""
 
     spark: SparkSession
     folder: Path
@@ -54,7 +54,7 @@ class SecretsCheck:
     said: dict[str, str] = field(default_factory=dict)
 
     def all(self, *, revealing: bool) -> None:
-        """Everything. `revealing` adds what shows every option that Spark does not take for a secret."""
+        """Run all of them. `revealing` adds those that show every option that Spark does not redact."""
         self._keep("write", lambda: self._save(self.spark.range(3)))
         self._keep("unknown option", lambda: self._save(self.spark.range(3), cdec="x"))
         self._keep("wrong column", lambda: self._save(self.spark.range(3), partitionColumn="x"))
@@ -104,7 +104,7 @@ class SecretsCheck:
             query.explain(True)
 
     def _keep(self, name: str, act: Callable[[], object]) -> None:
-        """Keep what `act` prints and the text of the error that it ends with."""
+        """Keep what `act` prints, and the text of its error."""
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             try:

@@ -1,4 +1,4 @@
-"""Whatever goes wrong: what a user reads names cause and next step, and no row is lost, doubled or half there.
+"""Errors: the message names cause and next step, and no row is lost, duplicated or partly written.
 
 `said` is the last line of the traceback that Spark shows, which is all that most people read.
 """
@@ -84,7 +84,7 @@ def test_a_wrong_option_is_named_before_anything_is_written(
         ),
     ],
 )
-def test_a_place_that_cannot_be_is_refused_by_name(
+def test_an_invalid_location_is_refused_by_name(
     spark: SparkSession, options: dict[str, str], container_name: str, stored: Stored, path: str | None, sentence: str
 ) -> None:
     target = path and path.replace("{container}", container_name)
@@ -93,7 +93,7 @@ def test_a_place_that_cannot_be_is_refused_by_name(
 
 
 @pytest.mark.pyspark40
-def test_a_streaming_query_says_the_same_and_can_be_mended(
+def test_a_streaming_query_fails_with_the_same_message_and_can_be_corrected(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored, tmp_path: Path
 ) -> None:
     (tmp_path / "input").mkdir()
@@ -118,7 +118,7 @@ def test_a_streaming_query_says_the_same_and_can_be_mended(
         ("no base64!", "Option accountKey: the account key is not base64. Copy it whole"),
     ],
 )
-def test_a_wrong_key_is_told_at_once_and_not_shown(
+def test_a_wrong_key_is_reported_at_once_and_not_shown(
     spark: SparkSession, azurite: Azurite, container_name: str, stored: Stored, key: str, sentence: str
 ) -> None:
     wrong = {"endpoint": azurite.endpoint, "accountKey": key}
@@ -130,7 +130,7 @@ def test_a_wrong_key_is_told_at_once_and_not_shown(
     assert [] == stored.names()
 
 
-def test_an_endpoint_that_nobody_answers_at_is_given_up_in_bounded_time(
+def test_an_endpoint_without_a_service_fails_in_bounded_time(
     spark: SparkSession, azurite: Azurite, target: str
 ) -> None:
     nobody = {"endpoint": "http://127.0.0.1:9/devstoreaccount1", "accountKey": azurite.account_key}
@@ -140,7 +140,7 @@ def test_an_endpoint_that_nobody_answers_at_is_given_up_in_bounded_time(
     assert re.fullmatch(r"TransientError: .* failed after \d attempts, \d\.\d s: .*endpoint.*", sentence)
 
 
-def test_reading_what_is_not_there_names_it_and_creates_nothing(
+def test_reading_an_absent_stream_names_it_and_creates_nothing(
     spark: SparkSession, options: dict[str, str], container_name: str, stored: Stored
 ) -> None:
     read = spark.read.format("azureblob").options(**options)
@@ -160,7 +160,7 @@ def test_reading_what_is_not_there_names_it_and_creates_nothing(
 
 
 @pytest.mark.pyspark40
-def test_every_partition_value_becomes_one_level_and_the_row_keeps_the_value(
+def test_every_partition_value_is_one_level_of_the_name_and_the_row_keeps_the_value(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored
 ) -> None:
     values = [None, "", "..", ".", "a/b", "a\\b", "50%", "x=y", "grüß 👋", "tab\there", "_log", "ends. ", "?#*:"]
@@ -191,7 +191,7 @@ def test_a_row_larger_than_a_block_is_written_whole(
 
 
 @pytest.mark.pyspark40
-def test_throttling_only_takes_time(spark: SparkSession, azurite: Azurite, target: str, stored: Stored) -> None:
+def test_throttling_only_delays_a_write(spark: SparkSession, azurite: Azurite, target: str, stored: Stored) -> None:
     began: list[float] = []
 
     def busy_for_a_while(method: str, path: str) -> Fate:
@@ -204,7 +204,7 @@ def test_throttling_only_takes_time(spark: SparkSession, azurite: Azurite, targe
     assert list(range(100)) == sorted(row["id"] for row in stored.rows())
 
 
-def test_throttling_without_end_is_given_up_with_advice(
+def test_endless_throttling_fails_with_advice(
     spark: SparkSession, azurite: Azurite, target: str, stored: Stored
 ) -> None:
     with rough_proxy(azurite, lambda *_: Fate.BUSY) as proxy:
@@ -215,7 +215,7 @@ def test_throttling_without_end_is_given_up_with_advice(
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_network_that_drops_every_eighth_request_neither_loses_nor_doubles_a_row(
+def test_a_network_that_drops_every_eighth_request_neither_loses_nor_duplicates_a_row(
     spark: SparkSession, azurite: Azurite, target: str, stored: Stored, tmp_path: Path, seed: int
 ) -> None:
     chance = random.Random(seed)

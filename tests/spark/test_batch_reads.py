@@ -1,4 +1,4 @@
-"""Batch reads of `azureblob`: snapshots, views, time ranges, metadata, filters, parts, and blobs that others wrote."""
+"""Batch reads of `azureblob`: snapshots, views, time ranges, metadata, filters, splits, and blobs of other writers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class StoredStream:
     target: str
 
     def write(self, rows: list[tuple[Any, ...]], schema: str, mode: str = "append", **more: str) -> None:
-        """One version: all rows in one blob, or one for each partition."""
+        """Append one version: one blob, or one for each partition."""
         fields = StructType.fromDDL(schema)
         assert isinstance(fields, StructType)
         kinds = arrow_of(fields)
@@ -52,7 +52,7 @@ class StoredStream:
         append_version(self.options, self.target, pa.RecordBatch.from_arrays(columns, schema=kinds), mode, **more)
 
     def read(self, **more: Any) -> DataFrame:
-        """What a read gives."""
+        """The stream as a DataFrame."""
         return self.spark.read.format("azureblob").options(**self.options, **more).load(self.target)
 
     def ids(self, **more: Any) -> list[int]:
@@ -74,7 +74,7 @@ def test_every_version_can_be_read(stream: StoredStream) -> None:
     assert ([1], [1, 2, 3], [1, 2, 3, 4]) == tuple(stream.ids(versionAsOf=version) for version in range(3))
 
 
-def test_an_overwrite_may_change_the_schema_altogether(stream: StoredStream) -> None:
+def test_an_overwrite_may_change_the_schema_completely(stream: StoredStream) -> None:
     stream.write([(1,)], "id long")
     stream.write([("one", 1.5)], "id string, price double", mode="overwrite")
     assert [("one", 1.5)] == [tuple(row) for row in stream.read().collect()]
@@ -82,7 +82,7 @@ def test_an_overwrite_may_change_the_schema_altogether(stream: StoredStream) -> 
     assert [("one", 1.5), ("two", None)] == sorted(tuple(row) for row in stream.read().collect())
 
 
-def test_writers_of_several_schemas_are_read_as_one(stream: StoredStream) -> None:
+def test_blobs_of_several_schemas_are_read_as_one_table(stream: StoredStream) -> None:
     stream.write([(1,)], "id int")
     stream.write([(2, "x")], "id long, kind string")
     stream.write([(3, 0.5)], "id long, price double")
@@ -92,7 +92,7 @@ def test_writers_of_several_schemas_are_read_as_one(stream: StoredStream) -> Non
     assert [1.0, 2.0, 3.0] == sorted(row.number for row in stream.read(avroSchema=schema).collect())
 
 
-def test_schemas_that_do_not_go_together_are_both_named_with_the_column(stream: StoredStream) -> None:
+def test_incompatible_schemas_are_both_named_with_the_column(stream: StoredStream) -> None:
     stream.write([(1,)], "id long")
     stream.write([("x",)], "id string")
     sentence = error_of(stream.read)
@@ -143,7 +143,7 @@ def test_control_messages_are_listed_without_reading_a_blob(stream: StoredStream
     assert message == json.loads(row.message)
 
 
-def test_metadata_tells_where_a_row_is_from(stream: StoredStream, stored: Stored) -> None:
+def test_metadata_columns_name_the_source_of_each_row(stream: StoredStream, stored: Stored) -> None:
     stream.write([(1, "a"), (2, None)], "id long, kind string", partitionColumn="kind")
     stream.write([(3, "b")], "id long, kind string", partitionColumn="kind")
     rows = stream.read(metadataColumns="blob,version,partition").orderBy("id").collect()
@@ -192,7 +192,7 @@ def answers(stream: StoredStream, **more: str) -> dict[str, list[int]]:
 
 
 @needs_pushdown
-def test_filters_that_are_pushed_give_what_spark_gives_and_none_breaks_a_read_without_the_switch(
+def test_pushed_filters_select_the_same_rows_as_spark_and_none_breaks_a_read_without_the_setting(
     stream: StoredStream, spark: SparkSession, request: pytest.FixtureRequest
 ) -> None:
     rows = [(n, None if n % 3 == 0 else f"name-{n % 5}", float("nan") if n == 7 else n / 2) for n in range(100)]
@@ -212,7 +212,7 @@ def test_filters_that_are_pushed_give_what_spark_gives_and_none_breaks_a_read_wi
 def test_a_frame_that_is_used_twice_has_all_rows_unless_filters_are_pushed(
     stream: StoredStream, pushdown: None
 ) -> None:
-    """Spark keeps a read as the first query's filters made it, and uses it for the next one that pushes none."""
+    """Spark keeps the read with the filters of the first query, and uses it for a later query that pushes none."""
     stream.write([(1,), (2,), (3,)], "id long")
     frame = stream.read()
     assert (1, 3) == (frame.where("id = 1").count(), frame.count())
@@ -223,7 +223,7 @@ def test_a_frame_that_is_used_twice_has_all_rows_unless_filters_are_pushed(
 
 @pytest.mark.parametrize("size", ["1", "1000", "7k", "1m"])
 @pytest.mark.parametrize("codec", ["null", "zstandard"])
-def test_large_blobs_are_read_in_parts_each_row_once(stream: StoredStream, size: str, codec: str) -> None:
+def test_large_blobs_are_read_in_splits_each_row_once(stream: StoredStream, size: str, codec: str) -> None:
     rows = [(n, f"text number {n} " * (n % 7)) for n in range(2000)]
     stream.write(rows, "id long, text string", codec=codec, maxFlushThresholdSize="8k")
     read = stream.read(maxPartitionBytes="100k" if size == "1" else size)
@@ -245,7 +245,7 @@ def test_a_damaged_blob_is_an_error_that_names_it_or_is_skipped(stream: StoredSt
     assert 1 == len(stream.ids(ignoreCorruptBlobs="true"))
 
 
-def test_a_blob_deleted_under_a_running_reader_is_named(stream: StoredStream, stored: Stored) -> None:
+def test_a_blob_that_is_deleted_during_a_read_is_named(stream: StoredStream, stored: Stored) -> None:
     stream.write([(1,)], "id long")
     (name,) = stored.data()
     stream.write([(2,)], "id long")
@@ -256,7 +256,7 @@ def test_a_blob_deleted_under_a_running_reader_is_named(stream: StoredStream, st
     assert name in sentence
 
 
-def test_no_permission_to_read_is_told(stream: StoredStream, azurite: Any) -> None:
+def test_a_missing_permission_to_read_is_reported(stream: StoredStream, azurite: Any) -> None:
     stream.write([(1,)], "id long")
     wrong = {"endpoint": azurite.endpoint, "accountKey": "d3Jvbmcga2V5"}
     sentence = error_of(lambda: stream.spark.read.format("azureblob").options(**wrong).load(stream.target))
@@ -317,12 +317,12 @@ def test_a_folder_of_event_hubs_capture_is_read(stream: StoredStream, stored: St
 
 
 def foreign(schema: dict[str, Any] | str, *rows: bytes) -> bytes:
-    """A blob whose header keeps to no rule that fastavro would hold it to."""
+    """A blob with a schema that fastavro would refuse."""
     sync = bytes(range(16))
     return b"".join((header(json.dumps(schema), "null", sync), *block(len(rows), b"".join(rows), sync)))
 
 
-def test_files_whose_schemas_keep_to_no_specification_are_read(stream: StoredStream, stored: Stored) -> None:
+def test_files_whose_schemas_violate_the_specification_are_read(stream: StoredStream, stored: Stored) -> None:
     stored.client.create_container()
     twice = b"\x04\x02a\x02\x02a\x04\x00"
     fields = [
@@ -348,7 +348,7 @@ def test_files_without_columns_or_records_are_read(stream: StoredStream, stored:
     assert (3, 3) == (stream.read().count(), len(stream.read().collect()))
 
 
-def test_a_value_that_does_not_fit_is_never_skipped_as_damage_and_the_advice_helps(
+def test_a_value_that_does_not_fit_is_not_skipped_as_damaged_and_the_advice_helps(
     stream: StoredStream, stored: Stored
 ) -> None:
     stored.client.create_container()
@@ -364,7 +364,7 @@ def test_a_value_that_does_not_fit_is_never_skipped_as_damage_and_the_advice_hel
 
 
 def nested(levels: int) -> dict[str, Any]:
-    """A record whose one column is arrays of arrays, that many levels in all."""
+    """A record with one column of nested arrays, `levels` deep."""
     avro: Any = "int"
     for _ in range(levels - 1):
         avro = ["null", {"type": "array", "items": avro}]
@@ -372,7 +372,7 @@ def nested(levels: int) -> dict[str, Any]:
 
 
 @pytest.mark.pyspark40
-def test_the_deepest_schema_that_is_read_is_one_that_spark_can_process(stream: StoredStream, stored: Stored) -> None:
+def test_spark_can_process_the_deepest_schema_that_is_accepted(stream: StoredStream, stored: Stored) -> None:
     stored.client.create_container()
     value: Any = 7
     for _ in range(MAX_LEVELS - 1):

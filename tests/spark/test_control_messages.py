@@ -1,4 +1,4 @@
-"""Emit, reconcile, process and forward under a real Spark, over files of envelopes: any binary column will do."""
+"""Emit, reconcile, process and forward in a real Spark, with envelopes in Parquet files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def state_in_rocksdb(spark: SparkSession) -> Iterator[None]:
 
 
 class IntermediateStream:
-    """An intermediate stream in a folder: each batch one file, read one by one."""
+    """An intermediate stream in a folder. Each batch is one file, and the files are read one after the other."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.folder, self.checkpoint = spark, folder / "stream", str(folder / "checkpoint")
@@ -65,7 +65,7 @@ class IntermediateStream:
         self.count = 0
 
     def put(self, *envelopes: tuple[int, ControlMessage | bytes]) -> None:
-        """One batch. Bytes are envelopes as they stand."""
+        """Add one batch. Bytes are envelopes already."""
         rows = [(partition, each if isinstance(each, bytes) else wrap(each)) for partition, each in envelopes]
         partitions, values = zip(*rows, strict=True)
         path = self.folder / f"{self.count}.parquet"
@@ -74,12 +74,12 @@ class IntermediateStream:
         self.count += 1
 
     def frame(self) -> DataFrame:
-        """The stream as a streaming frame."""
+        """The stream as a streaming DataFrame."""
         reader = self.spark.readStream.schema("partition int, value binary").option("maxFilesPerTrigger", 1)
         return reader.parquet(str(self.folder))
 
     def run(self, flow: DataFrame) -> list[tuple[Any, ...]]:
-        """What a query over all that is there now makes of it, by batch."""
+        """The output rows of `flow` for all files that are there, each with its batch id first."""
         found: list[tuple[Any, ...]] = []
         writer = flow.writeStream.foreachBatch(
             lambda rows, batch: found.extend((batch, *row) for row in rows.collect())
@@ -94,17 +94,17 @@ def stream(spark: SparkSession, tmp_path: Path) -> IntermediateStream:
 
 
 def announced(rows: Sequence[tuple[Any, ...]]) -> list[tuple[int, int, str, int | None]]:
-    """Batch, partition, type and watermark of all rows of a flow but user messages, sorted."""
+    """Batch, partition, type and watermark of all control rows of a flow, sorted."""
     return sorted((row[0], row[2], row[3], row[5]) for row in rows if row[3] != "message")
 
 
 def told(frame: DataFrame) -> list[tuple[int, ControlMessage | bytes]]:
-    """Envelopes, read one by one."""
+    """The unwrapped envelopes of a frame, each with its partition."""
     return [(row.partition, unwrap(bytes(row.value))) for row in frame.collect()]
 
 
 def rows_of(spark: SparkSession, count: int, tasks: int) -> DataFrame:
-    """`count` rows of a number, a task and a time that rises with the number."""
+    """`count` rows with a number, a task, and a time that rises with the number."""
     return spark.range(count).select(
         F.col("id").cast("string").alias("value"),
         F.pmod("id", F.lit(tasks)).cast("int").alias("task"),
@@ -113,7 +113,7 @@ def rows_of(spark: SparkSession, count: int, tasks: int) -> DataFrame:
 
 
 @pytest.mark.pyspark40
-def test_every_task_tells_every_partition_its_watermark_behind_its_rows(spark: SparkSession) -> None:
+def test_every_task_sends_its_watermark_to_every_partition_after_its_rows(spark: SparkSession) -> None:
     emission = Emission("numbers", 3, ("even", "odd"), generation=7, lateness_ms=1500)
     frame = rows_of(spark, 100, 2).withColumn(
         "task", F.element_at(F.array(F.lit("even"), F.lit("odd")), F.col("task") + 1)
@@ -143,7 +143,9 @@ def test_every_task_tells_every_partition_its_watermark_behind_its_rows(spark: S
             assert message.task in of_task[writer]
 
 
-def test_without_a_task_the_whole_row_decides_and_one_task_needs_no_column(spark: SparkSession) -> None:
+def test_without_a_task_column_the_whole_row_determines_the_partition_and_one_task_needs_no_column(
+    spark: SparkSession,
+) -> None:
     emission = Emission("numbers", 1, 3)
     frame = rows_of(spark, 60, 1).select("value", "time", F.lit(0).alias("partition"))
 
@@ -178,7 +180,7 @@ def test_control_messages_can_be_announced_alone(spark: SparkSession) -> None:
 
 
 @pytest.mark.pyspark40
-def test_a_flow_rises_with_the_slowest_task_and_survives_restarts(stream: IntermediateStream) -> None:
+def test_the_watermark_follows_the_slowest_task_and_survives_restarts(stream: IntermediateStream) -> None:
     stream.put((0, b"\0one"), (0, Watermark("a", 2, 10)), (1, Watermark("a", 2, 10)))
     stream.put((0, Watermark("b", 2, 5)), (1, Watermark("b", 2, 7)), (1, b"\0two"))
     first = stream.run(reconcile(stream.frame(), "s"))
@@ -227,7 +229,7 @@ def test_the_checkpoint_holds_the_records_of_the_proposal(spark: SparkSession, s
     assert [["a"], ["a"]] == [[task.task for task in hold.lowest] for hold in why_held(spark, stream.checkpoint)]
 
 
-def test_a_silent_task_is_left_out_by_a_timer(stream: IntermediateStream) -> None:
+def test_a_silent_task_does_not_hold_the_watermark_after_the_idle_timeout(stream: IntermediateStream) -> None:
     stream.put((0, Watermark("a", 2, 10)), (0, Watermark("b", 2, 5)))
     stream.put((0, Watermark("a", 2, 20)))
     marks: list[int] = []
@@ -244,7 +246,7 @@ def test_a_silent_task_is_left_out_by_a_timer(stream: IntermediateStream) -> Non
 
 
 def wait_for(condition: Any, query: Any) -> None:
-    """Let the query run until the condition holds, at most a minute."""
+    """Wait at most a minute until the condition holds, while the query runs."""
     deadline = datetime.now(timezone.utc) + timedelta(minutes=1)
     while not condition():
         assert query.isActive, query.exception()
@@ -252,7 +254,9 @@ def wait_for(condition: Any, query: Any) -> None:
         query.awaitTermination(0.1)
 
 
-def test_an_idle_task_is_left_out_by_its_own_word_if_that_is_its_last(stream: IntermediateStream) -> None:
+def test_a_task_that_declares_itself_idle_does_not_hold_the_watermark_until_its_next_message(
+    stream: IntermediateStream,
+) -> None:
     awake, idle = Watermark("b", 2, 7), Watermark("b", 2, 7, idle=True)
     stream.put((0, Watermark("a", 2, 10)), (0, idle), (0, awake), (1, Watermark("a", 2, 10)), (1, idle))
     stream.put((1, Watermark("b", 2, 8)), (1, Watermark("a", 2, 11)))
@@ -272,7 +276,7 @@ BAD: dict[bytes, str] = {
 }
 
 
-def test_bad_envelopes_are_kept_with_their_place_and_reason_when_asked(stream: IntermediateStream) -> None:
+def test_bad_envelopes_are_kept_with_their_place_and_reason_on_request(stream: IntermediateStream) -> None:
     stream.put((0, Watermark("a", 2, 10)), (0, b"\0user"))
     stream.put(*((0, envelope) for envelope in BAD), (0, Watermark("b", 2, 3)))
 
@@ -290,7 +294,7 @@ def test_bad_envelopes_are_kept_with_their_place_and_reason_when_asked(stream: I
 @pytest.mark.parametrize(
     "envelope", [pytest.param(b"\x09x", id="unknown"), pytest.param(list(BAD)[-1], id="contradiction")]
 )
-def test_a_bad_envelope_ends_the_query_with_its_place(stream: IntermediateStream, envelope: bytes) -> None:
+def test_a_bad_envelope_fails_the_query_and_is_located(stream: IntermediateStream, envelope: bytes) -> None:
     stream.put((0, Watermark("a", 2, 10)))
     stream.put((0, envelope))
 
@@ -303,7 +307,7 @@ def test_a_checkpoint_whose_path_spark_misreads_is_refused(spark: SparkSession, 
         read_books(spark, str(tmp_path / "my checkpoint"))
 
 
-def test_samzas_messages_are_reconciled_when_the_reader_gives_their_count(stream: IntermediateStream) -> None:
+def test_samzas_messages_are_reconciled_when_the_reader_sets_their_task_count(stream: IntermediateStream) -> None:
     stream.put(
         (0, b'\x01{"timestamp":5,"taskName":"Partition 0","version":1}'),
         (0, b'\x01{"timestamp":7,"task-name":"Partition 1","version":1}'),
@@ -316,7 +320,7 @@ def test_samzas_messages_are_reconciled_when_the_reader_gives_their_count(stream
     assert [(0, 0, "watermark", 5), (0, 1, "drain", None), (0, 1, "watermark", 4)] == rows
 
 
-def test_a_row_without_partition_is_refused_before_it_mixes_up_the_books(stream: IntermediateStream) -> None:
+def test_a_row_without_partition_is_refused_before_it_changes_the_state(stream: IntermediateStream) -> None:
     stream.put((0, Watermark("b", 2, 5)))
     frame = stream.frame().withColumn("partition", F.when(F.col("partition") > 0, 1))
 
@@ -333,7 +337,7 @@ def test_a_checkpoint_of_another_stream_is_refused(stream: IntermediateStream) -
         stream.run(reconcile(stream.frame(), "new"))
 
 
-def test_reconcile_says_how_spark_must_be_set(spark: SparkSession, stream: IntermediateStream) -> None:
+def test_reconcile_names_the_setting_that_spark_needs(spark: SparkSession, stream: IntermediateStream) -> None:
     spark.conf.set(PROVIDER, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
 
     with pytest.raises(ValueError, match=f"Set {PROVIDER} to {ROCKSDB}"):
@@ -341,7 +345,7 @@ def test_reconcile_says_how_spark_must_be_set(spark: SparkSession, stream: Inter
 
 
 class MessageCounter(EventTimeProcessor):
-    """Counts messages, and tells how many there were at each announcement."""
+    """Counts messages, and returns the count at each watermark."""
 
     schema = "what string, count bigint"
 
@@ -360,7 +364,9 @@ class MessageCounter(EventTimeProcessor):
 
 
 @pytest.mark.pyspark40
-def test_an_operator_sees_rows_first_and_its_flow_goes_on_to_the_next_stream(stream: IntermediateStream) -> None:
+def test_an_operator_gets_rows_before_the_watermark_and_forwards_both_to_the_next_stream(
+    stream: IntermediateStream,
+) -> None:
     users = [(0, b"\0" + bytes([letter])) for letter in range(20)]
     stream.put(*users[:10], (0, Watermark("a", 1, 10)), *users[10:])
     stream.put((0, Watermark("a", 1, 15)), *users[:3], (0, Drain("a", 1, "run1")))  # which goes no further
@@ -387,7 +393,7 @@ def test_an_operator_sees_rows_first_and_its_flow_goes_on_to_the_next_stream(str
         (pd.DataFrame({"what": ["x"], "count": [1]}), ""),
     ],
 )
-def test_what_an_operator_makes_has_the_columns_of_its_schema(frame: pd.DataFrame, reason: str) -> None:
+def test_the_output_of_an_operator_has_the_columns_of_its_schema(frame: pd.DataFrame, reason: str) -> None:
     operator = MessageCounter()
     operator._columns = ("stream", "partition", "type", "message", "watermark", "reason", "what", "count")
     if reason:
@@ -398,12 +404,12 @@ def test_what_an_operator_makes_has_the_columns_of_its_schema(frame: pd.DataFram
         assert list(operator._columns) == list(made.columns)
 
 
-def test_there_must_be_an_end_to_wait_for(spark: SparkSession, tmp_path: Path) -> None:
+def test_waiting_for_the_end_needs_inputs_that_can_end(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no input is named"):
         run_until_end(None, str(tmp_path), {})  # type: ignore[arg-type]
 
 
-def test_a_query_stops_by_itself_when_all_inputs_have_ended_also_when_it_is_started_again(
+def test_a_query_stops_when_all_inputs_have_ended_also_after_a_restart(
     spark: SparkSession, stream: IntermediateStream, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()

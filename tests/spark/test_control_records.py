@@ -1,4 +1,4 @@
-"""Control messages through the sink: behind the rows of every partition, and in the log without reading a blob."""
+"""Control messages written by the sink: after the rows of every partition, and listed in the log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ START_MS = 1_359_633_600_000
 
 
 def emitted(spark: SparkSession, rows: int = 10) -> DataFrame:
-    """Two Spark tasks, of which each is a task of the emission, and partition 2 without a row."""
+    """Rows of two Spark tasks, each one task of the emission; partition 2 has no row."""
     return spark.range(0, rows, numPartitions=2).select(
         F.concat(F.lit(b"\0"), F.col("id").cast("string").cast("binary")).alias("value"),
         F.timestamp_millis(F.lit(START_MS) + 1000 * F.col("id")).alias("eventTime"),
@@ -48,7 +48,7 @@ def control_of(frame: DataFrame) -> list[tuple[str, str]]:
 
 
 def control_told(view: DataFrame) -> list[tuple[str, str]]:
-    """The same as the log tells it."""
+    """The same from the view `control`."""
     told = []
     for row in view.collect():
         fields = json.loads(row.message)
@@ -57,7 +57,7 @@ def control_told(view: DataFrame) -> list[tuple[str, str]]:
     return sorted(told)
 
 
-def test_the_sink_says_the_watermarks_and_a_copy_of_the_stream_says_them_again(
+def test_the_sink_writes_the_watermarks_and_a_copy_of_the_stream_has_them_too(
     spark: SparkSession, options: dict[str, str], target: str, tmp_path: Path, stored: Stored
 ) -> None:
     def read(path: str, **more: str) -> DataFrame:
@@ -86,7 +86,7 @@ def test_the_sink_says_the_watermarks_and_a_copy_of_the_stream_says_them_again(
         assert sorted(kinds) == kinds
 
 
-def test_a_bad_envelope_fails_the_write_and_nothing_is_there(
+def test_a_bad_envelope_fails_the_write_and_nothing_is_visible(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored
 ) -> None:
     rows = [(0, wrap(b"good")), (1, b"\x09bad")]

@@ -1,4 +1,4 @@
-"""Streaming queries into `azureblob`: every input row in exactly one blob, whatever the mode, and only then."""
+"""Streaming queries that write to `azureblob`: every input row is in exactly one blob."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WriteJob:
-    """One streaming job on a folder of JSON files: a micro-batch for each file, until the folder is through."""
+    """A streaming job over a folder of JSON files: one micro-batch for each file, until all are read."""
 
     spark: SparkSession
     options: dict[str, str]
@@ -47,17 +47,17 @@ class WriteJob:
         return reader.json(str(self.folder / "input"))
 
     def start(self, frame: DataFrame, target: str, mode: str = "append", job: str = "a", **more: str) -> StreamingQuery:
-        """Start a query, or start it again."""
+        """Start or restart a query."""
         writer = frame.writeStream.format("azureblob").options(**self.options, **more).outputMode(mode)
         checkpoint = str(self.folder / f"checkpoint-{job}")
         return writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(target)
 
     def run(self, frame: DataFrame, target: str, mode: str = "append", **more: str) -> None:
-        """Run a query to the end of its input; raises what it fails with."""
+        """Run a query to the end of its input. Raises its error."""
         self.start(frame, target, mode, **more).awaitTermination()
 
     def read(self, target: str, **more: str) -> DataFrame:
-        """What the stream holds."""
+        """The written stream as a DataFrame."""
         return self.spark.read.format("azureblob").options(**self.options, **more).load(target)
 
 
@@ -71,7 +71,7 @@ def row(number: int, kind: str = "x") -> dict[str, Any]:
 
 
 @pytest.mark.pyspark40
-def test_every_micro_batch_is_one_commit_and_a_restart_goes_on_behind_the_last(
+def test_every_micro_batch_is_one_commit_and_a_restart_continues_after_the_last(
     job: WriteJob, target: str, stored: Stored
 ) -> None:
     for number in range(3):
@@ -90,7 +90,7 @@ def test_every_micro_batch_is_one_commit_and_a_restart_goes_on_behind_the_last(
 
 
 @pytest.mark.pyspark40
-def test_complete_mode_holds_the_latest_result_only(job: WriteJob, target: str, stored: Stored) -> None:
+def test_complete_mode_keeps_only_the_latest_result(job: WriteJob, target: str, stored: Stored) -> None:
     job.feed("0", row(1, "a"), row(2, "b"), row(3, "a"))
     counts = job.input().groupBy("kind").count()
     job.run(counts, target, "complete")
@@ -110,9 +110,7 @@ def test_update_mode_is_refused_by_spark(job: WriteJob, target: str, stored: Sto
     assert [] == stored.names()
 
 
-def test_the_rows_of_a_batch_go_to_the_streams_they_name(
-    job: WriteJob, container_name: str, stored: Stored
-) -> None:
+def test_the_rows_of_a_batch_go_to_the_streams_they_name(job: WriteJob, container_name: str, stored: Stored) -> None:
     job.feed("0", row(1, "red"), row(2, "blue"), row(3, "red"))
     job.feed("1", row(4, "blue"))
     job.run(job.input(), container_name, streamColumn="kind", partitionColumn="kind")
@@ -125,7 +123,7 @@ def test_the_rows_of_a_batch_go_to_the_streams_they_name(
     }
 
 
-def test_a_micro_batch_without_rows_writes_nothing_at_all(job: WriteJob, target: str, stored: Stored) -> None:
+def test_a_micro_batch_without_rows_writes_nothing(job: WriteJob, target: str, stored: Stored) -> None:
     job.feed("0", row(1))
     job.run(job.input().where("id < 0"), target)
     assert [] == stored.names()
@@ -166,9 +164,7 @@ def test_at_least_once_publishes_from_the_tasks_and_logs_afterwards(job: WriteJo
     assert [5] == [c.rows for c in job.read(target, view="commits").collect()]
 
 
-def test_encoded_datums_are_written_unchanged(
-    spark: SparkSession, job: WriteJob, target: str, stored: Stored
-) -> None:
+def test_encoded_datums_are_written_unchanged(spark: SparkSession, job: WriteJob, target: str, stored: Stored) -> None:
     schema = {
         "type": "record",
         "name": "order",

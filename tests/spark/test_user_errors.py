@@ -1,4 +1,4 @@
-"""Dead ends of other people's first days: what a user reads there, and that following it leads out."""
+"""Common mistakes of new users: the message that they read, and that following its advice helps."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def load(spark: SparkSession, options: dict[str, str], target: str, **more: str)
 
 
 def follow(spark: SparkSession, options: dict[str, str], target: str, folder: Path, **more: str) -> None:
-    """Read what there is into nothing."""
+    """Run a query over all that is available, and drop its rows."""
     frame = spark.readStream.format("azureblob").options(**options, **more).load(target)
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
 def in_a_thread(act: Callable[[], object]) -> None:
-    """Run `act` in a thread of its own; raises what it raises."""
+    """Run `act` in a new thread. Raises its error."""
     failures: list[BaseException] = []
 
     def run() -> None:
@@ -58,7 +58,7 @@ def in_a_thread(act: Callable[[], object]) -> None:
 
 
 def documented(beginning: str) -> str:
-    """The line of the troubleshooting page's code that begins so."""
+    """The only line of the troubleshooting page that contains `beginning` in its first 60 characters."""
     (line,) = (line.strip() for line in TROUBLESHOOTING.read_text("utf-8").splitlines() if beginning in line[:60])
     return line
 
@@ -94,7 +94,7 @@ def test_a_streaming_query_starts_in_a_thread_after_the_documented_line(
     assert [1] == [row["id"] for row in stored.rows()]
 
 
-def test_an_option_of_a_batch_read_on_a_stream_is_the_last_thing_said(
+def test_an_option_of_a_batch_read_on_a_stream_is_the_last_line_of_the_error(
     spark: SparkSession, options: dict[str, str], target: str, tmp_path: Path
 ) -> None:
     save(spark.range(1), options, target)
@@ -129,7 +129,7 @@ def test_a_transaction_on_a_streaming_query_is_refused_and_within_foreach_batch_
     assert [0, 1, 2] == sorted(row["id"] for row in stored.rows())
 
 
-def test_names_of_other_formats_are_answered_and_the_answers_hold(
+def test_options_of_other_formats_get_hints_and_the_hints_help(
     spark: SparkSession, options: dict[str, str], target: str, tmp_path: Path
 ) -> None:
     for id_ in (1, 2):
@@ -146,9 +146,7 @@ def test_names_of_other_formats_are_answered_and_the_answers_hold(
     follow(spark, options, target, tmp_path, maxBlobsPerTrigger="1")
 
 
-def test_a_table_of_the_catalog_is_answered_with_what_works(
-    spark: SparkSession, options: dict[str, str], target: str
-) -> None:
+def test_a_catalog_table_is_refused_with_what_works(spark: SparkSession, options: dict[str, str], target: str) -> None:
     frame = spark.range(3)
     sentence = error_of(lambda: frame.write.format("azureblob").options(**options).mode("append").saveAsTable("copied"))
     assert "There are no catalog tables: use `save` and `load` in place of `saveAsTable`" in sentence
@@ -182,7 +180,7 @@ def test_a_frame_whose_column_has_become_wider_is_loaded_again(
     assert [1, 2**40] == sorted(row.id for row in load(spark, options, target).collect())
 
 
-def test_a_query_that_a_vacuum_overtook_goes_on_with_a_new_checkpoint(
+def test_a_query_whose_versions_were_vacuumed_continues_with_a_new_checkpoint(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored, tmp_path: Path
 ) -> None:
     for id_ in range(4):
@@ -199,7 +197,7 @@ def test_a_query_that_a_vacuum_overtook_goes_on_with_a_new_checkpoint(
     follow(spark, options, target, tmp_path / "new")
 
 
-def test_after_a_first_write_without_rows_the_reader_is_told_what_to_do(
+def test_a_read_after_a_first_write_without_rows_fails_with_the_next_step(
     spark: SparkSession, options: dict[str, str], target: str
 ) -> None:
     save(spark.range(0), options, target)

@@ -51,7 +51,7 @@ class NumberedNames:
 
 @dataclass
 class Task:
-    """A task under test, and everything that it gave out."""
+    """A task under test, and all that it has yielded."""
 
     limits: BlobLimits
     codec_name: str = "null"
@@ -99,7 +99,7 @@ def by_fastavro(data: bytes) -> list[bytes]:
 
 
 def bodies(data: bytes) -> list[tuple[int, bytes]]:
-    """Rows and plain body of each Avro block, by our own reader."""
+    """Row count and decompressed body of each Avro block, from our own reader."""
     header = container_file.read_header(data)
     assert SCHEMA == header.schema_json
     return [(b.rows, bytes(codec(header.codec).decompress(b.body))) for b in container_file.blocks(data, header)]
@@ -153,7 +153,7 @@ def test_every_blob_is_an_avro_file_within_its_limits_and_no_row_is_lost(
 
 
 def check_blob(task: Task, blob: FinishedBlob, largest: int) -> list[bytes]:
-    """The blob is whole and readable, and is what its entry says."""
+    """Assert that the blob is complete and readable, and that `blob` describes it. Returns its rows."""
     limits = task.limits
     blocks = task.blocks[blob.name]
     assert blob.entry(1).block_ids == [block.id for block in blocks]
@@ -183,7 +183,7 @@ def one_member(data: bytes) -> bytes:
 
 
 def check_reason(limits: BlobLimits, blob: FinishedBlob, rows: list[bytes], all_rows: list[bytes], before: int) -> None:
-    """The limit that the entry names was met, and none was passed."""
+    """Assert that the limit in `rolled_by` was reached, and that no limit was exceeded."""
     assert blob.rows <= (limits.blob_rows or blob.rows)
     assert blob.rows == 1 or blob.uncompressed <= (limits.blob_bytes or blob.uncompressed)
     follows = all_rows[before + len(rows) :]
@@ -226,7 +226,7 @@ def test_a_blob_rolls_at_its_age_when_the_next_row_comes() -> None:
     ]
 
 
-def test_a_row_larger_than_a_block_a_blob_and_the_memory_is_written_alone() -> None:
+def test_a_row_larger_than_block_blob_and_memory_is_written_alone() -> None:
     task = Task(BlobLimits(block_bytes=100, blob_bytes=200, memory=50))
     task.append(FLIGHTS, [b"small", b"x" * 5000, b"last"])
     task.close()
@@ -248,7 +248,7 @@ def test_no_rows_make_no_blob() -> None:
     assert ([], {}) == (task.finished, task.blocks)
 
 
-def test_rows_without_bytes_are_rows_all_the_same() -> None:
+def test_rows_whose_encoding_is_empty_are_counted() -> None:
     task = Task(BlobLimits())
     schema = '{"type":"record","name":"row","fields":[{"name":"v","type":"null"}]}'
     task.blob_format = task.open.blob_format = BlobFormat(schema, "f" * 16, codec("null"))
@@ -260,7 +260,7 @@ def test_rows_without_bytes_are_rows_all_the_same() -> None:
     assert [{"v": None}] * 5 == list(fastavro.reader(io.BytesIO(task.content(blob))))
 
 
-def test_only_the_rows_asked_for_are_taken() -> None:
+def test_only_the_requested_rows_are_added() -> None:
     task = Task(BlobLimits())
     rows = encoded([b"a", b"b", b"c", b"d"])
     task.take(task.open.append(FLIGHTS, rows, 1, 3))
@@ -268,7 +268,7 @@ def test_only_the_rows_asked_for_are_taken() -> None:
     assert [b"b", b"c"] == by_fastavro(task.content(task.finished[0]))
 
 
-def test_event_times_are_bounds_of_every_blob_that_has_some_of_the_rows() -> None:
+def test_event_times_bound_the_rows_of_every_blob() -> None:
     task = Task(BlobLimits(blob_rows=2))
     task.append(FLIGHTS, [b"a"], (50, 60))
     task.append(FLIGHTS, [b"b", b"c"], (10, 20))
@@ -278,7 +278,7 @@ def test_event_times_are_bounds_of_every_blob_that_has_some_of_the_rows() -> Non
     assert [(10, 60), (10, 20), (None, None)] == [(blob.min_event_time, blob.max_event_time) for blob in task.finished]
 
 
-def test_large_runs_of_rows_are_passed_on_without_a_copy() -> None:
+def test_large_runs_of_rows_are_not_copied() -> None:
     task = Task(BlobLimits())
     rows = encoded([bytes(1000)] * 3000)
     task.take(task.open.append(FLIGHTS, rows, 0, 3000))
@@ -288,7 +288,7 @@ def test_large_runs_of_rows_are_passed_on_without_a_copy() -> None:
     assert [bytes(1000)] * 3000 == by_fastavro(task.content(task.finished[0]))
 
 
-def test_a_small_part_of_a_batch_does_not_keep_the_whole_of_it_in_memory() -> None:
+def test_a_small_part_of_a_batch_does_not_keep_the_whole_batch_in_memory() -> None:
     task = Task(BlobLimits(avro_block=100, block_bytes=100_000))
     rows = encoded([bytes(10)] * 1000)
     task.take(task.open.append(FLIGHTS, rows, 0, 100))

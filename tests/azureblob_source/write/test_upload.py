@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 FORMAT = BlobFormat('{"type":"record","name":"row","fields":[]}', "f" * 16, codec("null"))
 WAIT = 60.0
-"""Seconds (s) after which a test that would hang fails instead."""
+"""Time limit (s) of a test that would hang otherwise."""
 
 
 class Gate(Intercept):
-    """Holds every request until the test opens it, and tells which thread sent it."""
+    """Blocks every request until the test opens it, and records the threads that sent them."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
@@ -90,7 +90,7 @@ def test_a_full_queue_makes_the_caller_upload() -> None:
     assert 6 == len(account.service.staged("container")["b"])
 
 
-def test_a_queue_of_no_places_leaves_as_many_blocks_as_threads_under_way() -> None:
+def test_with_a_queue_of_size_zero_there_are_as_many_uploads_as_threads() -> None:
     account, gate = new_account(), Gate()
     with Uploader(over(account, gate), FORMAT, threads=1, queue=0) as uploader:
         uploader.submit(block(0))
@@ -101,7 +101,7 @@ def test_a_queue_of_no_places_leaves_as_many_blocks_as_threads_under_way() -> No
         uploader.drain()
 
 
-def test_a_failure_is_raised_at_the_next_submit_and_what_waited_is_dropped() -> None:
+def test_a_failure_is_raised_at_the_next_submit_and_waiting_blocks_are_dropped() -> None:
     account = new_account()
     gate = Gate()
     bad = SealedBlock("b", "", b"s" * 16, ((1, b"x"),), 1, opens=False)
@@ -124,7 +124,7 @@ def test_a_failure_of_the_last_block_is_raised_when_draining() -> None:
             uploader.drain()
 
 
-def test_draining_gives_up_at_the_deadline_and_names_the_option() -> None:
+def test_draining_fails_at_the_deadline_and_names_the_option() -> None:
     account, gate = new_account(), Gate()
     with Uploader(over(account, gate), FORMAT, threads=1, deadline=0.01) as uploader:
         uploader.submit(block(0))
