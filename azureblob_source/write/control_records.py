@@ -3,7 +3,7 @@
     rows ─┬─ user messages ────► written at once ──────────────┐
           └─ control messages ─► held until the task's end ────┴─► last rows of their partition, and in the log entry
 
-With the option `emission` the sink also writes control messages itself: the watermarks of the tasks whose rows it got.
+With the option `emission` the sink also writes control messages itself: the watermarks of the tasks that sent the rows.
 
 A log entry lists each message once, with all partitions that received it: a thousand watermarks sent to a hundred
 partitions are a thousand objects `{"type": "watermark", …fields of the message…, "partitions": ["0", "1", …]}`. Without
@@ -93,10 +93,9 @@ def stored_rows(emission: Emission, rows: pa.Schema) -> pa.Schema:
 
 
 class EnvelopeRouter:
-    """Routes the rows of one task attempt, whose column `column` holds envelopes.
+    """Routes the rows of one task attempt, with envelopes in `column`: user messages first, then control messages.
 
-    `routed` is called once. Control messages follow all user messages, the watermarks of an `emission` come last.
-    `messages` are what was routed of them, complete when `routed` is exhausted.
+    `routed` is called once and consumed to its end; then `messages` are the control messages that it has yielded.
     """
 
     def __init__(self, column: str, router: Router, emission: Emission | None) -> None:
@@ -108,9 +107,9 @@ class EnvelopeRouter:
         self._exhausted = False
 
     def routed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[RoutedBatch]:
-        """The rows of `batches` by route, those of control messages last, and the watermarks of the emission.
+        """User messages of each batch as it comes, then all control messages, then the watermarks of the emission.
 
-        `ConfigurationError` names the first row that is refused, and why. Nothing of its batch is routed then.
+        `ConfigurationError` describes the first row that is refused. Nothing of its batch is routed.
         """
         for batch in batches:
             user = self._user_rows(batch)
@@ -124,7 +123,7 @@ class EnvelopeRouter:
 
     @property
     def messages(self) -> tuple[dict[str, Any], ...]:
-        """The control messages routed, as objects of the log, each with its stream. Only after `routed` has ended."""
+        """The control messages as objects of the log, each with its stream. `RuntimeError` until `routed` has ended."""
         if not self._exhausted:
             raise RuntimeError("the control messages of a task are known when all its rows are routed")
         objects: list[dict[str, Any]] = []

@@ -193,7 +193,7 @@ class _OpenBlob:
 class OpenBlobs:
     """All open blobs of one task. The methods yield blocks to stage, and each blob after its last block.
 
-    `utc` is read when a blob is opened, for its name; `clock` (s, monotonic) then and to tell its age.
+    `utc` gives the time in a blob's name, `clock` (s, monotonic) its age.
     """
 
     limits: BlobLimits

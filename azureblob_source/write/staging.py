@@ -127,7 +127,7 @@ def plan_write(options: SinkOptions, rows: pa.Schema) -> WritePlan:
     if options.value_column is not None and options.avro_schema is not None:
         return WritePlan(options, rows, options.avro_schema)
     if not len(written):
-        message = "no column is left to write. Add one to the routing columns, or set `dropRoutingColumns` to false."
+        message = "no column is left to write. Select another one too, or set `dropRoutingColumns` to false."
         raise ConfigurationError(message)
     avro = options.avro_schema or avro_schema.infer(
         written, name=options.record_name, namespace=options.record_namespace
@@ -166,9 +166,9 @@ def stage(  # noqa: PLR0913 - the task's inputs, and its time and randomness
     options = plan.options
     open_blobs = OpenBlobs(options.limits, plan.blob_format, names, utc, clock)
     encode, envelopes = _encoder(plan), _envelope_router(plan)
+    finished: list[FinishedBlob] = []
     started, failed_before = clock(), container.failed_tries
     with Uploader(container, plan.blob_format, options.threads, options.queue, options.flush_timeout) as uploader:
-        finished: list[FinishedBlob] = []
 
         def take(outputs: Iterable[SealedBlock | FinishedBlob]) -> None:
             for output in outputs:
