@@ -127,7 +127,7 @@ def plan_write(options: SinkOptions, rows: pa.Schema) -> WritePlan:
     if options.value_column is not None and options.avro_schema is not None:
         return WritePlan(options, rows, options.avro_schema)
     if not len(written):
-        message = "no column is left to write. Select another one too, or set `dropRoutingColumns` to false."
+        message = "no column is left to write. Select another column too, or set `dropRoutingColumns` to false."
         raise ConfigurationError(message)
     avro = options.avro_schema or avro_schema.infer(
         written, name=options.record_name, namespace=options.record_namespace

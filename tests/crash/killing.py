@@ -129,14 +129,14 @@ def kill_session(leader: subprocess.Popen[bytes]) -> int:
 class Moment:
     """When to kill: `delay` seconds after `count` batches of a life have begun or are committed, or after its start."""
 
-    event: Literal["start", "begun", "decided"]
+    event: Literal["start", "begun", "committed"]
     count: int
     delay: float
 
     @staticmethod
     def draw(rng: random.Random) -> Moment:
         """A random moment, most often during a batch."""
-        match rng.choices(("start", "first batch", "begun", "decided"), (2, 2, 5, 5))[0]:
+        match rng.choices(("start", "first batch", "begun", "committed"), (2, 2, 5, 5))[0]:
             case "start":
                 return Moment("start", 0, rng.uniform(0, 8))
             case "first batch":
@@ -144,7 +144,7 @@ class Moment:
             case "begun":
                 return Moment("begun", rng.randint(2, 3), rng.uniform(0, 0.7))
             case _:
-                return Moment("decided", rng.randint(1, 3), rng.uniform(0, 0.03))
+                return Moment("committed", rng.randint(1, 3), rng.uniform(0, 0.03))
 
 
 class Hit(Enum):
@@ -153,9 +153,9 @@ class Hit(Enum):
     STARTING = "starting, nothing new was done"
     BETWEEN = "between two batches"
     BEGUN = "batch begun, nothing staged"
-    STAGING = "batch staged in part or whole, not decided"
-    PUBLISHING = "batch decided, published in part"
-    PUBLISHED = "batch decided and published, unknown to the checkpoint"
+    STAGING = "batch staged in part or whole, not committed"
+    PUBLISHING = "batch committed, published in part"
+    PUBLISHED = "batch committed and published, unknown to the checkpoint"
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Evidence:
 
     begun: int
     ended: int
-    decided: int
+    committed: int
     staged: frozenset[str]
     unpublished: int
 
@@ -174,7 +174,7 @@ class Evidence:
             return Hit.STARTING
         if self.begun == self.ended:
             return Hit.BETWEEN
-        if self.decided == self.begun:
+        if self.committed == self.begun:
             return Hit.PUBLISHING if self.unpublished else Hit.PUBLISHED
         return Hit.STAGING if self.staged - before.staged else Hit.BEGUN
 
@@ -205,7 +205,7 @@ class Killings:
 
     def reached(self, moment: Moment, process: subprocess.Popen[bytes]) -> bool:
         """Wait for the moment. False if the job succeeded before."""
-        begun, decided = self.job.batches("offsets"), self.evidence.decided
+        begun, committed = self.job.batches("offsets"), self.evidence.committed
         seen, moved = 0, time.monotonic()
         due = moved + moment.delay if moment.event == "start" else None
         while due is None or time.monotonic() < due:
@@ -217,7 +217,7 @@ class Killings:
                 last = seen
                 if moment.event == "begun":
                     seen = self.job.batches("offsets") - begun
-                elif self.public.has_version(decided + seen):
+                elif self.public.has_version(committed + seen):
                     seen += 1
                 moved = time.monotonic() if seen > last else moved
                 due = time.monotonic() + moment.delay if seen >= moment.count else None
@@ -230,9 +230,9 @@ class Killings:
         evidence = Evidence(
             begun=self.job.batches("offsets"),
             ended=self.job.batches("commits"),
-            decided=len(state.entries),
+            committed=len(state.entries),
             staged=state.staged,
-            unpublished=sum(blob["name"] not in state.committed for blob in last.get("blobs", ())),
+            unpublished=sum(blob["name"] not in state.published for blob in last.get("blobs", ())),
         )
         self.hits.append(evidence.hit(self.evidence))
         self.evidence = evidence

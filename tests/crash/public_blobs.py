@@ -28,7 +28,7 @@ _LOG_NAME = re.compile(r"[^/]+/_log/(\d{20})\.json")
 class StreamState:
     """The names of the published and of the staged data blobs, and the entries of the log in order."""
 
-    committed: frozenset[str]
+    published: frozenset[str]
     staged: frozenset[str]
     entries: list[dict[str, Any]]
 
@@ -57,14 +57,14 @@ class PublicBlobs:
         """The state as of now. Asserts that the versions of the log are consecutive."""
         if not self.container.exists():
             return StreamState(frozenset(), frozenset(), [])
-        # The listing shows a blob that has both a committed and staged blocks as committed.
+        # The listing shows a blob that has both published and staged blocks as published.
         every = {blob.name for blob in self.container.list_blobs(f"{self.stream}/", include="uncommittedblobs")}
-        committed = {blob.name for blob in self.container.list_blobs(f"{self.stream}/")}
-        log = sorted(name for name in committed if _LOG_NAME.fullmatch(name))
+        published = {blob.name for blob in self.container.list_blobs(f"{self.stream}/")}
+        log = sorted(name for name in published if _LOG_NAME.fullmatch(name))
         assert [int(_LOG_NAME.fullmatch(name)[1]) for name in log] == list(range(len(log)))  # type: ignore[index]
         return StreamState(
-            frozenset(filter(_is_data, committed)),
-            frozenset(filter(_is_data, every - committed)),
+            frozenset(filter(_is_data, published)),
+            frozenset(filter(_is_data, every - published)),
             [self._entry(name) for name in log],
         )
 
@@ -97,7 +97,7 @@ class PublicBlobs:
 
 
 def assert_exactly_once(public: PublicBlobs, expected: pa.Table, batches: int) -> None:
-    """Each row of `expected` is in one committed blob; the log names those blobs alone, and each batch once.
+    """Each row of `expected` is in one published blob; the log names those blobs alone, and each batch once.
 
     There are `batches`, or fewer: a kill between two logs of Spark's, the one of the files and the one of the offsets,
     leaves it with the files of two batches for the next one.
@@ -106,7 +106,7 @@ def assert_exactly_once(public: PublicBlobs, expected: pa.Table, batches: int) -
     assert list(range(len(state.entries))) == [entry["transaction"]["version"] for entry in state.entries]
     assert len(state.entries) <= batches
     assert 1 == len({entry["transaction"]["id"] for entry in state.entries})
-    assert state.committed == {blob["name"] for entry in state.entries for blob in entry["blobs"]}
+    assert state.published == {blob["name"] for entry in state.entries for blob in entry["blobs"]}
     rows = public.rows()
     assert expected.num_rows == rows.num_rows
     assert expected.equals(rows)

@@ -24,7 +24,7 @@ NOT_TO_BE_HAD = 3
 def main(source: Path, target: Path) -> int:
     try:
         spark = local_spark("avro to parquet", **CONF)
-    except Exception as error:  # noqa: BLE001 - py4j tells all that can go wrong by one class
+    except Exception as error:  # noqa: BLE001 - py4j has one class for all errors
         print(error, file=sys.stderr)  # noqa: T201
         return NOT_TO_BE_HAD
     for folder in sorted(source.iterdir()):

@@ -4,7 +4,7 @@
 
 `FOLDER` gets the event log, the driver's log at INFO, the checkpoints, and `said.json` with all that was printed,
 raised or shown in the web interface. Spark takes an option for a secret by its name, and does not know `accountKey`
-and `connectionString`: the way that has them does less, until it runs as `-redacted`, with Spark told about them.
+and `connectionString`: that way does less, until it runs as `-redacted`, where Spark is configured to redact them.
 The others need no setting.
 """
 

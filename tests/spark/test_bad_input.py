@@ -133,9 +133,9 @@ def test_a_wrong_key_is_reported_at_once_and_not_shown(
 def test_an_endpoint_without_a_service_fails_in_bounded_time(
     spark: SparkSession, azurite: Azurite, target: str
 ) -> None:
-    nobody = {"endpoint": "http://127.0.0.1:9/devstoreaccount1", "accountKey": azurite.account_key}
+    unreachable = {"endpoint": "http://127.0.0.1:9/devstoreaccount1", "accountKey": azurite.account_key}
     started = time.monotonic()
-    sentence = error_of(lambda: save(spark.range(3), nobody, target, retryDeadlineMs="800"))
+    sentence = error_of(lambda: save(spark.range(3), unreachable, target, retryDeadlineMs="800"))
     assert 20 > time.monotonic() - started
     assert re.fullmatch(r"TransientError: .* failed after \d attempts, \d\.\d s: .*endpoint.*", sentence)
 

@@ -98,7 +98,7 @@ def announced(rows: Sequence[tuple[Any, ...]]) -> list[tuple[int, int, str, int 
     return sorted((row[0], row[2], row[3], row[5]) for row in rows if row[3] != "message")
 
 
-def told(frame: DataFrame) -> list[tuple[int, ControlMessage | bytes]]:
+def messages_of(frame: DataFrame) -> list[tuple[int, ControlMessage | bytes]]:
     """The unwrapped envelopes of a frame, each with its partition."""
     return [(row.partition, unwrap(bytes(row.value))) for row in frame.collect()]
 
@@ -151,10 +151,10 @@ def test_without_a_task_column_the_whole_row_determines_the_partition_and_one_ta
 
     marks = [
         message
-        for _, message in told(emit(frame, emission, event_time="time", atomic=True))
+        for _, message in messages_of(emit(frame, emission, event_time="time", atomic=True))
         if not isinstance(message, bytes)
     ]
-    alone = [message for _, message in told(emit(frame.coalesce(1), Emission("numbers", 1), event_time="time"))]
+    alone = [message for _, message in messages_of(emit(frame.coalesce(1), Emission("numbers", 1), event_time="time"))]
 
     assert set(emission.names) == {mark.task for mark in marks}
     assert START_MS + 59_000 == max(mark.timestamp for mark in marks if isinstance(mark, Watermark))
@@ -173,7 +173,7 @@ def test_rows_that_would_be_lost_to_reconciliation_are_refused(spark: SparkSessi
 def test_control_messages_can_be_announced_alone(spark: SparkSession) -> None:
     emission = Emission("numbers", 2, ("a", "b"), generation=1)
 
-    ends = told(announce(spark, emission, [*emission.end_of_stream(), *emission.idle(["b"])]))
+    ends = messages_of(announce(spark, emission, [*emission.end_of_stream(), *emission.idle(["b"])]))
 
     expected = [EndOfStream("a", 2, "numbers", 1), EndOfStream("b", 2, "numbers", 1), *emission.idle(["b"])]
     assert [(partition, message) for partition in range(2) for message in expected] == sorted(ends, key=lambda e: e[0])

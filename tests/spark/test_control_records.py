@@ -47,14 +47,14 @@ def control_of(frame: DataFrame) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-def control_told(view: DataFrame) -> list[tuple[str, str]]:
+def control_of_view(view: DataFrame) -> list[tuple[str, str]]:
     """The same from the view `control`."""
-    told = []
+    found = []
     for row in view.collect():
         fields = json.loads(row.message)
         assert row.type == fields.pop("type")
-        told.append((row.partition, json.dumps(fields, sort_keys=True)))
-    return sorted(told)
+        found.append((row.partition, json.dumps(fields, sort_keys=True)))
+    return sorted(found)
 
 
 def test_the_sink_writes_the_watermarks_and_a_copy_of_the_stream_has_them_too(
@@ -72,7 +72,7 @@ def test_the_sink_writes_the_watermarks_and_a_copy_of_the_stream_has_them_too(
     assert [str(n) for n in range(3) for _ in range(2)] == [partition for partition, _ in said]
     latest = {fields["taskName"]: fields["timestamp"] for _, text in said for fields in [json.loads(text)]}
     assert {"first": START_MS + 3500, "second": START_MS + 8500} == latest
-    assert said == control_told(read(target, view="control"))
+    assert said == control_of_view(read(target, view="control"))
 
     copy = f"{target}-copy"
     envelopes = spark.readStream.format("azureblob").options(**options).load(target)
@@ -80,7 +80,7 @@ def test_the_sink_writes_the_watermarks_and_a_copy_of_the_stream_has_them_too(
         **options, partitionColumn="partition", envelopeColumn="value", checkpointLocation=str(tmp_path)
     )
     query.trigger(availableNow=True).start(copy).awaitTermination()
-    assert said == control_of(read(copy, metadataColumns="partition")) == control_told(read(copy, view="control"))
+    assert said == control_of(read(copy, metadataColumns="partition")) == control_of_view(read(copy, view="control"))
     for name in stored.data("events-copy"):
         kinds = [row["value"][0] > 0 for row in fastavro.reader(io.BytesIO(stored.bytes(name)))]
         assert sorted(kinds) == kinds

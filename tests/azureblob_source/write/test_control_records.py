@@ -19,7 +19,8 @@ from azureblob_source.log.entry import LogEntry, Transaction, to_json
 from azureblob_source.log.publish import Publisher
 from azureblob_source.read import views
 from azureblob_source.write import gathering
-from azureblob_source.write.control_records import merged
+from azureblob_source.write.control_records import EnvelopeRouter, merged
+from azureblob_source.write.routing import Router
 from azureblob_source.write.staging import StagedTask
 from control_messages.emission import Emission
 from control_messages.envelopes import unwrap, wrap
@@ -250,6 +251,16 @@ def test_without_the_options_envelopes_are_written_as_plain_bytes() -> None:
         staged.control,
         written(account, commit(account, plan, staged).blobs),
     )
+
+
+def test_the_messages_of_a_task_are_known_only_when_all_its_rows_are_routed() -> None:
+    router = EnvelopeRouter("value", Router("flights"), None)
+    routed = router.routed([envelopes([("0", mark("a", 5)), ("0", user(1))])])
+    assert [user(1)] == next(routed).batch.column("value").to_pylist()
+    with pytest.raises(RuntimeError, match="when all its rows are routed"):
+        _ = router.messages
+    assert [[mark("a", 5)]] == [each.batch.column("value").to_pylist() for each in routed]
+    assert ({**logged(Watermark("a", 2, 5)), "stream": "flights"},) == router.messages
 
 
 # --- what the log lists -----------------------------------------------------------------------------------------------

@@ -314,7 +314,7 @@ print(staged.metrics["messagesSent"], "pandas" in sys.modules)
 def test_a_worker_that_writes_does_not_import_pandas(tmp_path: Path) -> None:
     with pa.ipc.new_stream(tmp_path / "rows", FLIGHTS) as stream:
         stream.write(flights(["EWR", None, "JFK"] * 10))
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", _WORKER, tmp_path / "rows"], capture_output=True, text=True, check=True
     )
-    assert "30 False\n" == told.stdout
+    assert "30 False\n" == result.stdout
