@@ -1,6 +1,6 @@
 """Errors: the message names cause and next step, and no row is lost, duplicated or partly written.
 
-`said` is the last line of the traceback that Spark shows, which is all that most people read.
+`error_of` returns the last line of the traceback that Spark shows, which most users read first.
 """
 
 from __future__ import annotations

@@ -68,11 +68,11 @@ def test_the_sink_writes_the_watermarks_and_a_copy_of_the_stream_has_them_too(
     data = read(target, metadataColumns="partition")
     assert ["partition", "value", "_partition"] == data.columns
     assert 10 + 2 * 3 == data.count()
-    said = control_of(data)
-    assert [str(n) for n in range(3) for _ in range(2)] == [partition for partition, _ in said]
-    latest = {fields["taskName"]: fields["timestamp"] for _, text in said for fields in [json.loads(text)]}
+    in_data = control_of(data)
+    assert [str(n) for n in range(3) for _ in range(2)] == [partition for partition, _ in in_data]
+    latest = {fields["taskName"]: fields["timestamp"] for _, text in in_data for fields in [json.loads(text)]}
     assert {"first": START_MS + 3500, "second": START_MS + 8500} == latest
-    assert said == control_of_view(read(target, view="control"))
+    assert in_data == control_of_view(read(target, view="control"))
 
     copy = f"{target}-copy"
     envelopes = spark.readStream.format("azureblob").options(**options).load(target)
@@ -80,7 +80,7 @@ def test_the_sink_writes_the_watermarks_and_a_copy_of_the_stream_has_them_too(
         **options, partitionColumn="partition", envelopeColumn="value", checkpointLocation=str(tmp_path)
     )
     query.trigger(availableNow=True).start(copy).awaitTermination()
-    assert said == control_of(read(copy, metadataColumns="partition")) == control_of_view(read(copy, view="control"))
+    assert in_data == control_of(read(copy, metadataColumns="partition")) == control_of_view(read(copy, view="control"))
     for name in stored.data("events-copy"):
         kinds = [row["value"][0] > 0 for row in fastavro.reader(io.BytesIO(stored.bytes(name)))]
         assert sorted(kinds) == kinds
