@@ -80,7 +80,7 @@ def test_options_and_path_may_both_name_a_location_if_they_agree(
         ("abfss://acme.dfs.core.windows.net/data", None, None, "abfss://<container>@<account host>/<stream>"),
         ("s3://data/flights", None, None, "is not supported"),
         ("https:///data", None, None, "is not supported"),
-        ("https://[half/data", None, None, "is not a URL"),
+        ("https://[half/data", None, None, "is no valid URL"),
     ],
 )
 def test_an_invalid_location_is_refused_with_the_next_step(

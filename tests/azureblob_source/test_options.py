@@ -146,10 +146,10 @@ def test_hints_for_options_of_other_systems_name_options_that_exist(name: str) -
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("timestampAsOf", "the view `commits` lists them with their times, `versionAsOf` reads one."),
+        ("timestampAsOf", "the view `commits` lists the versions with their times, `versionAsOf` reads one."),
         ("maxFilesPerTrigger", "`maxBlobsPerTrigger` is its name here."),
-        ("failOnDataLoss", "Start it with a new checkpoint."),
-        ("mergeSchema", "writers may add columns, and a read gives the superset of their schemas."),
+        ("failOnDataLoss", "Start it with a new checkpoint then."),
+        ("mergeSchema", "writers may add columns, and a read uses the superset of their schemas."),
     ],
 )
 def test_options_of_other_systems_get_a_hint_in_any_case(name: str, sentence: str) -> None:
@@ -290,7 +290,7 @@ def test_options_of_a_read_are_parsed_into_types(given: dict[str, Any], expected
     ("streaming", "given", "message"),
     [
         (None, {"view": "comits"}, "did you mean commits?"),
-        (None, {"metadataColumns": "version,time"}, "time is none of them"),
+        (None, {"metadataColumns": "version,time"}, "time is not one of them"),
         (None, {"startTime": "yesterday"}, "Option startTime: the value 'yesterday' is not valid"),
         (None, {"startTime": "2013-01-02", "endTime": "2013-01-01"}, "`startTime` is not before `endTime`"),
         (None, {"startingVersion": "-1"}, "Option startingVersion"),
