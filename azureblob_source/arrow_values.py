@@ -1,4 +1,4 @@
-"""The memory of Arrow arrays as numpy sees it: values, validity, offsets and bytes, without a copy where possible."""
+"""The buffers of Arrow arrays as numpy arrays: values, validity, offsets and bytes, without a copy where possible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _u = np.uint64
 
 
 def validity(array: pa.Array) -> Flags | None:
-    """Which rows hold a value; None if all do."""
+    """Which rows are not null; None if all are."""
     if array.null_count == 0:
         return None
     if arrow_is.is_null(array.type):
@@ -28,7 +28,7 @@ def validity(array: pa.Array) -> Flags | None:
 
 
 def plain_array(array: pa.Array) -> pa.Array:
-    """The array with dictionary, run-end and extension types undone, and views made contiguous."""
+    """The array with dictionaries and run ends decoded, extension types as their storage, and views as large binary."""
     while True:
         if arrow_is.is_dictionary(array.type):
             array = array.dictionary_decode()
@@ -48,10 +48,10 @@ def int64_array(values: I64) -> pa.Array:
 
 
 def chosen(array: pa.Array, rows: I64) -> pa.Array:
-    """The given rows of an array, in ascending order."""
+    """These rows of an array; `rows` are ascending."""
     try:
         return array.take(int64_array(rows))
-    except pa.ArrowNotImplementedError:  # Arrow cannot take views, nor what contains them
+    except pa.ArrowNotImplementedError:  # `take` does not support views, nor types that contain them
         runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
         slices = [array.slice(int(run[0]), len(run)) for run in runs if len(run)]
         return pa.concat_arrays(slices or [array.slice(0, 0)])
@@ -75,7 +75,7 @@ def spans(array: pa.Array) -> tuple[Bytes, I64, U64, Flags | None]:
 
 
 def list_offsets(array: pa.Array) -> I64:
-    """The n + 1 offsets of a list, map, string or binary array, as its buffer has them."""
+    """The n + 1 offsets of a list, map, string or binary array, relative to its child or data buffer."""
     if len(array) == 0:
         return np.zeros(1, np.int64)
     kind = array.type
@@ -87,7 +87,7 @@ def list_offsets(array: pa.Array) -> I64:
 
 
 def stored_values(array: pa.Array, dtype: Any) -> npt.NDArray[Any]:
-    """The fixed-width values as they lie in memory; those under a null are arbitrary."""
+    """The values of a fixed-width array; those of nulls are arbitrary."""
     if len(array) == 0:
         return np.empty(0, dtype)
     item = np.dtype(dtype)
@@ -96,7 +96,7 @@ def stored_values(array: pa.Array, dtype: Any) -> npt.NDArray[Any]:
 
 
 def unpacked(bitmap: Any, offset: int, count: int) -> Flags:
-    """`count` bits from bit `offset` on."""
+    """The `count` bits of a bitmap from bit `offset` on, as flags."""
     first = offset // 8
     packed = np.frombuffer(bitmap, np.uint8)[first : (offset + count + 7) // 8]
     return np.unpackbits(packed, bitorder="little")[offset - 8 * first :][:count].view(np.bool_)

@@ -1,4 +1,4 @@
-"""One call for each of several items, several at a time."""
+"""A concurrent map: one call for each item, several at a time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ Result = TypeVar("Result")
 def concurrent_map(
     act: Callable[[Item], Result], items: Sequence[Item], threads: int, timeout: float | None = None
 ) -> list[Result]:
-    """What `act` gives for each item, in order; the first error as soon as it is known, without a wait for the rest.
+    """The results of `act` for each item, in order, from up to `threads` threads.
 
-    `concurrent.futures.TimeoutError` when it takes longer than `timeout` (s), which needs two items and two threads.
+    An error of `act` is raised at once: calls that run then are not waited for, the others are cancelled.
+    `concurrent.futures.TimeoutError` after `timeout` seconds. With one item or one thread the calls are made in this
+    thread, without a timeout.
     """
-    if min(len(items), threads) < 2:  # noqa: PLR2004 - nothing to do side by side
+    if min(len(items), threads) < 2:  # noqa: PLR2004 - one call at a time
         return [act(item) for item in items]
     pool = ThreadPoolExecutor(min(threads, len(items)), "azureblob")
     try:

@@ -1,4 +1,4 @@
-"""The door to Spark: the format `azureblob`."""
+"""The entry point for Spark: the format `azureblob`."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 
 class AzureBlobDataSource(DataSource):
-    """Avro block blobs in Azure Blob Storage, by stream and partition. Options: `docs/OPTIONS.md`.
+    """Streams of Avro block blobs in Azure Blob Storage. Options: `docs/OPTIONS.md`.
 
-    Spark builds one of these per query and process. All options are checked here, on the driver, before a task runs.
+    Spark creates one per query and process. All options are validated on the driver, before a task runs.
     """
 
     _inferred: AvroSchema | None = None
-    """The rows' schema as Spark has been given it. Spark keeps this object from there to the start of the query."""
+    """The schema that `schema` returned for rows. Spark keeps this object until the query starts."""
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format(…)`."""
+        """The name to use in `format(…)`."""
         return "azureblob"
 
     def schema(self) -> StructType:
-        """The schema of the rows that a read gives."""
-        from azureblob_source.read.source import read_plan, spark_schema  # noqa: PLC0415 - costs only those who read
+        """The schema of the rows that a read returns."""
+        from azureblob_source.read.source import read_plan, spark_schema  # noqa: PLC0415 - writes need not load it
 
         plan = read_plan(self.options, os.environ)
         found = spark_schema(plan)
@@ -59,7 +59,7 @@ class AzureBlobDataSource(DataSource):
         return stream_reader(self.options, schema, os.environ, self._inferred)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Write a DataFrame: append to streams, or replace them."""
+        """Write a DataFrame: append to streams, or overwrite one."""
         from azureblob_source.write.sink import BatchWriter, write_plan  # noqa: PLC0415
 
         return BatchWriter(write_plan(self.options, schema, os.environ, overwrite=overwrite), overwrite=overwrite)
@@ -73,10 +73,10 @@ class AzureBlobDataSource(DataSource):
 
 
 def _filters_are_pushed() -> bool:
-    """Whether Spark asks for a reader in order to push filters down to it.
+    """Whether Spark calls `reader` to push filters down to it.
 
-    With `spark.sql.python.filterPushdown.enabled` off, its default, Spark refuses any reader that takes filters, and
-    nothing that a data source is given tells which it is: only the module that calls does.
+    With `spark.sql.python.filterPushdown.enabled` off, the default, Spark refuses a reader that accepts filters. A data
+    source cannot read this setting: only the module of the caller shows whether filters are pushed.
     """
     caller = sys._getframe(2).f_globals.get("__name__", "")  # noqa: SLF001 - Spark offers no other way
     return str(caller).endswith("data_source_pushdown_filters")

@@ -1,6 +1,6 @@
-"""What to set here in place of options of Delta, Auto Loader, Iceberg, Kafka and Spark's file sources. Pure.
+"""Hints for options of Delta, Auto Loader, Iceberg, Kafka and Spark's file sources: what to set instead. Pure.
 
-The nearest spelling among the options of this format would mislead: it means something else.
+For these names the usual hint, the option of the nearest spelling, would mislead: that one means something else.
 """
 
 from __future__ import annotations
@@ -15,28 +15,31 @@ _BYTES = "`maxBytesPerTrigger` is its name here."
 _CORRUPT = "`ignoreCorruptBlobs` is its name here."
 _CODEC = "`codec` compresses the blocks within a blob, `compression.type` (`gzip`) the whole blob."
 _BLOB_SIZE = "`maxBlobSize` is its name here."
-_SCHEMA = "Give the Avro schema to read as, in JSON, as `avroSchema`."
+_SCHEMA = "Set `avroSchema` to the Avro schema to read with, in JSON."
 _START = "`startingVersion` is its name here: `earliest`, `latest` or a version."
 _AS_OF_VERSION = "Versions are numbers: the view `commits` lists them, `versionAsOf` reads one."
-_AS_OF_TIME = "A read is of a version: the view `commits` lists them with their times, `versionAsOf` reads one."
-_ONLY_ROWS = "Leave it out: a streaming read gives the rows that are appended, and an overwrite as new rows."
-_SUPERSET = "Leave it out: writers may add columns, and a read gives the superset of their schemas."
-_WHOLE = "Mode `overwrite` replaces a whole stream: write what is to be replaced by itself to a stream of its own."
-_GAP = "Leave it out: a query that an overwrite or a vacuum has overtaken fails always. Start it with a new checkpoint."
-_AVRO = "Leave it out: blobs are Avro, and each has its schema with it."
-_LISTING = "Leave it out: the path names one stream, whose blobs are known from its log."
+_AS_OF_TIME = "Reads are by version: the view `commits` lists the versions with their times, `versionAsOf` reads one."
+_ONLY_ROWS = "Leave it out: a streaming read returns appended rows, and the rows of an overwrite as new rows."
+_SUPERSET = "Leave it out: writers may add columns, and a read uses the superset of their schemas."
+_WHOLE = "Mode `overwrite` replaces a whole stream: write each part that is replaced alone to a stream of its own."
+_GAP = (
+    "Leave it out: a query fails if an overwrite or a vacuum has deleted blobs that it has not read. Start it with a "
+    "new checkpoint then."
+)
+_AVRO = "Leave it out: blobs are Avro files, which contain their schema."
+_LISTING = "Leave it out: the path names one stream, and its log names the blobs."
 _NO_TABLE = (
-    "There are no catalog tables: save and load by path, as in `.save('container/stream')`, and give what is loaded a "
-    "name for SQL by `createOrReplaceTempView`."
+    "There are no catalog tables: save and load by path, as in `.save('container/stream')`. For SQL, name a loaded "
+    "DataFrame with `createOrReplaceTempView`."
 )
 _NO_LIFETIME = "Leave it out: blobs stay until `python -m azureblob_source vacuum` or an overwrite deletes them."
 _EVOLUTION = (
-    "`schemaEvolution` is the nearest here: `fail` stops before a new column, so that a restart reads it; `ignore` "
-    "leaves it out."
+    "`schemaEvolution` is the nearest here: `fail` stops the query before a new column, and a restart reads it; "
+    "`ignore` leaves the column out."
 )
-_METADATA = "`metadata.<key>` is its name here, stored with every blob."
-_KEY = "Give the key as `accountAccessKey`, which Spark masks in plans."
-_SAS = "Give the SAS as `sasToken`."
+_METADATA = "`metadata.<key>` is its name here: metadata of every blob."
+_KEY = "Set the key as `accountAccessKey`, which Spark masks in plans."
+_SAS = "Set the SAS as `sasToken`."
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     _BLOBS: (
@@ -119,4 +122,4 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 }
 
 HINTS: Mapping[str, str] = {name.lower(): sentence for sentence, names in _NAMES.items() for name in names}
-"""What to say of an option of another source, by its name in lower case."""
+"""The hint for each option of another source, by its name in lower case."""

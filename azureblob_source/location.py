@@ -1,4 +1,4 @@
-"""Where a stream lives: container and stream, out of a path or URL. Pure."""
+"""The location of a stream: container and stream, parsed from a path or URL. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIGNATURE = re.compile(r"[?&]sig=")
 
 @dataclass(frozen=True)
 class Location:
-    """A container and, if one is named, a stream in it. `endpoint` is the blob endpoint that a URL spelled out."""
+    """A container and, if the path names one, a stream in it. `endpoint` is the blob endpoint of a URL."""
 
     container: str
     stream: str | None = None
@@ -25,7 +25,7 @@ class Location:
 
     @property
     def account(self) -> str | None:
-        """The account that the endpoint names: the first part of its path, or of a host such as `x.blob.core…`."""
+        """The account of the endpoint: `name` of `https://name.blob.core…` or of an emulator's `http://host/name`."""
         url = urlsplit(self.endpoint or "")
         host = url.hostname or ""
         named = url.path.strip("/") or (host.partition(".")[0] if ".blob." in host else "")
@@ -46,7 +46,7 @@ def parse_location(path: str | None, container: str | None, stream: str | None) 
     )
     if not merged.container:
         message = (
-            "no container is named. Give `container/stream` as the path, or the option `container`. There are no "
+            "no container is named. Set the path to `container/stream`, or the option `container`. There are no "
             "catalog tables: use `save` and `load` in place of `saveAsTable`, `writeTo` and `CREATE TABLE`."
         )
         raise ConfigurationError(message)
@@ -63,7 +63,7 @@ def parse_location(path: str | None, container: str | None, stream: str | None) 
 
 def _agree(option: str, from_path: str | None, from_option: str | None) -> str | None:
     if from_path and from_option and from_path != from_option:
-        message = f"the path names {option} {from_path!r} but the option `{option}` says {from_option!r}. Give one."
+        message = f"the path names {option} {from_path!r}, but option `{option}` is {from_option!r}. Leave one out."
         raise ConfigurationError(message)
     return from_path or from_option
 
@@ -72,7 +72,9 @@ def _from_path(path: str) -> Location:
     url = _split_url(path)
     credentials = url.password or (url.username and url.scheme not in _HADOOP_SCHEMES)
     if url.query or url.fragment or credentials or _SIGNATURE.search(path):
-        message = "the path carries a query or credentials. A path is shown in plans: give a SAS as option `sasToken`."
+        message = (
+            "the path contains a query or credentials, and paths are shown in plans. Set a SAS as option `sasToken`."
+        )
         raise ConfigurationError(message)
     if not url.scheme:
         return _split(path.strip("/"), None)
@@ -80,7 +82,7 @@ def _from_path(path: str) -> Location:
     host = url.netloc.rpartition("@")[2].replace(".dfs.", ".blob.", 1)
     if url.scheme in _HADOOP_SCHEMES:
         if not url.username or not url.hostname:
-            message = f"path {path!r} is incomplete: it must read {url.scheme}://<container>@<account host>/<stream>."
+            message = f"path {path!r} is incomplete: it must be {url.scheme}://<container>@<account host>/<stream>."
             raise ConfigurationError(message)
         scheme = "http" if url.scheme == "wasb" else "https"  # Hadoop uses https for abfs too
         return Location(url.username, names or None, f"{scheme}://{host}")
@@ -90,23 +92,23 @@ def _from_path(path: str) -> Location:
             account, _, names = names.partition("/")
             endpoint = f"{endpoint}/{account}"
         return _split(names, endpoint)
-    message = f"path {path[:MAX_NAME]!r} is not understood. Use `container/stream` or an https, abfss or wasbs URL."
+    message = f"path {path[:MAX_NAME]!r} is not supported. Use `container/stream` or an https, abfss or wasbs URL."
     raise ConfigurationError(message)
 
 
 def _split_url(path: str) -> SplitResult:
-    """The parts of a URL; of anything else only the path, whatever stands in it."""
+    """The parts of a URL; a string without `://` is all path."""
     if "://" not in path:
         return SplitResult("", "", path, "", "")
     try:
         return urlsplit(path)
     except ValueError:
-        message = "the path is not a URL, though it has `://`. Use `container/stream` or an https, abfss or wasbs URL."
+        message = "the path has `://`, but is no valid URL. Use `container/stream` or an https, abfss or wasbs URL."
         raise ConfigurationError(message) from None
 
 
 def _path_style(host: str) -> bool:
-    """Emulators are reached by address or by a bare name, and have the account as the first part of the path."""
+    """Whether the account is the first part of the path: emulators have an address or a host name without a dot."""
     return "." not in host or _ADDRESS.fullmatch(host) is not None
 
 

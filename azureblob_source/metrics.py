@@ -1,8 +1,8 @@
 """The seven counters, for three groups, through the OpenTelemetry API.
 
-The names are the Samza proposal's, in camelCase; the groups are its too: `aggregate` (everything), `system` (one
-container) and `source` (one task of one query). A counter is raised when the thing has happened. Without an
-OpenTelemetry SDK in the process this costs next to nothing and goes nowhere; the log entries carry the same counts.
+Names and groups are those of the Samza proposal: `aggregate` (everything), `system` (one container) and `source` (one
+task of one query). Something is counted after it has happened. Without an OpenTelemetry SDK in the process counting
+does nothing; the log entries have the same counts.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 from opentelemetry import metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from opentelemetry.metrics import Counter
 
     from azure_account.account import BlobContainer
     from azure_account.errors import CorruptError
+    from azureblob_source.log.entry import BlobEntry
 
 logger = logging.getLogger(__name__)
 
@@ -30,21 +31,36 @@ COUNTERS: Mapping[str, tuple[str, str]] = {
     "messageErrors": ("{error}", "writes that failed"),
     "blockUploads": ("{block}", "blocks staged"),
     "blobCommits": ("{blob}", "blobs published"),
-    "connectionErrors": ("{error}", "requests that failed and were tried again or given up"),
+    "connectionErrors": ("{error}", "requests that failed, whether they were retried or not"),
 }
 
 
 def count(counts: Mapping[str, int], *, system: str, source: str) -> None:
     """Add `counts` (by the names of `COUNTERS`) to the three groups."""
-    groups = ({"group": "aggregate"}, {"group": "system", "name": system}, {"group": "source", "name": source})
+    groups = (*_groups_of(system), {"group": "source", "name": source})
     for name, number in counts.items():
         if number:
-            for group in groups:
-                _counter(name).add(number, group)
+            _add(_counter(name), number, groups)
+
+
+def batch_metrics(blobs: Sequence[BlobEntry]) -> dict[str, int]:
+    """The counters of a batch of these blobs, all seven names present."""
+    return total([blob_counts(blobs)])
+
+
+def blob_counts(blobs: Sequence[BlobEntry]) -> dict[str, int]:
+    """What blobs add to the counters when they are staged and published."""
+    return {
+        "messagesSent": sum(blob.rows for blob in blobs),
+        "bytesSent": sum(blob.uncompressed for blob in blobs),
+        "bytesCompressed": sum(blob.size for blob in blobs),
+        "blockUploads": sum(blob.blocks for blob in blobs),
+        "blobCommits": len(blobs),
+    }
 
 
 def total(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The sum of several counts, all seven names present."""
+    """The sums of several counts, all seven names present."""
     sums = dict.fromkeys(COUNTERS, 0)
     for part in parts:
         for name, number in part.items():
@@ -53,10 +69,18 @@ def total(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def skip_damaged(container: BlobContainer, damage: CorruptError) -> None:
-    """Report a blob, or a part of one, that is skipped: a warning that names it, and `azureblob.corruptBlobs`."""
+    """Report that a blob, or a part of one, is skipped: a warning that names it, and `azureblob.corruptBlobs`."""
     logger.warning("Skipped because of option ignoreCorruptBlobs: %s", damage)
-    for group in ({"group": "aggregate"}, {"group": "system", "name": container.name}):
-        _damaged().add(1, group)
+    _add(_damaged(), 1, _groups_of(container.name))
+
+
+def _groups_of(system: str) -> tuple[Mapping[str, str], ...]:
+    return {"group": "aggregate"}, {"group": "system", "name": system}
+
+
+def _add(counter: Counter, number: int, groups: Iterable[Mapping[str, str]]) -> None:
+    for group in groups:
+        counter.add(number, group)
 
 
 @lru_cache

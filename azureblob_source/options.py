@@ -1,6 +1,6 @@
-"""The options of the format `azureblob`: one table. Pure.
+"""The options of the format `azureblob`, in one table. Pure.
 
-`write.options` and `read.options` make typed values of it. `docs/OPTIONS.md` is printed from it.
+`write.options` and `read.options` parse them into typed values. `docs/OPTIONS.md` is printed from the table.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _names_of(known: Mapping[str, str]) -> Parser[tuple[str, ...]]:
         names = text_list()(value)
         unknown = [name for name in names if name not in known]
         if unknown:
-            raise ValueError(f"{unknown[0]} is none of them")
+            raise ValueError(f"{unknown[0]} is not one of them")
         return tuple(dict.fromkeys(names))
 
     return Parser("some of " + ", ".join(f"`{name}`" for name in known), read)
@@ -69,80 +69,137 @@ WHERE = OptionTable(
             "createContainer",
             boolean(),
             default=True,
-            help="`true`: a write creates the container if it does not exist, and warns. `false`: such a write fails.",
+            help="`true`: a write creates the container if it is absent, and logs a warning. `false`: it fails then.",
             group="Where",
         ),
         Option("stream", text(), None, "The stream, if not in the path.", "Where"),
-        Option("checkpointLocation", text(), None, "Spark's own option of a streaming query; not used here.", "Where"),
+        Option("checkpointLocation", text(), None, "Spark's own option of streaming queries; not used here.", "Where"),
     )
 )
 
 SINK = OptionTable(
     (
-        Option("streamColumn", text(), None, "Column that names the stream of each row.", "Routing"),
-        Option("partitionColumn", text(), None, "Column that names the partition of each row.", "Routing"),
-        Option("dropRoutingColumns", boolean(), default=False, help="Do not store these columns.", group="Routing"),
-        Option("codec", one_of(*CODECS), "null", "Avro codec of the blocks inside a blob.", "Encoding"),
+        Option("streamColumn", text(), None, "Column with the stream of each row.", "Routing"),
+        Option("partitionColumn", text(), None, "Column with the partition of each row.", "Routing"),
         Option(
-            "compression.type", one_of("none", "gzip"), "none", "Gzip around every Azure block, as Samza.", "Encoding"
+            "dropRoutingColumns",
+            boolean(),
+            default=False,
+            help="`true`: `streamColumn` and `partitionColumn` are not stored.",
+            group="Routing",
+        ),
+        Option("codec", one_of(*CODECS), "null", "Codec of the Avro blocks in a blob.", "Encoding"),
+        Option(
+            "compression.type",
+            one_of("none", "gzip"),
+            "none",
+            "Samza's compression: gzip around every Azure block.",
+            "Encoding",
         ),
         Option(
             "avroSchema",
             text(),
             None,
-            "Avro schema (JSON) to write with, or to read as; then with names and enum symbols of any characters.",
+            "Avro schema (JSON) to write with, or to read with; its names and enum symbols may have any characters.",
             "Encoding",
         ),
         Option("recordName", text(), "row", "Name of the record in an inferred schema.", "Encoding"),
-        Option("recordNamespace", text(), None, "Its namespace.", "Encoding"),
-        Option("valueColumn", text(), None, "Binary column of encoded Avro datums, written as they are.", "Encoding"),
-        Option("validateDatums", boolean(), default=True, help="Check each such datum.", group="Encoding"),
+        Option("recordNamespace", text(), None, "Namespace of the record in an inferred schema.", "Encoding"),
         Option(
-            "maxFlushThresholdSize", byte_size(1, BYTES_OF_A_BLOCK), 10 << 20, "Uncompressed bytes of a block.", "Blobs"
+            "valueColumn",
+            text(),
+            None,
+            "Binary column of rows that are encoded in Avro already, by `avroSchema`. Only this column is written.",
+            "Encoding",
+        ),
+        Option(
+            "validateDatums",
+            boolean(),
+            default=True,
+            help="Validate each value of `valueColumn` against `avroSchema`.",
+            group="Encoding",
+        ),
+        Option(
+            "maxFlushThresholdSize",
+            byte_size(1, BYTES_OF_A_BLOCK),
+            10 << 20,
+            "Uncompressed bytes of an Azure block, at which it is staged.",
+            "Blobs",
         ),
         Option(
             "maxBlobSize",
             byte_size(1, BYTES_OF_A_BLOCK * BLOCKS_OF_A_BLOB),
             None,
-            "Uncompressed bytes of a blob.",
+            "Uncompressed bytes of a blob at most.",
             "Blobs",
             shown_default="no limit",
         ),
-        Option("maxMessagesPerBlob", positive_integer(), None, "Rows of a blob.", "Blobs", shown_default="no limit"),
         Option(
-            "maxBlobAgeMs", milliseconds(), None, "Age at which a blob is rolled.", "Blobs", shown_default="no limit"
+            "maxMessagesPerBlob", positive_integer(), None, "Rows of a blob at most.", "Blobs", shown_default="no limit"
         ),
-        Option("suffixRandomStringToBlobName", boolean(), default=True, help="Make every name unique.", group="Blobs"),
+        Option(
+            "maxBlobAgeMs",
+            milliseconds(),
+            None,
+            "Age at which the next row goes to a new blob.",
+            "Blobs",
+            shown_default="no limit",
+        ),
+        Option(
+            "suffixRandomStringToBlobName",
+            boolean(),
+            default=True,
+            help="Add eight random characters to each blob's name, which makes it unique.",
+            group="Blobs",
+        ),
         Option("metadata.*", text(), None, "Metadata of every blob.", "Blobs"),
-        Option("tags.*", text(), None, "Index tags of every blob, at most 10. Needs the tag permission.", "Blobs"),
+        Option("tags.*", text(), None, "Index tags of every blob, at most 10. They need the tag permission.", "Blobs"),
         Option("accessTier", one_of("Hot", "Cool", "Cold", "Archive"), None, "Access tier of every blob.", "Blobs"),
-        Option(
-            "memoryBudget", byte_size(1 << 20), 128 << 20, "Bytes that all open blobs of a task share.", "Uploading"
-        ),
+        Option("memoryBudget", byte_size(1 << 20), 128 << 20, "Memory of a task for all its open blobs.", "Uploading"),
         Option("threadPoolCount", positive_integer(64), 2, "Upload threads of a task.", "Uploading"),
         Option(
-            "blockingQueueSize", integer(0), None, "Blocks waiting for them.", "Uploading", shown_default="2 × threads"
+            "blockingQueueSize",
+            integer(0),
+            None,
+            "Blocks of a task that wait for an upload thread at most.",
+            "Uploading",
+            shown_default="2 × threads",
         ),
-        Option("flushTimeoutMs", milliseconds(), 180_000, "Time to finish a task's uploads.", "Uploading"),
-        Option("closeTimeoutMs", milliseconds(), 300_000, "Time to publish a batch's blobs.", "Uploading"),
-        Option("deliveryGuarantee", one_of(EXACTLY_ONCE, AT_LEAST_ONCE), EXACTLY_ONCE, "Who publishes.", "Guarantee"),
-        Option("eventTimeColumn", text(), None, "Timestamp column whose range is kept for each blob.", "Guarantee"),
-        Option("epoch", integer(0), None, "Fencing token: writers of a lower epoch are refused.", "Guarantee"),
-        Option("txnAppId", text(), None, "With txnVersion: makes a `df.write` idempotent.", "Guarantee"),
-        Option("txnVersion", integer(0), None, "Rising number of the write within txnAppId.", "Guarantee"),
+        Option("flushTimeoutMs", milliseconds(), 180_000, "Time limit for a task's last uploads.", "Uploading"),
+        Option(
+            "closeTimeoutMs", milliseconds(), 300_000, "Time limit for publishing the blobs of a batch.", "Uploading"
+        ),
+        Option(
+            "deliveryGuarantee",
+            one_of(EXACTLY_ONCE, AT_LEAST_ONCE),
+            EXACTLY_ONCE,
+            "`exactly-once`: the commit publishes the blobs. `at-least-once`: a task publishes its own, as in Samza.",
+            "Guarantee",
+        ),
+        Option(
+            "eventTimeColumn",
+            text(),
+            None,
+            "Timestamp column. The log keeps its range for each blob, for `startTime` and `endTime` of reads.",
+            "Guarantee",
+        ),
+        Option("epoch", integer(0), None, "Fencing token: a writer of a lower epoch is refused.", "Guarantee"),
+        Option("txnAppId", text(), None, "With `txnVersion`: makes a `df.write` idempotent.", "Guarantee"),
+        Option("txnVersion", integer(0), None, "Number of the write within `txnAppId`, rising.", "Guarantee"),
         Option(
             "envelopeColumn",
             text(),
             None,
-            "Binary column of envelopes. Control messages in it go behind all rows of the task, and into the log.",
+            "Binary column of envelopes. Control messages are written after all other rows of the task, and listed in "
+            "the log.",
             "Control messages",
         ),
         Option(
             "emission",
             Parser("the JSON of a `control_messages` `ProducerSpec`", ProducerSpec.from_json),
             None,
-            "The sink adds the watermarks of these tasks. Rows are `partition` (int), `value` (binary, envelopes), "
-            "`task` (int or string) and `eventTime` (timestamp); the first two are stored.",
+            "The sink adds the watermarks of these tasks. The rows have the columns `partition` (int), `value` "
+            "(binary, envelopes), `task` (int or string) and `eventTime` (timestamp); the first two are stored.",
             "Control messages",
         ),
     )
@@ -156,35 +213,42 @@ SOURCE = OptionTable(
             "metadataColumns",
             _names_of(METADATA_COLUMNS),
             (),
-            "Adds `_blob`, `_version`, `_partition`: where each row is from.",
+            "Add the columns `_blob`, `_version`, `_partition`, which name the source of each row.",
             "Reading",
             shown_default="none",
         ),
-        Option("startTime", instant(), None, "Leave out blobs that hold nothing at or after this time.", "Reading"),
-        Option("endTime", instant(), None, "Leave out blobs that hold nothing before this time.", "Reading"),
+        Option("startTime", instant(), None, "Leave out blobs that have no row at or after this time.", "Reading"),
+        Option("endTime", instant(), None, "Leave out blobs that have no row before this time.", "Reading"),
         Option(
             "ignoreCorruptBlobs",
             boolean(),
             default=False,
-            help="Skip damaged blobs, and count them. Rows that do not fit are never skipped.",
+            help="Leave out damaged blobs, or parts of them, and count them. Rows that do not fit the schema are still "
+            "an error.",
             group="Reading",
         ),
-        Option("maxPartitionBytes", byte_size(), 32 << 20, "Stored bytes that a task reads at most.", "Reading"),
+        Option("maxPartitionBytes", byte_size(), 32 << 20, "Stored bytes of a Spark partition at most.", "Reading"),
         Option(
             MAX_BLOCK_BYTES,
             byte_size(),
             BLOCK_BYTES,
-            "Bytes of one Avro block, stored or inflated, that are read at most; a larger one is an error.",
+            "Bytes of an Avro block at most, stored or decompressed; a larger one is an error.",
             "Reading",
         ),
         Option(
             MAX_BATCH_BYTES,
             byte_size(1 << 20),
             BATCH_BYTES,
-            "Memory for one batch of rows while it is decoded: a batch has as many rows as fit.",
+            "Memory for decoding one batch of rows: a batch has as many rows as fit.",
             "Reading",
         ),
-        Option("publishTimeoutMs", milliseconds(), 120_000, "Wait for a batch that is being published.", "Reading"),
+        Option(
+            "publishTimeoutMs",
+            milliseconds(),
+            120_000,
+            "Time to wait for a committed batch that is not published yet.",
+            "Reading",
+        ),
         Option(
             "versionAsOf", integer(0), None, "Read the stream as of this version.", "Batch reads", shown_default="head"
         ),
@@ -192,7 +256,7 @@ SOURCE = OptionTable(
             "pushFilters",
             boolean(),
             default=False,
-            help="Apply filters before rows go to Spark. Read `docs/decisions/0008-filters.md` first.",
+            help="Apply filters before rows are passed to Spark. Read `docs/decisions/0008-filters.md` first.",
             group="Batch reads",
         ),
         Option(
@@ -202,21 +266,21 @@ SOURCE = OptionTable(
             "startingTimestamp",
             instant(),
             None,
-            "Read from the first version committed then or later.",
+            "Read from the first version that was committed at this time or later.",
             "Streaming reads",
         ),
         Option(
             "maxBlobsPerTrigger",
             positive_integer(),
             1000,
-            "Blobs of a micro-batch; one version at least.",
+            "Blobs of a micro-batch at most; a micro-batch has at least one version.",
             "Streaming reads",
         ),
         Option(
             "maxBytesPerTrigger",
             byte_size(),
             None,
-            "Stored bytes of a micro-batch; one version at least.",
+            "Stored bytes of a micro-batch at most; a micro-batch has at least one version.",
             "Streaming reads",
             shown_default="no limit",
         ),
@@ -224,7 +288,7 @@ SOURCE = OptionTable(
             "schemaEvolution",
             one_of(FAIL, IGNORE),
             FAIL,
-            "When a writer adds a column: `fail` stops the query before the first such row, and a restart reads the "
+            "When a writer adds a column: `fail` stops the query before the first row with it, and a restart reads the "
             "column; `ignore` leaves the column out.",
             "Streaming reads",
         ),
@@ -233,6 +297,6 @@ SOURCE = OptionTable(
 
 TABLE = WHERE + ACCOUNT_OPTIONS + SINK + SOURCE + OptionTable((), HINTS)
 
-# Not offered to those who misspell an option of the other side.
+# Groups whose options are not suggested for a misspelt option of a write, and of a read.
 OF_READS = ("Reading", "Batch reads", "Streaming reads")
 OF_WRITES = ("Routing", "Blobs", "Uploading", "Guarantee", "Control messages")

@@ -1,4 +1,4 @@
-"""Spark's types and Arrow's, on every supported pyspark."""
+"""Conversions between Spark's types and Arrow's, on every supported pyspark."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from azure_account.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# pyspark 4.0–4.2 always take UTC; 4.3 asks for the time zone.
+# pyspark 4.0–4.2 always use UTC; 4.3 has a parameter for the time zone.
 _IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
 
 
 def arrow_of(schema: StructType) -> pa.Schema:
-    """The Arrow schema in which Spark hands over, and takes, rows of `schema`; timestamps are in UTC.
+    """The Arrow schema in which Spark passes and accepts rows of `schema`; timestamps are in UTC.
 
-    `ConfigurationError` names the first column whose type has no Arrow form.
+    `ConfigurationError` names the first column whose type Arrow does not have.
     """
     for field in schema:
         try:
@@ -39,8 +39,8 @@ def arrow_of(schema: StructType) -> pa.Schema:
 def well_formed(batch: pa.RecordBatch) -> pa.RecordBatch:
     """`batch` with offsets in all its arrays.
 
-    Spark 4.0's Arrow library leaves the offsets of an empty array out, be it a column's or within a list or map.
-    Readers of the offsets, pyarrow among them, then read past the buffer's end and crash the worker.
+    Spark 4.0's Arrow library omits the offsets of an empty array, in a column as in a list or map. Whatever reads the
+    offsets, pyarrow included, then reads beyond the buffer and crashes the worker.
     """
     if not any(pa.types.is_nested(kind) for kind in batch.schema.types):
         return batch
@@ -63,7 +63,7 @@ def _with_offsets(array: pa.Array) -> pa.Array:
 
 
 def spark_of(schema: pa.Schema) -> StructType:
-    """Spark's schema for rows that are read in this Arrow schema.
+    """The Spark schema of rows in this Arrow schema.
 
     `ConfigurationError` names the first column whose type this version of Spark does not have.
     """
@@ -86,7 +86,7 @@ def _named_type(field: pa.Field) -> DataType:
 
 
 def _type(arrow: pa.DataType) -> DataType:
-    # Containers by hand: pyspark before 4.3 forgets whether their elements may be null.
+    # Nested types are converted here: pyspark before 4.3 loses whether their elements may be null.
     if pa.types.is_map(arrow):
         return MapType(_type(arrow.key_type), _type(arrow.item_type), arrow.item_field.nullable)
     if pa.types.is_list(arrow):

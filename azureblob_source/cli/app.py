@@ -1,7 +1,7 @@
 """The command line: `python -m azureblob_source ls | log | tail | repair | vacuum`.
 
-Only what a terminal needs is here: arguments, questions, progress. Exit codes: 0 done; 1 an error, told in one
-sentence; 2 wrong usage; 3 nothing was done for want of a yes; 130 ended by Ctrl-C.
+Arguments, questions and progress; the work is done by `maintenance`. Exit codes: 0 done; 1 error, one message on
+standard error; 2 wrong usage; 3 not confirmed, nothing was done; 130 ended by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 ERROR, UNCONFIRMED, INTERRUPTED = 1, 3, 130
 _POLL_SECONDS = 1.0
 _LONG = 60
-"""Entries or blobs from which on a progress bar is worth its line."""
+"""Entries or blobs from which on a progress bar is shown."""
 
 
 @dataclass(frozen=True)
 class Shell:
-    """What a command runs in. `interactive` says that somebody is there to be asked."""
+    """The environment of a command. `interactive`: questions can be asked."""
 
     connect: Callable[[AccountSettings], StorageAccount] = connect
     env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -62,7 +62,7 @@ class Shell:
 
     @property
     def out(self) -> Console:
-        """Standard output: as wide as the terminal, and as wide as it takes elsewhere."""
+        """Standard output: as wide as the terminal, or 1,000 characters if it is none."""
         console = Console(highlight=False, soft_wrap=False)
         return console if console.is_terminal or "COLUMNS" in os.environ else Console(highlight=False, width=1000)
 
@@ -79,25 +79,25 @@ class Shell:
 
 @dataclass(frozen=True)
 class Place:
-    """What a location and the options name."""
+    """The container and stream of a command's location, and the epoch of its options."""
 
     container: BlobContainer
     stream: str | None
     epoch: int | None
 
     def named(self) -> str:
-        """The stream, which the command needs. `ConfigurationError` if the location ends with the container."""
+        """The stream. `ConfigurationError` if the location names only a container."""
         if self.stream is None:
-            raise ConfigurationError(f"no stream is named in container {self.container.name}. Give `container/stream`.")
+            raise ConfigurationError(f"no stream is named in container {self.container.name}. Use `container/stream`.")
         return self.stream
 
     def log(self, shell: Shell) -> CommitLog:
-        """The stream's log."""
+        """The log of the stream."""
         return CommitLog(self.container, self.named(), monotonic=shell.clock.monotonic)
 
 
 class _Commands(TyperGroup):
-    """Turns the project's errors, and Ctrl-C, into a sentence and an exit code."""
+    """Turns the project's errors, and Ctrl-C, into a message and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -119,22 +119,22 @@ Options = Annotated[
         "-o",
         "--option",
         metavar="KEY=VALUE",
-        help="An option of the connector, such as accountName; repeatable. Give secrets as AZURE_STORAGE_* variables.",
+        help="Option of the connector, such as accountName; repeatable. Set secrets as AZURE_STORAGE_* variables.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan, and do nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @app.callback()
 def main() -> None:
-    """Look at streams in Azure Blob Storage, mend them, and take old data away."""
+    """Inspect streams in Azure Blob Storage, repair them, and delete old data."""
 
 
 @app.command()
 def ls(ctx: typer.Context, where: Where, option: Options = None, *, as_json: AsJson = False) -> None:
-    """List streams: blobs, rows, bytes, head version, time of the last commit. Folders of Avro without a log too."""
+    """List streams, and folders of Avro without a log: blobs, rows, bytes, head version, time of the last commit."""
     shell = _shell(ctx)
     place = _place(shell, where, option)
     with shell.err.status("listing") if shell.err.is_terminal else _silence() as status:
@@ -147,7 +147,7 @@ def ls(ctx: typer.Context, where: Where, option: Options = None, *, as_json: AsJ
         shell.out.print(text.streams_table(streams))
     else:
         below = f" below {place.stream}" if place.stream else ""
-        shell.err.print(f"Container {place.container.name} holds no stream and no Avro blob{below}.")
+        shell.err.print(f"Container {place.container.name} has no stream and no Avro blob{below}.")
 
 
 @app.command()
@@ -156,12 +156,12 @@ def log(  # noqa: PLR0913 - one argument for each option
     where: Stream,
     option: Options = None,
     *,
-    count: Annotated[int, typer.Option("-n", min=1, help="How many of the newest entries.")] = 20,
+    count: Annotated[int, typer.Option("-n", min=1, help="Number of entries.")] = 20,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
-    version: Annotated[int | None, typer.Option(min=0, help="Show this one entry in full.")] = None,
+    version: Annotated[int | None, typer.Option(min=0, help="Show this entry in full.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a stream's history: one line for each commit."""
+    """Show the newest entries of a stream's commit log, one line for each."""
     shell = _shell(ctx)
     of = _place(shell, where, option).log(shell)
     if version is not None:
@@ -192,12 +192,12 @@ def tail(  # noqa: PLR0913 - one argument for each option
     where: Stream,
     option: Options = None,
     *,
-    count: Annotated[int, typer.Option("-n", min=1, help="How many of the newest rows.")] = 10,
+    count: Annotated[int, typer.Option("-n", min=1, help="Number of rows.")] = 10,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
     columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a stream's newest rows; with --follow the last rows of each batch as it is published (all, with --json)."""
+    """Show a stream's newest rows; with --follow also the last rows of each new batch (all of them with --json)."""
     shell = _shell(ctx)
     wanted = None if columns is None else [name.strip() for name in columns.split(",")]
     of = Tail(_place(shell, where, option).log(shell), shell.clock, wanted)
@@ -213,24 +213,27 @@ def repair_command(  # noqa: PLR0913 - one argument for each option
     where: Where,
     option: Options = None,
     *,
-    leftovers: Annotated[bool, typer.Option("--leftovers", help="Remove what was staged and never decided.")] = False,
+    leftovers: Annotated[
+        bool, typer.Option("--leftovers", help="Remove leftovers: staged blocks that no entry names.")
+    ] = False,
     older_than: Annotated[
-        str, typer.Option(metavar="AGE", help="… if it is as old as this; longer than any batch.")
+        str,
+        typer.Option(metavar="AGE", help="With --leftovers: their least age. It must be longer than any batch takes."),
     ] = "24h",
     void: Annotated[
-        int | None, typer.Option(metavar="VERSION", min=0, help="Give up this one version, which cannot be published.")
+        int | None, typer.Option(metavar="VERSION", min=0, help="Void this version, which cannot be published.")
     ] = None,
     leave_blobs: Annotated[
-        bool, typer.Option("--leave-blobs", help="… and delete nothing, where a policy protects its blobs.")
+        bool, typer.Option("--leave-blobs", help="With --void: delete no blob, where a policy protects them.")
     ] = False,
     leave_out_missing: Annotated[
-        bool, typer.Option("--leave-out-missing", help="Take blobs that were deleted by hand out of the log.")
+        bool, typer.Option("--leave-out-missing", help="Remove blobs that were deleted by hand from the log.")
     ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Publish batches that were decided and not finished, void those that cannot be. Show the plan, then ask."""
+    """Publish committed batches that are not published yet; void those that cannot be. Shows the plan, then asks."""
     shell = _shell(ctx)
     place = _place(shell, where, option)
     if leave_out_missing:
@@ -258,8 +261,8 @@ def repair_command(  # noqa: PLR0913 - one argument for each option
         _print_json(repair_json(plan, done))
     elif done is not None:
         shell.out.print(
-            f"Published {text.plural(done.published, 'version')}, voided {done.voided}, removed what was staged for "
-            f"{text.plural(done.removed, 'blob')}, deleted {text.plural(done.revived, 'blob')} that were taken back.",
+            f"Published {text.plural(done.published, 'version')}, voided {done.voided}, removed the leftovers of "
+            f"{text.plural(done.removed, 'blob')}, deleted {text.plural(done.revived, 'revived blob')}.",
             soft_wrap=True,
         )
     _end(shell, work, done, dry_run=dry_run)
@@ -272,12 +275,12 @@ def _give_up(  # noqa: PLR0913 - the options of the command
     for line in text.void_lines(of.read(version), leave_blobs=leave_blobs):
         (shell.err if as_json else shell.out).print(line, soft_wrap=True)
     done = None
-    if not dry_run and _confirmed(shell, "Give it up?", yes=yes, as_json=as_json):
+    if not dry_run and _confirmed(shell, "Void it?", yes=yes, as_json=as_json):
         done = give_up(of, version, _draft(shell, place), Publisher(place.container), leave_blobs=leave_blobs)
     if as_json:
         _print_json({"stream": of.stream, "version": version, "voidedBy": None if done is None else done.version})
     elif done is not None:
-        shell.out.print(f"Version {version} was given up, by version {done.version}.")
+        shell.out.print(f"Version {version} is voided by version {done.version}.")
     _end(shell, 1, done, dry_run=dry_run)
 
 
@@ -287,14 +290,14 @@ def _leave_out(shell: Shell, place: Place, *, dry_run: bool, yes: bool, as_json:
     for line in text.missing_lines(missing):
         (shell.err if as_json else shell.out).print(line, soft_wrap=True)
     done = None
-    if missing and not dry_run and _confirmed(shell, "Leave them out?", yes=yes, as_json=as_json):
+    if missing and not dry_run and _confirmed(shell, "Remove them from the log?", yes=yes, as_json=as_json):
         names = [blob.name for blob in missing]
         done = leave_out(of, names, _draft(shell, place), Publisher(place.container))
     if as_json:
         names = [blob.name for blob in missing]
         _print_json({"stream": of.stream, "missing": names, "version": None if done is None else done.version})
     elif done is not None:
-        shell.out.print(f"Version {done.version} leaves them out.")
+        shell.out.print(f"Version {done.version} removes them from the log.")
     _end(shell, len(missing), done, dry_run=dry_run)
 
 
@@ -304,15 +307,15 @@ def vacuum_command(  # noqa: PLR0913 - one argument for each option
     where: Stream,
     option: Options = None,
     *,
-    older_than: Annotated[str, typer.Option(metavar="AGE", help="Age from which on entries go, such as 30d or 12h.")],
+    older_than: Annotated[str, typer.Option(metavar="AGE", help="Least age of entries to remove: 30d, 12h, …")],
     force: Annotated[bool, typer.Option("--force", help="Allow an age below an hour.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove old commits with their blobs; the newest stays. Show the plan, then ask.
+    """Remove old log entries and their blobs; the newest entry stays. Shows the plan, then asks.
 
-    CONTAINER/_batches vacuums the decisions of batches that went to many streams.
+    CONTAINER/_batches removes old entries of all batch logs, of batches whose rows go to several streams.
     """
     shell = _shell(ctx)
     place = _place(shell, where, option)
@@ -323,11 +326,11 @@ def vacuum_command(  # noqa: PLR0913 - one argument for each option
             of = CommitLog(place.container, stream, monotonic=shell.clock.monotonic)
             plans.append(plan_vacuum(of, before, advance))
     lines = [line for plan in plans for line in text.vacuum_lines(plan)]
-    for line in lines or [f"Container {place.container.name} holds no decisions over many streams."]:
+    for line in lines or [f"Container {place.container.name} has no batch log."]:
         (shell.err if as_json else shell.out).print(line, soft_wrap=True)
     work = sum(not plan.is_empty for plan in plans)
     done = None
-    if work and not dry_run and _confirmed(shell, "Remove them for ever?", yes=yes, as_json=as_json):
+    if work and not dry_run and _confirmed(shell, "Remove them permanently?", yes=yes, as_json=as_json):
         entries = sum(len(plan.expired) + len(plan.leftovers) + len(plan.strays) for plan in plans)
         with _progress(shell, "removing", entries) as advance:
             done = [vacuum(place.container, plan, lambda: uuid.uuid4().hex, advance) for plan in plans]
@@ -338,7 +341,7 @@ def vacuum_command(  # noqa: PLR0913 - one argument for each option
         gone, blobs = sum(each.entries for each in done), sum(each.blobs for each in done)
         shell.out.print(f"Removed {text.plural(gone, 'entry')} and {text.plural(blobs, 'blob')}.")
         for name in [name for each in done for name in each.foreign]:
-            shell.err.print(f"Blob {name} is by another writer and was left alone.")
+            shell.err.print(f"Blob {name} belongs to another writer and was kept.")
     _end(shell, work, done, dry_run=dry_run)
 
 
@@ -347,13 +350,13 @@ def _shell(ctx: typer.Context) -> Shell:
 
 
 def _place(shell: Shell, where: str, options: Sequence[str] | None) -> Place:
-    """Parse location and options as the connector does. Decision logs are below a name that no stream may have."""
+    """Parse location and options as the connector does. Batch logs are below a name that no stream may have."""
     path, batches, below = where.partition(f"/{BATCHES}")
     raw = {"path": path}
     for option in options or ():
         key, equals, value = option.partition("=")
         if not equals:
-            raise typer.BadParameter("it must read KEY=VALUE", param_hint="'-o'")
+            raise typer.BadParameter("it must be KEY=VALUE", param_hint="'-o'")
         raw[key.strip()] = value
     given = TABLE.parse(raw)
     location = parse_location(given["path"], given["container"], given["stream"])
@@ -363,7 +366,7 @@ def _place(shell: Shell, where: str, options: Sequence[str] | None) -> Place:
 
 
 def _logs(place: Place) -> list[str]:
-    """The logs to vacuum: the stream's, or all decisions over many streams."""
+    """The logs to vacuum: the stream's, or all batch logs."""
     stream = place.named()
     if stream != BATCHES:
         return [stream]
@@ -374,7 +377,7 @@ def _age(given: str) -> timedelta:
     try:
         return timedelta(seconds=seconds()(given.strip()))
     except ValueError:
-        raise typer.BadParameter("give an age such as 30d, 12h or 90m", param_hint="'--older-than'") from None
+        raise typer.BadParameter("it must be an age such as 30d, 12h or 90m", param_hint="'--older-than'") from None
 
 
 def _newest(of: CommitLog, count: int) -> list[LogEntry]:
@@ -436,14 +439,14 @@ def _confirmed(shell: Shell, question: str, *, yes: bool, as_json: bool) -> bool
 
 def _end(shell: Shell, work: int, done: object, *, dry_run: bool) -> None:
     if work and done is None and not dry_run:
-        why = "" if shell.interactive else ": that takes --yes, or a terminal to ask on"
+        why = "" if shell.interactive else ": confirm with --yes, or run it on a terminal"
         shell.err.print(f"Nothing was done{why}.")
         raise typer.Exit(UNCONFIRMED)
 
 
 @contextmanager
 def _progress(shell: Shell, what: str, total: int | None) -> Iterator[Callable[[int], object]]:
-    """A progress bar on a terminal, if there is enough to do."""
+    """A progress bar on a terminal, unless there are few steps."""
     if not shell.err.is_terminal or (total is not None and total < _LONG):
         yield lambda _: None
         return
@@ -455,7 +458,7 @@ def _progress(shell: Shell, what: str, total: int | None) -> Iterator[Callable[[
 
 class _Silent:
     def update(self, message: str) -> None:
-        """Say nothing."""
+        """Show nothing."""
 
 
 @contextmanager

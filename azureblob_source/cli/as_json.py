@@ -1,4 +1,4 @@
-"""What the command line tells programs: JSON."""
+"""The command line's output for programs: JSON documents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def json_line(value: object) -> str:
 
 
 def jsonable(value: Any) -> Any:
-    """A value of a row as JSON can hold it: times in ISO 8601, decimals and what is no number as text, bytes in hex."""
+    """A value of a row for JSON: times in ISO 8601, decimals, NaN and infinities as strings, bytes in hex."""
     match value:
         case bool() | None | int() | str():
             return value

@@ -1,4 +1,4 @@
-"""What the command line tells people: sizes, times, tables, plans in words."""
+"""The command line's output for people: sizes, times, tables, and plans in sentences."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _UUID = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def size_text(count: int) -> str:
-    """Bytes with three digits that matter: `999 B`, `1.21 MiB`, `34.5 GiB`."""
+    """Bytes with three significant digits: `999 B`, `1.21 MiB`, `34.5 GiB`."""
     size, unit = float(count), 0
-    while size >= 999.5 and unit < len(_UNITS) - 1:  # noqa: PLR2004 - what would need a fourth digit
+    while size >= 999.5 and unit < len(_UNITS) - 1:  # noqa: PLR2004 - it would need a fourth digit
         size, unit = size / 1024, unit + 1
     digits = 0 if unit == 0 or size >= 99.95 else 1 if size >= 9.995 else 2  # noqa: PLR2004 - three digits
     return f"{size:.{digits}f} {_UNITS[unit]}"
@@ -67,7 +67,7 @@ def streams_table(streams: Iterable[StreamSummary]) -> Table:
 
 
 def entries_table(entries: Sequence[LogEntry], *, header: bool = True) -> Table:
-    """The table of `log`. Of a writer's id, the query's or `txnAppId`, the beginning suffices to know it again."""
+    """The table of `log`. Of a query id, a UUID, only the first eight characters are shown."""
     epochs = any(entry.epoch is not None for entry in entries)
     names = ("version>", "time (UTC)", "operation", "writer", "blobs>", "rows>", "size>")
     table = _table(*names, *(["epoch>"] if epochs else []))
@@ -88,7 +88,7 @@ def entries_table(entries: Sequence[LogEntry], *, header: bool = True) -> Table:
 
 
 def entry_tables(entry: LogEntry) -> list[Table]:
-    """One entry in full: what it says, its writers, its blobs."""
+    """One entry in full: its fields, its writers, its blobs."""
     stored = stored_json(entry)
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_column(style="bold", no_wrap=True)
@@ -124,7 +124,7 @@ def _writer_cells(writer: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]], width: int) -> tuple[Table, list[str]]:
-    """Rows as far as they fit `width` characters, and the names of the columns that do not."""
+    """As many columns of the rows as fit `width` characters, and the names of the others."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     cells = {name: [_cell(row.get(name)) for row in rows] for name in names}
     shown: list[str] = []
@@ -147,26 +147,27 @@ def rows_table(rows: Sequence[Mapping[str, Any]], width: int) -> tuple[Table, li
 
 
 def vacuum_lines(plan: VacuumPlan) -> list[str]:
-    """What a vacuum would do, in words."""
+    """What a vacuum would do, in sentences."""
     if plan.is_empty:
-        return [f"{plan.stream}: there is nothing to remove, {_stay(plan)}. The newest version always does."]
+        return [f"{plan.stream}: nothing to remove, {_stay(plan)}. The newest version always stays."]
     lines = []
     if plan.expired:
         first, last = plan.expired[0], plan.expired[-1]
         span = f"committed {time_text(first.written)} to {time_text(last.written)} UTC"
         lines += [
-            f"{plan.stream}: versions {first.version} to {last.version} are to be removed ({span});",
+            f"{plan.stream}: versions {first.version} to {last.version} will be removed ({span});",
             f"{_stay(plan)}.",
             "Their blobs belong to other streams and stay."
             if plan.log_only
-            else f"With them go {plural(plan.blobs, 'blob')}, {plural(plan.rows, 'row')}, {size_text(plan.bytes)}.",
+            else f"Also removed: {plural(plan.blobs, 'blob')}, {plural(plan.rows, 'row')}, {size_text(plan.bytes)}.",
         ]
     if plan.leftovers or plan.boundary.removing:
-        lines.append(
-            f"{plan.stream}: a vacuum that was interrupted is finished: {plural(len(plan.leftovers), 'entry')}."
-        )
+        lines.append(f"{plan.stream}: an interrupted vacuum will be completed: {plural(len(plan.leftovers), 'entry')}.")
     if plan.strays:
-        lines.append(f"{plan.stream}: {plural(len(plan.strays), 'entry')} that came too late to count go.")
+        lines.append(
+            f"{plan.stream}: {plural(len(plan.strays), 'entry')} below the retention boundary, put there by a stale "
+            "writer, will be removed."
+        )
     return lines
 
 
@@ -175,65 +176,67 @@ def _stay(plan: VacuumPlan) -> str:
 
 
 def repair_lines(plan: RepairPlan, *, leftovers: bool) -> list[str]:
-    """What a repair would do, in words."""
+    """What a repair would do, in sentences."""
     lines = []
     for each in plan.unfinished:
-        what = f"{each.stream}: version {each.entry.version} is decided and not published: "
+        what = f"{each.stream}: version {each.entry.version} is committed and not published: "
         if each.lost:
             what += (
-                f"the staged blocks of {plural(len(each.lost), 'blob')} are gone, so it is to be voided if they have "
-                f"expired; --void {each.entry.version} gives it up in any case."
+                f"the staged blocks of {plural(len(each.lost), 'blob')} are gone. It will be voided if they have "
+                f"expired; --void {each.entry.version} voids it in any case."
             )
         elif each.missing:
-            what += f"{len(each.missing)} of its {plural(len(each.entry.blobs), 'blob')} are to be published."
+            what += f"{len(each.missing)} of its {plural(len(each.entry.blobs), 'blob')} will be published."
         else:
-            what += f"{plural(len(each.still_there), 'blob')} that it takes away are to be deleted."
+            what += f"{plural(len(each.still_there), 'blob')} that it removes will be deleted."
         lines.append(what)
     if not plan.unfinished:
-        lines.append(f"{plural(len(plan.streams), 'stream')}: everything that is decided is published.")
+        lines.append(f"{plural(len(plan.streams), 'stream')}: everything that is committed is published.")
     if plan.revived:
-        lines.append(f"{plural(len(plan.revived), 'blob')} that the log took back are visible again: to be deleted.")
+        lines.append(
+            f"{plural(len(plan.revived), 'blob')}, voided or overwritten before, visible again: will be deleted."
+        )
     if plan.leftovers:
-        fate = "is to be removed" if leftovers else "expires within seven days (--leftovers removes it)"
+        fate = "will be removed" if leftovers else "expire within seven days (--leftovers removes them)"
         oldest = time_text(min(each.since for each in plan.leftovers))
         lines.append(
-            f"What was staged for {plural(len(plan.leftovers), 'blob')} and never decided {fate}; the oldest is of "
-            f"{oldest} UTC."
+            f"Leftovers of {plural(len(plan.leftovers), 'blob')}, staged and never committed, {fate}; the oldest are "
+            f"of {oldest} UTC."
         )
     if plan.recent:
         lines.append(
-            f"What was staged for {plural(len(plan.recent), 'blob')} lately may yet be decided: it is left alone."
+            f"Staged lately and kept, because their batch may still be committed: {plural(len(plan.recent), 'blob')}."
         )
     return lines
 
 
 def void_lines(entry: LogEntry, *, leave_blobs: bool) -> list[str]:
-    """What giving up an entry would do, in words."""
+    """What voiding an entry would do, in sentences."""
     blobs = plural(len(entry.blobs), "blob")
     what = (
-        f"Version {entry.version} ({entry.operation}, {plural(entry.rows, 'row')} in {blobs}) is to be given up: "
-        "readers of the log skip it, and "
+        f"Version {entry.version} ({entry.operation}, {plural(entry.rows, 'row')} in {blobs}) will be voided: "
+        "readers of the log ignore it, and its visible blobs "
     )
     if leave_blobs:
-        what += "what of it is visible stays visible to readers of the listing."
+        what += "stay visible to readers of the listing."
     else:
-        what += "what of it is visible is deleted."
+        what += "are deleted."
     lines = [what]
     if entry.transaction is not None:
-        lines.append(f"If its writer (transaction {entry.transaction.id}) runs it again, it is written anew.")
+        lines.append(f"If its writer (transaction {entry.transaction.id}) runs the batch again, it is written anew.")
     return lines
 
 
 def missing_lines(missing: Sequence[BlobEntry]) -> list[str]:
-    """What leaving out blobs that are gone would do, in words."""
+    """What removing missing blobs from the log would do, in sentences."""
     if not missing:
-        return ["Every blob that the log names is there."]
+        return ["No blob of the stream is missing."]
     rows = plural(sum(blob.rows for blob in missing), "row")
     shown = ", ".join(blob.name for blob in missing[:_MISSING_SHOWN])
     more = "" if len(missing) <= _MISSING_SHOWN else f" and {len(missing) - _MISSING_SHOWN} more"
     return [
         f"Missing from the stream: {plural(len(missing), 'blob')} with {rows}: {shown}{more}.",
-        "If they can be restored (soft delete, versioning), do that. Else the log is to leave them out.",
+        "If they can be restored (soft delete, versioning), do that. Else they will be removed from the log.",
     ]
 
 
@@ -257,7 +260,7 @@ def _compact(value: object) -> str:
 
 
 def _table(*columns: str, title: str | None = None) -> Table:
-    """A table of these columns; `>` behind a name puts it to the right. The first folds, the others keep their line."""
+    """A table of these columns. `>` after a name aligns it to the right. Only the first column wraps its lines."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), title_justify="left", title_style="bold")
     table.title = title
     for place, name in enumerate(columns):
@@ -272,7 +275,7 @@ def _table(*columns: str, title: str | None = None) -> Table:
 
 
 def _shrinking(table: Table, place: int) -> Table:
-    """The table with one column that gives way where there is no room for all."""
+    """The table, in which only the column `place` is shortened when there is no room for all."""
     for at, column in enumerate(table.columns):
         if at != place:
             column.min_width = max(len(str(cell)) for cell in (column.header, *column.cells))

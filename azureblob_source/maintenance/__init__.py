@@ -1,1 +1,1 @@
-"""Looking at streams, repairing and clearing them."""
+"""Maintenance of streams: inventory, tail, repair, vacuum."""

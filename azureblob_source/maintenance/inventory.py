@@ -1,4 +1,4 @@
-"""What streams a container holds: those with a commit log, as their logs tell, and plain folders of Avro."""
+"""The streams of a container, from their commit logs, and folders of Avro blobs that have no log."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StreamSummary:
-    """One stream. `bytes` are as stored; `rows` and versions are None for a folder without a log.
+    """One stream. `bytes` are stored bytes; `rows` and versions are None for a folder without a log.
 
-    first, version: the oldest version kept, and the head. changed: the head's time, or the newest blob's.
+    first, version: the oldest version kept, and the head. changed: the time of the head, or of the newest blob.
     """
 
     name: str
@@ -37,9 +37,10 @@ class StreamSummary:
 def inventory(
     container: BlobContainer, prefix: str, progress: Callable[[str], object] = lambda _: None
 ) -> list[StreamSummary]:
-    """The streams and folders whose names begin with `prefix`, in name order. `progress` is told what is looked at.
+    """The streams and folders whose names begin with `prefix`, in name order.
 
-    One listing, and for each stream the entries of its log since the last overwrite.
+    Makes one listing, and reads the entries of each stream's log since its last overwrite. `progress` is called with
+    the name of each stream before its log is read.
     """
     listed = list(container.list(prefix))
     streams = {stream for blob in listed if (stream := log_stream(blob.name)) is not None}
@@ -69,7 +70,7 @@ def _summary(log: CommitLog) -> StreamSummary | None:
 
 
 def _folders(listed: Iterable[BlobProperties], streams: set[str]) -> dict[str, list[BlobProperties]]:
-    """Blobs of Avro that belong to no stream, by the part of their names before the time."""
+    """Avro blobs that belong to no stream, by the part of their names before the time."""
     folders: dict[str, list[BlobProperties]] = defaultdict(list)
     for blob in listed:
         levels = blob.name.split("/")

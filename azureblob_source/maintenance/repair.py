@@ -1,10 +1,9 @@
-"""Repair: finish what was decided and never published, and clear away what was staged and never decided.
+"""Repair: publishes committed entries, and removes leftovers and revived blobs.
 
-A stream's next writer would do the first by itself; a repair is for when there is none. The second costs nothing to
-leave alone, as Azure drops staged blocks after seven days; clearing it keeps listings short.
-
-A third kind needs a repair: a blob that is visible again after the log took it back (`revived`). It takes a request of
-a task that arrives late and a writer that slept before it published; readers of the log skip such a blob.
+* Unpublished entries. The next writer of the stream would publish them too; a repair is for when there is none.
+* Leftovers: staged blocks that no entry names. Azure drops them after seven days; without them listings are shorter.
+* Revived blobs: visible again although the log has voided or overwritten them, because a delayed request of a task or
+  a writer published them late. Readers of the log ignore them.
 """
 
 from __future__ import annotations
@@ -39,19 +38,21 @@ _TIME_LEVELS = 5
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A decided entry that is not published: `missing` of its blobs are not there, `lost` of these cannot be made."""
+    """A committed entry that is not published: its `missing` blobs are not visible, `lost` ones are not staged either.
+
+    still_there: blobs that the entry removes and that are not deleted yet.
+    """
 
     stream: str
     entry: LogEntry
     missing: tuple[str, ...]
     lost: tuple[str, ...]
     still_there: tuple[str, ...] = ()
-    """Blobs that the entry takes away and that are there yet."""
 
 
 @dataclass(frozen=True)
 class Leftover:
-    """A blob of staged blocks that no entry names. `since` is the time that the listing gives."""
+    """A blob of staged blocks that no entry names. `since` is its time in the listing."""
 
     name: str
     since: datetime
@@ -59,7 +60,7 @@ class Leftover:
 
 @dataclass(frozen=True)
 class Revived:
-    """A blob that is visible though the log has taken it back. `attempt` is who wrote it."""
+    """A blob that is visible although it is voided or overwritten. `attempt` is its attempt id."""
 
     name: str
     attempt: str
@@ -67,7 +68,7 @@ class Revived:
 
 @dataclass(frozen=True)
 class RepairPlan:
-    """What a repair would do. `recent` are staged blocks too young to be touched: their batch may yet be decided."""
+    """What a repair would do. `recent` are staged blocks that it keeps: their batch may still be committed."""
 
     streams: tuple[str, ...]
     unfinished: tuple[Unfinished, ...]
@@ -83,7 +84,7 @@ class RepairPlan:
 
 @dataclass(frozen=True)
 class Repaired:
-    """What a repair has done: entries published, entries voided, leftovers and revived blobs removed."""
+    """What a repair has done: entries published, entries voided, leftovers removed, revived blobs deleted."""
 
     published: int
     voided: int
@@ -92,9 +93,9 @@ class Repaired:
 
 
 def plan_repair(container: BlobContainer, stream: str | None, before: datetime) -> RepairPlan:
-    """What to mend in a stream, or in all streams of the container. Changes nothing.
+    """Plan the repair of a stream, or of all streams of the container. Changes nothing.
 
-    Staged blocks are `leftovers` if they are older than `before`.
+    Staged blocks are `leftovers` if they are older than `before`, else `recent`.
     """
     listed = list(container.list("" if stream is None else f"{stream}/", uncommitted=True))
     streams = sorted({of for blob in listed if (of := _stream_of(blob)) is not None})
@@ -121,7 +122,7 @@ def plan_repair(container: BlobContainer, stream: str | None, before: datetime) 
 
 
 def missing_blobs(log: CommitLog) -> list[BlobEntry]:
-    """Blobs of the stream as of now that are neither there nor staged: they were deleted by hand, or have expired."""
+    """Live blobs of the stream that are neither visible nor staged: they were deleted by hand, or have expired."""
     head = log.refresh()
     if head is None:
         return []
@@ -138,7 +139,7 @@ def repair(
     leftovers: bool = False,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Repaired:
-    """Do what is planned, the removal of `leftovers` only if asked for. `progress` is told how many more are done.
+    """Carry out a plan; `leftovers` are removed only on request. `progress` is called with the steps done since then.
 
     `draft` gives a fresh write id, time and epoch for an entry that voids. `FencedError` if its epoch is too low;
     `ConflictError`, after all else is done, if an entry cannot be published and may not be voided yet (see `give_up`).
@@ -180,7 +181,7 @@ def _unproven(log: CommitLog) -> list[LogEntry]:
 
 
 def _revived(log: CommitLog, committed: Mapping[str, BlobProperties]) -> list[Revived]:
-    """Blobs that are there though an entry that is finished has taken them back."""
+    """Blobs of published entries that are visible although a published entry has voided or overwritten them."""
     entries = log.history()
     if not entries:
         return []
@@ -224,13 +225,13 @@ def _unfinished(
 
 
 def _is_public(container: BlobContainer, blob: BlobEntry) -> bool:
-    """Whether a blob is there, and not the empty one of a repair that was interrupted."""
+    """Whether a blob is visible, and not the empty one that an interrupted repair has left."""
     there = container.properties(blob.name)
     return there is not None and attempt_of(there.metadata) != DISCARDED
 
 
 def _streams_above(leftovers: Iterable[Leftover]) -> set[str]:
-    """Names of which a leftover's stream is one: it may have had no log when the plan was made."""
+    """All names that may be the stream of a leftover: it may have had no log when the plan was made."""
     levels = [leftover.name.split("/")[:-_TIME_LEVELS] for leftover in leftovers]
     return {"/".join(above[:depth]) for above in levels for depth in range(1, len(above) + 1)}
 
@@ -242,7 +243,7 @@ def _decided_now(container: BlobContainer, streams: Iterable[str]) -> set[str]:
 
 
 def _decided_over_streams(container: BlobContainer) -> set[str]:
-    """Names that the newest decisions over many streams name: they may not be in their streams' logs yet."""
+    """Blobs that the newest batch entries name: the logs of their streams may not have them yet."""
     logs = sorted({found for blob in container.list(f"{BATCHES}/") if (found := log_stream(blob.name)) is not None})
     heads = (CommitLog(container, log).head() for log in logs)
     return {blob.name for head in heads if head is not None for blob in head.blobs}
@@ -260,7 +261,7 @@ def _is_leftover(blob: BlobProperties, named: set[str]) -> bool:
 
 
 def _discard(container: BlobContainer, name: str) -> bool:
-    """Drop the staged blocks of a blob, never a blob that was committed in the meantime."""
+    """Drop the staged blocks of a blob. A blob that was published in the meantime stays."""
     drop_staged_blocks(container, name)
     there = container.properties(name)
     if there is None or there.size or attempt_of(there.metadata) != DISCARDED:

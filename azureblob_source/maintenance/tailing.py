@@ -40,7 +40,10 @@ class Rows:
 
 @dataclass
 class Tail:
-    """Reads a stream from its end on. `columns` are the names of those to read, None for all."""
+    """Reads the end of a stream. `columns` are the names of the columns to read, None for all.
+
+    `last` is called first, then `following`.
+    """
 
     log: CommitLog
     clock: Clock
@@ -69,7 +72,7 @@ class Tail:
         return rows
 
     def following(self) -> Iterator[list[Rows]]:
-        """The rows of what is published from now on, one or several versions at a time. It never ends."""
+        """The rows of each version that is published from now on; several versions at a time if they are. Endless."""
         while True:
             until = self._follower.latest(self._at, TriggerLimits())
             if until > self._at:
@@ -99,7 +102,7 @@ class Tail:
         return chosen[::-1]
 
     def _read(self, found: Iterable[tuple[LogEntry, BlobEntry]]) -> Iterator[Rows]:
-        """The blobs' rows, in the superset of all schemas read so far. A blob that has been deleted has none."""
+        """The rows of the blobs, in the superset of all schemas seen so far. Blobs deleted meanwhile are left out."""
         found = list(found)
         for _, blob in found:
             if blob.schema not in self._schemas:

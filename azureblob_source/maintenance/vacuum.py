@@ -1,26 +1,27 @@
-"""Retention: old entries of a stream's log are taken away, and the blobs that they name with them, as in Kafka.
+"""Vacuum: deletes old entries of a stream's log, and the blobs that they name. Retention as in Kafka.
 
-    plan ─► for each 500 entries: read them ─► move the boundary ─► delete their blobs ─► delete them ─► clear the rest
+    plan ─► for each 500 entries: read them ─► move boundary ─► delete their blobs ─► delete them ─► clear `removing`
 
-Why this order holds (each clause is a test):
-  * The boundary is moved first, so from then on nobody counts on what is about to be deleted.
-  * Only what is published is taken, and never the head, so no batch is taken back and the transactions stay known.
-  * A blob is deleted only if its `azureblob_attempt` metadata is the entry's, in the version that was looked at.
-  * An entry is deleted after its blobs. A vacuum that dies leaves its entries in the boundary's `removing`; the next
-    one begins with them. Any other entry below the boundary was put there too late: it goes, its blobs are not touched.
+Why this order is safe (each clause is a test):
+  * The retention boundary moves first: from then on readers and writers ignore what is deleted next.
+  * Only published entries are removed, and never the head: no batch is voided, and the transactions stay known.
+  * A blob is deleted only if its `azureblob_attempt` metadata names the entry's attempt, on the ETag that was read.
+  * An entry is deleted after its blobs. If a vacuum dies, the boundary's `removing` lists the entries that it began
+    with, and the next vacuum starts with them. Any other entry below the boundary was put there by a stale writer: it
+    is deleted, its blobs are not.
 
-The logs of `_batches/` name blobs of other streams; their entries alone are removed.
+The logs below `_batches/` name blobs of other streams: only their entries are removed.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from azure_account.account import Condition, Done, Missing
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from azureblob_source.concurrent_map import Item, Result, concurrent_map
 from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import find_entry
 from azureblob_source.log.entry import attempt_of
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from azureblob_source.log.entry import BlobEntry, LogEntry
 
 SHORTEST_RETENTION = timedelta(hours=1)
-"""What a reader or writer may sleep through without looking at the boundary is well below it."""
+"""Much longer than a reader or writer works without reading the boundary again."""
 
 _ENTRIES_AT_ONCE = 500
 _DELETE_ATTEMPTS = 5
@@ -43,7 +44,7 @@ _DELETE_ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class LoggedEntry:
-    """An entry as the listing of its log shows it."""
+    """An entry as the listing of its log shows it; `written` is the service's time."""
 
     version: int
     etag: str
@@ -54,10 +55,10 @@ class LoggedEntry:
 class VacuumPlan:
     """What a vacuum would do.
 
-    expired: entries to take away, oldest first; `blobs`, `rows` and `bytes` are what they name.
-    leftovers: entries below the boundary whose removal was begun, to be finished with their blobs.
-    strays: entries that were put below the boundary, to be deleted without touching their blobs.
-    first, last: the first version that will be kept, and the head.
+    expired: entries to remove, oldest first; `blobs`, `rows` and `bytes` are the totals of their blobs.
+    leftovers: entries below the boundary that an interrupted vacuum began to remove, to be removed with their blobs.
+    strays: entries that a stale writer put below the boundary, to be deleted without their blobs.
+    first, last: the first version that is kept, and the head.
     """
 
     stream: str
@@ -78,13 +79,13 @@ class VacuumPlan:
 
     @property
     def log_only(self) -> bool:
-        """Whether the blobs belong to other streams' logs."""
+        """Whether the log is a batch log, whose blobs belong to other streams."""
         return self.stream.startswith(f"{BATCHES}/")
 
 
 @dataclass(frozen=True)
 class Vacuumed:
-    """What a vacuum has done. `foreign` are names that now hold a blob of somebody else, which was left alone."""
+    """What a vacuum has deleted. `foreign`: names that belong to blobs of another writer now, which were kept."""
 
     entries: int
     blobs: int
@@ -92,20 +93,20 @@ class Vacuumed:
 
 
 def check_retention(older_than: timedelta, *, forced: bool = False) -> timedelta:
-    """`older_than` if it can be a retention; below an hour only if `forced`."""
+    """`older_than` if it is a valid retention; less than an hour only if `forced`. Else `ConfigurationError`."""
     if older_than < timedelta(0) or (older_than < SHORTEST_RETENTION and not forced):
         message = (
-            f"a retention of {older_than} is shorter than an hour: readers that are at work would lose what they "
-            "have begun to read. Give a longer one, or force it when nobody reads."
+            f"a retention of {older_than} is shorter than an hour: it may delete blobs while readers still read them. "
+            "Give a longer one, or add `--force` if nothing reads the stream."
         )
         raise ConfigurationError(message)
     return older_than
 
 
 def plan_vacuum(log: CommitLog, before: datetime, progress: Callable[[int], object] = lambda _: None) -> VacuumPlan:
-    """What to take away of a log: entries that the service wrote before `before`. Changes nothing.
+    """Plan the removal of the entries that were written before `before`, by the service's clock. Changes nothing.
 
-    `progress` is told how many more entries were read. `NotFoundError` if there is no log.
+    `progress` is called with the number of entries read since its last call. `NotFoundError` if there is no log.
     """
     boundary, head = log.boundary(), log.refresh()
     if head is None:
@@ -126,7 +127,7 @@ def plan_vacuum(log: CommitLog, before: datetime, progress: Callable[[int], obje
 def plan_from_listing(
     stream: str, listed: Sequence[LoggedEntry], boundary: Boundary, head: LogEntry, *, before: datetime, needed: int
 ) -> VacuumPlan:
-    """The plan, without totals, out of a log's listing. Entries from `needed` on are kept. Pure."""
+    """The plan, without totals, from the listing of a log. Entries from version `needed` on are kept. Pure."""
     below = [entry for entry in listed if entry.version < boundary.first]
     leftovers = [entry for entry in below if boundary.removing.get(entry.version) == entry.etag]
     end = min(head.published + 1, head.version, needed)
@@ -155,48 +156,47 @@ def vacuum(
     *,
     threads: int = 32,
 ) -> Vacuumed:
-    """Do what is planned. `progress` is told how many more entries are gone; `threads` requests are made at once.
+    """Carry out a plan with `threads` concurrent requests. `progress` is called with the entries deleted since then.
 
-    Safe to run beside readers, writers and another vacuum of the log, which ends one of the two with `ConflictError`,
-    and to run again after it was interrupted anywhere.
+    Safe while readers and writers use the stream, and to run again after an interruption at any point. Of two vacuums
+    of one log one ends with `ConflictError`.
     """
-    with ThreadPoolExecutor(threads, "azureblob-vacuum") as pool:
-        work = _Work(container, plan, pool.map if threads > 1 else map, progress)
-        work.delete_entries(plan.strays)
-        work.clear(plan.leftovers, work.read(plan.leftovers))
-        boundary = plan.boundary
-        for chunk in _chunks(plan.expired):
-            entries = work.read(chunk)
-            removing = {entry.version: entry.etag for entry in chunk}
-            new = Boundary(chunk[-1].version + 1, removing, new_id())
-            boundary = move_boundary(container, plan.stream, boundary, new)
-            work.clear(chunk, entries)
-        if boundary.removing:
-            move_boundary(container, plan.stream, boundary, replace(boundary, removing={}, write_id=new_id()))
+    work = _Work(container, plan, threads, progress)
+    work.delete_entries(plan.strays)
+    work.clear(plan.leftovers, work.read(plan.leftovers))
+    boundary = plan.boundary
+    for chunk in _chunks(plan.expired):
+        entries = work.read(chunk)
+        removing = {entry.version: entry.etag for entry in chunk}
+        new = Boundary(chunk[-1].version + 1, removing, new_id())
+        boundary = move_boundary(container, plan.stream, boundary, new)
+        work.clear(chunk, entries)
+    if boundary.removing:
+        move_boundary(container, plan.stream, boundary, replace(boundary, removing={}, write_id=new_id()))
     return Vacuumed(work.entries, work.blobs, tuple(work.foreign))
 
 
 @dataclass
 class _Work:
-    """One run of a vacuum, and what it has done. `each` calls a function on every item of a sequence."""
+    """One run of a vacuum, and what it has done."""
 
     container: BlobContainer
     plan: VacuumPlan
-    each: Callable[..., Iterable[Any]]
+    threads: int
     progress: Callable[[int], object]
     entries: int = 0
     blobs: int = 0
     foreign: list[str] = field(default_factory=list)
 
     def read(self, entries: Sequence[LoggedEntry]) -> list[LogEntry | None]:
-        """The entries' content; None for one that is gone."""
-        return list(self.each(self._read, entries))
+        """The contents of the entries; None for one that is deleted already."""
+        return self._each(self._read, entries)
 
     def clear(self, entries: Sequence[LoggedEntry], contents: Sequence[LogEntry | None]) -> None:
         """Delete the blobs of entries below the boundary, then the entries."""
         if not self.plan.log_only:
             blobs = [blob for entry in contents if entry is not None for blob in entry.blobs]
-            for blob, deleted in zip(blobs, self.each(self._delete_blob, blobs), strict=True):
+            for blob, deleted in zip(blobs, self._each(self._delete_blob, blobs), strict=True):
                 if deleted is None:
                     self.foreign.append(blob.name)
                 else:
@@ -204,10 +204,14 @@ class _Work:
         self.delete_entries(entries)
 
     def delete_entries(self, entries: Sequence[LoggedEntry]) -> None:
-        """Delete entries below the boundary, each in the version that was listed."""
-        for _ in self.each(self._delete_entry, entries):
-            self.entries += 1
-            self.progress(1)
+        """Delete entries below the boundary, each on the ETag that was listed."""
+        for chunk in _chunks(entries):
+            self._each(self._delete_entry, chunk)
+            self.entries += len(chunk)
+            self.progress(len(chunk))
+
+    def _each(self, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        return concurrent_map(act, items, self.threads)
 
     def _read(self, entry: LoggedEntry) -> LogEntry | None:
         return find_entry(self.container, self.plan.stream, entry.version)
@@ -253,7 +257,7 @@ def _listed(container: BlobContainer, stream: str) -> Iterator[LoggedEntry]:
 
 
 def _needed(log: CommitLog, head: LogEntry) -> int:
-    """The first version that the head still leans on: a decision over many streams needs those that it replaces."""
+    """The first version that the head needs: a batch entry needs the entries that it replaces."""
     entry = head
     while log.stream.startswith(f"{BATCHES}/") and entry.replaces is not None:
         entry = log.read(entry.replaces)

@@ -1,1 +1,1 @@
-"""Rows become a batch that the log holds."""
+"""The write path: rows become a committed batch."""

@@ -24,7 +24,7 @@ from azureblob_source.log.entry import LogEntry, Transaction
 from azureblob_source.log.fencing import check_epoch
 from azureblob_source.log.naming import batches_stream, schema_name
 from azureblob_source.log.publish import Publisher
-from azureblob_source.metrics import total
+from azureblob_source.metrics import batch_metrics
 from azureblob_source.write.control_records import merged, split_by_stream
 
 if TYPE_CHECKING:
@@ -271,17 +271,3 @@ def _put_once(container: BlobContainer, name: str, data: bytes) -> None:
         attempts=_PUT_ATTEMPTS,
     )
     raise TransientError(message)
-
-
-def batch_metrics(blobs: Sequence[BlobEntry]) -> dict[str, int]:
-    """The counters of a batch, as its blobs tell them."""
-    return total(
-        {
-            "messagesSent": blob.rows,
-            "bytesSent": blob.uncompressed,
-            "bytesCompressed": blob.size,
-            "blockUploads": blob.blocks,
-            "blobCommits": 1,
-        }
-        for blob in blobs
-    )

@@ -1,13 +1,13 @@
-"""Control messages on their way through the sink. Pure.
+"""Control messages in the write path: written after all other rows of a task, and listed in the log entry. Pure.
 
-    rows ─┬─ user messages ────► written as they come ─────┐
-          └─ control messages ─► held to the task's end ───┴─► behind all rows of their partition, and told in the log
+    rows ─┬─ user messages ────► written at once ──────────────┐
+          └─ control messages ─► held until the task's end ────┴─► last rows of their partition, and in the log entry
 
-With an *emission* the sink also writes control messages of its own: the watermarks of the tasks whose rows it has seen.
+With the option `emission` the sink also writes control messages itself: the watermarks of the tasks that sent the rows.
 
-The log tells a message once, with all partitions that it went to: what a thousand tasks say to a hundred partitions is
-a thousand objects `{"type": "watermark", …fields of the message…, "partitions": ["0", "1"]}`. Where rows have no
-partition level, `partitions` is left out; where one decision is about many streams, `stream` names the message's.
+A log entry lists each message once, with all partitions that received it: a thousand watermarks sent to a hundred
+partitions are a thousand objects `{"type": "watermark", …fields of the message…, "partitions": ["0", "1", …]}`. Without
+a `partitionColumn` there is no `partitions`. An entry of a batch log names the `stream` of each message too.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from azure_account.errors import ConfigurationError, describe
 from azureblob_source.arrow_values import int64_array, stored_values
+from azureblob_source.write.gathering import gather
 from control_messages.envelopes import are_user_messages, unwrap
 from control_messages.errors import BadEnvelopeError
 from control_messages.messages import EARLIEST, MessageType, message_type, to_fields
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from control_messages.producer import ProducerSpec
 
 PARTITION, VALUE, TASK, EVENT_TIME = "partition", "value", "task", "eventTime"
-"""Columns of the rows of an emission."""
+"""The columns that the option `emission` needs."""
 
 _TYPE_NAMES = {
     MessageType.WATERMARK: "watermark",
@@ -70,7 +71,10 @@ _NEEDED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
 
 
 def stored_rows(emission: ProducerSpec, rows: pa.Schema) -> pa.Schema:
-    """What is stored of the rows of an emission. `ConfigurationError` names a column that is missing or unfit."""
+    """The columns that are stored when option `emission` is set.
+
+    `ConfigurationError` names the first column that `rows` lack, or that has the wrong type.
+    """
     for column, (fits, expected) in _NEEDED.items():
         place = rows.get_field_index(column)
         if place < 0 and column == TASK and len(emission.names) == 1:
@@ -88,11 +92,10 @@ def stored_rows(emission: ProducerSpec, rows: pa.Schema) -> pa.Schema:
     return pa.schema([rows.field(PARTITION), rows.field(VALUE)])
 
 
-class HeldControl:
-    """The control messages of one task attempt, held back while its user messages are written.
+class EnvelopeRouter:
+    """Routes the rows of one task attempt, with envelopes in `column`: user messages first, then control messages.
 
-    `user_rows` is called with every batch, then `control_rows` once and `tell` with each batch of them as it is routed;
-    `messages` are then what the task says in the log.
+    `routed` is called once and consumed to its end; then `messages` are the control messages that it has yielded.
     """
 
     def __init__(self, column: str, router: Router, emission: ProducerSpec | None) -> None:
@@ -101,9 +104,39 @@ class HeldControl:
         self._held: list[pa.RecordBatch] = []
         self._fields: dict[bytes, dict[str, Any]] = {}
         self._routes: dict[bytes, dict[Route, None]] = {}
+        self._exhausted = False
 
-    def user_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows to write now, perhaps none. `ConfigurationError` tells which row cannot be taken, and why."""
+    def routed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[RoutedBatch]:
+        """User messages of each batch as it comes, then all control messages, then the watermarks of the emission.
+
+        `ConfigurationError` describes the first row that is refused. Nothing of its batch is routed.
+        """
+        for batch in batches:
+            user = self._user_rows(batch)
+            if user.num_rows:
+                yield self._router.route(user)
+        for batch in gather(self._control_rows()):
+            routed = self._router.route(batch)
+            self._record(routed)
+            yield routed
+        self._exhausted = True
+
+    @property
+    def messages(self) -> tuple[dict[str, Any], ...]:
+        """The control messages as objects of the log, each with its stream. `RuntimeError` until `routed` has ended."""
+        if not self._exhausted:
+            raise RuntimeError("the control messages of a task are known when all its rows are routed")
+        objects: list[dict[str, Any]] = []
+        for envelope, routes in self._routes.items():
+            by_stream: dict[str, list[str | None]] = defaultdict(list)
+            for route in routes:
+                by_stream[route.stream].append(route.partition)
+            for stream, levels in by_stream.items():
+                objects += _objects({**self._message(envelope), "stream": stream}, levels)
+        return merged(objects)
+
+    def _user_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The user messages of a batch, perhaps none. Its control messages are held until the end."""
         if self._own is not None:
             self._own.check_partitions(batch)
         is_user = are_user_messages(batch.column(self._column))
@@ -112,39 +145,27 @@ class HeldControl:
             batch = batch.take(int64_array(np.flatnonzero(is_user)))
             self._check(control)
             self._held.append(control if self._own is None else self._own.stored(control))
-        return batch if self._own is None else self._own.seen(batch)
+        return batch if self._own is None else self._own.observed(batch)
 
-    def control_rows(self) -> Iterator[pa.RecordBatch]:
-        """The rows to write behind all others: those held, then the task's own."""
+    def _control_rows(self) -> Iterator[pa.RecordBatch]:
+        """The control messages held, then the watermarks of the emission."""
         yield from self._held
         self._held = []
         if self._own is not None:
             yield from self._own.rows()
 
-    def tell(self, routed: RoutedBatch) -> None:
-        """Take down which messages have gone where."""
+    def _record(self, routed: RoutedBatch) -> None:
+        """Remember to which routes each message goes."""
         envelopes, codes = _distinct(routed.batch.column(self._column))
         count = len(routed.routes)
         places = np.repeat(np.arange(count), np.diff(routed.starts))
         for pair in np.unique(codes * count + places).tolist():
             self._routes.setdefault(envelopes[pair // count], {})[routed.routes[pair % count]] = None
 
-    @property
-    def messages(self) -> tuple[dict[str, Any], ...]:
-        """What has been written, as objects of the log with their streams."""
-        told: list[dict[str, Any]] = []
-        for envelope, routes in self._routes.items():
-            by_stream: dict[str, list[str | None]] = defaultdict(list)
-            for route in routes:
-                by_stream[route.stream].append(route.partition)
-            for stream, levels in by_stream.items():
-                told += _objects({**self._message(envelope), "stream": stream}, levels)
-        return merged(told)
-
     def _message(self, envelope: bytes) -> dict[str, Any]:
         fields = self._fields.get(envelope)
         if fields is None:
-            fields = self._fields[envelope] = _told_fields(envelope)
+            fields = self._fields[envelope] = _log_fields(envelope)
         return fields
 
     def _check(self, control: pa.RecordBatch) -> None:
@@ -165,7 +186,7 @@ class HeldControl:
                 raise ConfigurationError(message)
 
     def _reason(self, envelope: bytes) -> str | None:
-        """Why the envelope is bad, None if it is not."""
+        """Why the envelope is malformed, None if it is not."""
         try:
             self._message(envelope)
         except BadEnvelopeError as error:
@@ -174,20 +195,20 @@ class HeldControl:
 
 
 class _OwnWatermarks:
-    """What the sink itself says about the rows of an emission."""
+    """The watermarks that the sink sends for the rows of an emission."""
 
     def __init__(self, emission: ProducerSpec) -> None:
         self._emission, self._clocks = emission, TaskWatermarks(emission)
         self._schema: pa.Schema | None = None
 
     def stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns that are stored."""
+        """The columns that are stored. Their schema is that of the watermarks' rows too."""
         stored = batch.select([PARTITION, VALUE])
         self._schema = stored.schema
         return stored
 
-    def seen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """What is stored of user rows, whose times are taken down."""
+    def observed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The stored columns of user messages. Their event times advance the watermarks of their tasks."""
         tasks = batch.column(TASK) if batch.schema.get_field_index(TASK) >= 0 else None
         try:
             self._clocks.observe(tasks, batch.column(EVENT_TIME))
@@ -197,7 +218,7 @@ class _OwnWatermarks:
         return self.stored(batch)
 
     def check_partitions(self, batch: pa.RecordBatch) -> None:
-        """Refuse a row of a partition that no watermark would reach."""
+        """`ConfigurationError` if a row's partition is null or outside the emission's: no watermark would reach it."""
         column = batch.column(PARTITION)
         wrong: int | None = None
         if not column.null_count:
@@ -210,12 +231,12 @@ class _OwnWatermarks:
             wrong = least if least < 0 else greatest
         message = (
             f"option `emission`: column {PARTITION!r} is {'null' if wrong is None else wrong} in a row; the stream has "
-            f"the partitions 0 to {self._emission.partitions - 1}. Mend the query, or `partitions` of the emission."
+            f"the partitions 0 to {self._emission.partitions - 1}. Correct the query, or `partitions` of the emission."
         )
         raise ConfigurationError(message)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """The watermarks of the tasks seen, for every partition, in the schema of their rows."""
+        """The watermarks of the tasks that sent rows, one row for each partition, in the schema of these rows."""
         if self._schema is None:
             return
         try:
@@ -233,16 +254,16 @@ def _distinct(envelopes: pa.Array) -> tuple[list[bytes], I64]:
     return encoded.dictionary.to_pylist(), stored_values(encoded.indices, np.int32).astype(np.int64)
 
 
-def _told_fields(envelope: bytes) -> dict[str, Any]:
-    """Type and fields of a control message. Of Samza's messages, which tell no task count, the log tells none."""
+def _log_fields(envelope: bytes) -> dict[str, Any]:
+    """Type and fields of a control message. Samza's messages carry no task count, so their fields have none."""
     try:
-        message, counted = unwrap(envelope), True
+        message, has_count = unwrap(envelope), True
     except BadEnvelopeError:
-        message, counted = unwrap(envelope, tasks=1), False
+        message, has_count = unwrap(envelope, tasks=1), False
     if isinstance(message, bytes):
-        raise TypeError("a user message is not told in the log")
+        raise TypeError("a user message has no fields for the log")
     fields = to_fields(message)
-    if not counted:
+    if not has_count:
         del fields["taskCount"]
     return {"type": _TYPE_NAMES[message_type(message)], **fields}
 
@@ -253,19 +274,19 @@ def _told_fields(envelope: bytes) -> dict[str, Any]:
 def merged(messages: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
     """Each message once, with all its partitions, in order of first appearance.
 
-    Several Spark tasks may each have said a watermark for one task and one partition: of these the latest stays.
+    Of several watermarks for the same task and partition, written by different Spark tasks, the latest is kept.
     """
-    told: dict[tuple[tuple[str, Any], ...], dict[_Levels, int]] = {}
+    by_key: dict[tuple[tuple[str, Any], ...], dict[_Levels, int]] = {}
     for message in messages:
         key = tuple((name, value) for name, value in message.items() if name not in ("timestamp", "partitions"))
-        latest = told.setdefault(key, {})
+        latest = by_key.setdefault(key, {})
         levels, time = tuple(message.get("partitions", (None,))), message.get("timestamp", _UNTIMED)
         latest[levels] = max(time, latest.get(levels, time))
-    return tuple(each for key, latest in told.items() for each in _merged_objects(dict(key), latest))
+    return tuple(each for key, latest in by_key.items() for each in _merged_objects(dict(key), latest))
 
 
 def _merged_objects(message: dict[str, Any], latest: Mapping[_Levels, int]) -> Iterator[dict[str, Any]]:
-    """The objects of messages that differ in time and partitions at most."""
+    """The objects of messages that differ only in timestamp and partitions."""
     of_level: dict[str | None, int] = {}
     for levels, time in latest.items():
         for level in levels:
@@ -278,7 +299,7 @@ def _merged_objects(message: dict[str, Any], latest: Mapping[_Levels, int]) -> I
 
 
 def _objects(message: dict[str, Any], levels: Iterable[str | None]) -> Iterator[dict[str, Any]]:
-    """The message as objects of the log: one for the partitions, one for rows without."""
+    """The message as objects of the log: one that lists its partitions, one for rows without a partition."""
     named = sorted((level for level in levels if level is not None), key=_numbers_first)
     if None in levels:
         yield message
@@ -291,7 +312,7 @@ def _numbers_first(level: str) -> tuple[int, str]:
 
 
 def split_by_stream(messages: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The messages that name streams, as the streams' own logs tell them."""
+    """The messages by stream, each as the stream's own log lists it, without `stream`."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for message in messages:
         found[message["stream"]].append({name: value for name, value in message.items() if name != "stream"})

@@ -1,10 +1,10 @@
 """The blobs that a task has open: encoded rows in, sealed blocks and finished blobs out. Pure.
 
-    rows ─► body (an Avro block in the making) ─► bodies of one Azure block ─► sealed `Block` ─► staged by the caller
-              rolled over at ~1 MiB                  sealed at `block_bytes`, or early when memory is short
+    rows ─► body (of the current Avro block) ─► bodies of one Azure block ─► `SealedBlock` ─► staged by the caller
+              closed at ~1 MiB                    sealed at `block_bytes`, or earlier when memory is short
 
-All buffers share one byte budget, so ten thousand open blobs cost no more than one. What is sealed is compressed
-only when it is rendered, in the upload thread.
+All open blobs share one byte budget, so ten thousand of them buffer no more than one. A sealed block is compressed
+when it is rendered, in the upload thread.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from azureblob_source.write.routing import Route
 
 AVRO_BLOCK = 1 << 20
-"""Bytes of encoded rows in one Avro block: large enough for the codecs, small enough for a reader's splits."""
+"""Bytes of encoded rows in one Avro block: large enough to compress well, small enough for a reader's splits."""
 
 
 @dataclass(frozen=True)
-class Limits:
-    """When blocks are sealed and blobs rolled. Bytes are uncompressed; `None` is no limit; ages are seconds."""
+class BlobLimits:
+    """When blocks are sealed and blobs rolled. Bytes are uncompressed; `None` is no limit; `blob_age` is in seconds."""
 
     block_bytes: int = 10 << 20
     blob_bytes: int | None = None
@@ -46,13 +46,13 @@ class Limits:
 
     @property
     def body_bytes(self) -> int:
-        """Bytes at which an Avro block ends: none is larger than an Azure block, but for its last row."""
+        """Bytes at which an Avro block is closed. It exceeds an Azure block by its last row at most."""
         return min(self.avro_block, self.block_bytes)
 
 
 @dataclass(frozen=True)
 class BlobFormat:
-    """How the bytes of every blob are made: header text, Avro codec, and the proposal's gzip over whole blocks."""
+    """How blobs are serialized: the header's schema, its fingerprint, the Avro codec, gzip around every Azure block."""
 
     schema_json: str
     schema: str
@@ -66,8 +66,11 @@ class BlobFormat:
 
 
 @dataclass(frozen=True)
-class Block:
-    """One sealed Azure block: a run of Avro blocks as yet uncompressed. `opens` is true for a blob's first block."""
+class SealedBlock:
+    """The content of one Azure block: Avro blocks, not compressed yet. `opens` is true for a blob's first block.
+
+    bodies: row count and encoded rows of each Avro block.
+    """
 
     blob: str
     id: str
@@ -76,32 +79,53 @@ class Block:
     plain_bytes: int
     opens: bool
 
-    def render(self, form: BlobFormat) -> bytes:
+    def render(self, blob_format: BlobFormat) -> bytes:
         """The bytes to stage."""
         parts: list[bytes | bytearray | memoryview] = []
         if self.opens:
-            parts.append(container_file.header(form.schema_json, form.codec.name, self.sync))
+            parts.append(container_file.header(blob_format.schema_json, blob_format.codec.name, self.sync))
         for rows, body in self.bodies:
-            parts.extend(container_file.block(rows, form.codec.compress(body), self.sync))
+            parts.extend(container_file.block(rows, blob_format.codec.compress(body), self.sync))
         data = b"".join(parts)
-        return gzip.compress(data, compresslevel=6, mtime=0) if form.gzipped else data
+        return gzip.compress(data, compresslevel=6, mtime=0) if blob_format.gzipped else data
 
 
-class Names(Protocol):
-    """Where a blob's random parts come from."""
+@dataclass(frozen=True)
+class FinishedBlob:
+    """A blob whose last block is sealed. The fields are those of `BlobEntry`, but for the stored size."""
+
+    name: str
+    stream: str
+    partition: str | None
+    attempt: str
+    blocks: int
+    rows: int
+    uncompressed: int
+    schema: str
+    rolled_by: str
+    min_event_time: int | None
+    max_event_time: int | None
+
+    def entry(self, size: int) -> BlobEntry:
+        """The blob as a log entry names it. `size` are the bytes of its blocks as staged."""
+        return BlobEntry(size=size, **vars(self))
+
+
+class BlobNames(Protocol):
+    """The random parts of a blob's name and content."""
 
     def suffix(self) -> str | None:
         """Eight characters for the name, or None."""
 
     def attempt(self) -> str:
-        """The id of this task attempt's work on one blob, of fixed length."""
+        """The attempt id of one blob, always of the same length."""
 
     def sync(self) -> bytes:
         """Sixteen random bytes."""
 
 
 class _OpenBlob:
-    """One blob in the making."""
+    """One blob that still takes rows."""
 
     __slots__ = (
         "attempt", "bodies", "bodies_bytes", "body", "body_rows", "first_event", "last_event",
@@ -125,7 +149,7 @@ class _OpenBlob:
         return self.bodies_bytes + len(self.body)
 
     def close_body(self) -> None:
-        """End the Avro block in the making."""
+        """Close the current Avro block."""
         if self.body_rows:
             self.add_body(self.body_rows, self.body)
             self.body, self.body_rows = bytearray(), 0
@@ -134,10 +158,10 @@ class _OpenBlob:
         self.bodies.append((rows, body))
         self.bodies_bytes += len(body)
 
-    def seal(self) -> Block:
-        """Everything buffered, as the next block."""
+    def seal(self) -> SealedBlock:
+        """Everything that is buffered, as the next Azure block."""
         self.close_body()
-        block = Block(
+        block = SealedBlock(
             blob=self.name,
             id=block_id(self.attempt, self.sealed),
             sync=self.sync,
@@ -149,8 +173,8 @@ class _OpenBlob:
         self.sealed += 1
         return block
 
-    def finished(self, schema: str, rolled_by: str) -> BlobEntry:
-        return BlobEntry(
+    def finished(self, schema: str, rolled_by: str) -> FinishedBlob:
+        return FinishedBlob(
             name=self.name,
             stream=self.route.stream,
             partition=self.route.partition,
@@ -158,7 +182,6 @@ class _OpenBlob:
             blocks=self.sealed,
             rows=self.rows,
             uncompressed=self.plain_bytes,
-            size=0,
             schema=schema,
             rolled_by=rolled_by,
             min_event_time=self.first_event,
@@ -168,26 +191,26 @@ class _OpenBlob:
 
 @dataclass
 class OpenBlobs:
-    """All open blobs of one task. The methods yield what the caller must stage (`Block`) or keep (`BlobEntry`).
+    """All open blobs of one task. The methods yield blocks to stage, and each blob after its last block.
 
-    A blob's `BlobEntry` comes behind its last block, with `size` 0: the stored size is known once the blocks are
-    staged. `utc` and `clock` (s, monotonic) are read when a blob is opened.
+    `utc` gives the time in a blob's name, `clock` (s, monotonic) its age.
     """
 
-    limits: Limits
-    form: BlobFormat
-    names: Names
+    limits: BlobLimits
+    blob_format: BlobFormat
+    names: BlobNames
     utc: Callable[[], datetime]
     clock: Callable[[], float]
     buffered: int = 0
     _open: dict[Route, _OpenBlob] = field(default_factory=dict)
 
     def append(
-        self, route: Route, rows: EncodedRows, first: int, last: int, events: tuple[int, int] | None = None
-    ) -> Iterator[Block | BlobEntry]:
-        """Add the rows `first … last-1` to the open blob of `route`. `events` are their least and greatest event time.
+        self, route: Route, rows: EncodedRows, first: int, last: int, event_range: tuple[int, int] | None = None
+    ) -> Iterator[SealedBlock | FinishedBlob]:
+        """Add the rows `first … last-1` to the open blob of `route`.
 
-        A blob that rolls in the midst of these rows carries `events` whole: bounds, not exact values.
+        event_range: their least and greatest event time. If the blob rolls amid these rows, both blobs get the whole
+        range as theirs, which bounds the times of their rows.
         """
         while first < last:
             blob = self._open.get(route) or self._start(route)
@@ -196,25 +219,25 @@ class OpenBlobs:
                 yield from self._finish(blob, reason)
                 continue
             first = yield from self._add(blob, rows, first, fits)
-            _widen(blob, events)
+            _widen(blob, event_range)
             if reason and fits <= first < last:
                 yield from self._finish(blob, reason)
         if self.buffered > self.limits.memory:
             yield from self._relieve()
 
-    def close(self) -> Iterator[Block | BlobEntry]:
+    def close(self) -> Iterator[SealedBlock | FinishedBlob]:
         """Finish every open blob."""
         for blob in list(self._open.values()):
             yield from self._finish(blob, "end")
 
     def _start(self, route: Route) -> _OpenBlob:
-        name = blob_name(route.stream, route.partition, self.utc(), self.names.suffix(), self.form.extension)
+        name = blob_name(route.stream, route.partition, self.utc(), self.names.suffix(), self.blob_format.extension)
         blob = _OpenBlob(route, name, self.names.attempt(), self.names.sync(), self.clock())
         self._open[route] = blob
         return blob
 
     def _room(self, blob: _OpenBlob, offsets: np.ndarray, first: int, last: int) -> tuple[int, str]:
-        """The row up to which the blob can take rows, and what limits it. A blob takes at least one row."""
+        """The row before which the blob is full, and the limit that fills it. A blob takes at least one row."""
         limits = self.limits
         if blob.sealed >= limits.blob_blocks:
             return first, "blocks"
@@ -232,10 +255,13 @@ class OpenBlobs:
             fits = first + 1
         return fits, reason
 
-    def _add(self, blob: _OpenBlob, rows: EncodedRows, first: int, last: int) -> Generator[Block, None, int]:
-        """Add rows, cutting Avro blocks and Azure blocks. Returns the row reached: `last`, unless blocks ran out."""
+    def _add(self, blob: _OpenBlob, rows: EncodedRows, first: int, last: int) -> Generator[SealedBlock, None, int]:
+        """Add rows, closing Avro blocks and sealing Azure blocks. Returns `last`, or the first row that is not added.
+
+        A row is left over only if the blob has reached its greatest number of Azure blocks.
+        """
         offsets, body_bytes = rows.offsets, self.limits.body_bytes
-        # A view keeps all the encoded rows alive, so only their main owner may keep one; the others copy.
+        # A view keeps all the encoded rows in memory, so only the blob that gets most of them keeps one; others copy.
         keeps_views = 2 * (offsets[last] - offsets[first]) >= len(rows.data)
         while first < last and blob.sealed < self.limits.blob_blocks:
             start, end, cut = int(offsets[first]), int(offsets[last]), last
@@ -259,19 +285,19 @@ class OpenBlobs:
             first = cut
         return first
 
-    def _seal(self, blob: _OpenBlob) -> Block:
+    def _seal(self, blob: _OpenBlob) -> SealedBlock:
         self.buffered -= blob.buffered
         return blob.seal()
 
-    def _finish(self, blob: _OpenBlob, rolled_by: str) -> Iterator[Block | BlobEntry]:
+    def _finish(self, blob: _OpenBlob, rolled_by: str) -> Iterator[SealedBlock | FinishedBlob]:
         del self._open[blob.route]
         if blob.bodies or blob.body_rows:
             yield self._seal(blob)
         if blob.rows:
-            yield blob.finished(self.form.schema, rolled_by)
+            yield blob.finished(self.blob_format.schema, rolled_by)
 
-    def _relieve(self) -> Iterator[Block]:
-        """Seal the largest buffers until a quarter of the memory is free again."""
+    def _relieve(self) -> Iterator[SealedBlock]:
+        """Seal the largest open blobs until a quarter of the budget is free."""
         target = self.limits.memory * 3 // 4
         for blob in sorted(self._open.values(), key=lambda each: each.buffered, reverse=True):
             if self.buffered <= target:
@@ -279,9 +305,9 @@ class OpenBlobs:
             yield self._seal(blob)
 
 
-def _widen(blob: _OpenBlob, events: tuple[int, int] | None) -> None:
-    if events is None:
+def _widen(blob: _OpenBlob, event_range: tuple[int, int] | None) -> None:
+    if event_range is None:
         return
-    first, last = events
+    first, last = event_range
     blob.first_event = first if blob.first_event is None else min(first, blob.first_event)
     blob.last_event = last if blob.last_event is None else max(last, blob.last_event)

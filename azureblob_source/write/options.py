@@ -1,7 +1,4 @@
-"""What a write needs, as typed values. Pure.
-
-Strings become types here, on the driver, before the first task runs.
-"""
+"""The options of a write as typed values, parsed on the driver before a task runs. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from azureblob_source.location import Location, parse_location
 from azureblob_source.log.entry import ATTEMPT, Transaction
 from azureblob_source.options import AT_LEAST_ONCE, OF_READS, TABLE
 from azureblob_source.write.control_records import VALUE
-from azureblob_source.write.open_blobs import Limits
+from azureblob_source.write.open_blobs import BlobLimits
 from azureblob_source.write.routing import Router
 
 if TYPE_CHECKING:
@@ -31,13 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Everything a write needs. Timeouts are seconds. Pickled to the executors; its `repr` shows no secret."""
+    """All options of a write. Timeouts are in seconds. Pickled to the executors; its `repr` shows no secret."""
 
     account: AccountSettings
     location: Location
     create_container: bool
     router: Router
-    limits: Limits
+    limits: BlobLimits
     codec: str
     gzipped: bool
     avro_schema: AvroSchema | None
@@ -60,7 +57,7 @@ class SinkOptions:
 
 
 def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
-    """The options of a write. `ConfigurationError` names the first option that is wrong, and the next step."""
+    """Parse the options of a write. `ConfigurationError` names the first invalid one, and what to change."""
     given = TABLE.parse(raw, hidden=OF_READS)
     location = parse_location(given["path"], given["container"], given["stream"])
     threads = given["threadPoolCount"]
@@ -71,12 +68,12 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
         location=location,
         create_container=given["createContainer"],
         router=Router(location.stream, given["streamColumn"], given["partitionColumn"], given["dropRoutingColumns"]),
-        limits=Limits(
+        limits=BlobLimits(
             block_bytes=given["maxFlushThresholdSize"],
             blob_bytes=given["maxBlobSize"],
             blob_rows=given["maxMessagesPerBlob"],
             blob_age=None if age is None else age / 1000,
-            # The last third is for what buffers allocate beyond their bytes, and for blocks on their way out.
+            # The last third is for what buffers allocate beyond their bytes, and for blocks that are being uploaded.
             memory=given["memoryBudget"] * 2 // 3,
         ),
         codec=_codec(given),
@@ -105,7 +102,7 @@ def _codec(given: ParsedOptions) -> str:
     codec: str = given["codec"]
     if codec != "null" and given["compression.type"] == "gzip":
         message = (
-            f"option `codec` is {codec} and `compression.type` is gzip: the bytes would be compressed twice. Leave one."
+            f"option `codec` is {codec} and `compression.type` is gzip: the bytes would be compressed twice. Set one."
         )
         raise ConfigurationError(message)
     return codec
@@ -119,20 +116,23 @@ def _schema(given: ParsedOptions) -> AvroSchema | None:
 def _value_column(given: ParsedOptions) -> str | None:
     column: str | None = given["valueColumn"]
     if column is not None and given["avroSchema"] is None:
-        message = f"option `valueColumn` ({column}) holds encoded datums: give their schema as option `avroSchema`."
+        message = f"option `valueColumn` ({column}) holds encoded datums: set their schema as option `avroSchema`."
         raise ConfigurationError(message)
     return column
 
 
 def _envelope_column(given: ParsedOptions) -> str | None:
-    """The column of envelopes; of an emission it is `value`, and the emission speaks of one stream."""
+    """The column of envelopes: with option `emission` it is `value`."""
     column: str | None = given["envelopeColumn"]
     if given["emission"] is not None:
         if column not in (None, VALUE):
-            message = f"options `envelopeColumn` ({column}) and `emission` disagree: its envelopes are in {VALUE!r}."
+            message = (
+                f"options `envelopeColumn` ({column}) and `emission` disagree: with `emission` the envelopes are in "
+                f"column {VALUE!r}. Leave `envelopeColumn` out."
+            )
             raise ConfigurationError(message)
         if given["streamColumn"] is not None:
-            message = "option `emission` speaks of one stream: name it in the path and leave out `streamColumn`."
+            message = "option `emission` is for one stream: name it in the path, and leave `streamColumn` out."
             raise ConfigurationError(message)
         column = VALUE
     if column is not None and given["valueColumn"] is not None:
@@ -147,7 +147,7 @@ def _envelope_column(given: ParsedOptions) -> str | None:
 def _transaction(given: ParsedOptions) -> Transaction | None:
     app, version = given["txnAppId"], given["txnVersion"]
     if (app is None) != (version is None):
-        message = "options `txnAppId` and `txnVersion` belong together: give both or none."
+        message = "options `txnAppId` and `txnVersion` belong together: set both or none."
         raise ConfigurationError(message)
     return None if app is None else Transaction(app, version)
 
@@ -162,17 +162,20 @@ def _attributes(given: ParsedOptions) -> BlobAttributes:
     tags: dict[str, str] = given["tags.*"]
     for key, value in metadata.items():
         if key.lower() == ATTEMPT:
-            message = f"option `metadata.{key}`: the sink marks its own blobs by this key. Choose another."
+            message = f"option `metadata.{key}`: the sink stores its attempt id under this key. Choose another."
             raise ConfigurationError(message)
         if not _METADATA_KEY.fullmatch(key) or not value.isascii() or not value.isprintable():
             message = f"option `metadata.{key}`: Azure takes a C# identifier as key and printable ASCII as value."
             raise ConfigurationError(message)
     if len(tags) > _MAX_TAGS:
-        message = f"options `tags.*`: {len(tags)} tags are given, Azure allows {_MAX_TAGS}."
+        message = f"options `tags.*`: {len(tags)} tags are set, Azure allows {_MAX_TAGS}. Remove some."
         raise ConfigurationError(message)
     for key, value in tags.items():
         if len(key) > _MAX_TAG_KEY or len(value) > _MAX_TAG_VALUE or not _TAG_TEXT.fullmatch(key + value):
-            message = f"option `tags.{key}`: Azure allows letters, digits, space and + - . / : = _ in a tag."
+            message = (
+                f"option `tags.{key}`: Azure allows letters, digits, space and + - . / : = _ in a tag, up to "
+                f"{_MAX_TAG_KEY} characters in its key and {_MAX_TAG_VALUE} in its value."
+            )
             raise ConfigurationError(message)
     attributes = BlobAttributes(metadata, tags, given["accessTier"])
     check_attributes(attributes)

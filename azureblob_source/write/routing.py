@@ -1,4 +1,4 @@
-"""Rows to streams and partitions: which rows of a batch go to which blob. Pure."""
+"""Routing: which rows of a batch go to which stream and partition. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Route:
-    """A stream and the partition level within it; None is no level."""
+    """A stream, and the partition level in the names of its blobs; None if they have none."""
 
     stream: str
     partition: str | None = None
@@ -39,7 +39,7 @@ class RoutedBatch:
 
 @dataclass(frozen=True)
 class Router:
-    """Routing by columns. `stream` is used where `stream_column` is not set or null."""
+    """Routes rows by their columns. `stream` is the default, for rows whose `stream_column` is null or not set."""
 
     stream: str | None
     stream_column: str | None = None
@@ -47,7 +47,7 @@ class Router:
     drop_columns: bool = False
 
     def check(self, schema: pa.Schema) -> None:
-        """`ConfigurationError` unless the routing columns exist and can be read as text."""
+        """`ConfigurationError` unless the routing columns exist and can be cast to strings."""
         for option, column in (("streamColumn", self.stream_column), ("partitionColumn", self.partition_column)):
             if column is None:
                 continue
@@ -55,14 +55,14 @@ class Router:
                 message = f"option `{option}` names column {column!r}; the rows have {', '.join(schema.names)}."
                 raise ConfigurationError(message)
             if pa.types.is_nested(schema.field(column).type):
-                message = f"option `{option}`: column {column!r} is nested and has no text form. Name a plain column."
+                message = f"option `{option}`: column {column!r} is nested and has no text form. Name another column."
                 raise ConfigurationError(message)
         if self.stream is None and self.stream_column is None:
             message = "no stream is named. Give `container/stream` as the path, or the option `stream`/`streamColumn`."
             raise ConfigurationError(message)
 
     def written_schema(self, schema: pa.Schema) -> pa.Schema:
-        """The schema of the rows as they are stored: without the routing columns if these are dropped."""
+        """The columns of `schema` that are stored: without the routing columns if `drop_columns` is set."""
         return pa.schema([field for field in schema if field.name not in self._dropped], schema.metadata)
 
     @property
@@ -90,7 +90,7 @@ class Router:
         return RoutedBatch(batch, present, np.append(starts, batch.num_rows))
 
     def _codes(self, batch: pa.RecordBatch) -> tuple[np.ndarray, list[Route]]:
-        """For every row the index of its route, and the routes."""
+        """The index of each row's route, and the routes."""
         streams, stream_codes = self._levels(batch, "streamColumn", self.stream_column)
         partitions, partition_codes = self._levels(batch, "partitionColumn", self.partition_column)
         pairs = stream_codes * len(partitions) + partition_codes
@@ -102,7 +102,7 @@ class Router:
 
     @staticmethod
     def _levels(batch: pa.RecordBatch, option: str, column: str | None) -> tuple[list[str | None], np.ndarray]:
-        """The distinct values of a column as text, None last, and for every row the index of its value."""
+        """The distinct values of a column as strings, None last, and the index of each row's value."""
         if column is None:
             return [None], np.zeros(batch.num_rows, np.int64)
         encoded = _as_text(batch, option, column).dictionary_encode()
@@ -116,8 +116,8 @@ class Router:
     def _route(self, stream: str | None, partition: str | None) -> Route:
         if stream is None and self.stream is None:
             message = (
-                f"option `streamColumn`: column {self.stream_column!r} is null in a row and no default stream is "
-                "named. Name one in the path or fill the column."
+                f"option `streamColumn`: column {self.stream_column!r} is null in a row, and there is no default "
+                "stream. Name one in the path, or fill the column."
             )
             raise ConfigurationError(message)
         return _route(self.stream if stream is None else stream, partition)
@@ -130,7 +130,7 @@ def _route(stream: str, partition: str | None) -> Route:
 
 
 def _as_text(batch: pa.RecordBatch, option: str, column: str) -> pa.Array:
-    """A plain column as strings; bytes must be UTF-8."""
+    """A column as strings; binary values must be UTF-8."""
     try:
         return batch.column(column).cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -139,5 +139,5 @@ def _as_text(batch: pa.RecordBatch, option: str, column: str) -> pa.Array:
 
 
 def slices(routed: RoutedBatch) -> Iterator[tuple[Route, int, int]]:
-    """Each route with its first row and the row behind its last."""
+    """Each route with its first row and the row after its last."""
     yield from zip(routed.routes, routed.starts[:-1].tolist(), routed.starts[1:].tolist(), strict=True)

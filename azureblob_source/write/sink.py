@@ -3,10 +3,11 @@
     executor: write(Arrow batches) ─ staging.stage ─► TaskCommit (pickled)
     driver:   commit([TaskCommit], batchId) ─ batch.BatchCommitter ─► one log entry per stream, blobs published
 
-What Spark promises and what it does not (pyspark 4.0–4.3): a writer object is built anew for every task and every
-commit, in other processes; `write` is not told the batch, but finds it in the task's local properties; after `commit`
-has raised, `abort` is called with all messages and the batch is run again; on `query.stop()` a task lives on for
-seconds. Hence nothing is published by tasks, the messages carry everything, and `abort` deletes nothing.
+How Spark calls them (pyspark 4.0–4.3): each task and each commit has a writer object of its own, in another process.
+`write` does not get the batch id; it reads it from the task's local properties. After `commit` has raised, Spark calls
+`abort` with all messages and runs the batch again. After `query.stop()` a task goes on for some seconds. Therefore
+tasks publish nothing (except with `at-least-once`), the messages hold all that a commit needs, and `abort` deletes
+nothing.
 """
 
 from __future__ import annotations
@@ -57,17 +58,17 @@ class TaskCommit(WriterCommitMessage):
 
 
 class _Sink:
-    """What the batch and the streaming writer share."""
+    """What the batch writer and the streaming writer share."""
 
     def __init__(self, plan: WritePlan, *, overwrite: bool) -> None:
         self.plan = plan
         self.overwrite = overwrite
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
-        """Stage one task's rows. Called on an executor; may run twice for one task, or for a task that has lost."""
+        """Stage one task's rows. Called on an executor, once for each attempt of a task, a speculative one too."""
         container = container_of(self.plan)
-        who = _task()
-        source = f"{who.get('query', 'batch')}/{who['task']}"
+        writer = _task()
+        source = f"{writer.get('query', 'batch')}/{writer['task']}"
         try:
             staged = stage(
                 map(well_formed, iterator),
@@ -82,10 +83,10 @@ class _Sink:
             metrics.count({"messageErrors": 1}, system=container.name, source=source)
             raise
         metrics.count(staged.metrics, system=container.name, source=source)
-        return TaskCommit(replace(staged, writer={**who, **staged.writer}).to_json())
+        return TaskCommit(replace(staged, writer={**writer, **staged.writer}).to_json())
 
     def _publish_at_once(self, container: BlobContainer) -> Callable[[BlobEntry], object] | None:
-        """With `at-least-once` a task publishes its blobs itself; the driver's commit finds what it could not."""
+        """With `at-least-once`: publishes a finished blob. What cannot be published is left to the driver's commit."""
         options = self.plan.options
         if not options.at_least_once:
             return None
@@ -93,10 +94,10 @@ class _Sink:
         return publish_unless_fenced(log_of, Publisher(container), options.attributes, options.epoch)
 
     def commit_batch(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> list[LogEntry]:
-        """Decide and publish what the tasks have staged."""
+        """Commit and publish what the tasks have staged. Returns the log entries of the batch."""
         staged = [StagedTask.from_json(message.staged) for message in messages if isinstance(message, TaskCommit)]
         if len(staged) < len(messages):
-            lost = f"{len(messages) - len(staged)} of {len(messages)} tasks left no message; nothing was committed."
+            lost = f"{len(messages) - len(staged)} of {len(messages)} tasks sent no message; nothing was committed."
             raise ConflictError(f"{lost} Run the write again.")
         container = container_of(self.plan)
         committer = BatchCommitter(self.plan, container, self._logs_of(container), lambda: uuid.uuid4().hex, _utc)
@@ -104,8 +105,8 @@ class _Sink:
         entries = committer.commit(staged, transaction, overwrite=self.overwrite)
         if self.plan.options.transaction is not None:
             _warn_of_dropped(self.plan.options.location, staged, entries)
-        for entry in entries:
-            commits = {"blobCommits": entry.metrics.get("blobCommits", 0)}
+        if not self.plan.options.at_least_once:  # else the tasks have counted the blobs that they published
+            commits = {"blobCommits": sum(entry.metrics.get("blobCommits", 0) for entry in entries)}
             metrics.count(commits, system=container.name, source=transaction.id if transaction else "batch")
         return entries
 
@@ -115,12 +116,12 @@ class _Sink:
             return given
         queries = {task.writer["query"] for task in staged if "query" in task.writer}
         if len(queries) != 1:
-            text = f"the tasks of batch {batch} name {len(queries)} queries instead of one; nothing was committed."
+            text = f"the tasks of batch {batch} report {len(queries)} queries instead of one; nothing was committed."
             raise ConflictError(f"{text} Start the query again.")
         return Transaction(queries.pop(), batch)
 
     def _logs_of(self, container: BlobContainer) -> Callable[[str], CommitLog]:
-        """The process's logs: they remember their heads, so that a commit need not look for them."""
+        """The logs that this process keeps: they remember their heads, so that a commit need not search for them."""
         account = self.plan.options.account
 
         def log(stream: str) -> CommitLog:
@@ -129,10 +130,10 @@ class _Sink:
         return log
 
     def abort_batch(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Log only. Staged blocks expire by themselves, and what is decided must not be touched."""
+        """Log a warning. Staged blocks expire by themselves, and a batch that is committed stays."""
         blobs = [StagedTask.from_json(message.staged).blobs for message in messages if isinstance(message, TaskCommit)]
         logger.warning(
-            "write to %s aborted; %d staged blobs of it are left to expire unless the batch was decided",
+            "write to %s aborted; its %d staged blobs expire, unless the batch is committed in the log",
             self.plan.options.location, sum(map(len, blobs)),
         )  # fmt: skip
 
@@ -141,7 +142,7 @@ class BatchWriter(_Sink, DataSourceArrowWriter):
     """`df.write.format("azureblob")`."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish the write. Called once, when all tasks have succeeded."""
+        """Commit and publish the write. Called once, when all tasks have succeeded."""
         self.commit_batch(messages, None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -152,16 +153,16 @@ class BatchWriter(_Sink, DataSourceArrowWriter):
 class StreamWriter(_Sink, DataSourceStreamWriter, DataSourceArrowWriter):
     """`df.writeStream.format("azureblob")`.
 
-    Of both kinds, because pyspark 4.0 hands Arrow batches only to a `DataSourceArrowWriter`, and later ones ask for
-    either; so one class takes Arrow batches on all of them.
+    It has both base classes, because pyspark 4.0 passes Arrow batches only to a `DataSourceArrowWriter`; later versions
+    accept either.
     """
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803
-        """Publish a micro-batch. Called again for the same batch after a failure or restart."""
+        """Commit and publish a micro-batch. Called again for the same batch after a failure or restart."""
         self.commit_batch(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803, ARG002
-        """Called when a task or the commit has failed, or the query was stopped in the midst of a batch."""
+        """Called when a task or the commit has failed, or the query was stopped during a batch."""
         self.abort_batch(messages)
 
 
@@ -174,21 +175,21 @@ def write_plan(
     streaming: bool = False,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> WritePlan:
-    """Everything about a write that can be checked before the first task, the container among it.
+    """Validate a write before its first task runs, and create its container if it is absent.
 
-    Spark asks for a streaming query's plan in each micro-batch: its container is looked at once a minute.
+    Spark calls this in each micro-batch of a streaming query; the container is checked once a minute then.
     """
     options = sink_options(raw, env)
-    if streaming and options.transaction is not None:  # it would let one micro-batch pass, and drop all others
+    if streaming and options.transaction is not None:  # one micro-batch would be written, and all others dropped
         message = (
-            "options `txnAppId` and `txnVersion` are for df.write: a streaming query is recognised by its checkpoint "
-            "and its batches. Leave them out here, or set them on the df.write within `foreachBatch`."
+            "options `txnAppId` and `txnVersion` are for df.write: a streaming query is identified by its checkpoint "
+            "and its batch ids. Leave them out here, or set them on the df.write within `foreachBatch`."
         )
         raise ConfigurationError(message)
     if overwrite and options.router.stream_column is not None:
         message = (
-            "mode `overwrite` (as the output mode `complete`) replaces one stream, but option `streamColumn` names "
-            "many. Name the stream in the path, or append."
+            "mode `overwrite`, and output mode `complete`, replace one stream, but option `streamColumn` names many. "
+            "Name the stream in the path, or append."
         )
         raise ConfigurationError(message)
     plan = plan_write(options, arrow_of(schema))
@@ -201,18 +202,18 @@ def write_plan(
 
 _SEEN_SECONDS = 60.0
 _seen: dict[tuple[AccountSettings, str], float] = {}
-"""When the process last saw a container, on its monotonic clock."""
+"""When this process last checked that a container exists, by its monotonic clock."""
 
 
 def container_of(plan: WritePlan) -> BlobContainer:
-    """The container of a write. Makes no request; connections live as long as the process."""
+    """The container of a write. Makes no request; connections are kept as long as the process."""
     return connect(plan.options.account).container(plan.options.location.container)
 
 
 def prepare(container: BlobContainer, *, create: bool) -> None:
-    """See that the container exists; if it does not, create it, or raise `NotFoundError` where that is not wanted.
+    """Create the container if it is absent; with `create` false raise `NotFoundError` instead.
 
-    It is looked at by way of a blob in it: a SAS of the container lets nobody ask for the container itself.
+    The request is for a blob in it: a container SAS does not permit a request for the container's properties.
     """
     try:
         container.properties(_NO_BLOB)
@@ -229,9 +230,9 @@ def _create(container: BlobContainer) -> None:
         if container.create():
             logger.warning("container %s did not exist and was created", container.url)
             for known in [key for key in _logs if key[1] == container.name]:
-                del _logs[known]  # its logs went with the container of this name that there was before
+                del _logs[known]  # these logs were of a container of the same name that has been deleted
     except ConfigurationError as refused:
-        step = "Check its name, or create it first by an identity that may."
+        step = "Check its name, or create it first with an identity that has the permission."
         cause = f"it does not exist and cannot be created ({refused})"
         raise ConfigurationError(describe("write to container", container.url, cause, step)) from refused
 
@@ -241,12 +242,12 @@ _NO_BLOB = "_container"
 
 
 def _warn_of_dropped(location: Location, staged: Sequence[StagedTask], entries: Sequence[LogEntry]) -> None:
-    """Say that the rows of a write were dropped, since an earlier one of the same transaction stands."""
+    """Warn that the rows of a write were dropped, because an earlier write of its transaction is committed."""
     ours = {blob.attempt for task in staged for blob in task.blobs}
     kept = {blob.attempt for entry in entries for blob in entry.blobs}
     if not ours <= kept:
         logger.warning(
-            "the rows of this write to %s were dropped, for a write with the same `txnAppId` and this or a later "
+            "the rows of this write to %s were dropped, because a write with the same `txnAppId` and this or a later "
             "`txnVersion` was committed before. That is right for a repeat of one write; a second write needs a "
             "`txnAppId` of its own",
             location,
@@ -261,14 +262,14 @@ def _utc() -> datetime:
 
 
 def _task() -> dict[str, Any]:
-    """Which task of which batch of which query this is, as far as Spark says."""
+    """The task, attempt, query and batch that this process works on, as far as Spark sets them."""
     context = TaskContext.get()
     if context is None:
         return {"task": 0}
-    who: dict[str, Any] = {"task": context.partitionId(), "attempt": context.attemptNumber()}
+    writer: dict[str, Any] = {"task": context.partitionId(), "attempt": context.attemptNumber()}
     query, batch = context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("streaming.sql.batchId")
     if query is not None:
-        who["query"] = query
+        writer["query"] = query
     if batch is not None:
-        who["batch"] = int(batch)
-    return who
+        writer["batch"] = int(batch)
+    return writer

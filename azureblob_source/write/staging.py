@@ -1,17 +1,17 @@
-"""A task's work: Arrow batches in, staged blobs out. Knows nothing of Spark.
+"""What one task does: Arrow batches in, staged blobs out. Independent of Spark.
 
-    batches ─ gather ─ route ─ encode ─ open_blobs ─ upload        all on one task; nothing is visible afterwards
+    batches ─ gather ─ route ─ encode ─ open_blobs ─ upload
 
-`stage` reads in this order. Control messages (options `envelopeColumn`, `emission`) go the same way behind all other
-rows. In the mode `at-least-once` the task also commits each blob when it is finished, which is what the Samza proposal
-does.
+`stage` reads in this order. Control messages (options `envelopeColumn`, `emission`) take the same path after all other
+rows. With `deliveryGuarantee` `at-least-once` the task also publishes each finished blob, as Samza's proposal does;
+else nothing is visible when a task ends.
 """
 
 from __future__ import annotations
 
 import json
 import string
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,25 +24,23 @@ from azureblob_source.avro.encoding.encode import RowEncoder, raw_rows
 from azureblob_source.avro.encoding.validate import validate_datums
 from azureblob_source.avro.files.block_codecs import codec
 from azureblob_source.log.entry import BlobEntry
-from azureblob_source.write.control_records import HeldControl, is_bytes, stored_rows
-from azureblob_source.write.open_blobs import BlobFormat, Block, OpenBlobs
+from azureblob_source.metrics import blob_counts
+from azureblob_source.write.control_records import EnvelopeRouter, is_bytes, stored_rows
+from azureblob_source.write.gathering import gather
+from azureblob_source.write.open_blobs import BlobFormat, OpenBlobs, SealedBlock
 from azureblob_source.write.routing import slices
 from azureblob_source.write.upload import Uploader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from azure_account.account import BlobContainer
     from azureblob_source.avro.encoding.pieces import EncodedRows
     from azureblob_source.avro.schema import AvroSchema
-    from azureblob_source.write.open_blobs import Names
+    from azureblob_source.write.open_blobs import BlobNames, FinishedBlob
     from azureblob_source.write.options import SinkOptions
-    from azureblob_source.write.routing import RoutedBatch, Router
-
-GATHERED_ROWS = 32_768
-GATHERED_BYTES = 16 << 20
-"""Arrow batches are encoded together up to these sizes: Spark's 10,000 rows are too few to pay for a numpy call."""
+    from azureblob_source.write.routing import RoutedBatch
 
 _SUFFIX_CHARACTERS = string.digits + string.ascii_lowercase
 _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -50,8 +48,9 @@ _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class StagedTask:
-    """What one task attempt has done; the commit message. `metrics` has the names of `metrics.COUNTERS`.
+    """What one task attempt has staged: its message to the driver. `metrics` has names of `metrics.COUNTERS`.
 
+    writer: the task and its batch, for the log entry; `durationMs` at least.
     control: the control messages in the blobs, as in a log entry, each with its stream.
     """
 
@@ -61,7 +60,7 @@ class StagedTask:
     control: tuple[Mapping[str, Any], ...] = ()
 
     def to_json(self) -> str:
-        """As text, for the way from worker to driver."""
+        """As JSON, which the driver reads."""
         document: dict[str, Any] = {"blobs": [asdict(blob) for blob in self.blobs], "metrics": self.metrics}
         return json.dumps({**document, "writer": self.writer, "control": self.control}, ensure_ascii=False)
 
@@ -74,14 +73,14 @@ class StagedTask:
 
 
 class RandomNames:
-    """Names of one task: suffixes and ids out of a source of random bytes, such as `os.urandom`."""
+    """The `BlobNames` of a task, from a source of random bytes such as `os.urandom`."""
 
     def __init__(self, random_bytes: Callable[[int], bytes], *, suffixed: bool) -> None:
         self._random_bytes = random_bytes
         self._suffixed = suffixed
 
     def suffix(self) -> str | None:
-        """Eight digits or small letters (41 bits), or None where names are to have no suffix."""
+        """Eight digits or lower-case letters (41 bits), or None if `suffixRandomStringToBlobName` is false."""
         if not self._suffixed:
             return None
         number = int.from_bytes(self._random_bytes(8), "big")
@@ -98,9 +97,9 @@ class RandomNames:
 
 @dataclass(frozen=True)
 class WritePlan:
-    """What all tasks of one write have in common, checked on the driver against the rows' schema.
+    """What all tasks of one write share, validated on the driver against the schema of the rows.
 
-    arrow: what is routed and stored of the rows: all of them, unless there is an emission.
+    arrow: the columns that are routed and stored: all of the rows', unless option `emission` is set.
     """
 
     options: SinkOptions
@@ -108,13 +107,13 @@ class WritePlan:
     avro: AvroSchema
 
     @property
-    def form(self) -> BlobFormat:
-        """How the blobs' bytes are made."""
+    def blob_format(self) -> BlobFormat:
+        """How the blobs are serialized."""
         return BlobFormat(self.avro.json, self.avro.fingerprint, codec(self.options.codec), self.options.gzipped)
 
 
 def plan_write(options: SinkOptions, rows: pa.Schema) -> WritePlan:
-    """Check options against the schema of the rows. `ConfigurationError` names what does not fit."""
+    """Validate the options against the schema of the rows. `ConfigurationError` names the option that does not fit."""
     if options.emission is not None:
         rows = stored_rows(options.emission, rows)
     options.router.check(rows)
@@ -128,9 +127,7 @@ def plan_write(options: SinkOptions, rows: pa.Schema) -> WritePlan:
     if options.value_column is not None and options.avro_schema is not None:
         return WritePlan(options, rows, options.avro_schema)
     if not len(written):
-        message = (
-            "no column is left to write. Keep one beside the routing columns, or set `dropRoutingColumns` to false."
-        )
+        message = "no column is left to write. Select another column too, or set `dropRoutingColumns` to false."
         raise ConfigurationError(message)
     avro = options.avro_schema or avro_schema.infer(
         written, name=options.record_name, namespace=options.record_namespace
@@ -156,95 +153,56 @@ def stage(  # noqa: PLR0913 - the task's inputs, and its time and randomness
     plan: WritePlan,
     container: BlobContainer,
     *,
-    names: Names,
+    names: BlobNames,
     utc: Callable[[], datetime],
     clock: Callable[[], float],
     publish: Callable[[BlobEntry], object] | None = None,
 ) -> StagedTask:
-    """Write all rows of one task as staged blocks. Nothing is visible until the driver commits, if ever.
+    """Stage all rows of one task. Nothing is visible until the driver commits.
 
-    `publish` is called with every finished blob; only `at-least-once` has it. On an error the staged blocks are left to
-    expire, which Azure does after seven days.
+    `publish` is called with each blob when all its blocks are staged; only `at-least-once` has it. After an error the
+    staged blocks stay, until Azure drops them after seven days.
     """
     options = plan.options
-    blobs = OpenBlobs(options.limits, plan.form, names, utc, clock)
-    encode, held = _encoder(plan), _held_control(plan)
-    finished: list[BlobEntry] = []
-    started, failed_before, plain = clock(), container.failed_attempts, 0
-    with Uploader(container, plan.form, options.threads, options.queue, options.flush_timeout) as uploader:
+    open_blobs = OpenBlobs(options.limits, plan.blob_format, names, utc, clock)
+    encode, envelopes = _encoder(plan), _envelope_router(plan)
+    finished: list[FinishedBlob] = []
+    started, failed_before = clock(), container.failed_attempts
+    with Uploader(container, plan.blob_format, options.threads, options.queue, options.flush_timeout) as uploader:
 
-        def take(events: Iterator[Block | BlobEntry]) -> None:
-            for event in events:
-                if isinstance(event, Block):
-                    uploader.submit(event)
+        def take(outputs: Iterable[SealedBlock | FinishedBlob]) -> None:
+            for output in outputs:
+                if isinstance(output, SealedBlock):
+                    uploader.submit(output)
                 else:
-                    finished.append(event)
+                    finished.append(output)
                     if publish is not None:
                         uploader.drain()
-                        publish(event)
+                        publish(output.entry(uploader.stored[output.name]))
 
-        for routed in _routed(gather(batches), options.router, held):
+        gathered = gather(batches)
+        for routed in map(options.router.route, gathered) if envelopes is None else envelopes.routed(gathered):
             rows = encode(routed.batch)
-            plain += len(rows.data)
-            ranges = _event_ranges(routed, options.event_time_column)
-            for (route, first, last), events in zip(slices(routed), ranges, strict=True):
-                take(blobs.append(route, rows, first, last, events))
-        take(blobs.close())
+            event_ranges = _event_ranges(routed, options.event_time_column)
+            for (route, first, last), event_range in zip(slices(routed), event_ranges, strict=True):
+                take(open_blobs.append(route, rows, first, last, event_range))
+        take(open_blobs.close())
         uploader.drain()
-    stored = tuple(replace(blob, size=uploader.stored[blob.name]) for blob in finished)
-    metrics = {
-        "messagesSent": sum(blob.rows for blob in stored),
-        "bytesSent": plain,
-        "bytesCompressed": sum(blob.size for blob in stored),
-        "blockUploads": uploader.blocks,
-        "blobCommits": 0 if publish is None else len(stored),
+    blobs = tuple(blob.entry(uploader.stored[blob.name]) for blob in finished)
+    counts = {
+        **blob_counts(blobs),
+        "blobCommits": 0 if publish is None else len(blobs),
         "connectionErrors": container.failed_attempts - failed_before,
     }
     writer = {"durationMs": round((clock() - started) * 1000)}
-    return StagedTask(stored, metrics, writer, () if held is None else held.messages)
+    return StagedTask(blobs, counts, writer, () if envelopes is None else envelopes.messages)
 
 
-def _held_control(plan: WritePlan) -> HeldControl | None:
+def _envelope_router(plan: WritePlan) -> EnvelopeRouter | None:
     options = plan.options
     if options.envelope_column is None:
         return None
-    return HeldControl(options.envelope_column, options.router, options.emission)
-
-
-def _routed(batches: Iterable[pa.RecordBatch], router: Router, held: HeldControl | None) -> Iterator[RoutedBatch]:
-    """The batches by route: as they come, but control messages behind all others."""
-    if held is None:
-        yield from map(router.route, batches)
-        return
-    for batch in batches:
-        user = held.user_rows(batch)
-        if user.num_rows:
-            yield router.route(user)
-    for batch in gather(held.control_rows()):
-        routed = router.route(batch)
-        held.tell(routed)
-        yield routed
-
-
-def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in larger batches, each up to `GATHERED_ROWS` rows or `GATHERED_BYTES` bytes."""
-    waiting: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        waiting.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= GATHERED_ROWS or size >= GATHERED_BYTES:
-            yield _one(waiting)
-            waiting, rows, size = [], 0, 0
-    if waiting:
-        yield _one(waiting)
-
-
-def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch of several. `pyarrow.concat_batches` would do it from version 19 on."""
-    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+    return EnvelopeRouter(options.envelope_column, options.router, options.emission)
 
 
 def _encoder(plan: WritePlan) -> Callable[[pa.RecordBatch], EncodedRows]:
@@ -263,7 +221,7 @@ def _encoder(plan: WritePlan) -> Callable[[pa.RecordBatch], EncodedRows]:
 
 
 def _event_ranges(routed: RoutedBatch, column: str | None) -> list[tuple[int, int] | None]:
-    """For every route the least and greatest event time of its rows, in microseconds; None if all are null."""
+    """For each route the least and greatest event time of its rows, in microseconds; None if all are null."""
     if column is None:
         return [None] * len(routed.routes)
     times = routed.batch.column(column)

@@ -1,7 +1,7 @@
-"""Staging blocks in the background, with a bounded queue. The shell around `open_blobs`.
+"""Stages the blocks of `open_blobs` in background threads, through a bounded queue.
 
-A full queue makes the caller upload: rows then wait for the network, and memory stays bounded. The first failure is
-raised at the next call, not at the end.
+When the queue is full the caller uploads the block itself, which bounds memory. A failure is raised by the next call,
+not only at the end.
 """
 
 from __future__ import annotations
@@ -19,25 +19,23 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from azure_account.account import BlobContainer
-    from azureblob_source.write.open_blobs import BlobFormat, Block
+    from azureblob_source.write.open_blobs import BlobFormat, SealedBlock
 
 
 @dataclass
 class Uploader:
     """Stages blocks into `container` with `threads` threads and at most `queue` blocks waiting.
 
-    Use it in a `with` block; leaving it drops what has not been started.
+    `deadline` is in seconds. A context manager: its exit cancels uploads that have not started, so call `drain` before.
     """
 
     container: BlobContainer
-    form: BlobFormat
+    blob_format: BlobFormat
     threads: int = 2
     queue: int = 4
     deadline: float = 180.0
     stored: dict[str, int] = field(default_factory=dict)
     """Bytes staged so far, by blob."""
-    blocks: int = 0
-    """Blocks staged so far."""
 
     def __post_init__(self) -> None:
         self._pool = ThreadPoolExecutor(self.threads, "azureblob-upload")
@@ -53,8 +51,8 @@ class Uploader:
     ) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def submit(self, block: Block) -> None:
-        """Stage `block`, in the background if there is a free place, else now. Raises the first earlier failure."""
+    def submit(self, block: SealedBlock) -> None:
+        """Stage `block`, in the background unless the queue is full. Raises the first failure of an earlier block."""
         self._raise_failure()
         if not self._places.acquire(blocking=False):
             self._stage(block)
@@ -64,7 +62,7 @@ class Uploader:
         future.add_done_callback(lambda _: self._places.release())
 
     def drain(self) -> None:
-        """Wait until every block is staged. `TransientError` when that takes longer than the deadline."""
+        """Wait until every submitted block is staged. `TransientError` if that takes longer than `deadline`."""
         _, waiting = wait(self._pending, self.deadline, FIRST_EXCEPTION)
         self._raise_failure()
         if waiting:
@@ -72,7 +70,7 @@ class Uploader:
                 "upload",
                 f"{len(waiting)} blocks to {self.container.url}",
                 "the time allowed by `flushTimeoutMs` is over",
-                "Nothing was published; Spark runs the task again. Raise the option if the link is slow.",
+                "Spark runs the task again. Raise the option if the connection is slow.",
                 elapsed=self.deadline,
             )
             raise TransientError(message)
@@ -82,9 +80,8 @@ class Uploader:
             self._pending.discard(future)
             future.result()
 
-    def _stage(self, block: Block) -> None:
-        data = block.render(self.form)
+    def _stage(self, block: SealedBlock) -> None:
+        data = block.render(self.blob_format)
         self.container.stage_block(block.blob, block.id, data)
         with self._lock:
             self.stored[block.blob] = self.stored.get(block.blob, 0) + len(data)
-            self.blocks += 1

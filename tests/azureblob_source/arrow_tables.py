@@ -1,4 +1,4 @@
-"""Hypothesis strategies of Arrow types, values and batches: what Spark sends, and what else the encoder takes."""
+"""Hypothesis strategies of Arrow types, values and batches: those of Spark, and others that the encoder takes."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_a_path_names_container_stream_and_endpoint(path: str, location: Locatio
         ("data/flights", None, "/flights/"),
     ],
 )
-def test_options_and_path_may_name_it_together_if_they_agree(
+def test_options_and_path_may_both_name_a_location_if_they_agree(
     path: str | None, container: str | None, stream: str | None
 ) -> None:
     assert Location("data", "flights") == parse_location(path, container, stream)
@@ -65,8 +65,8 @@ def test_options_and_path_may_name_it_together_if_they_agree(
 @pytest.mark.parametrize(
     ("path", "container", "stream", "message"),
     [
-        ("data/flights", "other", None, "path names container 'data' but the option `container` says 'other'"),
-        ("data/flights", None, "planes", "path names stream 'flights' but the option `stream` says 'planes'"),
+        ("data/flights", "other", None, "path names container 'data', but option `container` is 'other'"),
+        ("data/flights", None, "planes", "path names stream 'flights', but option `stream` is 'planes'"),
         (None, None, "flights", "no container is named"),
         ("/", None, None, "no container is named"),
         ("Data/flights", None, None, "container name 'Data' is invalid.*3 to 63 lower-case"),
@@ -78,12 +78,12 @@ def test_options_and_path_may_name_it_together_if_they_agree(
         ("data", None, "a/../b", "`..` level"),
         (f"{BLOB}/data/a/%2E%2E/b", None, None, "`..` level"),
         ("abfss://acme.dfs.core.windows.net/data", None, None, "abfss://<container>@<account host>/<stream>"),
-        ("s3://data/flights", None, None, "is not understood"),
-        ("https:///data", None, None, "is not understood"),
-        ("https://[half/data", None, None, "is not a URL"),
+        ("s3://data/flights", None, None, "is not supported"),
+        ("https:///data", None, None, "is not supported"),
+        ("https://[half/data", None, None, "is no valid URL"),
     ],
 )
-def test_a_location_that_cannot_be_is_refused_with_the_next_step(
+def test_an_invalid_location_is_refused_with_the_next_step(
     path: str | None, container: str | None, stream: str | None, message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
@@ -121,10 +121,10 @@ def test_a_credential_in_the_path_is_refused_and_not_repeated(path: str) -> None
         (None, None),
     ],
 )
-def test_an_endpoint_names_its_account_if_it_does(endpoint: str | None, account: str | None) -> None:
+def test_the_account_is_taken_from_an_endpoint_that_names_it(endpoint: str | None, account: str | None) -> None:
     assert account == Location("data", None, endpoint).account
 
 
-def test_a_location_reads_as_container_and_stream() -> None:
+def test_a_location_is_shown_as_container_and_stream() -> None:
     assert "data/flights" == str(Location("data", "flights", BLOB))
     assert "data" == str(Location("data"))

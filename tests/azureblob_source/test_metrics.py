@@ -5,19 +5,24 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from opentelemetry import metrics as api
+from pyspark.sql.types import LongType, StructField, StructType
 
 from azure_account.errors import CorruptError
 from azureblob_source import metrics
+from azureblob_source.write.sink import BatchWriter, write_plan
 from tests.azureblob_source.write.sink_rows import new_account
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tools.azurite import Azurite
+
 
 class Instrument(api.NoOpCounter):
-    """A counter of a telemetry SDK, as far as these tests need one."""
+    """A counter of a telemetry SDK that keeps its sums."""
 
     def __init__(self, name: str, unit: str, description: str, sums: Counter[tuple[str, str, str]]) -> None:
         super().__init__(name, unit, description)
@@ -39,7 +44,7 @@ class Meter(api.NoOpMeter):
 
 @pytest.fixture
 def sums(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[tuple[str, str, str]]]:
-    """What an SDK has counted, by counter, group and name."""
+    """The sums that an SDK would export, by counter, group and name."""
     counted: Counter[tuple[str, str, str]] = Counter()
     monkeypatch.setattr(api, "get_meter", lambda *_: Meter(counted))
     metrics._counter.cache_clear()
@@ -47,7 +52,7 @@ def sums(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[tuple[str, str, st
     metrics._counter.cache_clear()
 
 
-def test_each_count_is_added_for_all_for_the_container_and_for_the_task(sums: Counter[tuple[str, str, str]]) -> None:
+def test_each_count_is_added_to_all_three_groups(sums: Counter[tuple[str, str, str]]) -> None:
     metrics.count({"messagesSent": 3, "blockUploads": 0}, system="data", source="q/0")
     metrics.count({"messagesSent": 2}, system="data", source="q/1")
     assert {
@@ -58,7 +63,27 @@ def test_each_count_is_added_for_all_for_the_container_and_for_the_task(sums: Co
     } == dict(sums)
 
 
-def test_an_sdk_sees_the_instruments_that_the_page_names(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("guarantee", "source"), [("exactly-once", "batch"), ("at-least-once", "batch/0")], ids=["exactly", "at least"]
+)
+def test_a_published_blob_is_counted_once_by_whoever_publishes_it(
+    azurite: Azurite, container_name: str, sums: Counter[tuple[str, str, str]], guarantee: str, source: str
+) -> None:
+    raw = {
+        "connectionString": azurite.connection_string,
+        "path": f"{container_name}/events",
+        "deliveryGuarantee": guarantee,
+        "maxMessagesPerBlob": "1",
+    }
+    plan = write_plan(raw, StructType([StructField("id", LongType())]), {}, overwrite=False)
+    written = BatchWriter(plan, overwrite=False)
+    written.commit([written.write(iter([pa.RecordBatch.from_pydict({"id": [1, 2]})]))])
+    assert {("aggregate", ""): 2, ("system", container_name): 2, ("source", source): 2} == {
+        (group, name): counted for (counter, group, name), counted in sums.items() if counter == "azureblob.blobCommits"
+    }
+
+
+def test_an_sdk_gets_the_instruments_that_the_page_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 

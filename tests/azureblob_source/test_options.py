@@ -17,7 +17,7 @@ from azureblob_source.location import Location
 from azureblob_source.log.entry import Transaction
 from azureblob_source.options import SINK, SOURCE, TABLE, WHERE
 from azureblob_source.read.options import SourceOptions, source_options
-from azureblob_source.write.open_blobs import Limits
+from azureblob_source.write.open_blobs import BlobLimits
 from azureblob_source.write.options import SinkOptions, sink_options
 from azureblob_source.write.routing import Router
 from control_messages.producer import ProducerSpec
@@ -91,14 +91,14 @@ def test_the_defaults_are_those_of_the_design() -> None:
         ),
     ],
 )
-def test_options_become_types(given: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_options_are_parsed_into_types(given: dict[str, Any], expected: dict[str, Any]) -> None:
     options = sink(**given)
     assert expected == {name: getattr(options, name) for name in expected}
 
 
-def test_limits_are_bytes_rows_and_seconds() -> None:
+def test_limits_are_in_bytes_rows_and_seconds() -> None:
     options = sink(maxFlushThresholdSize="64k", maxBlobSize="1GiB", maxMessagesPerBlob=10, maxBlobAgeMs="1h")
-    expected = Limits(64 << 10, 1 << 30, 10, 3600.0, memory=options.limits.memory)
+    expected = BlobLimits(64 << 10, 1 << 30, 10, 3600.0, memory=options.limits.memory)
     assert expected == options.limits
     assert sink(memoryBudget="3m").limits.memory == 2 << 20
 
@@ -113,7 +113,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("option", [*WHERE.options, *SINK.options, *SOURCE.options], ids=lambda option: option.name)
-def test_every_option_is_taken_in_lower_case_as_spark_gives_it(option: Any) -> None:
+def test_every_option_is_accepted_in_lower_case_as_spark_passes_it(option: Any) -> None:
     default = "1048576" if option.default is None else str(option.default).lower()
     value = VALUES.get(option.name, default)
     key = option.name.replace("*", "key").lower()
@@ -136,7 +136,7 @@ NOT_OPTIONS = {
 
 
 @pytest.mark.parametrize("name", HINTED)
-def test_the_name_of_another_systems_option_leads_to_options_that_exist(name: str) -> None:
+def test_hints_for_options_of_other_systems_name_options_that_exist(name: str) -> None:
     assert name not in {option.name.lower() for option in TABLE.options}
     named = set(re.findall("`([^`]+)`", HINTS[name]))
     assert named <= {option.name for option in TABLE.options} | NOT_OPTIONS
@@ -146,19 +146,19 @@ def test_the_name_of_another_systems_option_leads_to_options_that_exist(name: st
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("timestampAsOf", "the view `commits` lists them with their times, `versionAsOf` reads one."),
+        ("timestampAsOf", "the view `commits` lists the versions with their times, `versionAsOf` reads one."),
         ("maxFilesPerTrigger", "`maxBlobsPerTrigger` is its name here."),
-        ("failOnDataLoss", "Start it with a new checkpoint."),
-        ("mergeSchema", "writers may add columns, and a read gives the superset of their schemas."),
+        ("failOnDataLoss", "Start it with a new checkpoint then."),
+        ("mergeSchema", "writers may add columns, and a read uses the superset of their schemas."),
     ],
 )
-def test_well_known_names_are_answered_in_whatever_case(name: str, sentence: str) -> None:
+def test_options_of_other_systems_get_a_hint_in_any_case(name: str, sentence: str) -> None:
     for spelled in (name, name.lower()):
         with pytest.raises(ConfigurationError, match=f"Option {spelled} is unknown. .*{re.escape(sentence)}$"):
             source_options({"path": "data/flights", **ACCOUNT, spelled: "x"}, {})
 
 
-def test_a_misspelt_option_of_a_read_is_not_taken_for_one_of_a_write_nor_the_other_way_round() -> None:
+def test_a_misspelt_option_of_a_read_gets_no_suggestion_of_a_write_and_vice_versa() -> None:
     with pytest.raises(ConfigurationError, match="is unknown. The options are"):
         source_options({"path": "data/flights", **ACCOUNT, "eventTimeColum": "x"}, {})
     with pytest.raises(ConfigurationError, match="Did you mean eventTimeColumn"):
@@ -166,7 +166,7 @@ def test_a_misspelt_option_of_a_read_is_not_taken_for_one_of_a_write_nor_the_oth
 
 
 @pytest.mark.parametrize("option", TABLE.options, ids=lambda option: option.name)
-def test_every_option_says_what_it_is_for(option: Any) -> None:
+def test_every_option_has_a_help_text(option: Any) -> None:
     assert option.help.endswith(".")
     assert f"| `{option.name}` |" in page()
 
@@ -190,29 +190,29 @@ def test_every_option_says_what_it_is_for(option: Any) -> None:
         ({"epoch": -1}, "Option epoch"),
         ({"dropRoutingColumns": "yes"}, "Option dropRoutingColumns"),
         ({"flushTimeoutMs": "soon"}, "Option flushTimeoutMs"),
-        ({"codec": "deflate", "compression__type": "gzip"}, "compressed twice. Leave one"),
+        ({"codec": "deflate", "compression__type": "gzip"}, "compressed twice. Set one"),
         (
             {"valueColumn": "v"},
-            "option `valueColumn` (v) holds encoded datums: give their schema as option `avroSchema`",
+            "option `valueColumn` (v) holds encoded datums: set their schema as option `avroSchema`",
         ),
         ({"avroSchema": "{"}, "option avroSchema is not a valid Avro schema"),
         ({"txnAppId": "app"}, "`txnAppId` and `txnVersion` belong together"),
         ({"txnVersion": 1}, "`txnAppId` and `txnVersion` belong together"),
         ({"metadata__a-b": "x"}, "option `metadata.a-b`"),
         ({"metadata__a": "Zürich"}, "option `metadata.a`"),
-        ({"metadata__Azureblob_Attempt": "x"}, "the sink marks its own blobs by this key"),
+        ({"metadata__Azureblob_Attempt": "x"}, "the sink stores its attempt id under this key"),
         ({"metadata__a": "x" * 8200}, "8192 bytes of metadata"),
-        ({f"tags__t{n}": "x" for n in range(11)}, "11 tags are given, Azure allows 10"),
+        ({f"tags__t{n}": "x" for n in range(11)}, "11 tags are set, Azure allows 10"),
         ({"tags__a": "x" * 257}, "option `tags.a`"),
         ({"tags__a": "ä"}, "option `tags.a`"),
         ({"envelopeColumn": "e", "valueColumn": "v", "avroSchema": SCHEMA}, "Leave `valueColumn` out"),
         ({"emission": EMISSION.to_json(), "valueColumn": "v", "avroSchema": SCHEMA}, "Leave `valueColumn` out"),
         ({"emission": EMISSION.to_json(), "envelopeColumn": "e"}, "`envelopeColumn` (e) and `emission` disagree"),
-        ({"emission": EMISSION.to_json(), "streamColumn": "s"}, "`emission` speaks of one stream"),
+        ({"emission": EMISSION.to_json(), "streamColumn": "s"}, "`emission` is for one stream"),
         ({"emission": "{"}, "Option emission: the value '{' is not valid"),
         ({"emission": '{"stream":"s","partitions":0}'}, "expected the JSON of a `control_messages` `ProducerSpec`"),
         ({"emission": '{"stream":"s","partitions":1,"task":2}'}, "Option emission"),
-        ({"stream": "other"}, "the path names stream 'flights' but the option `stream` says 'other'"),
+        ({"stream": "other"}, "the path names stream 'flights', but option `stream` is 'other'"),
     ],
 )
 def test_a_wrong_option_is_refused_by_name_with_the_next_step(given: dict[str, Any], message: str) -> None:
@@ -230,7 +230,7 @@ def test_the_url_of_the_path_names_account_and_endpoint() -> None:
 
 
 @pytest.mark.parametrize("secret", [{"accountKey": "c2VjcmV0a2V5"}, {"sasToken": "sv=1&sig=c2VjcmV0a2V5"}])
-def test_options_travel_to_the_executors_and_show_no_secret(secret: dict[str, str]) -> None:
+def test_options_are_pickled_to_the_executors_and_show_no_secret(secret: dict[str, str]) -> None:
     raw = {
         "path": "data/flights",
         "accountName": "acme",
@@ -244,7 +244,7 @@ def test_options_travel_to_the_executors_and_show_no_secret(secret: dict[str, st
     assert "c2VjcmV0a2V5" not in repr(TABLE.parse(raw))
 
 
-def test_a_read_needs_a_stream_and_knows_view_version_and_columns() -> None:
+def test_a_read_needs_a_stream_and_parses_view_version_and_columns() -> None:
     options = source_options({"path": "data/a/b", **ACCOUNT, "versionAsOf": "3", "columns": "x, y"}, {})
     assert ("a/b", "data", 3, ("x", "y")) == (options.stream, options.view, options.version, options.columns)
     with pytest.raises(ConfigurationError, match="no stream is named to read from container 'data'"):
@@ -281,7 +281,7 @@ def test_the_defaults_of_a_read() -> None:
         ({"maxBytesPerTrigger": "1g", "publishTimeoutMs": "5s"}, {"max_bytes": 1 << 30, "publish_timeout": 5.0}),
     ],
 )  # fmt: skip
-def test_options_of_a_read_become_types(given: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_options_of_a_read_are_parsed_into_types(given: dict[str, Any], expected: dict[str, Any]) -> None:
     options = read(**given)
     assert expected == {name: getattr(options, name) for name in expected}
 
@@ -290,7 +290,7 @@ def test_options_of_a_read_become_types(given: dict[str, Any], expected: dict[st
     ("streaming", "given", "message"),
     [
         (None, {"view": "comits"}, "did you mean commits?"),
-        (None, {"metadataColumns": "version,time"}, "time is none of them"),
+        (None, {"metadataColumns": "version,time"}, "time is not one of them"),
         (None, {"startTime": "yesterday"}, "Option startTime: the value 'yesterday' is not valid"),
         (None, {"startTime": "2013-01-02", "endTime": "2013-01-01"}, "`startTime` is not before `endTime`"),
         (None, {"startingVersion": "-1"}, "Option startingVersion"),
@@ -306,12 +306,12 @@ def test_a_wrong_option_of_a_read_is_refused(streaming: bool | None, given: dict
     assert message in str(caught.value)
 
 
-def test_a_write_may_take_its_streams_from_a_column_alone() -> None:
+def test_a_write_needs_no_stream_if_a_column_names_the_streams() -> None:
     options = sink("data", streamColumn="s")
     assert replace(options.location, endpoint=None) == Location("data")
     assert Router(None, "s") == options.router
 
 
-def test_the_manual_s_page_is_up_to_date() -> None:
+def test_the_options_page_is_up_to_date() -> None:
     stored = Path(__file__).parents[2] / "docs" / "OPTIONS.md"
     assert page() == stored.read_text(encoding="utf-8"), "run: python -m tools.options_page > docs/OPTIONS.md"

@@ -1,4 +1,4 @@
-"""From Arrow batches through tasks, commit, snapshot and splits, and back: whatever is written is read."""
+"""From Arrow batches through tasks, commit, snapshot and splits, and back: every value that is written is read."""
 
 from __future__ import annotations
 

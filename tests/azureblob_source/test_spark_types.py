@@ -1,4 +1,4 @@
-"""Arrow batches as Spark hands them over, and Spark's schema for what is read."""
+"""Arrow batches as Spark passes them, and Spark's schema of what is read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _empty_without_offsets(kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, 0, [None, none, none])
 
 
-def test_an_empty_array_that_came_without_offsets_gets_some() -> None:
+def test_an_empty_array_without_offsets_gets_offsets() -> None:
     kind = pa.list_(pa.list_(pa.string()))
     lists = pa.Array.from_buffers(
         kind, 2, [pa.py_buffer(b"\x01"), pa.py_buffer(bytes(12))], 1, children=[_empty_without_offsets(kind.value_type)]

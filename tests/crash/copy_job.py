@@ -1,4 +1,4 @@
-"""The second program that is killed: a streaming query that copies one stream of the format `azureblob` to another.
+"""The second program that is killed: a streaming query that copies one stream of `azureblob` to another.
 
     python -m tests.crash.copy_job SOURCE CHECKPOINT TARGET        connection string: AZURE_STORAGE_CONNECTION_STRING
 
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def await_stream(options: dict[str, str]) -> None:
-    """Wait until there is something to take the schema from."""
+    """Wait until the stream has a schema."""
     while not _has_schema(options):
         time.sleep(0.1)
 

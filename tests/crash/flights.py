@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ROW_NUMBER = "row_number"
 EARLIEST_FILE = 1_400_000_000
-"""Time of the first file. Spark goes by the times of files, which are the same for two that are written at once."""
+"""Time of the first file. Spark orders files by their times, which may be equal for files written at once."""
 
 
 def flights(rows: int | None = None) -> pa.Table:

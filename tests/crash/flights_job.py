@@ -3,7 +3,7 @@
     python -m tests.crash.flights_job INPUT CHECKPOINT PATH        connection string: AZURE_STORAGE_CONNECTION_STRING
 
 It goes on where the checkpoint says, and ends with 0 when the input is through. With `--failures FOLDER` its tasks
-fail up to twice, behind all of their rows, and leave a file in FOLDER for every failure; with `--lost-executors` they
+fail up to twice, after all of their rows, and leave a file in FOLDER for every failure; with `--lost-executors` they
 kill the executor instead, once in each batch, which needs executors that are processes of their own.
 """
 
@@ -33,19 +33,19 @@ MASTER = "local[2]"
 
 
 class ChosenFailure(Exception):  # noqa: N818 - not an error of the program
-    """What a task raises that was chosen to fail."""
+    """Raised by a task that was chosen to fail."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the query until the input is through."""
+    """Run the query to the end of its input."""
     given = _parser().parse_args(arguments)
     conf = dict(setting.split("=", 1) for setting in given.conf)
     spark = local_spark("flights", **{"spark.master": given.master, **conf})
     flights = _files(spark, given.input, given.files_per_batch)
     if given.failures is not None:
-        flights = flights.mapInArrow(partial(_fail_behind_rows, given.failures), flights.schema)
+        flights = flights.mapInArrow(partial(_fail_after_rows, given.failures), flights.schema)
     if given.lost_executors is not None:
-        flights = flights.mapInArrow(partial(_lose_executor_behind_rows, given.lost_executors), flights.schema)
+        flights = flights.mapInArrow(partial(_lose_executor_after_rows, given.lost_executors), flights.schema)
     writer = flights.writeStream.format("azureblob").option("partitionColumn", "origin")
     for option in given.option:
         writer = writer.option(*option.split("=", 1))
@@ -78,8 +78,8 @@ def _files(spark: SparkSession, folder: Path, files_per_batch: int) -> DataFrame
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", files_per_batch).parquet(str(folder))
 
 
-def _fail_behind_rows(traces: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pass all rows on; then fail in none, the first or the first two attempts, as the task's name decides."""
+def _fail_after_rows(traces: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield all rows; then fail in no attempt, the first one or the first two, which depends on the task."""
     task, attempt = _task()
     yield from batches
     if attempt < random.Random(task).randrange(3):
@@ -87,8 +87,8 @@ def _fail_behind_rows(traces: Path, batches: Iterator[pa.RecordBatch]) -> Iterat
         raise ChosenFailure(task)
 
 
-def _lose_executor_behind_rows(traces: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pass all rows on; then the first attempt of a batch's first task kills the executor that it runs on."""
+def _lose_executor_after_rows(traces: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield all rows; then the first attempt of a batch's first task kills its executor."""
     task, attempt = _task()
     yield from batches
     if task.endswith("-0") and attempt == 0:

@@ -1,7 +1,7 @@
-"""Runs a job (`flights_job`, `copy_job`, `stage_jobs`) and kills it, with all that it has started, at chosen moments.
+"""Runs a job (`flights_job`, `copy_job`, `stage_jobs`) and kills it with all its processes, at chosen moments.
 
-A *life* is one process of the job, from its start to its end or its kill. What a kill hit is told afterwards by the
-evidence that is left: Spark's checkpoint, the commit log, the staged and the committed blobs.
+A *life* is one process of the job, from its start to its end or its kill. What a kill has interrupted is found out
+afterwards, from Spark's checkpoint, the commit log, and the staged and published blobs.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 STUCK_SECONDS = 240.0
-"""A life that shows no progress for so long is a failure of the test."""
+"""A life without progress for so long (s) fails the test."""
 
 _POLL_SECONDS = 0.002
 
 
 @dataclass(frozen=True)
 class FlightsJob:
-    """How the job is run: where from, where to, and in which folder it keeps its checkpoint and its output."""
+    """How the job is run: its input, its target, and the folder of its checkpoint and output."""
 
     azurite: Azurite
     path: str
@@ -55,7 +55,7 @@ class FlightsJob:
 
     @contextmanager
     def life(self) -> Iterator[subprocess.Popen[bytes]]:
-        """One process of the job, in a session of its own; nothing of it is left behind the block."""
+        """One process of the job, in a session of its own. All its processes are killed at the end of the block."""
         command = [sys.executable, "-m", self.module, self.input, self.checkpoint, self.path]
         settings = ["--conf", f"spark.driver.extraJavaOptions={java_options(quick_start=True)}", *self.arguments]
         with (self.folder / "output.txt").open("wb") as output:
@@ -79,17 +79,17 @@ class FlightsJob:
                 kill_session(process)
 
     def run(self) -> None:
-        """One life to its end, which must be a good one."""
+        """Run one life to its end. Asserts that it succeeds."""
         with self.life() as process:
             self.check_end(process.wait(STUCK_SECONDS))
 
     def check_end(self, code: int) -> None:
-        """Fail with the job's last words unless it ended well."""
+        """Fail with the end of the job's output unless its exit code is 0."""
         words = (self.folder / "output.txt").read_text(errors="replace")[-4000:]
         assert code == 0, f"the job ended by itself with {code}:\n{words}"
 
     def batches(self, of: Literal["offsets", "commits"]) -> int:
-        """Batches that the checkpoint knows as begun (`offsets`) or ended (`commits`), in all lives together."""
+        """Number of batches that have begun (`offsets`) or ended (`commits`) in the checkpoint, over all lives."""
         folder = self.checkpoint / of
         numbers = [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
         return max(numbers, default=-1) + 1
@@ -127,16 +127,16 @@ def kill_session(leader: subprocess.Popen[bytes]) -> int:
 
 @dataclass(frozen=True)
 class Moment:
-    """When to kill: `delay` seconds after a life has seen `count` batches begin, or be decided, or after its start."""
+    """When to kill: `delay` seconds after `count` batches of a life have begun or are committed, or after its start."""
 
-    event: Literal["start", "begun", "decided"]
+    event: Literal["start", "begun", "committed"]
     count: int
     delay: float
 
     @staticmethod
     def draw(rng: random.Random) -> Moment:
-        """Any moment, most of them in the midst of a batch."""
-        match rng.choices(("start", "first batch", "begun", "decided"), (2, 2, 5, 5))[0]:
+        """A random moment, most often during a batch."""
+        match rng.choices(("start", "first batch", "begun", "committed"), (2, 2, 5, 5))[0]:
             case "start":
                 return Moment("start", 0, rng.uniform(0, 8))
             case "first batch":
@@ -144,18 +144,18 @@ class Moment:
             case "begun":
                 return Moment("begun", rng.randint(2, 3), rng.uniform(0, 0.7))
             case _:
-                return Moment("decided", rng.randint(1, 3), rng.uniform(0, 0.03))
+                return Moment("committed", rng.randint(1, 3), rng.uniform(0, 0.03))
 
 
 class Hit(Enum):
-    """What a kill hit, as far as the evidence tells."""
+    """What a kill has interrupted, as far as the evidence shows."""
 
     STARTING = "starting, nothing new was done"
     BETWEEN = "between two batches"
     BEGUN = "batch begun, nothing staged"
-    STAGING = "batch staged in part or whole, not decided"
-    PUBLISHING = "batch decided, published in part"
-    PUBLISHED = "batch decided and published, unknown to the checkpoint"
+    STAGING = "batch staged in part or whole, not committed"
+    PUBLISHING = "batch committed, published in part"
+    PUBLISHED = "batch committed and published, unknown to the checkpoint"
 
 
 @dataclass(frozen=True)
@@ -164,17 +164,17 @@ class Evidence:
 
     begun: int
     ended: int
-    decided: int
+    committed: int
     staged: frozenset[str]
     unpublished: int
 
     def hit(self, before: Evidence) -> Hit:
-        """What the life between the two was doing when it was killed."""
+        """What the life between the two evidences was doing when it was killed."""
         if self == before:
             return Hit.STARTING
         if self.begun == self.ended:
             return Hit.BETWEEN
-        if self.decided == self.begun:
+        if self.committed == self.begun:
             return Hit.PUBLISHING if self.unpublished else Hit.PUBLISHED
         return Hit.STAGING if self.staged - before.staged else Hit.BEGUN
 
@@ -184,7 +184,7 @@ NOTHING = Evidence(0, 0, 0, frozenset(), 0)
 
 @dataclass
 class Killings:
-    """Lives of one job, one after the other, until the input is through."""
+    """Lives of one job, one after the other, until the end of its input."""
 
     job: FlightsJob
     public: PublicBlobs
@@ -204,8 +204,8 @@ class Killings:
         self.job.run()
 
     def reached(self, moment: Moment, process: subprocess.Popen[bytes]) -> bool:
-        """Wait for the moment. False if the job came to its good end before."""
-        begun, decided = self.job.batches("offsets"), self.evidence.decided
+        """Wait for the moment. False if the job succeeded before."""
+        begun, committed = self.job.batches("offsets"), self.evidence.committed
         seen, moved = 0, time.monotonic()
         due = moved + moment.delay if moment.event == "start" else None
         while due is None or time.monotonic() < due:
@@ -217,7 +217,7 @@ class Killings:
                 last = seen
                 if moment.event == "begun":
                     seen = self.job.batches("offsets") - begun
-                elif self.public.has_version(decided + seen):
+                elif self.public.has_version(committed + seen):
                     seen += 1
                 moved = time.monotonic() if seen > last else moved
                 due = time.monotonic() + moment.delay if seen >= moment.count else None
@@ -230,9 +230,9 @@ class Killings:
         evidence = Evidence(
             begun=self.job.batches("offsets"),
             ended=self.job.batches("commits"),
-            decided=len(state.entries),
+            committed=len(state.entries),
             staged=state.staged,
-            unpublished=sum(blob["name"] not in state.committed for blob in last.get("blobs", ())),
+            unpublished=sum(blob["name"] not in state.published for blob in last.get("blobs", ())),
         )
         self.hits.append(evidence.hit(self.evidence))
         self.evidence = evidence
@@ -285,7 +285,7 @@ def live(
 
 @dataclass
 class _Due:
-    """When to kill a job: `delay` seconds after the checkpoint has seen `batches` begin."""
+    """When to kill a job: `delay` seconds after `batches` of its checkpoint have begun."""
 
     batches: int
     delay: float

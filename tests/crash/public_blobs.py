@@ -1,4 +1,4 @@
-"""What anybody sees of a stream: its blobs, listed with the official SDK and decoded with fastavro.
+"""A stream as a reader of the listing sees it: its blobs, listed with the Azure SDK and decoded with fastavro.
 
 Nothing of this project is imported here: it is the judge.
 """
@@ -25,10 +25,10 @@ _LOG_NAME = re.compile(r"[^/]+/_log/(\d{20})\.json")
 
 
 @dataclass(frozen=True)
-class State:
-    """The names of the committed data blobs and of those that are only staged, and the log's entries in order."""
+class StreamState:
+    """The names of the published and of the staged data blobs, and the entries of the log in order."""
 
-    committed: frozenset[str]
+    published: frozenset[str]
     staged: frozenset[str]
     entries: list[dict[str, Any]]
 
@@ -45,7 +45,7 @@ class PublicBlobs:
 
     @staticmethod
     def of(connection_string: str, container: str, stream: str, schema: pa.Schema) -> PublicBlobs:
-        """Those of a container that need not exist yet."""
+        """The blobs of a stream, whose container need not exist yet."""
         service = BlobServiceClient.from_connection_string(connection_string)
         return PublicBlobs(service.get_container_client(container), stream, schema)
 
@@ -53,29 +53,29 @@ class PublicBlobs:
         """Whether the log has this entry."""
         return bool(self.container.get_blob_client(f"{self.stream}/_log/{version:020d}.json").exists())
 
-    def state(self) -> State:
-        """What is there. Asserts that the log's versions are dense."""
+    def state(self) -> StreamState:
+        """The state as of now. Asserts that the versions of the log are consecutive."""
         if not self.container.exists():
-            return State(frozenset(), frozenset(), [])
-        # The listing shows a blob that has both a committed and staged blocks as committed.
+            return StreamState(frozenset(), frozenset(), [])
+        # The listing shows a blob that has both published and staged blocks as published.
         every = {blob.name for blob in self.container.list_blobs(f"{self.stream}/", include="uncommittedblobs")}
-        committed = {blob.name for blob in self.container.list_blobs(f"{self.stream}/")}
-        log = sorted(name for name in committed if _LOG_NAME.fullmatch(name))
+        published = {blob.name for blob in self.container.list_blobs(f"{self.stream}/")}
+        log = sorted(name for name in published if _LOG_NAME.fullmatch(name))
         assert [int(_LOG_NAME.fullmatch(name)[1]) for name in log] == list(range(len(log)))  # type: ignore[index]
-        return State(
-            frozenset(filter(_is_data, committed)),
-            frozenset(filter(_is_data, every - committed)),
+        return StreamState(
+            frozenset(filter(_is_data, published)),
+            frozenset(filter(_is_data, every - published)),
             [self._entry(name) for name in log],
         )
 
     def rows(self) -> pa.Table:
-        """All rows of all committed data blobs, by row number. Asserts that each blob is whole and in its place."""
+        """All rows of all published data blobs, by row number. Asserts that blobs are complete and named right."""
         blobs = [blob for blob in self.container.list_blobs(f"{self.stream}/") if _is_data(blob.name)]
         tables = [self._table(blob.name, blob.etag) for blob in blobs]
         return pa.concat_tables([self.schema.empty_table(), *tables]).sort_by(ROW_NUMBER)
 
     def assert_no_row_twice(self) -> None:
-        """No reader of these blobs ever sees a row twice, whatever moment it comes at."""
+        """Assert that no row is in two published blobs, at any moment."""
         if not self.container.exists():
             return
         twice = [row for row, count in Counter(self.rows()[ROW_NUMBER].to_pylist()).items() if count > 1]
@@ -97,7 +97,7 @@ class PublicBlobs:
 
 
 def assert_exactly_once(public: PublicBlobs, expected: pa.Table, batches: int) -> None:
-    """Each row of `expected` is in one committed blob; the log names those blobs alone, and each batch once.
+    """Each row of `expected` is in one published blob; the log names those blobs alone, and each batch once.
 
     There are `batches`, or fewer: a kill between two logs of Spark's, the one of the files and the one of the offsets,
     leaves it with the files of two batches for the next one.
@@ -106,7 +106,7 @@ def assert_exactly_once(public: PublicBlobs, expected: pa.Table, batches: int) -
     assert list(range(len(state.entries))) == [entry["transaction"]["version"] for entry in state.entries]
     assert len(state.entries) <= batches
     assert 1 == len({entry["transaction"]["id"] for entry in state.entries})
-    assert state.committed == {blob["name"] for entry in state.entries for blob in entry["blobs"]}
+    assert state.published == {blob["name"] for entry in state.entries for blob in entry["blobs"]}
     rows = public.rows()
     assert expected.num_rows == rows.num_rows
     assert expected.equals(rows)

@@ -64,17 +64,17 @@ def flights_job(spark: SparkSession, given: argparse.Namespace, account: dict[st
 
 
 class DailyWindows(EventTimeProcessor):
-    """Flights and minutes of delay by destination and day. A day is told when the watermark has passed its end."""
+    """Flights and minutes of delay by destination and day. A day is returned when the watermark has passed its end."""
 
     schema = "dest string, day bigint, flights bigint, delay double, late boolean, told_by string"
 
     def init(self, handle: Any) -> None:
-        """The open windows, and how far the watermark has come."""
+        """State: the open windows, and the watermark."""
         self._open = handle.getMapState("open", "dest string, day bigint", "flights bigint, delay double")
         self._passed = handle.getValueState("passed", "watermark bigint")
 
     def on_messages(self, key: tuple[Any, ...], messages: pd.DataFrame) -> Iterator[pd.DataFrame]:
-        """Add flights to their windows. One whose window has been told is late, and told by itself."""
+        """Add flights to their windows. A flight whose window was returned already is late, and returned alone."""
         passed = self._passed.get()[0] if self._passed.exists() else None
         for (dest, day), flights in messages.groupby(["dest", "day"]):
             window, added = (str(dest), int(day)), (len(flights), float(flights["dep_delay"].sum()))
@@ -87,7 +87,7 @@ class DailyWindows(EventTimeProcessor):
             self._open.updateValue(window, added)
 
     def on_watermark(self, key: tuple[Any, ...], watermark: int) -> Iterator[pd.DataFrame]:
-        """Tell the windows that have ended."""
+        """Return the windows that have ended."""
         self._passed.update((watermark,))
         for window, content in list(self._open.iterator()):
             if window[1] + DAY <= watermark:
@@ -95,7 +95,7 @@ class DailyWindows(EventTimeProcessor):
                 yield _window(window, content, late=False, told_by="watermark")
 
     def on_end(self, key: tuple[Any, ...]) -> Iterator[pd.DataFrame]:
-        """Tell all others."""
+        """Return all other windows."""
         for window, content in list(self._open.iterator()):
             self._open.removeKey(window)
             yield _window(window, content, late=False, told_by="end")
@@ -125,7 +125,7 @@ def windows_job(spark: SparkSession, given: argparse.Namespace, account: dict[st
 
 
 class Totals(EventTimeProcessor):
-    """The sum of all windows of a destination, told at the end."""
+    """The sum of all windows of a destination, returned at the end."""
 
     schema = "dest string, windows bigint, flights bigint, delay double"
 
@@ -144,7 +144,7 @@ class Totals(EventTimeProcessor):
         yield from ()
 
     def on_end(self, key: tuple[Any, ...]) -> Iterator[pd.DataFrame]:
-        """Tell the sums."""
+        """Return the sums."""
         rows = [(*dest, *sums) for dest, sums in self._sums.iterator()]
         yield pd.DataFrame(rows, columns=["dest", "windows", "flights", "delay"])
 

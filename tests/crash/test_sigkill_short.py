@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tools.azurite import Azurite
 
 FILES, FILES_PER_BATCH, ROWS = 28, 2, 14_000
-MOMENTS = (Moment("begun", 1, 0.5), Moment("decided", 2, 0.0), Moment("begun", 3, 0.15))
+MOMENTS = (Moment("begun", 1, 0.5), Moment("committed", 2, 0.0), Moment("begun", 3, 0.15))
 
 
 @pytest.mark.spark

@@ -1,4 +1,4 @@
-"""Three jobs that know of each other only by streams: flights to daily windows to totals, each killed at random.
+"""Three jobs that are connected only by streams: flights to daily windows to totals, each killed at random.
 
 The judge reads the streams with the Azure SDK and fastavro, and the flights with pyarrow; it knows nothing of books.
 """
@@ -109,7 +109,7 @@ def totals_of(windows: dict[tuple[str, int], tuple[int, float]]) -> dict[str, tu
 
 
 def records(client: ContainerClient, stream: str, *, versions: bool = False) -> Iterator[Any]:
-    """All rows of a stream, by its log; with the version of each if wanted."""
+    """All rows of a stream, by its log; with the version of each on request."""
     names = sorted(client.list_blob_names(name_starts_with=f"{stream}/_log/0"))
     for version, name in enumerate(names):
         for blob in json.loads(client.download_blob(name).readall()).get("blobs", ()):
@@ -119,14 +119,14 @@ def records(client: ContainerClient, stream: str, *, versions: bool = False) -> 
 
 @dataclass(frozen=True)
 class Envelopes:
-    """The messages of an intermediate stream, each with its version and partition, taken apart by hand."""
+    """The messages of an intermediate stream, each with its version and partition, decoded without this project."""
 
     users: list[tuple[int, int, dict[str, Any]]]
     control: list[tuple[int, int, dict[str, Any]]]
 
     @staticmethod
     def of(client: ContainerClient, stream: str) -> Envelopes:
-        """Those of a stream of JSON payloads."""
+        """The envelopes of a stream of JSON payloads."""
         found = Envelopes([], [])
         for version, record in records(client, stream, versions=True):
             kind, message = record["value"][0], json.loads(record["value"][1:])
@@ -135,7 +135,7 @@ class Envelopes:
 
 
 def assert_nothing_overtakes(sent: Envelopes) -> None:
-    """No flight is older than a watermark that all tasks of the newest generation had passed in an earlier version."""
+    """Assert that no flight is older than a watermark of all tasks of the newest generation in an earlier version."""
     departures = defaultdict(list)
     for version, partition, flight in sent.users:
         instant = pa.scalar(flight["departure"]).cast(pa.timestamp("ms", "UTC")).value

@@ -1,4 +1,4 @@
-"""Tasks that fail, and executors that die, leave no trace in what is published."""
+"""Failed tasks and dead executors leave no trace in the published blobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 BATCHES = 2
 SMALL_BLOCKS = ("--option", "maxFlushThresholdSize=262144")
-"""So that blocks are staged long before a task has had its last row."""
+"""Small, so that blocks are staged long before a task's last row."""
 
 
 @pytest.mark.spark
@@ -63,7 +63,7 @@ def test_rows_of_an_executor_that_dies_are_published_once_by_another(
 
 
 def spark_home(folder: Path) -> Path:
-    """Spark as it is installed, in a folder where its executors may write, which they do below their home."""
+    """A copy of the installed Spark in a writable folder: executors write below Spark's home."""
     folder.mkdir()
     for entry in Path(find_spec("pyspark").submodule_search_locations[0]).iterdir():  # type: ignore[union-attr, index]
         (folder / entry.name).symlink_to(entry)

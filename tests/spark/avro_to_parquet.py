@@ -1,4 +1,4 @@
-"""The foreign reader: Spark's own `avro` format, in a Spark of its own, which knows nothing of this project.
+"""The foreign reader: Spark's own `avro` format, in a separate Spark without this project.
 
     python -m tests.spark.avro_to_parquet FROM TO        every folder of Avro files in FROM becomes one of Parquet in TO
 
@@ -24,7 +24,7 @@ NOT_TO_BE_HAD = 3
 def main(source: Path, target: Path) -> int:
     try:
         spark = local_spark("avro to parquet", **CONF)
-    except Exception as error:  # noqa: BLE001 - py4j tells all that can go wrong by one class
+    except Exception as error:  # noqa: BLE001 - py4j has one class for all errors
         print(error, file=sys.stderr)  # noqa: T201
         return NOT_TO_BE_HAD
     for folder in sorted(source.iterdir()):

@@ -1,4 +1,4 @@
-"""What every test under a real Spark starts from: a path to write to, the account's options, a look from outside."""
+"""Fixtures of the tests with a real Spark: a path to write to, the account's options, the container's content."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def options(azurite: Azurite) -> dict[str, str]:
 
 @pytest.fixture
 def target(container_name: str) -> str:
-    """A stream that nobody has written to, as a path. Neither it nor its container exists."""
+    """The path of a stream that does not exist, nor does its container."""
     return f"{container_name}/events"
 
 
 @pytest.fixture
 def stored(azurite: Azurite, container_name: str) -> Iterator[Stored]:
-    """What is in the container, as the Azure SDK and fastavro see it."""
+    """The content of the container, read with the Azure SDK and fastavro."""
     with ContainerClient.from_connection_string(azurite.connection_string, container_name) as client:
         yield Stored(client)

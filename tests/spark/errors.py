@@ -1,4 +1,4 @@
-"""What a user reads when something fails."""
+"""The error message that a user of Spark reads."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def said(act: Callable[[], object]) -> str:
-    """The error that `act` ends with, as the last line of ours in Spark's traceback: class and sentence."""
+def error_of(act: Callable[[], object]) -> str:
+    """Class and message of the error that `act` raises: the last line of ours in Spark's traceback."""
     with pytest.raises(PySparkException) as failure:
         act()
     ours = re.findall(r"^azure_account\.errors\.(\w+: .*)$", str(failure.value), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""A reverse proxy in front of the emulator that does to some requests what networks and busy services do.
+"""A reverse proxy before the emulator that throttles, drops or delays some requests.
 
 It is no forward proxy: a client takes its address for the service's. Requests are signed over their path alone, so the
 signature stays valid.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Fate(Enum):
-    """What becomes of a request."""
+    """What the proxy does with a request."""
 
     PASS = "passed on"
     BUSY = "answered 503 ServerBusy, with Retry-After"
@@ -32,7 +32,7 @@ class Fate(Enum):
 
 @dataclass
 class RoughProxy:
-    """A running proxy. `fate` is asked for every request, by method and path; `fates` counts the answers."""
+    """A running proxy. `fate` is called for every request with method and path; `fates` counts its results."""
 
     azurite: Azurite
     fate: Callable[[str, str], Fate]
@@ -42,11 +42,11 @@ class RoughProxy:
 
     @property
     def options(self) -> dict[str, str]:
-        """The options of a client that goes through it."""
+        """The options of a client that uses the proxy."""
         return {"endpoint": self.endpoint, "accountKey": self.azurite.account_key}
 
     def decide(self, method: str, path: str) -> Fate:
-        """The fate of one request. One at a time, so `fate` may keep state."""
+        """The fate of one request. Calls are serialized, so `fate` may keep state."""
         with self.lock:
             chosen = self.fate(method, path)
             self.fates[chosen] += 1
@@ -55,7 +55,7 @@ class RoughProxy:
 
 @contextmanager
 def rough_proxy(azurite: Azurite, fate: Callable[[str, str], Fate]) -> Iterator[RoughProxy]:
-    """A proxy for as long as the block runs."""
+    """Run a proxy during the `with` block."""
     proxy = RoughProxy(azurite, fate)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(proxy))
     server.daemon_threads = True
@@ -104,7 +104,7 @@ def _handler(proxy: RoughProxy) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     return Handler
 

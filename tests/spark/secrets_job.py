@@ -1,10 +1,10 @@
-"""The program whose traces are searched for secrets: it does all that makes Spark print options and keeps what it says.
+"""The program whose traces are searched for secrets: it makes Spark print options in every way, and keeps the output.
 
     python -m tests.spark.secrets_job FOLDER CONTAINER WAYS        WAYS: JSON, name of a way → its options
 
 `FOLDER` gets the event log, the driver's log at INFO, the checkpoints, and `said.json` with all that was printed,
 raised or shown in the web interface. Spark takes an option for a secret by its name, and does not know `accountKey`
-and `connectionString`: the way that has them does less, until it runs as `-redacted`, with Spark told about them.
+and `connectionString`: that way does less, until it runs as `-redacted`, where Spark is configured to redact them.
 The others need no setting.
 """
 
@@ -43,8 +43,8 @@ appender.file.layout.pattern = %p %c: %m%n%ex
 
 
 @dataclass
-class Run:
-    """One way of naming the account, tried out."""
+class SecretsCheck:
+    """Reads and writes with one way to name the account."""
 
     spark: SparkSession
     folder: Path
@@ -54,7 +54,7 @@ class Run:
     said: dict[str, str] = field(default_factory=dict)
 
     def all(self, *, revealing: bool) -> None:
-        """Everything. `revealing` adds what shows every option that Spark does not take for a secret."""
+        """Run all of them. `revealing` adds those that show every option that Spark does not redact."""
         self._keep("write", lambda: self._save(self.spark.range(3)))
         self._keep("unknown option", lambda: self._save(self.spark.range(3), cdec="x"))
         self._keep("wrong column", lambda: self._save(self.spark.range(3), partitionColumn="x"))
@@ -104,7 +104,7 @@ class Run:
             query.explain(True)
 
     def _keep(self, name: str, act: Callable[[], object]) -> None:
-        """Keep what `act` prints and the text of the error that it ends with."""
+        """Keep what `act` prints, and the text of its error."""
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             try:
@@ -131,7 +131,7 @@ def main(folder: Path, container: str, ways: dict[str, dict[str, str]]) -> None:
         redacted = way.endswith("-redacted")
         for name, value in REDACTION.items():
             spark.conf.set(name, value) if redacted else spark.conf.unset(name)
-        run = Run(spark, folder, container, way, options)
+        run = SecretsCheck(spark, folder, container, way, options)
         run.all(revealing=way != "unknown-to-spark")
         said |= run.said
     said |= _shown(str(spark.sparkContext.uiWebUrl), spark.sparkContext.applicationId)

@@ -1,4 +1,4 @@
-"""A container as any reader sees it that knows nothing of this project: the Azure SDK lists, fastavro decodes."""
+"""A container as a reader of the listing sees it: listed with the Azure SDK, decoded with fastavro."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Stored:
         return [name for name in self.names(f"{stream}/") if "/_" not in name]
 
     def rows(self, stream: str = "events") -> list[dict[str, Any]]:
-        """The rows of all data blobs of a stream, in no order that matters."""
+        """The rows of all data blobs of a stream, in no particular order."""
         return [row for name in self.data(stream) for row in fastavro.reader(io.BytesIO(self.bytes(name)))]
 
     def bytes(self, name: str) -> bytes:

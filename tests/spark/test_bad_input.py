@@ -1,6 +1,6 @@
-"""Whatever goes wrong: what a user reads names cause and next step, and no row is lost, doubled or half there.
+"""Errors: the message names cause and next step, and no row is lost, duplicated or partly written.
 
-`said` is the last line of the traceback that Spark shows, which is all that most people read.
+`error_of` returns the last line of the traceback that Spark shows, which most users read first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.errors import said
+from tests.spark.errors import error_of
 from tests.spark.rough_proxy import Fate, rough_proxy
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ WRONG_OPTIONS = {
     ),
     "half a transaction": (
         {"txnAppId": "nightly"},
-        "ConfigurationError: options `txnAppId` and `txnVersion` belong together: give both or none.",
+        "ConfigurationError: options `txnAppId` and `txnVersion` belong together: set both or none.",
     ),
     "schema without a column": (
         {"avroSchema": '{"type": "record", "name": "r", "fields": [{"name": "other", "type": "long"}]}'},
@@ -66,34 +66,34 @@ def test_a_wrong_option_is_named_before_anything_is_written(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored, case: str
 ) -> None:
     wrong, sentence = WRONG_OPTIONS[case]
-    assert said(lambda: save(spark.range(3), {**options, **wrong}, target)).startswith(sentence)
+    assert error_of(lambda: save(spark.range(3), {**options, **wrong}, target)).startswith(sentence)
     assert [] == stored.names()
 
 
 @pytest.mark.parametrize(
     ("path", "sentence"),
     [
-        (None, "no container is named. Give `container/stream` as the path, or the option `container`."),
+        (None, "no container is named. Set the path to `container/stream`, or the option `container`."),
         ("Up_Per/events", "container name 'Up_Per' is invalid: Azure allows 3 to 63 lower-case letters"),
         ("{container}", "no stream is named. Give `container/stream` as the path, or the option"),
         ("{container}/a/../b", "stream name 'a/../b' is invalid: it has an empty, `.` or `..` level"),
         ("{container}/_hidden", "stream name '_hidden' is invalid: level '_hidden' begins with `_`"),
         (
             "ftp://host/x",
-            "path 'ftp://host/x' is not understood. Use `container/stream` or an https, abfss or wasbs URL.",
+            "path 'ftp://host/x' is not supported. Use `container/stream` or an https, abfss or wasbs URL.",
         ),
     ],
 )
-def test_a_place_that_cannot_be_is_refused_by_name(
+def test_an_invalid_location_is_refused_by_name(
     spark: SparkSession, options: dict[str, str], container_name: str, stored: Stored, path: str | None, sentence: str
 ) -> None:
     target = path and path.replace("{container}", container_name)
-    assert said(lambda: save(spark.range(3), options, target)).startswith(f"ConfigurationError: {sentence}")
+    assert error_of(lambda: save(spark.range(3), options, target)).startswith(f"ConfigurationError: {sentence}")
     assert [] == stored.names()
 
 
 @pytest.mark.pyspark40
-def test_a_streaming_query_says_the_same_and_can_be_mended(
+def test_a_streaming_query_fails_with_the_same_message_and_can_be_corrected(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored, tmp_path: Path
 ) -> None:
     (tmp_path / "input").mkdir()
@@ -105,7 +105,7 @@ def test_a_streaming_query_says_the_same_and_can_be_mended(
         writer.trigger(availableNow=True).start(target).awaitTermination()
 
     expected = "ConfigurationError: Option cdec is unknown. Did you mean codec?"
-    assert expected == said(lambda: run(cdec="deflate"))
+    assert expected == error_of(lambda: run(cdec="deflate"))
     assert [] == stored.names()
     run(codec="deflate")
     assert [1, 2] == sorted(row["id"] for row in stored.rows())
@@ -118,29 +118,29 @@ def test_a_streaming_query_says_the_same_and_can_be_mended(
         ("no base64!", "Option accountKey: the account key is not base64. Copy it whole"),
     ],
 )
-def test_a_wrong_key_is_told_at_once_and_not_shown(
+def test_a_wrong_key_is_reported_at_once_and_not_shown(
     spark: SparkSession, azurite: Azurite, container_name: str, stored: Stored, key: str, sentence: str
 ) -> None:
     wrong = {"endpoint": azurite.endpoint, "accountKey": key}
     started = time.monotonic()
-    answer = said(lambda: save(spark.range(3), wrong, f"{container_name}/events"))
+    answer = error_of(lambda: save(spark.range(3), wrong, f"{container_name}/events"))
     assert 20 > time.monotonic() - started
     assert re.match(f"ConfigurationError: {sentence.replace('{container}', container_name)}", answer)
     assert key not in answer
     assert [] == stored.names()
 
 
-def test_an_endpoint_that_nobody_answers_at_is_given_up_in_bounded_time(
+def test_an_endpoint_without_a_service_fails_in_bounded_time(
     spark: SparkSession, azurite: Azurite, target: str
 ) -> None:
-    nobody = {"endpoint": "http://127.0.0.1:9/devstoreaccount1", "accountKey": azurite.account_key}
+    unreachable = {"endpoint": "http://127.0.0.1:9/devstoreaccount1", "accountKey": azurite.account_key}
     started = time.monotonic()
-    sentence = said(lambda: save(spark.range(3), nobody, target, retryDeadlineMs="800"))
+    sentence = error_of(lambda: save(spark.range(3), unreachable, target, retryDeadlineMs="800"))
     assert 20 > time.monotonic() - started
     assert re.fullmatch(r"TransientError: .* failed after \d attempts, \d\.\d s: .*endpoint.*", sentence)
 
 
-def test_reading_what_is_not_there_names_it_and_creates_nothing(
+def test_reading_an_absent_stream_names_it_and_creates_nothing(
     spark: SparkSession, options: dict[str, str], container_name: str, stored: Stored
 ) -> None:
     read = spark.read.format("azureblob").options(**options)
@@ -148,19 +148,19 @@ def test_reading_what_is_not_there_names_it_and_creates_nothing(
     def load(**more: str) -> DataFrame:
         return spark.read.format("azureblob").options(**options, **more).load(f"{container_name}/events")
 
-    sentence = said(lambda: read.load(f"{container_name}/nothing"))
+    sentence = error_of(lambda: read.load(f"{container_name}/nothing"))
     assert sentence.startswith("NotFoundError: ")
     assert container_name in sentence
     save(spark.range(1), options, f"{container_name}/events")
-    assert f"{container_name}/nothing failed: there is no" in said(lambda: read.load(f"{container_name}/nothing"))
-    assert "option `columns` names nope" in said(lambda: load(columns="id,nope"))
-    assert "/events failed: the newest is 0. Ask for one that exists" in said(lambda: load(versionAsOf="7"))
+    assert f"{container_name}/nothing failed: there is no" in error_of(lambda: read.load(f"{container_name}/nothing"))
+    assert "option `columns` names nope" in error_of(lambda: load(columns="id,nope"))
+    assert "/events failed: the newest is 0. Ask for one that exists" in error_of(lambda: load(versionAsOf="7"))
     history = read.option("view", "commits").load(f"{container_name}/nothing")
-    assert "/nothing failed: there is none. Check container and stream" in said(history.collect)
+    assert "/nothing failed: there is none. Check container and stream" in error_of(history.collect)
 
 
 @pytest.mark.pyspark40
-def test_every_partition_value_becomes_one_level_and_the_row_keeps_the_value(
+def test_every_partition_value_is_one_level_of_the_name_and_the_row_keeps_the_value(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored
 ) -> None:
     values = [None, "", "..", ".", "a/b", "a\\b", "50%", "x=y", "grüß 👋", "tab\there", "_log", "ends. ", "?#*:"]
@@ -176,7 +176,7 @@ def test_a_partition_value_too_long_for_a_name_is_refused_and_nothing_is_publish
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored
 ) -> None:
     frame = spark.range(3).selectExpr("repeat('x', 2000) AS day", "id")
-    sentence = said(lambda: save(frame, options, target, partitionColumn="day"))
+    sentence = error_of(lambda: save(frame, options, target, partitionColumn="day"))
     assert re.match(r"ConfigurationError: the blob name would have 20\d\d characters, Azure allows 1024", sentence)
     assert sentence.endswith("Shorten the partition value, for instance by hashing the column.")
     assert [] == stored.names()
@@ -191,7 +191,7 @@ def test_a_row_larger_than_a_block_is_written_whole(
 
 
 @pytest.mark.pyspark40
-def test_throttling_only_takes_time(spark: SparkSession, azurite: Azurite, target: str, stored: Stored) -> None:
+def test_throttling_only_delays_a_write(spark: SparkSession, azurite: Azurite, target: str, stored: Stored) -> None:
     began: list[float] = []
 
     def busy_for_a_while(method: str, path: str) -> Fate:
@@ -204,18 +204,18 @@ def test_throttling_only_takes_time(spark: SparkSession, azurite: Azurite, targe
     assert list(range(100)) == sorted(row["id"] for row in stored.rows())
 
 
-def test_throttling_without_end_is_given_up_with_advice(
+def test_endless_throttling_fails_with_advice(
     spark: SparkSession, azurite: Azurite, target: str, stored: Stored
 ) -> None:
     with rough_proxy(azurite, lambda *_: Fate.BUSY) as proxy:
-        sentence = said(lambda: save(spark.range(3), proxy.options, target, retryDeadlineMs="1500"))
+        sentence = error_of(lambda: save(spark.range(3), proxy.options, target, retryDeadlineMs="1500"))
     assert sentence.startswith("TransientError: Get properties of ")
     assert "The account is throttling: lower the number of parallel writers, or raise retryDeadlineMs." in sentence
     assert [] == stored.names()
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_network_that_drops_every_eighth_request_neither_loses_nor_doubles_a_row(
+def test_a_network_that_drops_every_eighth_request_neither_loses_nor_duplicates_a_row(
     spark: SparkSession, azurite: Azurite, target: str, stored: Stored, tmp_path: Path, seed: int
 ) -> None:
     chance = random.Random(seed)

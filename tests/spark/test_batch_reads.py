@@ -1,4 +1,4 @@
-"""Batch reads of `azureblob`: snapshots, views, time ranges, metadata, filters, parts, and blobs that others wrote."""
+"""Batch reads of `azureblob`: snapshots, views, time ranges, metadata, filters, splits, and blobs of other writers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from azureblob_source.avro.files.container_file import block, header
 from azureblob_source.avro.limits import MAX_LEVELS
 from azureblob_source.log.naming import log_name
 from azureblob_source.spark_types import arrow_of
-from tests.spark.errors import said
+from tests.spark.errors import error_of
 from tests.spark.versions import append_version
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 @dataclass(frozen=True)
-class Stream:
+class StoredStream:
     """A stream that a test writes and reads."""
 
     spark: SparkSession
@@ -44,7 +44,7 @@ class Stream:
     target: str
 
     def write(self, rows: list[tuple[Any, ...]], schema: str, mode: str = "append", **more: str) -> None:
-        """One version: all rows in one blob, or one for each partition."""
+        """Append one version: one blob, or one for each partition."""
         fields = StructType.fromDDL(schema)
         assert isinstance(fields, StructType)
         kinds = arrow_of(fields)
@@ -52,7 +52,7 @@ class Stream:
         append_version(self.options, self.target, pa.RecordBatch.from_arrays(columns, schema=kinds), mode, **more)
 
     def read(self, **more: Any) -> DataFrame:
-        """What a read gives."""
+        """The stream as a DataFrame."""
         return self.spark.read.format("azureblob").options(**self.options, **more).load(self.target)
 
     def ids(self, **more: Any) -> list[int]:
@@ -61,12 +61,12 @@ class Stream:
 
 
 @pytest.fixture
-def stream(spark: SparkSession, options: dict[str, str], target: str) -> Stream:
-    return Stream(spark, options, target)
+def stream(spark: SparkSession, options: dict[str, str], target: str) -> StoredStream:
+    return StoredStream(spark, options, target)
 
 
 @pytest.mark.pyspark40
-def test_every_version_can_be_read(stream: Stream) -> None:
+def test_every_version_can_be_read(stream: StoredStream) -> None:
     stream.write([(1,)], "id long")
     stream.write([(2,), (3,)], "id long")
     stream.write([(4,)], "id long")
@@ -74,7 +74,7 @@ def test_every_version_can_be_read(stream: Stream) -> None:
     assert ([1], [1, 2, 3], [1, 2, 3, 4]) == tuple(stream.ids(versionAsOf=version) for version in range(3))
 
 
-def test_an_overwrite_may_change_the_schema_altogether(stream: Stream) -> None:
+def test_an_overwrite_may_change_the_schema_completely(stream: StoredStream) -> None:
     stream.write([(1,)], "id long")
     stream.write([("one", 1.5)], "id string, price double", mode="overwrite")
     assert [("one", 1.5)] == [tuple(row) for row in stream.read().collect()]
@@ -82,7 +82,7 @@ def test_an_overwrite_may_change_the_schema_altogether(stream: Stream) -> None:
     assert [("one", 1.5), ("two", None)] == sorted(tuple(row) for row in stream.read().collect())
 
 
-def test_writers_of_several_schemas_are_read_as_one(stream: Stream) -> None:
+def test_blobs_of_several_schemas_are_read_as_one_table(stream: StoredStream) -> None:
     stream.write([(1,)], "id int")
     stream.write([(2, "x")], "id long, kind string")
     stream.write([(3, 0.5)], "id long, price double")
@@ -92,26 +92,26 @@ def test_writers_of_several_schemas_are_read_as_one(stream: Stream) -> None:
     assert [1.0, 2.0, 3.0] == sorted(row.number for row in stream.read(avroSchema=schema).collect())
 
 
-def test_schemas_that_do_not_go_together_are_both_named_with_the_column(stream: Stream) -> None:
+def test_incompatible_schemas_are_both_named_with_the_column(stream: StoredStream) -> None:
     stream.write([(1,)], "id long")
     stream.write([("x",)], "id string")
-    sentence = said(stream.read)
+    sentence = error_of(stream.read)
     assert sentence.startswith("ConfigurationError: ")
     assert "column 'id' is " in sentence
     assert "long" in sentence
     assert "string" in sentence
 
 
-def test_a_schema_that_rows_do_not_resolve_to_names_blob_and_column(stream: Stream) -> None:
+def test_a_schema_that_rows_do_not_resolve_to_names_blob_and_column(stream: StoredStream) -> None:
     stream.write([(1, "x")], "id long, kind string")
     schema = '{"type":"record","name":"r","fields":[{"name":"kind","type":"long"}]}'
-    sentence = said(stream.read(avroSchema=schema).collect)
+    sentence = error_of(stream.read(avroSchema=schema).collect)
     assert sentence.startswith("ConfigurationError: read blob events/")
     assert "column 'kind'" in sentence
     assert "avroSchema" in sentence
 
 
-def test_views_are_tables(stream: Stream, spark: SparkSession) -> None:
+def test_views_are_tables(stream: StoredStream, spark: SparkSession) -> None:
     stream.write([(1, "a"), (2, "b")], "id long, kind string", partitionColumn="kind")
     stream.write([(3,)], "id long")
     for view in ("blobs", "commits", "schemas", "control"):
@@ -129,7 +129,7 @@ def test_views_are_tables(stream: Stream, spark: SparkSession) -> None:
     assert 2 == stream.read(view="blobs", versionAsOf=0).count()
 
 
-def test_control_messages_are_listed_without_reading_a_blob(stream: Stream, stored: Stored) -> None:
+def test_control_messages_are_listed_without_reading_a_blob(stream: StoredStream, stored: Stored) -> None:
     stream.write([(1,)], "id long")
     entry = json.loads(stored.bytes(log_name("events", 0)))
     message = {"partition": "0", "type": "watermark", "taskName": "t", "taskCount": 2, "timestamp": 1_359_633_605_000}
@@ -143,7 +143,7 @@ def test_control_messages_are_listed_without_reading_a_blob(stream: Stream, stor
     assert message == json.loads(row.message)
 
 
-def test_metadata_tells_where_a_row_is_from(stream: Stream, stored: Stored) -> None:
+def test_metadata_columns_name_the_source_of_each_row(stream: StoredStream, stored: Stored) -> None:
     stream.write([(1, "a"), (2, None)], "id long, kind string", partitionColumn="kind")
     stream.write([(3, "b")], "id long, kind string", partitionColumn="kind")
     rows = stream.read(metadataColumns="blob,version,partition").orderBy("id").collect()
@@ -154,10 +154,10 @@ def test_metadata_tells_where_a_row_is_from(stream: Stream, stored: Stored) -> N
     assert [("kind", "_version")] == [tuple(few.columns)]
     assert Counter([("a", 0), (None, 0), ("b", 1)]) == Counter(map(tuple, few.collect()))
     stream.write([(4, 7)], "id long, _version int", mode="overwrite")
-    assert "has a column _version of its own" in said(lambda: stream.read(metadataColumns="version"))
+    assert "has a column _version of its own" in error_of(lambda: stream.read(metadataColumns="version"))
 
 
-def test_a_time_range_leaves_out_blobs_by_their_event_times(stream: Stream) -> None:
+def test_a_time_range_leaves_out_blobs_by_their_event_times(stream: StoredStream) -> None:
     for day in (1, 2, 3):
         rows = [(10 * day + hour, datetime(2013, 1, day, hour, tzinfo=timezone.utc)) for hour in (1, 5)]
         stream.write(rows, "id long, at timestamp", eventTimeColumn="at")
@@ -183,7 +183,7 @@ FILTERS = [
 ]  # fmt: skip
 
 
-def answers(stream: Stream, **more: str) -> dict[str, list[int]]:
+def answers(stream: StoredStream, **more: str) -> dict[str, list[int]]:
     def ids(where: str) -> list[int]:
         frame = stream.read(metadataColumns="version", **more).where(where)
         return sorted(row.id for row in frame.select("id").collect())
@@ -192,8 +192,8 @@ def answers(stream: Stream, **more: str) -> dict[str, list[int]]:
 
 
 @needs_pushdown
-def test_filters_that_are_pushed_give_what_spark_gives_and_none_breaks_a_read_without_the_switch(
-    stream: Stream, spark: SparkSession, request: pytest.FixtureRequest
+def test_pushed_filters_select_the_same_rows_as_spark_and_none_breaks_a_read_without_the_setting(
+    stream: StoredStream, spark: SparkSession, request: pytest.FixtureRequest
 ) -> None:
     rows = [(n, None if n % 3 == 0 else f"name-{n % 5}", float("nan") if n == 7 else n / 2) for n in range(100)]
     stream.write(rows, "id long, kind string, price double")
@@ -209,8 +209,10 @@ def test_filters_that_are_pushed_give_what_spark_gives_and_none_breaks_a_read_wi
 
 
 @needs_pushdown
-def test_a_frame_that_is_used_twice_gives_all_rows_unless_filters_are_asked_for(stream: Stream, pushdown: None) -> None:
-    """Spark keeps a read as the first query's filters made it, and uses it for the next one that pushes none."""
+def test_a_frame_that_is_used_twice_has_all_rows_unless_filters_are_pushed(
+    stream: StoredStream, pushdown: None
+) -> None:
+    """Spark keeps the read with the filters of the first query, and uses it for a later query that pushes none."""
     stream.write([(1,), (2,), (3,)], "id long")
     frame = stream.read()
     assert (1, 3) == (frame.where("id = 1").count(), frame.count())
@@ -221,7 +223,7 @@ def test_a_frame_that_is_used_twice_gives_all_rows_unless_filters_are_asked_for(
 
 @pytest.mark.parametrize("size", ["1", "1000", "7k", "1m"])
 @pytest.mark.parametrize("codec", ["null", "zstandard"])
-def test_large_blobs_are_read_in_parts_each_row_once(stream: Stream, size: str, codec: str) -> None:
+def test_large_blobs_are_read_in_splits_each_row_once(stream: StoredStream, size: str, codec: str) -> None:
     rows = [(n, f"text number {n} " * (n % 7)) for n in range(2000)]
     stream.write(rows, "id long, text string", codec=codec, maxFlushThresholdSize="8k")
     read = stream.read(maxPartitionBytes="100k" if size == "1" else size)
@@ -230,34 +232,34 @@ def test_large_blobs_are_read_in_parts_each_row_once(stream: Stream, size: str, 
         assert read.rdd.getNumPartitions() > 3
 
 
-def test_a_damaged_blob_is_an_error_that_names_it_or_is_skipped(stream: Stream, stored: Stored) -> None:
+def test_a_damaged_blob_is_an_error_that_names_it_or_is_skipped(stream: StoredStream, stored: Stored) -> None:
     stream.write([(1,)], "id long")
     stream.write([(2,)], "id long")
     damaged = stored.data()[0]
     whole = stored.bytes(damaged)
     stored.client.upload_blob(damaged, whole[:-20], overwrite=True)
-    sentence = said(stream.read().collect)
+    sentence = error_of(stream.read().collect)
     assert sentence.startswith("CorruptError: ")
     assert damaged in sentence
     assert "ignoreCorruptBlobs" in sentence
     assert 1 == len(stream.ids(ignoreCorruptBlobs="true"))
 
 
-def test_a_blob_deleted_under_a_running_reader_is_named(stream: Stream, stored: Stored) -> None:
+def test_a_blob_that_is_deleted_during_a_read_is_named(stream: StoredStream, stored: Stored) -> None:
     stream.write([(1,)], "id long")
     (name,) = stored.data()
     stream.write([(2,)], "id long")
     frame = stream.read()
     stored.client.delete_blob(name)
-    sentence = said(frame.collect)
+    sentence = error_of(frame.collect)
     assert sentence.startswith("NotFoundError: ")
     assert name in sentence
 
 
-def test_no_permission_to_read_is_told(stream: Stream, azurite: Any) -> None:
+def test_a_missing_permission_to_read_is_reported(stream: StoredStream, azurite: Any) -> None:
     stream.write([(1,)], "id long")
     wrong = {"endpoint": azurite.endpoint, "accountKey": "d3Jvbmcga2V5"}
-    sentence = said(lambda: stream.spark.read.format("azureblob").options(**wrong).load(stream.target))
+    sentence = error_of(lambda: stream.spark.read.format("azureblob").options(**wrong).load(stream.target))
     assert sentence.startswith("ConfigurationError: ")
     assert "403" in sentence
     assert "d3Jvbmcga2V5" not in sentence
@@ -266,7 +268,7 @@ def test_no_permission_to_read_is_told(stream: Stream, azurite: Any) -> None:
 # --- blobs that others wrote ------------------------------------------------------------------------------------------
 
 
-def test_blobs_of_samza_are_read(stream: Stream, stored: Stored) -> None:
+def test_blobs_of_samza_are_read(stream: StoredStream, stored: Stored) -> None:
     stored.client.create_container()
     expected = 0
     for file in sorted(SAMZA.glob("*.avro*")):
@@ -296,7 +298,7 @@ CAPTURE = {
 }  # fmt: skip
 
 
-def test_a_folder_of_event_hubs_capture_is_read(stream: Stream, stored: Stored) -> None:
+def test_a_folder_of_event_hubs_capture_is_read(stream: StoredStream, stored: Stored) -> None:
     stored.client.create_container()
     event = {
         "SequenceNumber": 1, "Offset": "0", "EnqueuedTimeUtc": "1/31/2013 12:00:05 PM",
@@ -315,12 +317,12 @@ def test_a_folder_of_event_hubs_capture_is_read(stream: Stream, stored: Stored) 
 
 
 def foreign(schema: dict[str, Any] | str, *rows: bytes) -> bytes:
-    """A blob whose header keeps to no rule that fastavro would hold it to."""
+    """A blob with a schema that fastavro would refuse."""
     sync = bytes(range(16))
     return b"".join((header(json.dumps(schema), "null", sync), *block(len(rows), b"".join(rows), sync)))
 
 
-def test_files_whose_schemas_keep_to_no_specification_are_read(stream: Stream, stored: Stored) -> None:
+def test_files_whose_schemas_violate_the_specification_are_read(stream: StoredStream, stored: Stored) -> None:
     stored.client.create_container()
     twice = b"\x04\x02a\x02\x02a\x04\x00"
     fields = [
@@ -336,7 +338,7 @@ def test_files_whose_schemas_keep_to_no_specification_are_read(stream: Stream, s
     assert [(2,)] == [tuple(row) for row in frame.selectExpr("map['a']").collect()]
 
 
-def test_files_without_columns_or_records_are_read(stream: Stream, stored: Stored) -> None:
+def test_files_without_columns_or_records_are_read(stream: StoredStream, stored: Stored) -> None:
     stored.client.create_container()
     stored.client.upload_blob("events/1.avro", foreign("long", b"\x02", b"\x04"))
     assert [1, 2] == sorted(row.value for row in stream.read().collect())
@@ -346,14 +348,14 @@ def test_files_without_columns_or_records_are_read(stream: Stream, stored: Store
     assert (3, 3) == (stream.read().count(), len(stream.read().collect()))
 
 
-def test_a_value_that_does_not_fit_is_never_skipped_as_damage_and_the_advice_helps(
-    stream: Stream, stored: Stored
+def test_a_value_that_does_not_fit_is_not_skipped_as_damaged_and_the_advice_helps(
+    stream: StoredStream, stored: Stored
 ) -> None:
     stored.client.create_container()
     column = {"name": "v", "type": {"type": "int", "logicalType": "time-millis"}}
     schema = {"type": "record", "name": "r", "fields": [column, {"name": "id", "type": "long"}]}
     stored.client.upload_blob("events/1.avro", foreign(schema, b"\x80\xf0\xb2\x52\x02"))
-    sentence = said(stream.read(ignoreCorruptBlobs="true").collect)
+    sentence = error_of(stream.read(ignoreCorruptBlobs="true").collect)
     assert sentence.startswith("ConfigurationError: ")
     assert "column 'v'" in sentence and "Give option avroSchema with plain int" in sentence
     plain = json.dumps({**schema, "fields": [{"name": "v", "type": "int"}, schema["fields"][1]]})
@@ -362,7 +364,7 @@ def test_a_value_that_does_not_fit_is_never_skipped_as_damage_and_the_advice_hel
 
 
 def nested(levels: int) -> dict[str, Any]:
-    """A record whose one column is arrays of arrays, that many levels in all."""
+    """A record with one column of nested arrays, `levels` deep."""
     avro: Any = "int"
     for _ in range(levels - 1):
         avro = ["null", {"type": "array", "items": avro}]
@@ -370,7 +372,7 @@ def nested(levels: int) -> dict[str, Any]:
 
 
 @pytest.mark.pyspark40
-def test_the_deepest_schema_that_is_read_is_one_that_spark_can_process(stream: Stream, stored: Stored) -> None:
+def test_spark_can_process_the_deepest_schema_that_is_accepted(stream: StoredStream, stored: Stored) -> None:
     stored.client.create_container()
     value: Any = 7
     for _ in range(MAX_LEVELS - 1):
@@ -379,16 +381,16 @@ def test_the_deepest_schema_that_is_read_is_one_that_spark_can_process(stream: S
     assert [value] == [row.v for row in stream.read().collect()]
     assert 1 == stream.read().where("v is not null").count()
     stored.client.upload_blob("events/a.avro", avro(nested(MAX_LEVELS + 1)), overwrite=True)
-    assert f"nested more than {MAX_LEVELS} levels deep" in said(lambda: stream.read().collect())
+    assert f"nested more than {MAX_LEVELS} levels deep" in error_of(lambda: stream.read().collect())
 
 
-def test_a_block_beyond_the_limit_is_refused_and_the_option_helps(stream: Stream, stored: Stored) -> None:
+def test_a_block_beyond_the_limit_is_refused_and_the_option_helps(stream: StoredStream, stored: Stored) -> None:
     stored.client.create_container()
     schema = {"type": "record", "name": "row", "fields": [{"name": "v", "type": "string"}]}
     out = io.BytesIO()
     fastavro.writer(out, schema, [{"v": "x" * 3_000_000}], codec="deflate")
     stored.client.upload_blob("events/a.avro", out.getvalue())
-    sentence = said(lambda: stream.read(maxBlockBytes="2MiB", ignoreCorruptBlobs="true").collect())
+    sentence = error_of(lambda: stream.read(maxBlockBytes="2MiB", ignoreCorruptBlobs="true").collect())
     assert "more than the 2,097,152 bytes of option maxBlockBytes. Raise option maxBlockBytes" in sentence
     assert sentence.startswith("ConfigurationError: read blob events/a.avro, block from byte ")
     assert [3_000_000] == [len(row.v) for row in stream.read(maxBlockBytes="4MiB", maxBatchBytes="16MiB").collect()]

@@ -1,4 +1,4 @@
-"""`df.write.format("azureblob")`: modes, counts, limits, and what is stored beside the rows."""
+"""`df.write.format("azureblob")`: modes, counts, limits, metadata and tags."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ids(frame: DataFrame) -> list[int]:
 
 
 @pytest.mark.pyspark40
-def test_appends_add_up_and_an_overwrite_replaces_them_all_and_the_history_keeps_both(
+def test_appends_add_up_an_overwrite_replaces_them_and_the_log_keeps_both(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored
 ) -> None:
     save(spark.range(0, 3), options, target)
@@ -46,7 +46,7 @@ def test_appends_add_up_and_an_overwrite_replaces_them_all_and_the_history_keeps
     ]
 
 
-def test_an_earlier_version_is_read_as_it_was_until_an_overwrite_has_deleted_its_blobs(
+def test_an_earlier_version_can_be_read_until_an_overwrite_deletes_its_blobs(
     spark: SparkSession, options: dict[str, str], target: str
 ) -> None:
     save(spark.range(0, 3), options, target)
@@ -58,7 +58,7 @@ def test_an_earlier_version_is_read_as_it_was_until_an_overwrite_has_deleted_its
 
 
 @pytest.mark.parametrize("mode", ["errorifexists", "ignore"])
-def test_spark_itself_refuses_the_other_modes_and_names_those_that_work(
+def test_spark_refuses_the_other_modes_and_names_those_that_work(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored, mode: str
 ) -> None:
     with pytest.raises(PySparkException, match='Please use either the "Append" or "Overwrite" mode'):
@@ -67,7 +67,7 @@ def test_spark_itself_refuses_the_other_modes_and_names_those_that_work(
 
 
 @pytest.mark.pyspark40
-def test_a_frame_without_rows_appends_nothing_and_overwrites_with_nothing(
+def test_a_frame_without_rows_appends_nothing_and_overwrites_with_an_empty_stream(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored
 ) -> None:
     nothing = spark.range(0)
@@ -92,7 +92,7 @@ def test_two_hundred_tasks_commit_once(
     ]
 
 
-def test_a_task_that_fails_leaves_nothing_behind(
+def test_a_failed_task_leaves_nothing_visible(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored
 ) -> None:
     frame = spark.range(0, 100, 1, 2).selectExpr("id", "assert_true(id != 99, 'row 99 is bad')")
@@ -102,15 +102,13 @@ def test_a_task_that_fails_leaves_nothing_behind(
 
 
 @pytest.mark.pyspark40
-def test_a_transaction_is_written_once_however_often_it_is_repeated(
-    spark: SparkSession, options: dict[str, str], target: str
-) -> None:
+def test_a_repeated_transaction_is_written_once(spark: SparkSession, options: dict[str, str], target: str) -> None:
     for version, rows in [(1, 3), (1, 5), (2, 7), (1, 9)]:
         save(spark.range(rows), options, target, txnAppId="nightly", txnVersion=str(version))
     assert sorted([*range(3), *range(7)]) == ids(load(spark, options, target))
 
 
-def test_blobs_roll_and_carry_what_the_options_say(
+def test_blobs_roll_and_have_the_metadata_tags_and_tier_of_the_options(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored
 ) -> None:
     marks = {"metadata.team": "ingest", "tags.kind": "raw", "accessTier": "Cool", "maxMessagesPerBlob": "10"}

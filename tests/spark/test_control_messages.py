@@ -57,8 +57,8 @@ def state_in_rocksdb(spark: SparkSession) -> Iterator[None]:
     spark.conf.set("spark.sql.shuffle.partitions", partitions)
 
 
-class Stream:
-    """An intermediate stream in a folder: each batch one file, read one by one."""
+class IntermediateStream:
+    """An intermediate stream in a folder. Each batch is one file, and the files are read one after the other."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.folder, self.checkpoint = spark, folder / "stream", str(folder / "checkpoint")
@@ -75,7 +75,7 @@ class Stream:
         self.count += 1
 
     def frame(self) -> DataFrame:
-        """The stream as a streaming frame."""
+        """The stream as a streaming DataFrame."""
         reader = self.spark.readStream.schema("partition int, value binary").option("maxFilesPerTrigger", 1)
         return reader.parquet(str(self.folder))
 
@@ -90,8 +90,8 @@ class Stream:
 
 
 @pytest.fixture
-def stream(spark: SparkSession, tmp_path: Path) -> Stream:
-    return Stream(spark, tmp_path)
+def stream(spark: SparkSession, tmp_path: Path) -> IntermediateStream:
+    return IntermediateStream(spark, tmp_path)
 
 
 def announced(rows: Sequence[tuple[Any, ...]]) -> list[tuple[int, int, str, int | None]]:
@@ -105,7 +105,7 @@ def unwrapped(frame: DataFrame) -> list[tuple[int, ControlMessage | bytes]]:
 
 
 def rows_of(spark: SparkSession, count: int, tasks: int) -> DataFrame:
-    """`count` rows of a number, a task and a time that rises with the number."""
+    """`count` rows with a number, a task, and a time that rises with the number."""
     return spark.range(count).select(
         F.col("id").cast("string").alias("value"),
         F.pmod("id", F.lit(tasks)).cast("int").alias("task"),
@@ -181,7 +181,7 @@ def test_control_messages_can_be_announced_alone(spark: SparkSession) -> None:
 
 
 @pytest.mark.pyspark40
-def test_the_watermark_follows_the_slowest_task_and_survives_restarts(stream: Stream) -> None:
+def test_the_watermark_follows_the_slowest_task_and_survives_restarts(stream: IntermediateStream) -> None:
     stream.put((0, b"\0one"), (0, Watermark("a", 2, 10)), (1, Watermark("a", 2, 10)))
     stream.put((0, Watermark("b", 2, 5)), (1, Watermark("b", 2, 7)), (1, b"\0two"))
     first = stream.run(reconcile(stream.frame(), "s"))
@@ -196,7 +196,7 @@ def test_the_watermark_follows_the_slowest_task_and_survives_restarts(stream: St
     assert [(0, "s", 0, b"one"), (1, "s", 1, b"two"), (3, "s", 0, b"")] == users
 
 
-def test_the_checkpoint_holds_the_records_of_samza_s_proposal(spark: SparkSession, stream: Stream) -> None:
+def test_the_checkpoint_holds_the_records_of_samza_s_proposal(spark: SparkSession, stream: IntermediateStream) -> None:
     messages: list[ControlMessage] = [
         Watermark("a", 3, 10, generation=2),
         Watermark("b", 3, -5, generation=2),
@@ -230,7 +230,7 @@ def test_the_checkpoint_holds_the_records_of_samza_s_proposal(spark: SparkSessio
     assert [["a"], ["a"]] == [[task.task for task in hold.lowest] for hold in why_held(spark, stream.checkpoint)]
 
 
-def test_a_silent_task_times_out_by_a_timer(stream: Stream) -> None:
+def test_a_silent_task_times_out_by_a_timer(stream: IntermediateStream) -> None:
     stream.put((0, Watermark("a", 2, 10)), (0, Watermark("b", 2, 5)))
     stream.put((0, Watermark("a", 2, 20)))
     marks: list[int] = []
@@ -247,7 +247,7 @@ def test_a_silent_task_times_out_by_a_timer(stream: Stream) -> None:
 
 
 def wait_for(condition: Any, query: Any) -> None:
-    """Let the query run until the condition holds, at most a minute."""
+    """Wait at most a minute until the condition holds, while the query runs."""
     deadline = datetime.now(timezone.utc) + timedelta(minutes=1)
     while not condition():
         assert query.isActive, query.exception()
@@ -255,7 +255,7 @@ def wait_for(condition: Any, query: Any) -> None:
         query.awaitTermination(0.1)
 
 
-def test_a_task_that_declares_itself_idle_last_does_not_hold_the_watermark(stream: Stream) -> None:
+def test_a_task_that_declares_itself_idle_last_does_not_hold_the_watermark(stream: IntermediateStream) -> None:
     awake, idle = Watermark("b", 2, 7), Watermark("b", 2, 7, idle=True)
     stream.put((0, Watermark("a", 2, 10)), (0, idle), (0, awake), (1, Watermark("a", 2, 10)), (1, idle))
     stream.put((1, Watermark("b", 2, 8)), (1, Watermark("a", 2, 11)))
@@ -275,7 +275,7 @@ BAD: dict[bytes, str] = {
 }
 
 
-def test_bad_envelopes_are_kept_with_position_and_reason_on_request(stream: Stream) -> None:
+def test_bad_envelopes_are_kept_with_position_and_reason_on_request(stream: IntermediateStream) -> None:
     stream.put((0, Watermark("a", 2, 10)), (0, b"\0user"))
     stream.put(*((0, envelope) for envelope in BAD), (0, Watermark("b", 2, 3)))
 
@@ -293,7 +293,7 @@ def test_bad_envelopes_are_kept_with_position_and_reason_on_request(stream: Stre
 @pytest.mark.parametrize(
     "envelope", [pytest.param(b"\x09x", id="unknown"), pytest.param(list(BAD)[-1], id="contradiction")]
 )
-def test_a_bad_envelope_fails_the_query_with_its_position(stream: Stream, envelope: bytes) -> None:
+def test_a_bad_envelope_fails_the_query_with_its_position(stream: IntermediateStream, envelope: bytes) -> None:
     stream.put((0, Watermark("a", 2, 10)))
     stream.put((0, envelope))
 
@@ -306,7 +306,7 @@ def test_a_checkpoint_path_that_spark_misreads_is_refused(spark: SparkSession, t
         read_trackers(spark, str(tmp_path / "my checkpoint"))
 
 
-def test_samza_s_messages_are_reconciled_if_the_reader_gives_the_task_count(stream: Stream) -> None:
+def test_samza_s_messages_are_reconciled_if_the_reader_gives_the_task_count(stream: IntermediateStream) -> None:
     stream.put(
         (0, b'\x01{"timestamp":5,"taskName":"Partition 0","version":1}'),
         (0, b'\x01{"timestamp":7,"task-name":"Partition 1","version":1}'),
@@ -319,7 +319,7 @@ def test_samza_s_messages_are_reconciled_if_the_reader_gives_the_task_count(stre
     assert [(0, 0, "watermark", 5), (0, 1, "drain", None), (0, 1, "watermark", 4)] == rows
 
 
-def test_a_row_with_a_null_as_partition_is_refused(stream: Stream) -> None:
+def test_a_row_with_a_null_as_partition_is_refused(stream: IntermediateStream) -> None:
     stream.put((0, Watermark("b", 2, 5)))
     frame = stream.frame().withColumn("partition", F.when(F.col("partition") > 0, 1))
 
@@ -327,7 +327,7 @@ def test_a_row_with_a_null_as_partition_is_refused(stream: Stream) -> None:
         stream.run(reconcile(frame, "s"))
 
 
-def test_a_checkpoint_of_another_stream_is_refused(stream: Stream) -> None:
+def test_a_checkpoint_of_another_stream_is_refused(stream: IntermediateStream) -> None:
     stream.put((0, Watermark("a", 1, 5)))
     stream.run(reconcile(stream.frame(), "old"))
     stream.put((0, Watermark("a", 1, 6)))
@@ -336,14 +336,14 @@ def test_a_checkpoint_of_another_stream_is_refused(stream: Stream) -> None:
         stream.run(reconcile(stream.frame(), "new"))
 
 
-def test_reconcile_names_the_state_store_that_it_needs(spark: SparkSession, stream: Stream) -> None:
+def test_reconcile_names_the_state_store_that_it_needs(spark: SparkSession, stream: IntermediateStream) -> None:
     spark.conf.set(PROVIDER, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
 
     with pytest.raises(ValueError, match=f"Set {PROVIDER} to {ROCKSDB}"):
         reconcile(stream.frame(), "s")
 
 
-class Counting(EventTimeProcessor):
+class MessageCounter(EventTimeProcessor):
     """Counts messages, and returns how many there were at each announcement."""
 
     schema = "what string, count bigint"
@@ -363,14 +363,14 @@ class Counting(EventTimeProcessor):
 
 
 @pytest.mark.pyspark40
-def test_an_operator_gets_rows_first_and_its_flow_can_be_forwarded(stream: Stream) -> None:
+def test_an_operator_gets_rows_first_and_its_flow_can_be_forwarded(stream: IntermediateStream) -> None:
     users = [(0, b"\0" + bytes([letter])) for letter in range(20)]
     stream.put(*users[:10], (0, Watermark("a", 1, 10)), *users[10:])
     stream.put((0, Watermark("a", 1, 15)), *users[:3], (0, Drain("a", 1, "run1")))  # which is not forwarded
     stream.put((0, EndOfStream("a", 1, "s")), *users[:2])
     producer = ProducerSpec("counts", 2, 1, generation=4)
 
-    counted = process(reconcile(stream.frame(), "s"), Counting())
+    counted = process(reconcile(stream.frame(), "s"), MessageCounter())
     value = F.concat_ws("=", "what", "count")
     rows = stream.run(forward(counted, producer, value=value, partition=F.lit(1)))
 
@@ -391,7 +391,7 @@ def test_an_operator_gets_rows_first_and_its_flow_can_be_forwarded(stream: Strea
     ],
 )
 def test_an_operator_returns_only_columns_of_its_schema(frame: pd.DataFrame, reason: str) -> None:
-    operator = Counting()
+    operator = MessageCounter()
     operator._columns = ("stream", "partition", "type", "message", "watermark", "reason", "what", "count")
     if reason:
         with pytest.raises(ValueError, match=reason):
@@ -407,10 +407,10 @@ def test_run_until_end_needs_an_input(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_a_query_stops_when_all_inputs_have_ended_and_again_after_a_restart(
-    spark: SparkSession, stream: Stream, tmp_path: Path
+    spark: SparkSession, stream: IntermediateStream, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
-    other = Stream(spark, tmp_path / "other")
+    other = IntermediateStream(spark, tmp_path / "other")
     stream.put((0, EndOfStream("a", 1, "s")), (0, b"\0x"))
     stream.put((1, EndOfStream("a", 1, "s")), (1, b"\0y"))
     other.put((0, b"\0z"), (0, Watermark("a", 1, 5)))

@@ -1,4 +1,4 @@
-"""Control messages through the sink: behind the rows of every partition, and in the log without reading a blob."""
+"""Control messages written by the sink: after the rows of every partition, and listed in the log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ START_MS = 1_359_633_600_000
 
 
 def emitted(spark: SparkSession, rows: int = 10) -> DataFrame:
-    """Two Spark tasks, of which each is a task of the emission, and partition 2 without a row."""
+    """Rows of two Spark tasks, each one task of the emission; partition 2 has no row."""
     return spark.range(0, rows, numPartitions=2).select(
         F.concat(F.lit(b"\0"), F.col("id").cast("string").cast("binary")).alias("value"),
         F.timestamp_millis(F.lit(START_MS) + 1000 * F.col("id")).alias("eventTime"),
@@ -47,17 +47,17 @@ def control_of(frame: DataFrame) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-def control_told(view: DataFrame) -> list[tuple[str, str]]:
-    """The same as the log tells it."""
-    told = []
+def control_of_view(view: DataFrame) -> list[tuple[str, str]]:
+    """The same from the view `control`."""
+    found = []
     for row in view.collect():
         fields = json.loads(row.message)
         assert row.type == fields.pop("type")
-        told.append((row.partition, json.dumps(fields, sort_keys=True)))
-    return sorted(told)
+        found.append((row.partition, json.dumps(fields, sort_keys=True)))
+    return sorted(found)
 
 
-def test_the_sink_says_the_watermarks_and_a_copy_of_the_stream_says_them_again(
+def test_the_sink_writes_the_watermarks_and_a_copy_of_the_stream_has_them_too(
     spark: SparkSession, options: dict[str, str], target: str, tmp_path: Path, stored: Stored
 ) -> None:
     def read(path: str, **more: str) -> DataFrame:
@@ -68,11 +68,11 @@ def test_the_sink_says_the_watermarks_and_a_copy_of_the_stream_says_them_again(
     data = read(target, metadataColumns="partition")
     assert ["partition", "value", "_partition"] == data.columns
     assert 10 + 2 * 3 == data.count()
-    said = control_of(data)
-    assert [str(n) for n in range(3) for _ in range(2)] == [partition for partition, _ in said]
-    latest = {fields["taskName"]: fields["timestamp"] for _, text in said for fields in [json.loads(text)]}
+    in_data = control_of(data)
+    assert [str(n) for n in range(3) for _ in range(2)] == [partition for partition, _ in in_data]
+    latest = {fields["taskName"]: fields["timestamp"] for _, text in in_data for fields in [json.loads(text)]}
     assert {"first": START_MS + 3500, "second": START_MS + 8500} == latest
-    assert said == control_told(read(target, view="control"))
+    assert in_data == control_of_view(read(target, view="control"))
 
     copy = f"{target}-copy"
     envelopes = spark.readStream.format("azureblob").options(**options).load(target)
@@ -80,13 +80,13 @@ def test_the_sink_says_the_watermarks_and_a_copy_of_the_stream_says_them_again(
         **options, partitionColumn="partition", envelopeColumn="value", checkpointLocation=str(tmp_path)
     )
     query.trigger(availableNow=True).start(copy).awaitTermination()
-    assert said == control_of(read(copy, metadataColumns="partition")) == control_told(read(copy, view="control"))
+    assert in_data == control_of(read(copy, metadataColumns="partition")) == control_of_view(read(copy, view="control"))
     for name in stored.data("events-copy"):
         kinds = [row["value"][0] > 0 for row in fastavro.reader(io.BytesIO(stored.bytes(name)))]
         assert sorted(kinds) == kinds
 
 
-def test_a_bad_envelope_fails_the_write_and_nothing_is_there(
+def test_a_bad_envelope_fails_the_write_and_nothing_is_visible(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored
 ) -> None:
     rows = [(0, wrap(b"good")), (1, b"\x09bad")]

@@ -1,4 +1,4 @@
-"""What the sink writes is plain Avro: Spark's own reader and fastavro read every codec, value for value."""
+"""The sink writes standard Avro: Spark's own reader and fastavro read every codec, value for value."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def frame(spark: SparkSession) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def files(frame: DataFrame, azurite: Azurite, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for every codec, with the blobs that were written with it."""
+    """A folder for each codec with the blobs written with it."""
     folder = tmp_path_factory.mktemp("avro")
     for codec in CODECS:
         options = {"connectionString": azurite.connection_string, "codec": codec}
@@ -87,7 +87,7 @@ def test_fastavro_reads_the_blobs(files: Path, expected: Counter[str], codec: st
 
 
 def _values(rows: list[dict[str, Any]]) -> Counter[str]:
-    """Rows as text that does not depend on who read them: maps as dicts, floats as four bytes hold them."""
+    """Rows as text that is the same for all readers: maps as dicts, floats in single precision."""
     return Counter(str({name: _plain(name, value) for name, value in row.items()}) for row in rows)
 
 
@@ -103,7 +103,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _split(columns: str) -> list[str]:
-    """SQL expressions of a list that may hold commas in brackets."""
+    """The SQL expressions of a list, which may have commas in brackets."""
     found, depth = [""], 0
     for character in columns:
         depth += {"(": 1, ")": -1}.get(character, 0)

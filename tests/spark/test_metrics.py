@@ -1,4 +1,4 @@
-"""The documented ways to a meter provider in Spark's own Python processes, followed."""
+"""The documented ways to set a meter provider in Spark's Python processes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ while not all(name in Path(out).read_text() for name in ("azureblob.messagessent
 
 
 def documented_provider() -> str:
-    """The page's `sitecustomize`, exporting to a file and more often."""
+    """The `sitecustomize` of the page, which exports to a file, and more often."""
     page = (REPOSITORY / "docs" / "METRICS.md").read_text("utf-8")
     (code,) = re.findall(r"```python\n# metrics/sitecustomize.py\n(.*?)```", page, re.DOTALL)
     code = code.replace("sys.stderr", 'open(__import__("os").environ["METRICS_FILE"], "a", buffering=1)')
@@ -45,7 +45,7 @@ def documented_provider() -> str:
 
 
 def as_entry_point(folder: Path, code: str) -> dict[str, str]:
-    """A package of the user's that names a function which returns the provider."""
+    """A user's package with an entry point that returns the provider."""
     body = code.replace("metrics.set_meter_provider(", "return (")
     function = "def provider():\n" + "".join(f"    {line}\n" for line in body.splitlines())
     (folder / "own_metrics.py").write_text(function)
@@ -70,7 +70,7 @@ def counts(text: str) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("way", ["sitecustomize", "entry point"])
-def test_a_provider_in_sparks_processes_sees_what_tasks_and_commits_count(
+def test_a_provider_in_sparks_processes_gets_the_counts_of_tasks_and_commits(
     options: dict[str, str], target: str, tmp_path: Path, way: str
 ) -> None:
     out, more = tmp_path / "exported", {}

@@ -1,4 +1,4 @@
-"""The README's first example, run as a user would run it: as a script, by this Python, without further set-up."""
+"""The README's first example, run from a file by this Python, without other preparation."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ WITHOUT_EXTRAS = """
 import sys
 
 
-class Missing:
+class ExtraIsMissing:
     def find_spec(self, name, path=None, target=None):
         if name in ("pandas", "google.protobuf"):
             raise ModuleNotFoundError(name)
 
 
-sys.meta_path.insert(0, Missing())
+sys.meta_path.insert(0, ExtraIsMissing())
 """
-"""A `sitecustomize` for all Python processes of a job: it hides what only the extra `control-messages` installs."""
+"""A `sitecustomize` for all Python processes of a job: packages of the extra `control-messages` cannot be imported."""
 
 
 def first_example() -> str:
@@ -55,7 +55,7 @@ def run(job: Path, code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, job], env=environment, capture_output=True, text=True, check=False)
 
 
-def test_the_first_example_works_as_it_stands(
+def test_the_first_example_runs_unchanged(
     options: dict[str, str], container_name: str, stored: Stored, tmp_path: Path
 ) -> None:
     other_python = tmp_path / "python3"

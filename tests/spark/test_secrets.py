@@ -1,4 +1,4 @@
-"""No secret in anything that Spark or this project writes down: plans, errors, logs, events, web pages, checkpoints."""
+"""No secret is in anything that Spark or this project writes: plans, errors, logs, events, web pages, checkpoints."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sas(azurite: Azurite) -> str:
 
 @pytest.fixture(scope="module")
 def traces(azurite: Azurite, sas: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the job has left behind, having named the account in every way."""
+    """The folder with all output of a job that names the account in every way."""
     folder = tmp_path_factory.mktemp("traces")
     both = {
         "connectionString": azurite.connection_string,
@@ -62,7 +62,7 @@ def traces(azurite: Azurite, sas: str, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="module")
 def needles(azurite: Azurite, sas: str) -> list[str]:
-    """The secrets, in every form that a program might give them."""
+    """The secrets, in every encoding that a program might use."""
     signature = parse_qs(sas)["sig"][0]
     plain = [azurite.account_key, signature]
     raw = [repr(base64.b64decode(secret)) for secret in plain]
@@ -70,7 +70,7 @@ def needles(azurite: Azurite, sas: str) -> list[str]:
     return [*plain, *map(quote, plain), *(quote(secret, safe="") for secret in plain), *raw, *again]
 
 
-def test_the_job_has_done_what_there_is_to_see(traces: Path) -> None:
+def test_the_job_has_printed_what_is_searched(traces: Path) -> None:
     said = json.loads((traces / "said.json").read_text())
     for way in ("unknown-to-spark", "unknown-to-spark-redacted", "sas", "masked", "environment"):
         assert "RelationV2" in said[f"{way}: explain"]
@@ -85,7 +85,7 @@ def test_the_job_has_done_what_there_is_to_see(traces: Path) -> None:
     assert (traces / "driver.log").stat().st_size
 
 
-def test_no_trace_holds_a_secret(traces: Path, needles: list[str]) -> None:
+def test_no_trace_contains_a_secret(traces: Path, needles: list[str]) -> None:
     files = {str(path.relative_to(traces)): path.read_text(errors="replace") for path in _files(traces)}
     texts = {**files, **json.loads((traces / "said.json").read_text())}
     assert [] == [

@@ -1,4 +1,4 @@
-"""Streaming reads of `azureblob`: each version once, in batches as asked for, from where it is said."""
+"""Streaming reads of `azureblob`: each version once, in batches of the configured size, from the configured start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from azureblob_source.log.naming import log_name
-from tests.spark.errors import said
+from tests.spark.errors import error_of
 from tests.spark.versions import append_version
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.pyspark40
 
 HAS_LIMITS = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2)
-"""Before, Spark does not tell a reader where it is, so it cannot be asked for a part."""
+"""Earlier versions do not pass the offset to a Python source, so it cannot limit a batch."""
 
 
 def rows_of(batches: list[list[Any]]) -> list[Any]:
@@ -40,8 +40,8 @@ needs_limits = pytest.mark.skipif(not HAS_LIMITS, reason="Spark 4.2 brings admis
 
 
 @dataclass
-class Job:
-    """A stream that tests append versions to, and queries that read it."""
+class ReadJob:
+    """A stream to which tests append versions, and queries that read it."""
 
     spark: SparkSession
     options: dict[str, str]
@@ -61,7 +61,7 @@ class Job:
     def start(
         self, frame: DataFrame, *, each: Callable[[DataFrame, int], None] | None = None, live: bool = False
     ) -> StreamingQuery:
-        """Start a query, or start it again; its batches are noted in `batches`."""
+        """Start or restart a query; its batches are appended to `batches`."""
 
         def note(batch: DataFrame, number: int) -> None:
             if each is not None:
@@ -73,18 +73,18 @@ class Job:
         return writer.trigger(**trigger).start()
 
     def run(self, **more: str) -> list[list[Any]]:
-        """Read what is there; returns the new batches that have rows."""
+        """Run a query over all that is available. Returns its batches that have rows."""
         before = len(self.batches)
         self.start(self.read(**more)).awaitTermination()
         return [batch for batch in self.batches[before:] if batch]
 
 
 @pytest.fixture
-def job(spark: SparkSession, options: dict[str, str], target: str, tmp_path: Path) -> Job:
-    return Job(spark, options, target, tmp_path)
+def job(spark: SparkSession, options: dict[str, str], target: str, tmp_path: Path) -> ReadJob:
+    return ReadJob(spark, options, target, tmp_path)
 
 
-def test_every_version_is_read_once_and_a_restart_goes_on(job: Job) -> None:
+def test_every_version_is_read_once_and_a_restart_continues(job: ReadJob) -> None:
     job.write(1, 2)
     job.write(3)
     assert [1, 2, 3] == sorted(rows_of(job.run()))
@@ -102,7 +102,7 @@ def test_every_version_is_read_once_and_a_restart_goes_on(job: Job) -> None:
         ({"maxBytesPerTrigger": "1"}, [[1], [2], [3], [4]]),
     ],
 )
-def test_batches_hold_as_much_as_is_asked_for(job: Job, limit: dict[str, str], expected: list[list[int]]) -> None:
+def test_batches_have_the_configured_size(job: ReadJob, limit: dict[str, str], expected: list[list[int]]) -> None:
     for number in range(1, 5):
         job.write(number)
     assert expected == job.run(**limit)
@@ -111,8 +111,8 @@ def test_batches_hold_as_much_as_is_asked_for(job: Job, limit: dict[str, str], e
 
 
 @pytest.mark.parametrize(("start", "expected"), [("earliest", [1, 2, 3]), ("latest", []), ("1", [2, 3]), ("3", [])])
-def test_a_new_query_starts_where_it_is_told_and_an_old_one_where_it_was(
-    job: Job, start: str, expected: list[int]
+def test_a_new_query_starts_at_the_configured_version_and_a_restarted_one_at_its_offset(
+    job: ReadJob, start: str, expected: list[int]
 ) -> None:
     for number in range(1, 4):
         job.write(number)
@@ -121,7 +121,7 @@ def test_a_new_query_starts_where_it_is_told_and_an_old_one_where_it_was(
     assert [4] == sorted(rows_of(job.run(startingVersion="earliest")))
 
 
-def test_a_new_query_starts_at_a_time(job: Job) -> None:
+def test_a_new_query_starts_at_a_time(job: ReadJob) -> None:
     job.write(1)
     history = job.spark.read.format("azureblob").options(**job.options, view="commits").load(job.target)
     time.sleep(0.01)
@@ -130,7 +130,7 @@ def test_a_new_query_starts_at_a_time(job: Job) -> None:
     assert [2] == rows_of(job.run(startingTimestamp=second.strftime("%Y-%m-%dT%H:%M:%S.%fZ")))
 
 
-def test_versions_written_while_the_query_runs_are_read(job: Job) -> None:
+def test_versions_written_while_the_query_runs_are_read(job: ReadJob) -> None:
     job.write(1)
     query = job.start(job.read(), live=True)
     try:
@@ -146,7 +146,7 @@ def test_versions_written_while_the_query_runs_are_read(job: Job) -> None:
     assert [1, 2, 3, 4, 5] == sorted(rows_of(job.batches))
 
 
-def test_a_batch_that_failed_is_repeated_with_the_same_rows(job: Job) -> None:
+def test_a_failed_batch_is_repeated_with_the_same_rows(job: ReadJob) -> None:
     job.write(1)
     job.write(2)
     seen: list[list[int]] = []
@@ -164,8 +164,8 @@ def test_a_batch_that_failed_is_repeated_with_the_same_rows(job: Job) -> None:
 
 
 @pytest.mark.parametrize("start", [{"startingVersion": "latest"}, {"startingTimestamp": "2113-01-31"}])
-def test_a_first_batch_that_failed_begins_where_it_began_and_not_where_the_stream_is_by_now(
-    job: Job, start: dict[str, str]
+def test_a_repeated_first_batch_begins_at_its_first_offset_and_not_at_the_current_head(
+    job: ReadJob, start: dict[str, str]
 ) -> None:
     job.write(1)
 
@@ -187,7 +187,7 @@ def test_a_first_batch_that_failed_begins_where_it_began_and_not_where_the_strea
         ("control", ("version", "type"), []),
     ],
 )
-def test_views_can_be_followed(job: Job, view: str, columns: tuple[str, ...], expected: list[Any]) -> None:
+def test_views_can_be_followed(job: ReadJob, view: str, columns: tuple[str, ...], expected: list[Any]) -> None:
     job.write(1)
     job.write(2, 3)
     job.start(job.read(view=view).select(*columns)).awaitTermination()
@@ -198,21 +198,21 @@ def test_views_can_be_followed(job: Job, view: str, columns: tuple[str, ...], ex
     assert ([(2, 1)] if expected else []) == rows_of(job.batches)
 
 
-def test_metadata_tells_where_a_row_is_from(job: Job) -> None:
+def test_metadata_columns_name_the_source_of_each_row(job: ReadJob) -> None:
     job.write(1)
     job.write(2, partitionColumn="id")
     job.start(job.read(metadataColumns="version,partition").drop("_blob")).awaitTermination()
     assert [(1, 0, None), (2, 1, "2")] == rows_of(job.batches)
 
 
-def test_columns_that_writers_added_later_are_read_after_a_restart(job: Job) -> None:
+def test_columns_that_writers_add_are_read_after_a_restart(job: ReadJob) -> None:
     job.write(1)
     assert [[1]] == job.run()
     append_version(job.options, job.target, pa.RecordBatch.from_pydict({"id": [2], "kind": ["x"]}))
     assert [[(2, "x")]] == job.run()
 
 
-def test_a_query_that_runs_stops_before_a_new_column_and_a_restart_goes_on_with_it(job: Job) -> None:
+def test_a_running_query_stops_before_a_new_column_and_a_restart_reads_it(job: ReadJob) -> None:
     job.write(1)
 
     def append(*_: object) -> None:
@@ -221,7 +221,7 @@ def test_a_query_that_runs_stops_before_a_new_column_and_a_restart_goes_on_with_
             append_version(job.options, job.target, pa.RecordBatch.from_pydict({"id": [3], "c": ["x"]}))
             job.write(4)
 
-    sentence = said(lambda: job.start(job.read(), each=append, live=True).awaitTermination(120))
+    sentence = error_of(lambda: job.start(job.read(), each=append, live=True).awaitTermination(120))
     assert sentence.startswith("ConflictError: read on with version 2 of ")
     assert "it adds column 'c', which the query was started without. Start the query again" in sentence
     assert ([1, 2] if HAS_LIMITS else [1]) == rows_of(job.batches), "rows of versions before that are read first"
@@ -230,7 +230,7 @@ def test_a_query_that_runs_stops_before_a_new_column_and_a_restart_goes_on_with_
     assert [1, 2, 3, 4] == sorted([*rows_of(job.batches[:-1]), *(row[0] for row in again)])
 
 
-def test_a_query_that_is_to_ignore_new_columns_goes_on_with_the_old_ones(job: Job) -> None:
+def test_with_schema_evolution_ignore_a_query_continues_without_new_columns(job: ReadJob) -> None:
     job.write(1)
     frame = job.read(schemaEvolution="ignore")
     append_version(job.options, job.target, pa.RecordBatch.from_pydict({"id": [2], "c": ["x"]}))
@@ -239,7 +239,7 @@ def test_a_query_that_is_to_ignore_new_columns_goes_on_with_the_old_ones(job: Jo
 
 
 @pytest.mark.parametrize("fixed", ["avroSchema", "columns", "schema", "view"])
-def test_a_query_whose_columns_the_user_has_fixed_is_not_stopped_by_a_new_one(job: Job, fixed: str) -> None:
+def test_a_query_with_explicit_columns_is_not_stopped_by_a_new_column(job: ReadJob, fixed: str) -> None:
     job.write(1)
     schema = '{"type": "record", "name": "row", "fields": [{"name": "id", "type": "long"}]}'
     match fixed:
@@ -257,11 +257,11 @@ def test_a_query_whose_columns_the_user_has_fixed_is_not_stopped_by_a_new_one(jo
     assert [1, 1] == rows_of(job.batches)
 
 
-def test_a_type_that_became_wider_stops_a_query_and_a_restart_goes_on(job: Job) -> None:
+def test_a_type_that_becomes_wider_stops_a_query_and_a_restart_continues(job: ReadJob) -> None:
     append_version(job.options, job.target, pa.RecordBatch.from_arrays([pa.array([1], pa.int32())], ["id"]))
     frame = job.read()
     job.write(2**40)
-    sentence = said(lambda: job.start(frame).awaitTermination())
+    sentence = error_of(lambda: job.start(frame).awaitTermination())
     assert "it changes column 'id' from int32 to int64. Start the query again from its checkpoint" in sentence
     assert "avroSchema" not in sentence
     assert ([1] if HAS_LIMITS else []) == rows_of(job.batches)
@@ -269,11 +269,11 @@ def test_a_type_that_became_wider_stops_a_query_and_a_restart_goes_on(job: Job) 
     assert [1, 2**40] == sorted(rows_of(job.batches))
 
 
-def test_a_column_whose_types_have_nothing_in_common_is_left_out_by_a_schema_as_the_error_says(job: Job) -> None:
+def test_a_column_of_incompatible_types_is_left_out_by_a_schema_as_the_error_advises(job: ReadJob) -> None:
     append_version(job.options, job.target, pa.RecordBatch.from_pydict({"id": [1], "c": [True]}))
     frame = job.read()
     append_version(job.options, job.target, pa.RecordBatch.from_pydict({"id": [2], "c": ["x"]}))
-    sentence = said(lambda: job.start(frame).awaitTermination())
+    sentence = error_of(lambda: job.start(frame).awaitTermination())
     assert "column 'c' is boolean in one and string in the other. Give option avroSchema" in sentence
     assert sentence.endswith("Then start the query again from its checkpoint.")
     schema = '{"type": "record", "name": "row", "fields": [{"name": "id", "type": ["null", "long"]}]}'
@@ -281,25 +281,27 @@ def test_a_column_whose_types_have_nothing_in_common_is_left_out_by_a_schema_as_
     assert ([2] if HAS_LIMITS else [1, 2]) == sorted(row for row in rows_of(job.batches) if isinstance(row, int))
 
 
-def test_an_overwrite_comes_as_new_rows(job: Job) -> None:
+def test_an_overwrite_is_read_as_new_rows(job: ReadJob) -> None:
     job.write(1)
     assert [[1]] == job.run()
     job.write(7, 8, mode="overwrite")
     assert [[7, 8]] == job.run()
 
 
-def test_a_new_query_on_an_overwritten_stream_starts_with_the_overwrite(job: Job) -> None:
+def test_a_new_query_on_an_overwritten_stream_starts_with_the_overwrite(job: ReadJob) -> None:
     job.write(1)
     job.write(7, mode="overwrite")
     job.write(9)
     assert [7, 9] == sorted(rows_of(job.run()))
 
 
-def test_a_query_that_an_overwrite_overtook_says_so(job: Job) -> None:
+def test_a_query_whose_blobs_an_overwrite_has_deleted_fails_with_the_reason(job: ReadJob) -> None:
     job.write(1)
     assert [[1]] == job.run()
     job.write(2)
-    sentence = said(lambda: job.start(job.read(), each=lambda *_: job.write(3, mode="overwrite")).awaitTermination())
+    sentence = error_of(
+        lambda: job.start(job.read(), each=lambda *_: job.write(3, mode="overwrite")).awaitTermination()
+    )
     assert "the blob is gone" in sentence
     assert "overwrite" in sentence
 
@@ -315,18 +317,18 @@ def test_a_query_that_an_overwrite_overtook_says_so(job: Job) -> None:
         ({"maxBlobsPerTrigger": "0"}, "Option maxBlobsPerTrigger: the value '0' is not valid"),
     ],
 )
-def test_a_wrong_option_of_a_streaming_read_is_told(job: Job, more: dict[str, str], sentence: str) -> None:
+def test_a_wrong_option_of_a_streaming_read_is_reported(job: ReadJob, more: dict[str, str], sentence: str) -> None:
     job.write(1)
-    assert sentence in said(lambda: job.run(**more))
+    assert sentence in error_of(lambda: job.run(**more))
 
 
-def test_a_stream_that_is_not_there_is_told(job: Job) -> None:
-    sentence = said(job.run)
+def test_an_absent_stream_is_reported(job: ReadJob) -> None:
+    sentence = error_of(job.run)
     assert sentence.startswith("NotFoundError: ")
     assert "/events" in sentence
 
 
-def test_a_stream_whose_schema_is_given_is_waited_for(job: Job, stored: Stored) -> None:
+def test_with_a_schema_a_query_waits_for_an_absent_stream(job: ReadJob, stored: Stored) -> None:
     stored.client.create_container()
     schema = '{"type": "record", "name": "row", "fields": [{"name": "id", "type": "long"}]}'
     assert [] == job.run(avroSchema=schema)
@@ -334,14 +336,14 @@ def test_a_stream_whose_schema_is_given_is_waited_for(job: Job, stored: Stored) 
     assert [[1]] == job.run(avroSchema=schema)
 
 
-def test_a_folder_without_a_log_is_not_followed(job: Job, stored: Stored) -> None:
+def test_a_folder_without_a_log_is_not_followed(job: ReadJob, stored: Stored) -> None:
     job.write(1)
     for name in stored.names("events/_"):
         stored.client.delete_blob(name)
-    assert "there is no commit log" in said(job.run)
+    assert "there is no commit log" in error_of(job.run)
 
 
-def test_versions_that_were_removed_are_an_error_and_not_a_gap(job: Job, stored: Stored) -> None:
+def test_removed_versions_are_an_error(job: ReadJob, stored: Stored) -> None:
     for number in range(1, 6):
         job.write(number)
     assert [1, 2, 3, 4, 5] == sorted(rows_of(job.run(startingVersion="0")))
@@ -350,23 +352,23 @@ def test_versions_that_were_removed_are_an_error_and_not_a_gap(job: Job, stored:
     stored.client.upload_blob("events/_log/_first.json", json.dumps({"formatVersion": 1, "first": 7}))
     for version in range(7):
         stored.client.delete_blob(log_name("events", version))
-    sentence = said(job.run)
+    sentence = error_of(job.run)
     assert sentence.startswith("NotFoundError: ")
     assert "read on from version 4" in sentence
     assert "7" in sentence
 
 
-def test_a_stream_that_was_deleted_and_written_anew_is_not_read_on(job: Job, stored: Stored) -> None:
+def test_a_query_fails_if_its_stream_was_deleted_and_written_anew(job: ReadJob, stored: Stored) -> None:
     for number in range(1, 4):
         job.write(number)
     job.run()
     for name in stored.names():
         stored.client.delete_blob(name)
     job.write(9)
-    assert "new checkpoint" in said(job.run)
+    assert "new checkpoint" in error_of(job.run)
 
 
-def test_a_decided_batch_that_nobody_publishes_is_told_after_the_time_out(job: Job, stored: Stored) -> None:
+def test_an_unpublished_batch_is_reported_after_the_timeout(job: ReadJob, stored: Stored) -> None:
     job.write(1)
     job.write(2)
     head = json.loads(stored.bytes(log_name("events", 1)))
@@ -374,7 +376,7 @@ def test_a_decided_batch_that_nobody_publishes_is_told_after_the_time_out(job: J
     assert [[1]] == job.run(publishTimeoutMs="60s")
     query = job.start(job.read(publishTimeoutMs="500ms"), live=True)
     try:
-        sentence = said(lambda: query.awaitTermination(60))
+        sentence = error_of(lambda: query.awaitTermination(60))
     finally:
         query.stop()
     assert sentence.startswith("TransientError: ")

@@ -1,4 +1,4 @@
-"""Streaming queries into `azureblob`: every input row in exactly one blob, whatever the mode, and only then."""
+"""Streaming queries that write to `azureblob`: every input row is in exactly one blob."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import fastavro
 import pytest
 from pyspark.errors import PySparkException
 
-from tests.spark.errors import said
+from tests.spark.errors import error_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Job:
-    """One streaming job on a folder of JSON files: a micro-batch for each file, until the folder is through."""
+class WriteJob:
+    """A streaming job over a folder of JSON files: one micro-batch for each file, until all are read."""
 
     spark: SparkSession
     options: dict[str, str]
@@ -47,23 +47,23 @@ class Job:
         return reader.json(str(self.folder / "input"))
 
     def start(self, frame: DataFrame, target: str, mode: str = "append", job: str = "a", **more: str) -> StreamingQuery:
-        """Start a query, or start it again."""
+        """Start or restart a query."""
         writer = frame.writeStream.format("azureblob").options(**self.options, **more).outputMode(mode)
         checkpoint = str(self.folder / f"checkpoint-{job}")
         return writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(target)
 
     def run(self, frame: DataFrame, target: str, mode: str = "append", **more: str) -> None:
-        """Run a query to the end of its input; raises what it fails with."""
+        """Run a query to the end of its input. Raises its error."""
         self.start(frame, target, mode, **more).awaitTermination()
 
     def read(self, target: str, **more: str) -> DataFrame:
-        """What the stream holds."""
+        """The written stream as a DataFrame."""
         return self.spark.read.format("azureblob").options(**self.options, **more).load(target)
 
 
 @pytest.fixture
-def job(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> Job:
-    return Job(spark, options, tmp_path)
+def job(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> WriteJob:
+    return WriteJob(spark, options, tmp_path)
 
 
 def row(number: int, kind: str = "x") -> dict[str, Any]:
@@ -71,8 +71,8 @@ def row(number: int, kind: str = "x") -> dict[str, Any]:
 
 
 @pytest.mark.pyspark40
-def test_every_micro_batch_is_one_commit_and_a_restart_goes_on_behind_the_last(
-    job: Job, target: str, stored: Stored
+def test_every_micro_batch_is_one_commit_and_a_restart_continues_after_the_last(
+    job: WriteJob, target: str, stored: Stored
 ) -> None:
     for number in range(3):
         job.feed(f"{number}", row(2 * number), row(2 * number + 1))
@@ -90,7 +90,7 @@ def test_every_micro_batch_is_one_commit_and_a_restart_goes_on_behind_the_last(
 
 
 @pytest.mark.pyspark40
-def test_complete_mode_holds_the_latest_result_only(job: Job, target: str, stored: Stored) -> None:
+def test_complete_mode_keeps_only_the_latest_result(job: WriteJob, target: str, stored: Stored) -> None:
     job.feed("0", row(1, "a"), row(2, "b"), row(3, "a"))
     counts = job.input().groupBy("kind").count()
     job.run(counts, target, "complete")
@@ -102,7 +102,7 @@ def test_complete_mode_holds_the_latest_result_only(job: Job, target: str, store
     assert ["overwrite", "overwrite"] == [c.operation for c in job.read(target, view="commits").collect()]
 
 
-def test_update_mode_is_refused_by_spark(job: Job, target: str, stored: Stored) -> None:
+def test_update_mode_is_refused_by_spark(job: WriteJob, target: str, stored: Stored) -> None:
     job.feed("0", row(1, "a"))
     counts = job.input().groupBy("kind").count()
     with pytest.raises(PySparkException, match="azureblob does not support Update mode"):
@@ -110,7 +110,7 @@ def test_update_mode_is_refused_by_spark(job: Job, target: str, stored: Stored) 
     assert [] == stored.names()
 
 
-def test_the_rows_of_a_batch_go_to_the_streams_that_they_name(job: Job, container_name: str, stored: Stored) -> None:
+def test_the_rows_of_a_batch_go_to_the_streams_they_name(job: WriteJob, container_name: str, stored: Stored) -> None:
     job.feed("0", row(1, "red"), row(2, "blue"), row(3, "red"))
     job.feed("1", row(4, "blue"))
     job.run(job.input(), container_name, streamColumn="kind", partitionColumn="kind")
@@ -123,14 +123,14 @@ def test_the_rows_of_a_batch_go_to_the_streams_that_they_name(job: Job, containe
     }
 
 
-def test_a_micro_batch_without_rows_writes_nothing_at_all(job: Job, target: str, stored: Stored) -> None:
+def test_a_micro_batch_without_rows_writes_nothing(job: WriteJob, target: str, stored: Stored) -> None:
     job.feed("0", row(1))
     job.run(job.input().where("id < 0"), target)
     assert [] == stored.names()
 
 
 @pytest.mark.pyspark40
-def test_foreach_batch_with_a_transaction_is_idempotent(job: Job, target: str) -> None:
+def test_foreach_batch_with_a_transaction_is_idempotent(job: WriteJob, target: str) -> None:
     def twice(batch: DataFrame, number: int) -> None:
         for _ in range(2):
             transaction = {"txnAppId": "copy", "txnVersion": str(number)}
@@ -144,7 +144,7 @@ def test_foreach_batch_with_a_transaction_is_idempotent(job: Job, target: str) -
     assert [1, 2, 3] == sorted(each.id for each in job.read(target).collect())
 
 
-def test_two_queries_into_one_stream_share_its_log(job: Job, target: str, stored: Stored) -> None:
+def test_two_queries_into_one_stream_share_its_log(job: WriteJob, target: str, stored: Stored) -> None:
     for number in range(4):
         job.feed(f"{number}", row(number))
     queries = [job.start(job.input(), target, job=name) for name in "ab"]
@@ -156,7 +156,7 @@ def test_two_queries_into_one_stream_share_its_log(job: Job, target: str, stored
     assert [4, 4] == [sum(c.transactionId == query.id for c in commits) for query in queries]
 
 
-def test_at_least_once_publishes_from_the_tasks_and_logs_afterwards(job: Job, target: str, stored: Stored) -> None:
+def test_at_least_once_publishes_from_the_tasks_and_logs_afterwards(job: WriteJob, target: str, stored: Stored) -> None:
     job.feed("0", *map(row, range(5)))
     job.run(job.input(), target, deliveryGuarantee="at-least-once", maxMessagesPerBlob="2")
     assert list(range(5)) == sorted(each["id"] for each in stored.rows())
@@ -164,34 +164,34 @@ def test_at_least_once_publishes_from_the_tasks_and_logs_afterwards(job: Job, ta
     assert [5] == [c.rows for c in job.read(target, view="commits").collect()]
 
 
-def test_encoded_datums_are_written_as_they_are(spark: SparkSession, job: Job, target: str, stored: Stored) -> None:
+def test_encoded_datums_are_written_unchanged(spark: SparkSession, job: WriteJob, target: str, stored: Stored) -> None:
     schema = {
         "type": "record",
         "name": "order",
         "fields": [{"name": "id", "type": "long"}, {"name": "kind", "type": "string"}],
     }
     job.feed("0", *({"datum": _datum(schema, row(number)).hex()} for number in range(3)))
-    encoded = Job(spark, job.options, job.folder, "datum string").input().selectExpr("unhex(datum) AS datum")
+    encoded = WriteJob(spark, job.options, job.folder, "datum string").input().selectExpr("unhex(datum) AS datum")
     job.run(encoded, target, valueColumn="datum", avroSchema=json.dumps(schema))
     assert [row(0), row(1), row(2)] == stored.rows()
     assert [row(0), row(1), row(2)] == [each.asDict() for each in job.read(target).orderBy("id").collect()]
 
 
 def test_a_datum_that_does_not_fit_its_schema_fails_the_batch_and_is_named(
-    spark: SparkSession, job: Job, target: str, stored: Stored
+    spark: SparkSession, job: WriteJob, target: str, stored: Stored
 ) -> None:
     schema = {"type": "record", "name": "order", "fields": [{"name": "kind", "type": "string"}]}
     good = _datum(schema, {"kind": "x"})
     job.feed("0", {"datum": good.hex()}, {"datum": good[:1].hex()})
-    encoded = Job(spark, job.options, job.folder, "datum string").input().selectExpr("unhex(datum) AS datum")
-    sentence = said(lambda: job.run(encoded, target, valueColumn="datum", avroSchema=json.dumps(schema)))
+    encoded = WriteJob(spark, job.options, job.folder, "datum string").input().selectExpr("unhex(datum) AS datum")
+    sentence = error_of(lambda: job.run(encoded, target, valueColumn="datum", avroSchema=json.dumps(schema)))
     assert sentence.startswith(
         "ConfigurationError: row 1 of its batch: the 1 bytes in the valueColumn are not one datum"
     )
     assert [] == stored.names()
 
 
-def test_event_times_of_a_blob_are_kept_in_the_log(job: Job, target: str, stored: Stored) -> None:
+def test_event_times_of_a_blob_are_kept_in_the_log(job: WriteJob, target: str, stored: Stored) -> None:
     job.feed("0", row(10), row(20))
     frame = job.input().selectExpr("timestamp_seconds(id) AS at", "id")
     job.run(frame, target, eventTimeColumn="at")

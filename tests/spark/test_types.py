@@ -1,4 +1,4 @@
-"""Every Spark type, written and read back: equal value for value and type for type."""
+"""Every Spark type, written and read back: values and types are equal."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ COLUMNS = {
         else {}
     ),
 }
-"""SQL of the values of one column each; every column has a null besides."""
+"""SQL of the values of each column; every column also has a null."""
 
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """One frame with all columns: as it went in, and as it came back."""
+    """A frame with all columns, as it was written and as it was read."""
 
     written: DataFrame
     read: DataFrame
@@ -94,7 +94,7 @@ def test_a_column_comes_back_with_its_values_and_its_type(round_trip: RoundTrip,
     assert round_trip.written.schema[column].dataType == round_trip.read.schema[column].dataType
 
 
-def test_columns_that_are_not_null_stay_so_at_every_depth(
+def test_columns_that_are_not_nullable_stay_so_at_every_depth(
     spark: SparkSession, options: dict[str, str], target: str
 ) -> None:
     frame = spark.range(2).selectExpr(
@@ -103,7 +103,7 @@ def test_columns_that_are_not_null_stay_so_at_every_depth(
     assert frame.schema == _there_and_back(frame, options, target).schema
 
 
-def test_odd_column_names_come_back_as_they_were(spark: SparkSession, options: dict[str, str], target: str) -> None:
+def test_odd_column_names_are_read_unchanged(spark: SparkSession, options: dict[str, str], target: str) -> None:
     names = ["a b", "a_b", "a.b", "a-b", "1st", "größe", "_", "", "select", "null", "x" * 300]
     frame = spark.createDataFrame([tuple(range(len(names)))], names)
     back = _there_and_back(frame, options, target)
@@ -120,7 +120,7 @@ def test_odd_column_names_come_back_as_they_were(spark: SparkSession, options: d
         ),
     ],
 )
-def test_a_type_that_avro_has_no_form_for_is_refused_by_column(
+def test_a_type_without_an_avro_form_is_refused_by_column(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored, column: str, named: str
 ) -> None:
     frame = spark.sql(f"SELECT 1 AS right, {column} AS wrong")
@@ -129,7 +129,7 @@ def test_a_type_that_avro_has_no_form_for_is_refused_by_column(
     assert [] == stored.names()
 
 
-def test_a_narrower_interval_and_a_collation_keep_their_values_only(
+def test_a_narrower_interval_and_a_collation_keep_only_their_values(
     spark: SparkSession, options: dict[str, str], target: str
 ) -> None:
     frame = spark.sql("SELECT INTERVAL '12:30' HOUR TO MINUTE AS i, 'x' COLLATE UNICODE_CI AS s")
@@ -138,7 +138,7 @@ def test_a_narrower_interval_and_a_collation_keep_their_values_only(
     assert ["interval day to second", "string"] == [field.dataType.simpleString() for field in back.schema]
 
 
-def test_neither_time_zone_nor_arrow_settings_of_a_session_change_what_is_stored(
+def test_time_zone_and_arrow_settings_of_a_session_do_not_change_what_is_stored(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored
 ) -> None:
     session = spark.newSession()
@@ -168,5 +168,5 @@ def _there_and_back(frame: DataFrame, options: dict[str, str], target: str) -> D
 
 
 def _shown(rows: list[Row], column: str) -> list[Any]:
-    """Values as text: NaN and VARIANT values do not equal themselves."""
+    """Values as text, because NaN and VARIANT values do not equal themselves."""
     return [repr(row[column]) for row in rows]

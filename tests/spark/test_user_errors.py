@@ -1,4 +1,4 @@
-"""Dead ends of other people's first days: what a user reads there, and that following it leads out."""
+"""Common mistakes of new users: the message that they read, and that following its advice helps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from tests.spark.errors import said
+from tests.spark.errors import error_of
 from tests.spark.versions import append_version
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ def load(spark: SparkSession, options: dict[str, str], target: str, **more: str)
 
 
 def follow(spark: SparkSession, options: dict[str, str], target: str, folder: Path, **more: str) -> None:
-    """Read what there is into nothing."""
+    """Run a query over all that is available, and drop its rows."""
     frame = spark.readStream.format("azureblob").options(**options, **more).load(target)
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
 def in_a_thread(act: Callable[[], object]) -> None:
-    """Run `act` in a thread of its own; raises what it raises."""
+    """Run `act` in a new thread. Raises its error."""
     failures: list[BaseException] = []
 
     def run() -> None:
@@ -58,7 +58,7 @@ def in_a_thread(act: Callable[[], object]) -> None:
 
 
 def documented(beginning: str) -> str:
-    """The line of the troubleshooting page's code that begins so."""
+    """The only line of the troubleshooting page that contains `beginning` in its first 60 characters."""
     (line,) = (line.strip() for line in TROUBLESHOOTING.read_text("utf-8").splitlines() if beginning in line[:60])
     return line
 
@@ -94,7 +94,7 @@ def test_a_streaming_query_starts_in_a_thread_after_the_documented_line(
     assert [1] == [row["id"] for row in stored.rows()]
 
 
-def test_an_option_of_a_batch_read_on_a_stream_is_the_last_thing_said(
+def test_an_option_of_a_batch_read_on_a_stream_is_the_last_line_of_the_error(
     spark: SparkSession, options: dict[str, str], target: str, tmp_path: Path
 ) -> None:
     save(spark.range(1), options, target)
@@ -118,7 +118,7 @@ def test_a_transaction_on_a_streaming_query_is_refused_and_within_foreach_batch_
         checkpoint.trigger(availableNow=True).start(*target).awaitTermination()
 
     transaction = {"txnAppId": "copy", "txnVersion": "1"}
-    sentence = said(lambda: run(frame.writeStream.format("azureblob").options(**options, **transaction), target))
+    sentence = error_of(lambda: run(frame.writeStream.format("azureblob").options(**options, **transaction), target))
     assert sentence.startswith("ConfigurationError: options `txnAppId` and `txnVersion` are for df.write: ")
     assert [] == stored.names()
 
@@ -129,16 +129,17 @@ def test_a_transaction_on_a_streaming_query_is_refused_and_within_foreach_batch_
     assert [0, 1, 2] == sorted(row["id"] for row in stored.rows())
 
 
-def test_names_of_other_formats_are_answered_and_the_answers_hold(
+def test_options_of_other_formats_get_hints_and_the_hints_help(
     spark: SparkSession, options: dict[str, str], target: str, tmp_path: Path
 ) -> None:
     for id_ in (1, 2):
         append_version(options, target, pa.RecordBatch.from_pydict({"id": [id_]}))
 
     def sentence(**more: str) -> str:
-        return said(lambda: load(spark, options, target, **more))
+        return error_of(lambda: load(spark, options, target, **more))
 
-    assert "the view `commits` lists them with their times, `versionAsOf` reads one." in sentence(timestampAsOf="2013")
+    hint = "the view `commits` lists the versions with their times, `versionAsOf` reads one."
+    assert hint in sentence(timestampAsOf="2013")
     times = load(spark, options, target, view="commits").select("version", "timestamp").collect()
     assert [0, 1] == sorted(row.version for row in times if row.timestamp is not None)
     assert [1] == [row.id for row in load(spark, options, target, versionAsOf="0").collect()]
@@ -146,11 +147,9 @@ def test_names_of_other_formats_are_answered_and_the_answers_hold(
     follow(spark, options, target, tmp_path, maxBlobsPerTrigger="1")
 
 
-def test_a_table_of_the_catalog_is_answered_with_what_works(
-    spark: SparkSession, options: dict[str, str], target: str
-) -> None:
+def test_a_catalog_table_is_refused_with_what_works(spark: SparkSession, options: dict[str, str], target: str) -> None:
     frame = spark.range(3)
-    sentence = said(lambda: frame.write.format("azureblob").options(**options).mode("append").saveAsTable("copied"))
+    sentence = error_of(lambda: frame.write.format("azureblob").options(**options).mode("append").saveAsTable("copied"))
     assert "There are no catalog tables: use `save` and `load` in place of `saveAsTable`" in sentence
     save(frame, options, target)
     load(spark, options, target).createOrReplaceTempView("copied")
@@ -165,7 +164,7 @@ def test_a_frame_whose_blobs_an_overwrite_deleted_is_loaded_again(
     frame = load(spark, options, target)
     assert 1 == len(frame.collect())
     spark.range(2).write.format("azureblob").options(**options).mode("overwrite").save(target)
-    sentence = said(frame.collect)
+    sentence = error_of(frame.collect)
     assert "Load the DataFrame again, without `versionAsOf`, to read the stream as it is now. Start a" in sentence
     assert 2 == len(load(spark, options, target).collect())
 
@@ -176,13 +175,13 @@ def test_a_frame_whose_column_has_become_wider_is_loaded_again(
     append_version(options, target, pa.RecordBatch.from_arrays([pa.array([1], pa.int32())], ["id"]))
     frame = load(spark, options, target)
     append_version(options, target, pa.RecordBatch.from_pydict({"id": [2**40]}))
-    sentence = said(frame.collect)
+    sentence = error_of(frame.collect)
     assert "read column 'id' failed: the DataFrame has it as int32, the stream as int64: " in sentence
     assert "If the type has changed since, load the DataFrame again" in sentence
     assert [1, 2**40] == sorted(row.id for row in load(spark, options, target).collect())
 
 
-def test_a_query_that_a_vacuum_overtook_goes_on_with_a_new_checkpoint(
+def test_a_query_whose_versions_were_vacuumed_continues_with_a_new_checkpoint(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored, tmp_path: Path
 ) -> None:
     for id_ in range(4):
@@ -193,16 +192,16 @@ def test_a_query_that_a_vacuum_overtook_goes_on_with_a_new_checkpoint(
     stored.client.upload_blob("events/_log/_first.json", '{"formatVersion": 1, "first": 6}')
     for version in range(6):
         stored.client.delete_blob(f"events/_log/{version:020d}.json")
-    sentence = said(lambda: follow(spark, options, target, tmp_path))
+    sentence = error_of(lambda: follow(spark, options, target, tmp_path))
     assert sentence.startswith("NotFoundError: read on from version 3 of ")
     assert sentence.endswith("Start the query with a new checkpoint: it begins at version 6.")
     follow(spark, options, target, tmp_path / "new")
 
 
-def test_after_a_first_write_without_rows_the_reader_is_told_what_to_do(
+def test_a_read_after_a_first_write_without_rows_fails_with_the_next_step(
     spark: SparkSession, options: dict[str, str], target: str
 ) -> None:
     save(spark.range(0), options, target)
-    assert "write one with rows: a first write of none leaves nothing" in said(lambda: load(spark, options, target))
+    assert "write one with rows: a first write of none leaves nothing" in error_of(lambda: load(spark, options, target))
     save(spark.range(2), options, target)
     assert 2 == load(spark, options, target).count()

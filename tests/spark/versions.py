@@ -1,4 +1,4 @@
-"""Versions of a stream, appended without Spark: what a task and a driver do, in this process."""
+"""Appends versions to a stream without Spark: task and driver run in this process."""
 
 from __future__ import annotations
 

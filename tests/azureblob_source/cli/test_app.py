@@ -36,8 +36,8 @@ QUERY = "3f2a91c0-5b7e-4d0a-9d1c-6f1f0c7ad6d4"
 SECRET = "c2VjcmV0LXNlY3JldC1zZWNyZXQ="
 
 
-class Clock(ManualClock):
-    """Does something at each sleep, and presses Ctrl-C when there is nothing left to do."""
+class ScriptedClock(ManualClock):
+    """Calls one of `acts` at each sleep, then ends the command with Ctrl-C."""
 
     def __init__(self, *acts: Callable[[], object]) -> None:
         super().__init__()
@@ -87,8 +87,8 @@ def run(account: MemoryAccount, *arguments: str, answer: str | None = None, cloc
     return result
 
 
-def told(result: Result) -> tuple[int, str]:
-    """Exit code and error, of a command that printed nothing else."""
+def error_of(result: Result) -> tuple[int, str]:
+    """Exit code and standard error of a command that printed nothing to standard output."""
     assert result.stdout == ""
     return result.exit_code, result.stderr.strip()
 
@@ -96,7 +96,7 @@ def told(result: Result) -> tuple[int, str]:
 # --- ls ---------------------------------------------------------------------------------------------------------------
 
 
-def test_ls_tells_streams_and_plain_folders(account: MemoryAccount) -> None:
+def test_ls_lists_streams_and_folders_without_a_log(account: MemoryAccount) -> None:
     container = account.container("demo")
     write(account, 0, range(5), stream="a/b")
     for name in ("old/2013/01/31/12/05-07.avro", "old/2013/01/31/13/05-07.avro", "x.avro", "x.txt", "old/_h/y.avro"):
@@ -118,7 +118,7 @@ def test_ls_takes_a_prefix(account: MemoryAccount) -> None:
     assert ["a/b"] == [each["name"] for each in json.loads(run(account, "ls", "demo/a", "--json").stdout)["streams"]]
 
 
-def test_ls_counts_what_is_live(account: MemoryAccount) -> None:
+def test_ls_counts_live_blobs(account: MemoryAccount) -> None:
     container, plan = account.container("demo"), plan_of(ROWS, "demo/flights")
     staged = stage_rows(container, plan, [pa.record_batch([["JFK"], [1]], schema=ROWS)], seed=9)
     committer(container, plan, 9).commit([staged], Transaction(QUERY, 9), overwrite=True)
@@ -126,16 +126,16 @@ def test_ls_counts_what_is_live(account: MemoryAccount) -> None:
     assert (1, 1, 0, 3) == (flights["blobs"], flights["rows"], flights["firstVersion"], flights["version"])
 
 
-def test_ls_of_an_empty_container_says_so(account: MemoryAccount) -> None:
+def test_ls_of_an_empty_container_reports_that_it_is_empty(account: MemoryAccount) -> None:
     account.container("empty").create()
-    assert (0, "Container empty holds no stream and no Avro blob.") == told(run(account, "ls", "empty"))
+    assert (0, "Container empty has no stream and no Avro blob.") == error_of(run(account, "ls", "empty"))
     assert {"container": "empty", "streams": []} == json.loads(run(account, "ls", "empty", "--json").stdout)
 
 
 # --- log --------------------------------------------------------------------------------------------------------------
 
 
-def test_log_tells_the_newest_versions(account: MemoryAccount) -> None:
+def test_log_lists_the_newest_versions(account: MemoryAccount) -> None:
     document = json.loads(run(account, "log", "demo/flights", "-n", "2", "--json").stdout)
     assert [(1, 10, {"id": QUERY, "version": 1}), (2, 10, {"id": QUERY, "version": 2})] == [
         (entry["version"], entry["rows"], entry["transaction"]) for entry in document["entries"]
@@ -154,8 +154,8 @@ def test_log_shows_one_entry_in_full(account: MemoryAccount) -> None:
         assert part in shown
 
 
-def test_log_follows(account: MemoryAccount) -> None:
-    clock = Clock(lambda: write(account, 3, range(5)), lambda: None, lambda: write(account, 4, range(6)))
+def test_log_follows_new_versions(account: MemoryAccount) -> None:
+    clock = ScriptedClock(lambda: write(account, 3, range(5)), lambda: None, lambda: write(account, 4, range(6)))
     result = run(account, "log", "demo/flights", "-n", "1", "--follow", "--json", clock=clock)
     assert INTERRUPTED == result.exit_code
     lines = [json.loads(line) for line in result.stdout.splitlines()]
@@ -167,20 +167,22 @@ def test_log_follows(account: MemoryAccount) -> None:
 
 
 @pytest.mark.parametrize(("count", "first"), [(3, 27), (10, 20), (15, 15), (100, 0)])
-def test_tail_gives_the_last_rows_in_order(account: MemoryAccount, count: int, first: int) -> None:
+def test_tail_prints_the_last_rows_in_order(account: MemoryAccount, count: int, first: int) -> None:
     lines = run(account, "tail", "demo/flights", "-n", str(count), "--json").stdout.splitlines()
     assert [{"origin": "EWR", "n": n} for n in range(first, 30)] == [json.loads(line) for line in lines]
 
 
-def test_tail_follows_what_is_published(account: MemoryAccount) -> None:
-    clock = Clock(lambda: write(account, 3, range(100, 103)), lambda: None, lambda: write(account, 4, range(200, 202)))
+def test_tail_follows_published_versions(account: MemoryAccount) -> None:
+    clock = ScriptedClock(
+        lambda: write(account, 3, range(100, 103)), lambda: None, lambda: write(account, 4, range(200, 202))
+    )
     result = run(account, "tail", "demo/flights", "-n", "1", "-f", "--columns", "n", "--json", clock=clock)
     assert INTERRUPTED == result.exit_code
     assert [29, 100, 101, 102, 200, 201] == [json.loads(line)["n"] for line in result.stdout.splitlines()]
 
 
-def test_tail_shows_people_the_last_rows_of_a_batch(account: MemoryAccount) -> None:
-    clock = Clock(lambda: write(account, 3, range(100, 200)))
+def test_tail_on_a_terminal_shows_the_last_rows_of_each_batch(account: MemoryAccount) -> None:
+    clock = ScriptedClock(lambda: write(account, 3, range(100, 200)))
     result = run(account, "tail", "demo/flights", "-n", "2", "-f", clock=clock)
     cells = [line.split()[-1] for line in result.stdout.splitlines() if line.startswith("EWR")]
     assert ["28", "29", "198", "199"] == cells
@@ -193,7 +195,7 @@ def test_tail_reads_rows_of_several_schemas_as_one_table(account: MemoryAccount)
     assert [("EWR", 29), (None, 30), (None, 31)] == [(row["origin"], row["n"]) for row in map(json.loads, lines)]
 
 
-def test_tail_goes_on_where_old_versions_were_vacuumed(account: MemoryAccount) -> None:
+def test_tail_reads_a_stream_whose_old_versions_were_vacuumed(account: MemoryAccount) -> None:
     run(account, "vacuum", "demo/flights", "--older-than", "36h", "--yes")
     lines = run(account, "tail", "demo/flights", "-n", "100", "--json").stdout.splitlines()
     assert 10 == len(lines)
@@ -202,35 +204,35 @@ def test_tail_goes_on_where_old_versions_were_vacuumed(account: MemoryAccount) -
 # --- repair and vacuum ------------------------------------------------------------------------------------------------
 
 
-def test_vacuum_asks_and_does_it(account: MemoryAccount) -> None:
+def test_vacuum_removes_old_versions_after_a_question(account: MemoryAccount) -> None:
     result = run(account, "vacuum", "demo/flights", "--older-than", "36h", answer="y\n")
-    assert "versions 0 to 1 are to be removed" in result.stdout
-    assert "With them go 2 blobs, 20 rows, " in result.stdout
+    assert "versions 0 to 1 will be removed" in result.stdout
+    assert "Also removed: 2 blobs, 20 rows, " in result.stdout
     assert "Removed 2 entries and 2 blobs." in result.stdout
     assert (0, 1) == (result.exit_code, len(public(account)))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "answer", "code", "said"),
+    ("arguments", "answer", "code", "message"),
     [
         ((), "n\n", UNCONFIRMED, "Nothing was done."),
-        ((), None, UNCONFIRMED, "Nothing was done: that takes --yes, or a terminal to ask on."),
+        ((), None, UNCONFIRMED, "Nothing was done: confirm with --yes, or run it on a terminal."),
         (("--json",), "y\n", UNCONFIRMED, "Nothing was done"),
         (("--dry-run",), "y\n", 0, ""),
         (("--dry-run", "--yes"), None, 0, ""),
     ],
 )
-def test_nothing_is_removed_without_a_yes(
-    account: MemoryAccount, arguments: tuple[str, ...], answer: str | None, code: int, said: str
+def test_nothing_is_removed_without_confirmation(
+    account: MemoryAccount, arguments: tuple[str, ...], answer: str | None, code: int, message: str
 ) -> None:
     before = account.service.contents("demo")
     result = run(account, "vacuum", "demo/flights", "--older-than", "36h", *arguments, answer=answer)
     assert code == result.exit_code
-    assert said in result.stderr
+    assert message in result.stderr
     assert before == account.service.contents("demo")
 
 
-def test_vacuum_gives_programs_one_document(account: MemoryAccount) -> None:
+def test_vacuum_prints_one_json_document(account: MemoryAccount) -> None:
     document = json.loads(run(account, "vacuum", "demo/flights", "--older-than", "36h", "--yes", "--json").stdout)
     assert {"stream": "flights", "entries": 2, "done": {"entries": 2, "blobs": 2, "foreign": []}} == {
         "stream": document["stream"], "entries": document["plan"]["entries"], "done": document["done"]
@@ -238,15 +240,15 @@ def test_vacuum_gives_programs_one_document(account: MemoryAccount) -> None:
     assert (0, 2) == (document["plan"]["firstVersion"], document["plan"]["newFirstVersion"])
 
 
-def test_vacuum_of_what_is_young_has_nothing_to_do(account: MemoryAccount) -> None:
+def test_vacuum_of_young_versions_has_nothing_to_do(account: MemoryAccount) -> None:
     result = run(account, "vacuum", "demo/flights", "--older-than", "30d")
-    assert (0, "flights: there is nothing to remove, versions 0 to 2 stay. The newest version always does.\n") == (
+    assert (0, "flights: nothing to remove, versions 0 to 2 stay. The newest version always stays.\n") == (
         result.exit_code, result.stdout
     )  # fmt: skip
 
 
-def test_vacuum_clears_decisions_over_many_streams(account: MemoryAccount) -> None:
-    assert "holds no decisions" in run(account, "vacuum", "demo/_batches", "--older-than", "1d").stdout
+def test_vacuum_clears_batch_logs(account: MemoryAccount) -> None:
+    assert "has no batch log" in run(account, "vacuum", "demo/_batches", "--older-than", "1d").stdout
     container, plan = account.container("demo"), plan_of(ROWS, "demo", streamColumn="origin")
     for batch in range(3):
         rows = pa.record_batch([["x", "y"], [batch, batch]], schema=ROWS)
@@ -262,13 +264,13 @@ def test_vacuum_clears_decisions_over_many_streams(account: MemoryAccount) -> No
     assert ("_batches/q", 0) == (json.loads(result.stdout)["stream"], result.exit_code)
 
 
-def test_repair_shows_what_is_left_and_removes_it_if_asked(account: MemoryAccount) -> None:
+def test_repair_shows_leftovers_and_removes_them_on_request(account: MemoryAccount) -> None:
     container, plan = account.container("demo"), plan_of(ROWS, "demo/flights")
     stage_rows(container, plan, [pa.record_batch([["JFK"], [1]], schema=ROWS)], seed=77)
     account.clock.sleep(2 * DAY)
     result = run(account, "repair", "demo")
-    assert "1 stream: everything that is decided is published." in result.stdout
-    assert "expires within seven days (--leftovers removes it)" in result.stdout
+    assert "1 stream: everything that is committed is published." in result.stdout
+    assert "expire within seven days (--leftovers removes them)" in result.stdout
     assert 0 == result.exit_code
     assert UNCONFIRMED == run(account, "repair", "demo", "--leftovers").exit_code
     assert 1 == len(account.service.staged("demo"))
@@ -277,9 +279,9 @@ def test_repair_shows_what_is_left_and_removes_it_if_asked(account: MemoryAccoun
     assert {} == account.service.staged("demo")
 
 
-def test_repair_takes_blobs_that_were_deleted_by_hand_out_of_the_log(account: MemoryAccount) -> None:
+def test_repair_removes_blobs_that_were_deleted_by_hand_from_the_log(account: MemoryAccount) -> None:
     whole = run(account, "repair", "demo/flights", "--leave-out-missing")
-    assert "Every blob that the log names is there." in whole.stdout
+    assert "No blob of the stream is missing." in whole.stdout
     first = min(name for name in public(account) if name.startswith("flights/"))
     account.container("demo").delete(first)
     result = run(account, "repair", "demo/flights", "--leave-out-missing")
@@ -289,7 +291,7 @@ def test_repair_takes_blobs_that_were_deleted_by_hand_out_of_the_log(account: Me
     assert 0 == run(account, "tail", "demo/flights", "-n", "1000").exit_code
 
 
-def test_repair_gives_up_a_version_only_if_it_cannot_be_published(account: MemoryAccount) -> None:
+def test_repair_voids_a_version_only_if_it_cannot_be_published(account: MemoryAccount) -> None:
     result = run(account, "repair", "demo/flights", "--void", "0", "--yes")
     assert 1 == result.exit_code
     assert "it is published. There is nothing to void." in result.stderr
@@ -303,7 +305,7 @@ def public(account: MemoryAccount) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("log", "demo/none"), 1, "demo/none failed: there is none. Check container and stream"),
         (("tail", "demo/none"), 1, "there is no commit log"),
@@ -313,10 +315,10 @@ def public(account: MemoryAccount) -> list[str]:
         (("log", "demo/flights", "--version", "9"), 1, "the oldest entry kept is 0, the newest 2"),
         (("tail", "demo/flights", "--columns", "x"), 1, "there is no column x among origin, n"),
         (("ls", "demo", "-o", "acountKey=abc"), 1, "Did you mean accountKey"),
-        (("ls", "demo", "-o", f"accountKey{SECRET[:5]}"), 2, "it must read KEY=VALUE"),
+        (("ls", "demo", "-o", f"accountKey{SECRET[:5]}"), 2, "it must be KEY=VALUE"),
         (("ls", "demo", "-o", "accountKey=%hunter2"), 1, "accountKey"),
         (("ls", "Demo_1"), 1, "container name 'Demo_1' is invalid"),
-        (("ls", "https://x.blob.core.windows.net/demo?sig=abc"), 1, "carries a query or credentials"),
+        (("ls", "https://x.blob.core.windows.net/demo?sig=abc"), 1, "contains a query or credentials"),
         (("ls",), 2, "Missing argument"),
         (("vacuum", "demo/flights"), 2, "--older-than"),
         (("vacuum", "demo/flights", "--older-than", "soon"), 2, "such as 30d, 12h or 90m"),
@@ -324,19 +326,19 @@ def public(account: MemoryAccount) -> list[str]:
         (("frobnicate",), 2, "No such command"),
     ],
 )
-def test_what_goes_wrong_is_said_in_a_sentence(
-    account: MemoryAccount, arguments: tuple[str, ...], code: int, said: str
+def test_an_error_is_one_message_on_standard_error(
+    account: MemoryAccount, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
-    found, error = told(run(account, *arguments))
+    found, error = error_of(run(account, *arguments))
     assert code == found
-    assert said in " ".join(error.replace("│", " ").split())
+    assert message in " ".join(error.replace("│", " ").split())
     assert "Traceback" not in error
     assert "sig=abc" not in error
     assert "hunter2" not in error
     assert code == 2 or 1 == len(error.splitlines())
 
 
-def test_the_emulator_is_reached_by_the_environment(azurite: Azurite, container_name: str) -> None:
+def test_the_account_is_found_in_the_environment(azurite: Azurite, container_name: str) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "azureblob_source", "ls", container_name],
         capture_output=True, text=True, check=False,
@@ -347,7 +349,7 @@ def test_the_emulator_is_reached_by_the_environment(azurite: Azurite, container_
     assert azurite.account_key not in result.stderr
 
 
-def test_all_of_it_on_the_emulator(azurite: Azurite, container_name: str) -> None:
+def test_all_commands_on_the_emulator(azurite: Azurite, container_name: str) -> None:
     options = {"path": f"{container_name}/flights", "connectionString": azurite.connection_string}
     plan = plan_write(sink_options(options, {}), ROWS)
     account = connect(plan.options.account)
@@ -364,7 +366,7 @@ def test_all_of_it_on_the_emulator(azurite: Azurite, container_name: str) -> Non
         assert (0, None) == (result.exit_code, result.exception)
         return json.loads(result.stdout)
 
-    in_future = Clock()
+    in_future = ScriptedClock()
     in_future.advance(time.time() + 10 - in_future.now())
     shell = replace(shell, clock=in_future)
     where = f"{container_name}/flights"
@@ -399,13 +401,13 @@ def test_sizes_have_three_digits(count: int, shown: str) -> None:
     assert shown == size_text(count)
 
 
-def test_nouns_follow_their_number() -> None:
+def test_nouns_agree_with_their_number() -> None:
     assert ["1 entry", "2 entries", "1 blob", "2,000 blobs", "0 rows"] == [
         plural(1, "entry"), plural(2, "entry"), plural(1, "blob"), plural(2000, "blob"), plural(0, "row")
     ]  # fmt: skip
 
 
-def test_values_are_json_whatever_they_are() -> None:
+def test_all_values_of_rows_have_a_json_form() -> None:
     value = {"x": float("nan"), "y": [float("inf"), b"\x01\xff"], "z": timedelta(seconds=1.5), "m": [("k", 1)]}
     assert {"x": "nan", "y": ["inf", "01ff"], "z": 1.5, "m": [["k", 1]]} == json.loads(json_line(value))
     assert jsonable(None) is None

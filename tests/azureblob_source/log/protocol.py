@@ -24,7 +24,7 @@ from azureblob_source.log.entry import BlobEntry, LogEntry, Transaction, to_json
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import log_name
 from azureblob_source.log.publish import Publisher
-from azureblob_source.write.batch import batch_metrics
+from azureblob_source.metrics import batch_metrics
 
 T = TypeVar("T")
 STREAM, BATCHES, ROWS, TASKS = "flights", 3, 4, 3

@@ -37,8 +37,8 @@ def draft(account: MemoryAccount, version: int, *, epoch: int | None = None) -> 
                     blobs=staged(account, version))  # fmt: skip
 
 
-def decided(account: MemoryAccount, *, publish: int = 0, epoch: int | None = None) -> LogEntry:
-    """A stream of two entries: one is published, of the other only `publish` blobs, then its driver has died."""
+def unpublished(account: MemoryAccount, *, publish: int = 0, epoch: int | None = None) -> LogEntry:
+    """A stream of two entries: one is published, of the other only `publish` blobs, because its driver died."""
     container = account.container("container")
     log = CommitLog(container, "flights", readers=1)
     publisher = Publisher(container, threads=1)
@@ -54,7 +54,7 @@ def plan(account: MemoryAccount, stream: str | None = None, age: float = DAY) ->
     return plan_repair(account.container("container"), stream, before)
 
 
-def mend(account: MemoryAccount, faults: Faults | None = None, *, epoch: int | None = None) -> Repaired:
+def repaired(account: MemoryAccount, faults: Faults | None = None, *, epoch: int | None = None) -> Repaired:
     container = account.restarted(faults).container("container")
     ids = itertools.count()
     found = plan_repair(container, None, EPOCH + timedelta(seconds=account.clock.now() - DAY))
@@ -66,7 +66,7 @@ def public(account: MemoryAccount) -> list[str]:
     return [name for name in account.service.contents("container") if "/_log/" not in name]
 
 
-def test_a_stream_in_order_needs_no_repair() -> None:
+def test_a_published_stream_needs_no_repair() -> None:
     account = new_account()
     commit(CommitLog(account.container("container"), "flights"), draft(account, 0),
            Publisher(account.container("container")))  # fmt: skip
@@ -75,27 +75,27 @@ def test_a_stream_in_order_needs_no_repair() -> None:
 
 
 @pytest.mark.parametrize("published", [0, 1])
-def test_what_is_decided_and_not_published_is_finished(published: int) -> None:
+def test_a_committed_entry_that_is_not_published_is_published(published: int) -> None:
     account = new_account()
-    entry = decided(account, publish=published)
+    entry = unpublished(account, publish=published)
     [unfinished] = plan(account).unfinished
     names = tuple(blob.name for blob in entry.blobs)
     assert ("flights", 1, names[published:], ()) == (
         unfinished.stream, unfinished.entry.version, unfinished.missing, unfinished.lost
     )  # fmt: skip
     assert 2 + published == len(public(account)), "a plan changes nothing"
-    assert Repaired(1, 0, 0) == mend(account)
+    assert Repaired(1, 0, 0) == repaired(account)
     assert 4 == len(public(account))
     assert plan(account).is_empty
 
 
-def test_what_can_no_longer_be_published_is_voided_and_its_repeat_replaces_it() -> None:
+def test_an_entry_whose_blocks_have_expired_is_voided_and_its_repeat_writes_it_anew() -> None:
     account = new_account()
-    entry = decided(account, publish=1)
+    entry = unpublished(account, publish=1)
     account.clock.sleep(8 * DAY)
     [unfinished] = plan(account).unfinished
     assert (entry.blobs[1].name,) == unfinished.missing == unfinished.lost
-    assert Repaired(0, 1, 0) == mend(account)
+    assert Repaired(0, 1, 0) == repaired(account)
     assert 2 == len(public(account))
     container = account.container("container")
     log = CommitLog(container, "flights", readers=1)
@@ -105,17 +105,17 @@ def test_what_can_no_longer_be_published_is_voided_and_its_repeat_replaces_it() 
     assert 4 == len(public(account))
 
 
-def test_a_guarded_stream_is_repaired_with_its_epoch() -> None:
+def test_a_stream_with_an_epoch_is_repaired_with_that_epoch() -> None:
     account = new_account()
-    decided(account, epoch=3)
+    unpublished(account, epoch=3)
     with pytest.raises(FencedError, match="at epoch 3 since version 1, this writer carries none"):
-        mend(account)
-    assert Repaired(1, 0, 0) == mend(account, epoch=3)
+        repaired(account)
+    assert Repaired(1, 0, 0) == repaired(account, epoch=3)
 
 
-def test_staged_blocks_that_nothing_names_are_removed_when_they_are_old_enough() -> None:
+def test_leftovers_are_removed_when_they_are_old_enough() -> None:
     account = new_account()
-    decided(account)
+    unpublished(account)
     account.clock.sleep(2 * DAY)
     old = sorted(blob.name for blob in staged(account, 5))
     account.clock.sleep(2 * DAY)
@@ -124,12 +124,12 @@ def test_staged_blocks_that_nothing_names_are_removed_when_they_are_old_enough()
     found = plan(account)
     assert old == [leftover.name for leftover in found.leftovers]
     assert young == [leftover.name for leftover in found.recent]
-    assert Repaired(1, 0, 2) == mend(account)
+    assert Repaired(1, 0, 2) == repaired(account)
     assert sorted([*young, "flights/upload-of-somebody-else.bin"]) == sorted(account.service.staged("container"))
     assert 4 == len(public(account))
 
 
-def test_staged_blocks_are_left_alone_unless_asked_for() -> None:
+def test_leftovers_are_kept_unless_their_removal_is_requested() -> None:
     account = new_account()
     staged(account, 5)
     account.clock.sleep(2 * DAY)
@@ -139,7 +139,7 @@ def test_staged_blocks_are_left_alone_unless_asked_for() -> None:
     assert 2 == len(account.service.staged("container"))
 
 
-def test_what_a_decision_over_many_streams_names_is_no_leftover() -> None:
+def test_a_blob_that_a_batch_entry_names_is_no_leftover() -> None:
     account = new_account()
     decide(
         CommitLog(account.container("container"), "_batches/q"),
@@ -152,9 +152,9 @@ def test_what_a_decision_over_many_streams_names_is_no_leftover() -> None:
     assert ((), (), ()) == (found.leftovers, found.recent, found.streams)
 
 
-def test_what_is_decided_after_the_plan_is_no_leftover() -> None:
+def test_a_blob_that_is_committed_after_the_plan_is_no_leftover() -> None:
     account = new_account()
-    decided(account)
+    unpublished(account)
     late = draft(account, 2)
     account.clock.sleep(2 * DAY)
     container = account.container("container")
@@ -176,7 +176,7 @@ def test_a_blob_that_was_published_after_the_plan_is_never_discarded() -> None:
     assert sorted(blob.name for blob in blobs) == public(account)
 
 
-def test_what_is_decided_in_a_stream_that_had_no_log_when_the_plan_was_made_is_no_leftover() -> None:
+def test_a_blob_of_a_stream_whose_log_begins_after_the_plan_is_no_leftover() -> None:
     account = new_account()
     first = draft(account, 0)
     account.clock.sleep(2 * DAY)
@@ -186,7 +186,7 @@ def test_what_is_decided_in_a_stream_that_had_no_log_when_the_plan_was_made_is_n
     assert 0 == repair(container, found, lambda: draft(account, 7), Publisher(container), leftovers=True).removed
 
 
-def test_a_blob_that_is_visible_again_after_the_log_took_it_back_is_deleted() -> None:
+def test_a_revived_blob_is_deleted() -> None:
     account = new_account()
     container = account.container("container")
     lost = draft(account, 0)
@@ -197,14 +197,14 @@ def test_a_blob_that_is_visible_again_after_the_log_took_it_back_is_deleted() ->
     container.stage_block(blob.name, blob.block_ids[0], b"late")
     assert Publisher(container).publish_blob(blob, lost.attributes) is None
     assert [blob.name] == [revived.name for revived in plan(account).revived]
-    assert Repaired(0, 0, 0, 1) == mend(account)
+    assert Repaired(0, 0, 0, 1) == repaired(account)
     assert plan(account).is_empty
     assert 2 == len(public(account))
 
 
 def test_one_stream_can_be_repaired_alone() -> None:
     account = new_account()
-    decided(account)
+    unpublished(account)
     decide(CommitLog(account.container("container"), "other"),
            LogEntry(-1, "o", WHEN, blobs=staged(account, 3, stream="other")),
            Publisher(account.container("container")))  # fmt: skip
@@ -214,13 +214,13 @@ def test_one_stream_can_be_repaired_alone() -> None:
 
 def calls_of_a_repair() -> int:
     faults = Faults()
-    mend(broken(), faults)
+    repaired(broken(), faults)
     return faults.count
 
 
 def broken() -> MemoryAccount:
     account = new_account()
-    decided(account, publish=1)
+    unpublished(account, publish=1)
     account.clock.sleep(4 * DAY)
     staged(account, 5)
     account.clock.sleep(4 * DAY)
@@ -232,22 +232,22 @@ def test_a_repair_that_dies_at_any_call_is_finished_by_the_next(after_effect: bo
     for n in range(1, calls_of_a_repair() + 1):
         account = broken()
         with pytest.raises(ProcessDied):
-            mend(account, Faults(at(n, Crash(after_effect=after_effect))))
+            repaired(account, Faults(at(n, Crash(after_effect=after_effect))))
         account.clock.sleep(2 * DAY)
-        mend(account)
+        repaired(account)
         assert 2 == len(public(account)), f"call {n}"
         assert {} == account.service.staged("container"), f"call {n}"
         assert plan(account).is_empty, f"call {n}"
 
 
 @pytest.mark.parametrize("fault", [LostAnswer(), Reset(), Throttle(1.0), LateEffect(1), LateEffect(3)])
-def test_a_single_fault_at_any_call_leaves_nothing_behind_that_the_next_does_not_clear(fault: Fault) -> None:
+def test_after_a_single_fault_at_any_call_the_next_repair_finishes_everything(fault: Fault) -> None:
     for n in range(1, calls_of_a_repair() + 1):
         account = broken()
         faults = Faults(at(n, fault))
-        mend(account, faults)
+        repaired(account, faults)
         faults.apply_late_effects()
         account.clock.sleep(2 * DAY)
-        mend(account)
+        repaired(account)
         assert 2 == len(public(account)), f"call {n}"
         assert plan(account).is_empty, f"call {n}"

@@ -55,7 +55,7 @@ def log_over(account: MemoryAccount, faults: Faults | None = None, stream: str =
 
 
 def write(account: MemoryAccount, version: int, *, blobs: int = 2) -> LogEntry:
-    """One batch of one query: `blobs` blobs, staged, decided and published."""
+    """One published batch of a query, with `blobs` blobs."""
     container = account.container("container")
     names = [f"flights/{version}-{number}.avro" for number in range(blobs)]
     batch = [BlobEntry(name, "flights", None, f"{version:016x}", 1, 10, 200, 100, "f", "end") for name in names]
@@ -99,10 +99,10 @@ def kept(first: int, end: int, *, blobs: int = 2) -> list[str]:
     return sorted([*data, *entries, boundary_name("flights")])
 
 
-# --- what is taken away -----------------------------------------------------------------------------------------------
+# --- what is removed --------------------------------------------------------------------------------------------------
 
 
-def test_entries_beyond_the_retention_go_with_their_blobs() -> None:
+def test_entries_older_than_the_retention_are_removed_with_their_blobs() -> None:
     account = stream_of_days(6)
     plan = run(account, 3.5)
     assert (3, 6, 60, 600) == (len(plan.expired), plan.blobs, plan.rows, plan.bytes)
@@ -120,7 +120,7 @@ def test_the_head_stays_however_old_it_is() -> None:
     assert run(account, 0).is_empty
 
 
-def test_what_is_young_enough_stays_and_nothing_is_written() -> None:
+def test_young_entries_stay_and_nothing_is_written() -> None:
     account = stream_of_days(3)
     before = account.service.contents("container")
     assert run(account, 10).is_empty
@@ -135,7 +135,7 @@ def test_a_plan_changes_nothing() -> None:
     assert {"get", "properties", "list"} == {call.operation for call in faults.calls}
 
 
-def test_a_vacuumed_stream_goes_on_as_before() -> None:
+def test_a_vacuumed_stream_takes_new_batches() -> None:
     account = stream_of_days(5)
     run(account, 1.5)
     for version in range(5, 9):
@@ -154,7 +154,7 @@ def test_entries_that_are_not_published_stay() -> None:
     assert [0, 1] == [entry.version for entry in plan_vacuum(log, now(account)).expired]
 
 
-def test_a_blob_of_another_writer_is_left_alone() -> None:
+def test_a_blob_of_another_writer_is_kept() -> None:
     account = stream_of_days(3)
     container = account.container("container")
     container.put("flights/0-0.avro", b"others", BlobAttributes({ATTEMPT: "another"}))
@@ -166,19 +166,19 @@ def test_a_blob_of_another_writer_is_left_alone() -> None:
     assert sorted([*kept(2, 3), "flights/0-0.avro", "flights/0-1.avro"]) == names(account)
 
 
-def test_more_entries_than_are_taken_at_once_go_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_entries_are_removed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vacuum_module, "_ENTRIES_AT_ONCE", 2)
     account = stream_of_days(8, blobs=1)
-    told: list[int] = []
-    plan = plan_vacuum(log_over(account), now(account), told.append)
-    assert [2, 2, 2, 1] == told
-    told.clear()
-    vacuum(account.container("container"), plan, iter("abcdefgh").__next__, told.append)
-    assert 7 == sum(told)
+    steps: list[int] = []
+    plan = plan_vacuum(log_over(account), now(account), steps.append)
+    assert [2, 2, 2, 1] == steps
+    steps.clear()
+    vacuum(account.container("container"), plan, iter("abcdefgh").__next__, steps.append)
+    assert 7 == sum(steps)
     assert kept(7, 8, blobs=1) == names(account)
 
 
-def test_a_log_that_is_not_there_is_named() -> None:
+def test_an_absent_log_is_named() -> None:
     with pytest.raises(NotFoundError, match=r"vacuum memory://memory/container/flights failed: there is no commit log"):
         plan_vacuum(log_over(new_account()), EPOCH)
 
@@ -197,8 +197,8 @@ def test_a_blob_under_a_lease_stops_the_vacuum_which_can_be_repeated() -> None:
 
 
 @pytest.mark.parametrize("older_than", [timedelta(minutes=59), timedelta(0)])
-def test_a_retention_below_an_hour_must_be_forced(older_than: timedelta) -> None:
-    with pytest.raises(ConfigurationError, match="shorter than an hour.*force it"):
+def test_a_retention_below_an_hour_needs_force(older_than: timedelta) -> None:
+    with pytest.raises(ConfigurationError, match="shorter than an hour.*--force"):
         check_retention(older_than)
     assert older_than == check_retention(older_than, forced=True)
     assert timedelta(hours=1) == check_retention(timedelta(hours=1))
@@ -220,7 +220,7 @@ def test_a_retention_in_the_future_cannot_be_forced() -> None:
     removing=st.dictionaries(st.integers(0, 5), st.sampled_from(["e", "other"])),
     cut=st.integers(0, 9),
 )
-def test_a_plan_takes_a_run_of_old_published_entries_and_never_the_head(
+def test_a_plan_removes_consecutive_old_published_entries_and_never_the_head(
     ages: list[int], first: int, published: int, needed: int, removing: dict[int, str], cut: int
 ) -> None:
     listed = [LoggedEntry(version, "e", EPOCH + timedelta(days=age)) for version, age in enumerate(ages)]
@@ -274,7 +274,7 @@ def test_a_single_fault_at_any_call_changes_nothing(fault: Fault) -> None:
         assert kept(4, 5) == names(account), f"call {n}"
 
 
-def test_of_two_vacuums_at_once_one_is_told() -> None:
+def test_of_two_concurrent_vacuums_one_fails() -> None:
     account = stream_of_days(5)
     slow = plan_vacuum(log_over(account), now(account))
     run(account, 2.5)
@@ -283,11 +283,11 @@ def test_of_two_vacuums_at_once_one_is_told() -> None:
     assert kept(3, 5) == names(account)
 
 
-# --- entries in the hole ----------------------------------------------------------------------------------------------
+# --- entries of stale writers below the boundary ----------------------------------------------------------------------
 
 
-def test_an_entry_in_the_hole_goes_and_its_blobs_stay() -> None:
-    """They may be decided again: a batch over many streams has one decision, which its repeat follows again."""
+def test_an_entry_put_below_the_boundary_is_deleted_and_its_blobs_stay() -> None:
+    """Another entry may name the blobs: a repeat of a batch over several streams follows the same batch entry."""
     account = stream_of_days(5)
     run(account, 1.5)
     account.container("container").put(log_name("flights", 2), to_json(log_over(account).read(4)))
@@ -296,7 +296,7 @@ def test_an_entry_in_the_hole_goes_and_its_blobs_stay() -> None:
     assert kept(4, 5) == names(account)
 
 
-def test_an_entry_in_the_hole_where_a_vacuum_died_is_told_from_what_was_there() -> None:
+def test_an_entry_put_where_a_vacuum_died_is_distinguished_from_the_entry_being_removed() -> None:
     account = stream_of_days(5)
     container = account.container("container")
     listed = {version: container.properties(log_name("flights", version)) for version in (0, 1, 2)}
@@ -322,7 +322,7 @@ def test_a_batch_whose_entry_was_vacuumed_counts_as_done() -> None:
     assert write(account, 3).version == 4
 
 
-def test_an_overwrite_behind_a_head_that_was_vacuumed_takes_all_that_is_live() -> None:
+def test_an_overwrite_by_a_writer_whose_head_was_vacuumed_removes_all_live_blobs() -> None:
     account = stream_of_days(2)
     log = log_over(account)
     assert 1 == (log.head() or LogEntry(-1, "", "")).version
@@ -358,7 +358,7 @@ def test_a_writer_whose_batch_was_published_by_another_and_vacuumed_while_it_sle
     assert kept(3, 4) == names(account)
 
 
-# --- decisions over many streams --------------------------------------------------------------------------------------
+# --- batch logs -------------------------------------------------------------------------------------------------------
 
 
 def decisions(account: MemoryAccount, count: int, *, replaced: bool = False) -> None:
@@ -372,7 +372,7 @@ def decisions(account: MemoryAccount, count: int, *, replaced: bool = False) -> 
     account.clock.sleep(DAY)
 
 
-def test_of_decisions_over_many_streams_the_entries_alone_go() -> None:
+def test_of_a_batch_log_only_entries_are_removed() -> None:
     account = stream_of_days(1)
     decisions(account, 4)
     before = [name for name in names(account) if name.startswith("flights/")]
@@ -381,15 +381,15 @@ def test_of_decisions_over_many_streams_the_entries_alone_go() -> None:
     assert [3] == [entry.version for entry in log_over(account, stream="_batches/q").history()]
 
 
-def test_a_decision_that_the_newest_replaces_stays() -> None:
+def test_a_batch_entry_that_the_newest_replaces_stays() -> None:
     account = stream_of_days(1)
     decisions(account, 4, replaced=True)
     run(account, 0, stream="_batches/q")
     assert [3, 4] == [entry.version for entry in log_over(account, stream="_batches/q").history()]
 
 
-def test_a_batch_over_many_streams_is_done_where_it_was_vacuumed() -> None:
-    """Its query restarts late and repeats it: what it stages anew is not written, neither here nor there."""
+def test_a_repeat_writes_nothing_to_a_stream_whose_entry_of_the_batch_was_vacuumed() -> None:
+    """The query restarts late and repeats the batch: what it stages again is written to neither stream."""
     account = new_account()
     container = account.container("container")
     schema = pa.schema([("s", pa.string()), ("n", pa.int64())])

@@ -1,6 +1,6 @@
-"""The log under slow writers, a reader and a vacuum, moved call by call: pauses, kills, lost answers.
+"""Writers, a reader and a vacuum on one log, interleaved call by call, with pauses, kills and lost answers.
 
-What there is must hold; the mistakes must be caught, else these tests could not fail.
+The code keeps its promises in all of them. The mutants, each with one mistake, must fail: so the tests can fail.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ FOR_EVER = datetime(9999, 1, 1, tzinfo=timezone.utc)
 Vacuum = Callable[[BlobContainer, World], None]
 
 
-class History:
-    """What has truly happened: every entry that was put at or above the boundary, with the rows it decided."""
+class ObservedLog:
+    """Every entry that was put at or above the boundary, with the rows of its blobs; seen after each call."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.decided: dict[int, tuple[str, set[str]]] = {}
+        self.committed: dict[int, tuple[str, set[str]]] = {}
         self.rows: dict[str, list[Row]] = {}
         self.strays: set[str] = set()
         self._seen: set[str] = set()
@@ -53,8 +53,8 @@ class History:
                 self._seen.add(blob.etag)
                 entry = from_json(self.world.container.get(blob.name).data, blob.name)
                 if version >= first:
-                    assert version not in self.decided, f"version {version} was decided twice"
-                    self.decided[version] = entry.write_id, {each.name for each in entry.blobs}
+                    assert version not in self.committed, f"version {version} was committed twice"
+                    self.committed[version] = entry.write_id, {each.name for each in entry.blobs}
                 else:
                     self.strays.add(entry.write_id)
         for blob in self.world.container.list(f"{STREAM}/q"):
@@ -62,17 +62,19 @@ class History:
                 self.rows[blob.name] = self.world.rows_of(blob.name)
 
     def check(self, entry: LogEntry) -> None:
-        """An entry that a reader was given must have been decided as that version."""
-        assert self.decided[entry.version][0] == entry.write_id, f"version {entry.version} read from the hole"
+        """Assert that an entry that a reader got was committed as that version."""
+        assert self.committed[entry.version][0] == entry.write_id, (
+            f"version {entry.version} is a stale writer's entry below the boundary"
+        )
 
     def gone(self, first: int) -> Counter[Row]:
-        """The rows of what was decided below the boundary."""
-        names = [name for version, (_, blobs) in self.decided.items() if version < first for name in blobs]
+        """The rows of the entries below the boundary."""
+        names = [name for version, (_, blobs) in self.committed.items() if version < first for name in blobs]
         return Counter(row for name in names for row in self.rows.get(name, ()))
 
 
 def careful(container: BlobContainer, world: World) -> None:
-    """Ours."""
+    """The code as it is."""
     log = world.log(container)
     plan = plan_vacuum(log, FOR_EVER)
     ids = itertools.count(world.seen["vacuums"] * 1000)
@@ -80,7 +82,7 @@ def careful(container: BlobContainer, world: World) -> None:
 
 
 def boundary_last(container: BlobContainer, world: World) -> None:
-    """A mistake: delete first, then move the boundary."""
+    """A mutant: delete first, then move the boundary."""
     moves: list[Callable[[], Boundary]] = []
     move = move_boundary
 
@@ -99,16 +101,16 @@ def boundary_last(container: BlobContainer, world: World) -> None:
         each()
 
 
-class Blind(CommitLog):
-    """A mistake: after a put, nobody looks at the boundary."""
+class WithoutBoundaryCheck(CommitLog):
+    """A mutant: after a put the boundary is not read."""
 
     def _standing(self, there: LogEntry | None, put: LogEntry) -> LogEntry:
         self._head, self._looked = there or put, True
         return there or put
 
 
-class Credulous(CommitLog):
-    """A mistake: whatever entry is found is the head."""
+class WithoutBoundaryOnRefresh(CommitLog):
+    """A mutant: any entry found is the head, below the boundary too."""
 
     def refresh(self, known: int | None = None) -> LogEntry | None:
         start = self._start(known)
@@ -121,13 +123,13 @@ class Credulous(CommitLog):
 def machine(  # noqa: C901 - a class with its rules
     seen: Counter[str], *, sweep: Vacuum, writing: type[CommitLog], reading: type[CommitLog], queries: int
 ) -> type[RuleBasedStateMachine]:
-    """Two places for writers (of one query or two), one for a vacuum, one for a reader that lives for ever."""
+    """Two places for writers (of one query or two), one for a vacuum, one for a reader that never ends."""
 
     class Machine(RuleBasedStateMachine):
         def __init__(self) -> None:
             super().__init__()
             self.world = World(queries={f"q{i}": Progress() for i in range(queries)}, seen=seen)
-            self.history = History(self.world)
+            self.observed = ObservedLog(self.world)
             self.processes: dict[str, Process] = {}
             self.reader = self.world.log(kind=reading)
             self.seed = 0
@@ -150,7 +152,7 @@ def machine(  # noqa: C901 - a class with its rules
 
         def step(self, place: str) -> bool:
             alive = self.processes[place].step()
-            self.history.observe()
+            self.observed.observe()
             return alive
 
         def end(self, place: str) -> None:
@@ -160,7 +162,7 @@ def machine(  # noqa: C901 - a class with its rules
                 process.error = None
             process.finish()
             process.turns.faults.apply_late_effects()
-            self.history.observe()
+            self.observed.observe()
 
         def finish(self, place: str) -> None:
             while self.step(place):
@@ -225,7 +227,7 @@ def machine(  # noqa: C901 - a class with its rules
                 process = self.processes.pop(place)
                 process.kill()
                 process.turns.faults.apply_late_effects()
-                self.history.observe()
+                self.observed.observe()
 
         @rule(place=st.sampled_from(["0", "1", "vacuum"]), fault=st.sampled_from(FAULTS))
         def disturb(self, place: str, fault: Any) -> None:
@@ -238,11 +240,11 @@ def machine(  # noqa: C901 - a class with its rules
             before = self.reader._head
             head = self.reader.refresh()
             if head is not None:
-                self.history.check(head)
+                self.observed.check(head)
                 assert before is None or before.version <= head.version
                 entries = self.reader.history()
                 for entry in entries:
-                    self.history.check(entry)
+                    self.observed.check(entry)
                 assert not entries or entries[-1].version >= head.version
 
         @rule(seconds=st.sampled_from([30.0, 700.0]))
@@ -260,7 +262,7 @@ def machine(  # noqa: C901 - a class with its rules
             for place in [str(query) for query in range(queries)]:
                 self.processes[place] = self.process(place)
                 self.finish(place)
-            seen["strays"] += len(self.history.strays)
+            seen["strays"] += len(self.observed.strays)
             # A vacuum that died has left blobs of entries below the boundary: the next one clears them.
             self.processes["vacuum"] = self.process("vacuum")
             self.finish("vacuum")
@@ -268,7 +270,7 @@ def machine(  # noqa: C901 - a class with its rules
             self.finish("vacuum")
             public, logged = self.world.public_rows(), self.world.logged_rows()
             assert public == logged, "public is not what is logged"
-            gone = self.history.gone(self.world.log().boundary().first)
+            gone = self.observed.gone(self.world.log().boundary().first)
             assert self.world.all_rows == dict(public + gone), "rows are lost or double"
             left = [blob.name for blob in self.world.container.list(log_prefix(STREAM))]
             assert len(left) == 2, "the head and the boundary"
@@ -308,9 +310,12 @@ def test_the_same_for_long(queries: int) -> None:
 
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [
-    ({"sweep": boundary_last}, "public is not what is logged|rows are lost|read from the hole"),
-    ({"writing": Blind}, "public is not what is logged|rows are lost"),
-    ({"reading": Credulous}, "read from the hole"),
+    (
+        {"sweep": boundary_last},
+        "public is not what is logged|rows are lost|is a stale writer's entry below the boundary",
+    ),
+    ({"writing": WithoutBoundaryCheck}, "public is not what is logged|rows are lost"),
+    ({"reading": WithoutBoundaryOnRefresh}, "is a stale writer's entry below the boundary"),
 ]
 
 

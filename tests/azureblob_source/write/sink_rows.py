@@ -1,4 +1,4 @@
-"""What the sink's tests share: plans out of options, tasks with fixed time and names, and blobs read back."""
+"""Set-up of the sink's tests: plans from options, tasks with fixed time and names, drivers, and blobs read back."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import fastavro
+import pytest
 
 from azure_account.memory.account import MemoryAccount
+from azure_account.errors import AzureBlobError
+from azure_account.memory.faults import ProcessDied
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.options import sink_options
@@ -31,7 +34,7 @@ NOON = datetime(2013, 1, 31, 12, 0, 5, tzinfo=timezone.utc)
 
 
 def plan_of(schema: pa.Schema, path: str = "container/flights", **given: Any) -> WritePlan:
-    """A checked plan; an option's dots are written as `__`."""
+    """A validated plan; the dots of an option's name are written as `__`."""
     raw = {name.replace("__", "."): str(value) for name, value in given.items()}
     return plan_write(sink_options({"path": path, **ACCOUNT, **raw}, {}), schema)
 
@@ -52,7 +55,7 @@ def stage_rows(
     publish: Callable[[BlobEntry], object] | None = None,
     clock: Callable[[], float] = lambda: 0.0,
 ) -> StagedTask:
-    """One task. Blobs that begin one after the other do so a second apart."""
+    """One task. Each blob is opened a second after the one before."""
     seconds = count()
     return stage(
         batches,
@@ -78,6 +81,19 @@ def committer(container: BlobContainer, plan: WritePlan, seed: int = 0) -> Batch
     )
 
 
+def survives(run: Callable[[int], object]) -> bool:
+    """Whether a process lives to the end of its batch; after an error it repeats the batch. `run` gets the repeat."""
+    for repeat in range(4):
+        try:
+            run(repeat)
+        except ProcessDied:
+            return False
+        except AzureBlobError:
+            continue
+        return True
+    pytest.fail("the batch fails again and again")
+
+
 def blob_rows(data: bytes) -> list[Any]:
     """The rows of one blob, as fastavro reads them."""
     plain = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
@@ -85,13 +101,13 @@ def blob_rows(data: bytes) -> list[Any]:
 
 
 def public_blobs(account: MemoryAccount) -> dict[str, bytes]:
-    """Data blobs that anyone can see, by name."""
+    """The visible data blobs, by name."""
     contents = account.service.contents("container")
     return {name: data for name, data in contents.items() if not any(x.startswith("_") for x in name.split("/"))}
 
 
 def public_rows(account: MemoryAccount) -> dict[str, list[Any]]:
-    """Rows that anyone can see, by the part of the blob's name before the time; blobs in name order."""
+    """The rows of visible blobs, in name order, by the part of the blob's name before the time."""
     rows: dict[str, list[Any]] = defaultdict(list)
     for name, data in public_blobs(account).items():
         rows[name.rsplit("/", 5)[0]] += blob_rows(data)

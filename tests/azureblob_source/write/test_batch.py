@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from azure_account.errors import AzureBlobError, ConflictError, FencedError, TransientError
+from azure_account.errors import ConflictError, FencedError, TransientError
 from azure_account.memory.faults import (
     Crash,
     Fault,
@@ -29,9 +29,9 @@ from azureblob_source.log.entry import BlobEntry, LogEntry, Transaction
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import is_data, log_name, schema_name
 from azureblob_source.log.publish import Publisher
+from azureblob_source.metrics import batch_metrics
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.write import batch as batch_module
-from azureblob_source.write.batch import batch_metrics
 from azureblob_source.write.staging import StagedTask
 from tests.azureblob_source.write.sink_rows import (
     blob_rows,
@@ -41,6 +41,7 @@ from tests.azureblob_source.write.sink_rows import (
     public_blobs,
     public_rows,
     stage_rows,
+    survives,
 )
 
 if TYPE_CHECKING:
@@ -457,19 +458,14 @@ def run_batch(account: MemoryAccount, faults: Faults, run: int, batch: int = 0) 
     """One process of the query: True if it lived to the end of the batch. It repeats the batch on an error."""
     container = account.restarted(faults).container("container")
     plan = plan_of(ROWS, "container", streamColumn="stream", threadPoolCount=1)
-    driver = committer(container, plan, seed=100 * run)
-    for repeat in range(4):
-        try:
-            staged = stage_rows(container, plan, [spread(run + repeat)], seed=100 * run + repeat)
-            driver.commit([staged], Transaction("q", batch))
-        except ProcessDied:
-            return False
-        except AzureBlobError:
-            driver = committer(container, plan, seed=100 * run + repeat + 50)
-            continue
+
+    def commit_batch(repeat: int) -> None:
+        staged = stage_rows(container, plan, [spread(run + repeat)], seed=100 * run + repeat)
+        driver = committer(container, plan, seed=100 * run + repeat + (49 if repeat else 0))
+        driver.commit([staged], Transaction("q", batch))
         faults.apply_late_effects()
-        return True
-    pytest.fail("the batch does not get on")
+
+    return survives(commit_batch)
 
 
 def test_rows_that_name_their_streams_are_committed_to_each() -> None:

@@ -12,14 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from azure_account.errors import AzureBlobError, ConfigurationError
-from azure_account.memory.faults import Crash, Faults, ProcessDied, at, on
+from azure_account.errors import ConfigurationError
+from azure_account.memory.faults import Crash
+from azure_account.memory.faults import Faults
+from azure_account.memory.faults import ProcessDied
+from azure_account.memory.faults import at
+from azure_account.memory.faults import on
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, Transaction, to_json
 from azureblob_source.log.publish import Publisher
 from azureblob_source.read import views
-from azureblob_source.write import staging as staging_module
-from azureblob_source.write.control_records import merged
+from azureblob_source.write import gathering
+from azureblob_source.write.control_records import EnvelopeRouter, merged
+from azureblob_source.write.routing import Router
 from azureblob_source.write.staging import StagedTask
 from control_messages.envelopes import unwrap, wrap
 from control_messages.messages import (
@@ -39,6 +44,7 @@ from tests.azureblob_source.write.sink_rows import (
     plan_of,
     public_blobs,
     stage_rows,
+    survives,
 )
 
 if TYPE_CHECKING:
@@ -100,18 +106,19 @@ def is_control(envelope: bytes | None) -> bool:
     return envelope is not None and envelope[0] != 0
 
 
-def said(message: ControlMessage, *partitions: str) -> dict[str, Any]:
+def logged(message: ControlMessage, *partitions: str) -> dict[str, Any]:
+    """The message as a log entry lists it."""
     name = {1: "watermark", 2: "endOfStream", 3: "drain"}[message_type(message)]
     return {"type": name, **to_fields(message)} | ({"partitions": list(partitions)} if partitions else {})
 
 
-# --- where control messages stand -------------------------------------------------------------------------------------
+# --- order of control messages ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "how", [{"codec": "null"}, {"codec": "zstandard"}, {"compression__type": "gzip"}, {"maxFlushThresholdSize": 1}]
 )
-def test_control_messages_are_behind_all_other_rows_of_their_partition(how: dict[str, Any]) -> None:
+def test_control_messages_follow_all_other_rows_of_their_partition(how: dict[str, Any]) -> None:
     account, plan = new_account(), plan_for_envelopes(**how)
     first, last = mark("a", 5), end("a")
     staged = stage_records(
@@ -128,13 +135,13 @@ def test_control_messages_are_behind_all_other_rows_of_their_partition(how: dict
         "2": [first],
     } == written(account, entry.blobs)
     assert (
-        said(Watermark("a", 2, 5)),
-        said(Watermark("a", 2, 5), "0", "1", "2"),
-        said(EndOfStream("a", 2), "0", "1"),
+        logged(Watermark("a", 2, 5)),
+        logged(Watermark("a", 2, 5), "0", "1", "2"),
+        logged(EndOfStream("a", 2), "0", "1"),
     ) == entry.control
 
 
-def test_they_are_in_the_last_blob_of_their_partition_when_blobs_are_rolled() -> None:
+def test_control_messages_are_in_the_last_blob_of_their_partition_when_blobs_are_rolled() -> None:
     account, plan = new_account(), plan_for_envelopes(maxMessagesPerBlob=2)
     records: list[Record] = [("0", mark("a", 5)), *(("0", user(n)) for n in range(4)), ("1", user(9))]
     entry = commit(account, plan, stage_records(account, plan, records))
@@ -142,12 +149,12 @@ def test_they_are_in_the_last_blob_of_their_partition_when_blobs_are_rolled() ->
     assert [[user(0), user(1)], [user(2), user(3)], [mark("a", 5)]] == of_the_first
 
 
-def test_without_partitions_they_are_the_last_rows_of_the_task() -> None:
+def test_without_partitions_control_messages_are_the_last_rows_of_the_task() -> None:
     account, plan = new_account(), plan_of(ENVELOPES, envelopeColumn="value")
     staged = stage_records(account, plan, [("0", mark("a", 5)), ("1", mark("a", 5)), ("0", user(1)), ("1", user(2))])
     entry = commit(account, plan, staged)
     assert {None: [user(1), user(2), mark("a", 5), mark("a", 5)]} == written(account, entry.blobs)
-    assert (said(Watermark("a", 2, 5)),) == entry.control
+    assert (logged(Watermark("a", 2, 5)),) == entry.control
 
 
 MESSAGES = [
@@ -171,12 +178,12 @@ records_of_a_task = st.lists(
     st.sampled_from([1, 3, 100]),
     st.sampled_from([{}, {"maxMessagesPerBlob": 2}, {"maxFlushThresholdSize": 20}, {"maxBlobSize": 60}]),
 )
-def test_every_record_is_written_once_and_in_each_partition_control_is_behind_data(
+def test_every_record_is_written_once_and_in_each_partition_control_messages_follow_data(
     tasks: list[list[list[Record]]], gathered: int, limits: dict[str, int]
 ) -> None:
     account, plan = new_account(), plan_for_envelopes(**limits)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(staging_module, "GATHERED_ROWS", gathered)
+        patch.setattr(gathering, "GATHERED_ROWS", gathered)
         staged = [stage_records(account, plan, *task, seed=n) for n, task in enumerate(tasks)]
     entries = committer(account.container("container"), plan).commit(staged, None)
     everything = [record for task in tasks for batch in task for record in batch]
@@ -192,22 +199,22 @@ def test_every_record_is_written_once_and_in_each_partition_control_is_behind_da
         for rows in written(account, task.blobs).values():
             kinds = [is_control(row) for row in rows]
             assert sorted(kinds) == kinds
-    told = [message for entry in entries for message in entry.control]
-    assert latest_of(found) == Counter(row for message in told for row in spread(message))
-    assert len(told) == len({json.dumps({**message, "partitions": "partitions" in message}) for message in told})
+    listed = [message for entry in entries for message in entry.control]
+    assert latest_of(found) == Counter(row for message in listed for row in spread(message))
+    assert len(listed) == len({json.dumps({**message, "partitions": "partitions" in message}) for message in listed})
     table = views.control(entries).to_pylist()
     assert sum(latest_of(found).values()) == len(table)
 
 
 def latest_of(found: Counter[tuple[str | None, bytes | None]]) -> Counter[tuple[str, str | None]]:
-    """What the log is to tell: every message, but of the watermarks of one task and generation the latest."""
+    """What the log should list: every message, but of the watermarks of one task and generation only the latest."""
     latest: dict[tuple[str, str | None], int] = {}
     for partition, value in found:
         if value is None or not is_control(value):
             continue
         message = unwrap(value, 2)
         assert not isinstance(message, bytes)
-        fields = said(message)
+        fields = logged(message)
         if value == SAMZA:
             del fields["taskCount"]
         time = fields.pop("timestamp", 0)
@@ -226,7 +233,7 @@ def spread(message: Any) -> list[tuple[str, str | None]]:
     return [(json.dumps(fields, sort_keys=True), partition) for partition in partitions]
 
 
-def test_at_least_once_publishes_them_behind_the_rows_too() -> None:
+def test_at_least_once_publishes_control_messages_after_the_rows() -> None:
     account, plan = new_account(), plan_for_envelopes(deliveryGuarantee="at-least-once", maxMessagesPerBlob=1)
     container = account.container("container")
     order = []
@@ -238,10 +245,10 @@ def test_at_least_once_publishes_them_behind_the_rows_too() -> None:
     batch = envelopes([("0", mark("a", 5)), ("0", user(1)), ("0", user(2))])
     entry = commit(account, plan, stage_rows(container, plan, [batch], publish=publish))
     assert [user(1), user(2), mark("a", 5)] == order
-    assert (said(Watermark("a", 2, 5), "0"),) == entry.control
+    assert (logged(Watermark("a", 2, 5), "0"),) == entry.control
 
 
-def test_a_sink_without_the_options_takes_envelopes_for_bytes() -> None:
+def test_without_the_options_envelopes_are_written_as_plain_bytes() -> None:
     account, plan = new_account(), plan_of(ENVELOPES, partitionColumn="partition")
     staged = stage_records(account, plan, [("0", mark("a", 5)), ("0", user(1)), ("0", b"")])
     assert ((), {"0": [mark("a", 5), user(1), b""]}) == (
@@ -250,10 +257,20 @@ def test_a_sink_without_the_options_takes_envelopes_for_bytes() -> None:
     )
 
 
-# --- what the log tells -----------------------------------------------------------------------------------------------
+def test_the_messages_of_a_task_are_known_only_when_all_its_rows_are_routed() -> None:
+    router = EnvelopeRouter("value", Router("flights"), None)
+    routed = router.routed([envelopes([("0", mark("a", 5)), ("0", user(1))])])
+    assert [user(1)] == next(routed).batch.column("value").to_pylist()
+    with pytest.raises(RuntimeError, match="when all its rows are routed"):
+        _ = router.messages
+    assert [[mark("a", 5)]] == [each.batch.column("value").to_pylist() for each in routed]
+    assert ({**logged(Watermark("a", 2, 5)), "stream": "flights"},) == router.messages
 
 
-def test_of_the_watermarks_of_several_spark_tasks_the_latest_is_told_for_each_partition() -> None:
+# --- what the log lists -----------------------------------------------------------------------------------------------
+
+
+def test_of_the_watermarks_of_several_spark_tasks_the_log_lists_the_latest_for_each_partition() -> None:
     account, plan = new_account(), plan_for_envelopes()
     tasks: list[list[Record]] = [
         [("0", mark("a", 5)), ("1", mark("a", 5)), ("10", mark("a", 5)), ("0", end("b"))],
@@ -263,16 +280,16 @@ def test_of_the_watermarks_of_several_spark_tasks_the_latest_is_told_for_each_pa
     staged = [stage_records(account, plan, task, seed=n) for n, task in enumerate(tasks)]
     entry = commit(account, plan, *staged)
     assert (
-        said(Watermark("a", 2, 5), "0", "10"),
-        said(Watermark("a", 2, 9), "1"),
-        said(EndOfStream("b", 2), "0", "2"),
-        said(Watermark("b", 2, 1), "1"),
-        said(Watermark("a", 2, 4, 1), "1"),
+        logged(Watermark("a", 2, 5), "0", "10"),
+        logged(Watermark("a", 2, 9), "1"),
+        logged(EndOfStream("b", 2), "0", "2"),
+        logged(Watermark("b", 2, 1), "1"),
+        logged(Watermark("a", 2, 4, 1), "1"),
     ) == entry.control
     assert 11 == sum(map(len, written(account, entry.blobs).values()))
 
 
-def test_a_message_of_samza_is_copied_as_it_is_and_tells_no_task_count() -> None:
+def test_a_message_of_samza_is_copied_unchanged_and_listed_without_a_task_count() -> None:
     account, plan = new_account(), plan_for_envelopes()
     ended = b'\x02{"task-name":"Partition 0","version":1}'
     entry = commit(account, plan, stage_records(account, plan, [("0", SAMZA), ("0", ended), ("0", user(1))]))
@@ -284,14 +301,14 @@ def test_a_message_of_samza_is_copied_as_it_is_and_tells_no_task_count() -> None
     ) == entry.control
 
 
-def test_they_survive_the_way_to_the_driver() -> None:
+def test_control_messages_survive_serialization_to_the_driver() -> None:
     account, plan = new_account(), plan_for_envelopes()
     staged = stage_records(account, plan, [("é", wrap(EndOfStream("Zürich", 1, "flüge"))), ("0", mark("a", -1))])
     assert 2 == len(staged.control)
     assert staged == StagedTask.from_json(staged.to_json())
 
 
-def test_a_thousand_tasks_that_speak_to_a_hundred_partitions_are_a_thousand_objects() -> None:
+def test_watermarks_of_a_thousand_tasks_for_a_hundred_partitions_are_a_thousand_objects() -> None:
     emission = ProducerSpec("s", 100, 1000)
     schema = pa.schema([("partition", pa.int32()), ("value", pa.binary())])
     account, plan = new_account(), plan_of(schema, envelopeColumn="value", partitionColumn="partition")
@@ -323,7 +340,7 @@ def test_a_thousand_tasks_that_speak_to_a_hundred_partitions_are_a_thousand_obje
     ],
 )
 @pytest.mark.parametrize("partition", ["7", None])
-def test_a_bad_envelope_ends_the_write_and_is_told_by_option_partition_and_reason(
+def test_a_bad_envelope_fails_the_write_with_option_partition_and_reason(
     envelope: bytes, reason: str, partition: str | None
 ) -> None:
     account, plan = new_account(), plan_for_envelopes(maxFlushThresholdSize=1)
@@ -352,7 +369,7 @@ def test_a_column_that_cannot_hold_envelopes_is_refused(options: dict[str, Any],
         plan_of(ENVELOPES, **options)
 
 
-# --- messages of the sink's own ---------------------------------------------------------------------------------------
+# --- watermarks of the sink -------------------------------------------------------------------------------------------
 
 EMISSION = ProducerSpec("flights", 3, ("a", "b"), generation=4, lateness_ms=1000)
 ROWS = pa.schema(
@@ -387,7 +404,7 @@ def own(task: str, seconds: float) -> Watermark:
 
 
 @pytest.mark.parametrize("drop", [False, True])
-def test_the_sink_says_to_every_partition_how_far_the_tasks_have_come(drop: bool) -> None:
+def test_the_sink_writes_the_watermark_of_each_task_to_every_partition(drop: bool) -> None:
     account, plan = new_account(), plan_of_emission(dropRoutingColumns=drop)
     staged = stage_emission(
         account,
@@ -402,7 +419,7 @@ def test_the_sink_says_to_every_partition_how_far_the_tasks_have_come(drop: bool
         "1": [user(2), user(5), *watermarks],
         "2": watermarks,
     } == written(account, entry.blobs)
-    assert (said(own("a", 5.001), "0", "1", "2"), said(own("b", 7), "0", "1", "2")) == entry.control
+    assert (logged(own("a", 5.001), "0", "1", "2"), logged(own("b", 7), "0", "1", "2")) == entry.control
     public = public_blobs(account)
     stored = [row for blob in entry.blobs for row in blob_rows(public[blob.name])]
     assert {("value",) if drop else ("partition", "value")} == {tuple(row) for row in stored}
@@ -417,10 +434,10 @@ def test_without_a_partition_column_all_partitions_are_in_one_blob() -> None:
     (blob,) = entry.blobs
     stored = [(row["partition"], row["value"]) for row in blob_rows(public_blobs(account)[blob.name])]
     assert [(1, user(1)), *((n, wrap(own("a", 0))) for n in range(3))] == stored
-    assert (said(own("a", 0)),) == entry.control
+    assert (logged(own("a", 0)),) == entry.control
 
 
-def test_control_messages_among_the_rows_are_held_too_and_are_no_rows_of_a_task() -> None:
+def test_control_messages_among_the_rows_of_an_emission_come_last_and_do_not_advance_its_watermarks() -> None:
     account, plan = new_account(), plan_of_emission()
     ended = wrap(EndOfStream("b", 2, "flights", 4))
     staged = stage_emission(account, plan, [row(0, ended, None, 99), row(0, user(1), "a", 5)], [row(2, ended, "b", 99)])
@@ -430,7 +447,7 @@ def test_control_messages_among_the_rows_are_held_too_and_are_no_rows_of_a_task(
 
 
 @pytest.mark.parametrize("rows", [[], [row(0, wrap(EndOfStream("b", 2)), "b", 5)], [row(0, user(1), "a", None)]])
-def test_a_task_says_nothing_of_times_that_it_has_not_seen(rows: list[dict[str, Any]]) -> None:
+def test_a_task_without_event_times_writes_no_watermark(rows: list[dict[str, Any]]) -> None:
     account, plan = new_account(), plan_of_emission()
     staged = stage_emission(account, plan, rows)
     assert [] == [message for message in staged.control if message["type"] == "watermark"]
@@ -453,7 +470,7 @@ TASK = ROWS.get_field_index("task")
         (("only",), ROWS.set(3, pa.field("partition", pa.int64(), nullable=False)), "only"),
     ],
 )
-def test_tasks_are_names_or_numbers_or_left_out_if_there_is_one(tasks: Any, schema: pa.Schema, task: Any) -> None:
+def test_tasks_are_names_or_numbers_or_omitted_if_there_is_one(tasks: Any, schema: pa.Schema, task: Any) -> None:
     account = new_account()
     emission = ProducerSpec("s", 2, tasks)
     plan = plan_of_emission(emission, schema)
@@ -463,7 +480,7 @@ def test_tasks_are_names_or_numbers_or_left_out_if_there_is_one(tasks: Any, sche
     ended = {**made, "value": wrap(emission.end_of_stream()[0])}
     entry = commit(account, plan, stage_emission(account, plan, [made, ended], schema=schema))
     expected = Watermark(emission.names[-1], len(emission.names), NEW_YEAR_MS + 5000)
-    assert said(expected, "0", "1") in entry.control
+    assert logged(expected, "0", "1") in entry.control
     assert [user(1), wrap(emission.end_of_stream()[0]), wrap(expected)] == written(account, entry.blobs)["1"]
 
 
@@ -479,7 +496,7 @@ def test_tasks_are_names_or_numbers_or_left_out_if_there_is_one(tasks: Any, sche
         (row(2, b""), "an envelope for partition '2' of stream flights (option `emission`, column 'value') failed"),
     ],
 )
-def test_a_row_that_is_not_of_the_emission_ends_the_write(bad: dict[str, Any], message: str) -> None:
+def test_a_row_that_does_not_fit_the_emission_fails_the_write(bad: dict[str, Any], message: str) -> None:
     account, plan = new_account(), plan_of_emission(maxFlushThresholdSize=1)
     with pytest.raises(ConfigurationError) as caught:
         stage_emission(account, plan, [row(0, user(0)), bad])
@@ -498,7 +515,7 @@ def test_a_row_that_is_not_of_the_emission_ends_the_write(bad: dict[str, Any], m
         (ROWS.set(3, pa.field("partition", pa.string())), "column 'partition' is string, it must be an int or bigint"),
     ],
 )
-def test_rows_that_cannot_be_of_an_emission_are_refused(schema: pa.Schema, message: str) -> None:
+def test_rows_without_the_columns_of_an_emission_are_refused(schema: pa.Schema, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         plan_of_emission(schema=schema)
 
@@ -535,11 +552,11 @@ def test_a_worker_that_writes_control_messages_does_not_import_pandas(tmp_path: 
             pa.RecordBatch.from_pylist([row(0, user(1)), row(1, end("b"), "b", None), row(1, None, "b")], ROWS)
         )
     command = [sys.executable, "-c", _WORKER, str(tmp_path / "rows"), EMISSION.to_json()]
-    told = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "9 3 False\n" == told.stdout
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "9 3 False\n" == result.stdout
 
 
-# --- decided once -----------------------------------------------------------------------------------------------------
+# --- repeated batches -------------------------------------------------------------------------------------------------
 
 
 def history(account: MemoryAccount, stream: str = "flights") -> list[LogEntry]:
@@ -547,14 +564,14 @@ def history(account: MemoryAccount, stream: str = "flights") -> list[LogEntry]:
 
 
 def attempt(account: MemoryAccount, time: int, seed: int, faults: Faults | None = None, query: str = "q") -> LogEntry:
-    """One run of batch 0, whose messages tell which run it was."""
+    """One run of batch 0; `time` in its messages identifies the run."""
     container, plan = account.restarted(faults or Faults()).container("container"), plan_for_envelopes()
     staged = stage_rows(container, plan, [envelopes([("0", mark("a", time)), ("0", user(time))])], seed=seed)
     (entry,) = committer(container, plan, seed).commit([staged], Transaction(query, 0))
     return entry
 
 
-def test_a_repeated_batch_says_what_was_decided() -> None:
+def test_a_repeated_batch_has_the_messages_of_the_run_that_was_committed() -> None:
     for n in range(1, 40):
         account, faults = new_account(), Faults(at(n, Crash(after_effect=n % 2 == 0)))
         try:
@@ -568,10 +585,10 @@ def test_a_repeated_batch_says_what_was_decided() -> None:
         (message,) = entry.control
         assert {"0": [user(message["timestamp"]), mark("a", message["timestamp"])]} == written(account, entry.blobs)
     else:
-        pytest.fail("the driver never lived")
+        pytest.fail("the driver died at every call")
 
 
-def test_a_batch_that_is_voided_says_nothing_and_its_replacement_speaks_for_itself() -> None:
+def test_messages_of_a_voided_batch_are_not_listed_and_those_of_its_repeat_are() -> None:
     account = new_account()
     with pytest.raises(ProcessDied):
         attempt(account, 5, 1, Faults(on("commit_block_list", Crash())))
@@ -593,13 +610,14 @@ NAMED = pa.schema([("stream", pa.string()), ("partition", pa.int32()), ("value",
 
 
 def run_batch(account: MemoryAccount, faults: Faults, run: int) -> bool:
-    """One process of a query that sends its rows to other streams at every run: True if it lived to the end."""
+    """One process of a query that sends its rows to other streams in every run. Whether it lives to the end."""
     container = account.restarted(faults).container("container")
     plan = plan_of(
         NAMED, "container", streamColumn="stream", partitionColumn="partition", envelopeColumn="value",
         threadPoolCount=1,
     )  # fmt: skip
-    for repeat in range(4):
+
+    def commit_batch(repeat: int) -> None:
         number = 10 * run + repeat
         rows = [
             {"stream": STREAMS[(number + n) % 3], "partition": p, "value": value}
@@ -607,19 +625,14 @@ def run_batch(account: MemoryAccount, faults: Faults, run: int) -> bool:
             for p in range(2)
             for value in (mark("t", 100 * number + n), user(100 * number + n))
         ]
-        try:
-            staged = stage_rows(container, plan, [pa.RecordBatch.from_pylist(rows, NAMED)], seed=number)
-            committer(container, plan, number).commit([staged], Transaction("q", 0))
-        except ProcessDied:
-            return False
-        except AzureBlobError:
-            continue
-        return True
-    pytest.fail("the batch does not get on")
+        staged = stage_rows(container, plan, [pa.RecordBatch.from_pylist(rows, NAMED)], seed=number)
+        committer(container, plan, number).commit([staged], Transaction("q", 0))
+
+    return survives(commit_batch)
 
 
 @pytest.mark.parametrize("expire", [False, True], ids=["at once", "after the blocks have expired"])
-def test_streams_are_told_the_messages_of_the_one_decision(expire: bool) -> None:
+def test_the_logs_of_all_streams_list_the_messages_of_the_batch_entry(expire: bool) -> None:
     faults = Faults()
     assert run_batch(new_account(), faults, 0)
     for n in range(1, faults.count + 1):
@@ -631,13 +644,13 @@ def test_streams_are_told_the_messages_of_the_one_decision(expire: bool) -> None
         decision = history(account, "_batches/q")[-1]
         assert 2 == len(decision.control)
         for stream in STREAMS:
-            said_there = [message for message in decision.control if message["stream"] == stream]
+            of_stream = [message for message in decision.control if message["stream"] == stream]
             entries = history(account, stream)
             undone = {entry.replaces for entry in entries}
             kept = [entry for entry in entries if entry.version not in undone and entry.control]
-            assert said_there == [{**m, "stream": stream} for entry in kept for m in entry.control], f"call {n}"
-            assert [message["timestamp"] for message in said_there for _ in range(2)] == times(account, stream)
+            assert of_stream == [{**m, "stream": stream} for entry in kept for m in entry.control], f"call {n}"
+            assert [message["timestamp"] for message in of_stream for _ in range(2)] == times(account, stream)
             for entry in kept:
                 (message,) = entry.control
-                told = [user(message["timestamp"]), wrap(Watermark("t", 2, message["timestamp"]))]
-                assert {"0": told, "1": told} == written(account, entry.blobs)
+                expected = [user(message["timestamp"]), wrap(Watermark("t", 2, message["timestamp"]))]
+                assert {"0": expected, "1": expected} == written(account, entry.blobs)

@@ -8,7 +8,7 @@ import zlib
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fastavro
 import numpy as np
@@ -20,11 +20,8 @@ from azureblob_source.avro.encoding.pieces import EncodedRows
 from azureblob_source.avro.files import container_file
 from azureblob_source.avro.files.block_codecs import codec
 from azureblob_source.avro.varint import encode
-from azureblob_source.write.open_blobs import BlobFormat, Block, Limits, OpenBlobs
+from azureblob_source.write.open_blobs import BlobFormat, BlobLimits, FinishedBlob, OpenBlobs, SealedBlock
 from azureblob_source.write.routing import Route
-
-if TYPE_CHECKING:
-    from azureblob_source.log.entry import BlobEntry
 
 SCHEMA = '{"type":"record","name":"row","fields":[{"name":"v","type":"bytes"}]}'
 START = datetime(2013, 1, 1, tzinfo=timezone.utc)
@@ -54,38 +51,38 @@ class NumberedNames:
 
 @dataclass
 class Task:
-    """A task under test, and everything that it gave out."""
+    """A task under test, and all that it has yielded."""
 
-    limits: Limits
+    limits: BlobLimits
     codec_name: str = "null"
     gzipped: bool = False
     now: float = 0.0
-    blocks: dict[str, list[Block]] = field(default_factory=lambda: defaultdict(list))
-    finished: list[BlobEntry] = field(default_factory=list)
+    blocks: dict[str, list[SealedBlock]] = field(default_factory=lambda: defaultdict(list))
+    finished: list[FinishedBlob] = field(default_factory=list)
     most_buffered: int = 0
 
     def __post_init__(self) -> None:
-        self.form = BlobFormat(SCHEMA, "f" * 16, codec(self.codec_name), self.gzipped)
+        self.blob_format = BlobFormat(SCHEMA, "f" * 16, codec(self.codec_name), self.gzipped)
         self.open = OpenBlobs(
             self.limits,
-            self.form,
+            self.blob_format,
             NumberedNames(),
             lambda: START + timedelta(seconds=self.now),
             lambda: self.now,
         )
 
-    def append(self, route: Route, values: list[bytes], events: tuple[int, int] | None = None) -> None:
+    def append(self, route: Route, values: list[bytes], event_range: tuple[int, int] | None = None) -> None:
         rows = encoded(values)
-        self.take(self.open.append(route, rows, 0, len(values), events))
+        self.take(self.open.append(route, rows, 0, len(values), event_range))
 
-    def take(self, events: Any) -> None:
-        for event in events:
+    def take(self, outputs: Any) -> None:
+        for output in outputs:
             self.most_buffered = max(self.most_buffered, self.open.buffered)
-            if isinstance(event, Block):
-                assert event.blob not in {blob.name for blob in self.finished}
-                self.blocks[event.blob].append(event)
+            if isinstance(output, SealedBlock):
+                assert output.blob not in {blob.name for blob in self.finished}
+                self.blocks[output.blob].append(output)
             else:
-                self.finished.append(event)
+                self.finished.append(output)
         self.most_buffered = max(self.most_buffered, self.open.buffered)
 
     def close(self) -> None:
@@ -93,8 +90,8 @@ class Task:
         assert 0 == self.open.buffered
         assert list(self.blocks.keys() - {blob.name for blob in self.finished}) == []
 
-    def content(self, blob: BlobEntry) -> bytes:
-        return b"".join(block.render(self.form) for block in self.blocks[blob.name])
+    def content(self, blob: FinishedBlob) -> bytes:
+        return b"".join(block.render(self.blob_format) for block in self.blocks[blob.name])
 
 
 def by_fastavro(data: bytes) -> list[bytes]:
@@ -102,7 +99,7 @@ def by_fastavro(data: bytes) -> list[bytes]:
 
 
 def bodies(data: bytes) -> list[tuple[int, bytes]]:
-    """Rows and plain body of each Avro block, by our own reader."""
+    """Row count and decompressed body of each Avro block, from our own reader."""
     header = container_file.read_header(data)
     assert SCHEMA == header.schema_json
     return [(b.rows, bytes(codec(header.codec).decompress(b.body))) for b in container_file.blocks(data, header)]
@@ -115,7 +112,7 @@ steps = st.lists(
     max_size=12,
 )
 limits = st.builds(
-    Limits,
+    BlobLimits,
     block_bytes=st.sampled_from([1, 60, 200, 10_000]),
     blob_bytes=st.none() | st.sampled_from([1, 100, 400]),
     blob_rows=st.none() | st.sampled_from([1, 2, 7]),
@@ -128,10 +125,10 @@ limits = st.builds(
 
 @settings(max_examples=300)
 @given(limits, steps, st.sampled_from(["null", "deflate", "snappy"]), st.booleans())
-@example(Limits(block_bytes=60, avro_block=50, blob_rows=7), [(0, [40] * 12, 0)], "null", True)
-@example(Limits(block_bytes=60, avro_block=50, blob_blocks=1, memory=150), [(0, [300] * 3, 0)], "deflate", False)
+@example(BlobLimits(block_bytes=60, avro_block=50, blob_rows=7), [(0, [40] * 12, 0)], "null", True)
+@example(BlobLimits(block_bytes=60, avro_block=50, blob_blocks=1, memory=150), [(0, [300] * 3, 0)], "deflate", False)
 def test_every_blob_is_an_avro_file_within_its_limits_and_no_row_is_lost(
-    limits: Limits, steps: list[tuple[int, list[int], int]], codec_name: str, gzipped: bool
+    limits: BlobLimits, steps: list[tuple[int, list[int], int]], codec_name: str, gzipped: bool
 ) -> None:
     task = Task(limits, codec_name, gzipped)
     expected: dict[str, list[bytes]] = defaultdict(list)
@@ -155,14 +152,14 @@ def test_every_blob_is_an_avro_file_within_its_limits_and_no_row_is_lost(
     assert {stream: rows for stream, rows in expected.items() if rows} == found
 
 
-def check_blob(task: Task, blob: BlobEntry, largest: int) -> list[bytes]:
-    """The blob is whole and readable, and is what its entry says."""
+def check_blob(task: Task, blob: FinishedBlob, largest: int) -> list[bytes]:
+    """Assert that the blob is complete and readable, and that `blob` describes it. Returns its rows."""
     limits = task.limits
     blocks = task.blocks[blob.name]
-    assert blob.block_ids == [block.id for block in blocks]
+    assert blob.entry(1).block_ids == [block.id for block in blocks]
     assert 1 <= blob.blocks <= limits.blob_blocks
     assert [block.opens for block in blocks] == [True] + [False] * (len(blocks) - 1)
-    rendered = [block.render(task.form) for block in blocks]
+    rendered = [block.render(task.blob_format) for block in blocks]
     data = b"".join(rendered)
     if task.gzipped:
         assert [one_member(part) for part in rendered] == [gzip.decompress(part) for part in rendered]
@@ -185,8 +182,8 @@ def one_member(data: bytes) -> bytes:
     return plain
 
 
-def check_reason(limits: Limits, blob: BlobEntry, rows: list[bytes], all_rows: list[bytes], before: int) -> None:
-    """The limit that the entry names was met, and none was passed."""
+def check_reason(limits: BlobLimits, blob: FinishedBlob, rows: list[bytes], all_rows: list[bytes], before: int) -> None:
+    """Assert that the limit in `rolled_by` was reached, and that no limit was exceeded."""
     assert blob.rows <= (limits.blob_rows or blob.rows)
     assert blob.rows == 1 or blob.uncompressed <= (limits.blob_bytes or blob.uncompressed)
     follows = all_rows[before + len(rows) :]
@@ -210,7 +207,7 @@ def check_reason(limits: Limits, blob: BlobEntry, rows: list[bytes], all_rows: l
 
 
 def test_a_blob_is_named_by_the_time_of_its_first_row() -> None:
-    task = Task(Limits(blob_rows=1))
+    task = Task(BlobLimits(blob_rows=1))
     task.now = 3725.0
     task.append(Route("flights", "EWR"), [b"x"])
     task.now = 9999.0
@@ -219,7 +216,7 @@ def test_a_blob_is_named_by_the_time_of_its_first_row() -> None:
 
 
 def test_a_blob_rolls_at_its_age_when_the_next_row_comes() -> None:
-    task = Task(Limits(blob_age=10.0))
+    task = Task(BlobLimits(blob_age=10.0))
     for now, value in [(0.0, b"a"), (9.9, b"b"), (10.0, b"c"), (19.9, b"d")]:
         task.now = now
         task.append(FLIGHTS, [value])
@@ -229,8 +226,8 @@ def test_a_blob_rolls_at_its_age_when_the_next_row_comes() -> None:
     ]
 
 
-def test_a_row_larger_than_a_block_a_blob_and_the_memory_is_written_alone() -> None:
-    task = Task(Limits(block_bytes=100, blob_bytes=200, memory=50))
+def test_a_row_larger_than_block_blob_and_memory_is_written_alone() -> None:
+    task = Task(BlobLimits(block_bytes=100, blob_bytes=200, memory=50))
     task.append(FLIGHTS, [b"small", b"x" * 5000, b"last"])
     task.close()
     assert [(1, "size"), (1, "size"), (1, "end")] == [(blob.rows, blob.rolled_by) for blob in task.finished]
@@ -238,23 +235,23 @@ def test_a_row_larger_than_a_block_a_blob_and_the_memory_is_written_alone() -> N
 
 
 def test_blocks_smaller_than_an_avro_block_are_respected() -> None:
-    task = Task(Limits(block_bytes=100))
+    task = Task(BlobLimits(block_bytes=100))
     task.append(FLIGHTS, [b"." * 9] * 100)
     task.close()
     assert [100] * 10 == [block.plain_bytes for blocks in task.blocks.values() for block in blocks]
 
 
 def test_no_rows_make_no_blob() -> None:
-    task = Task(Limits())
+    task = Task(BlobLimits())
     task.append(FLIGHTS, [])
     task.close()
     assert ([], {}) == (task.finished, task.blocks)
 
 
-def test_rows_without_bytes_are_rows_all_the_same() -> None:
-    task = Task(Limits())
+def test_rows_whose_encoding_is_empty_are_counted() -> None:
+    task = Task(BlobLimits())
     schema = '{"type":"record","name":"row","fields":[{"name":"v","type":"null"}]}'
-    task.form = task.open.form = BlobFormat(schema, "f" * 16, codec("null"))
+    task.blob_format = task.open.blob_format = BlobFormat(schema, "f" * 16, codec("null"))
     rows = EncodedRows(np.empty(0, np.uint8), np.zeros(6, np.int64))
     task.take(task.open.append(FLIGHTS, rows, 0, 5))
     task.close()
@@ -263,16 +260,16 @@ def test_rows_without_bytes_are_rows_all_the_same() -> None:
     assert [{"v": None}] * 5 == list(fastavro.reader(io.BytesIO(task.content(blob))))
 
 
-def test_only_the_rows_asked_for_are_taken() -> None:
-    task = Task(Limits())
+def test_only_the_requested_rows_are_added() -> None:
+    task = Task(BlobLimits())
     rows = encoded([b"a", b"b", b"c", b"d"])
     task.take(task.open.append(FLIGHTS, rows, 1, 3))
     task.close()
     assert [b"b", b"c"] == by_fastavro(task.content(task.finished[0]))
 
 
-def test_event_times_are_bounds_of_every_blob_that_has_some_of_the_rows() -> None:
-    task = Task(Limits(blob_rows=2))
+def test_event_times_bound_the_rows_of_every_blob() -> None:
+    task = Task(BlobLimits(blob_rows=2))
     task.append(FLIGHTS, [b"a"], (50, 60))
     task.append(FLIGHTS, [b"b", b"c"], (10, 20))
     task.append(FLIGHTS, [b"d"], None)
@@ -281,8 +278,8 @@ def test_event_times_are_bounds_of_every_blob_that_has_some_of_the_rows() -> Non
     assert [(10, 60), (10, 20), (None, None)] == [(blob.min_event_time, blob.max_event_time) for blob in task.finished]
 
 
-def test_large_runs_of_rows_are_passed_on_without_a_copy() -> None:
-    task = Task(Limits())
+def test_large_runs_of_rows_are_not_copied() -> None:
+    task = Task(BlobLimits())
     rows = encoded([bytes(1000)] * 3000)
     task.take(task.open.append(FLIGHTS, rows, 0, 3000))
     task.close()
@@ -291,8 +288,8 @@ def test_large_runs_of_rows_are_passed_on_without_a_copy() -> None:
     assert [bytes(1000)] * 3000 == by_fastavro(task.content(task.finished[0]))
 
 
-def test_a_small_part_of_a_batch_does_not_keep_the_whole_of_it_in_memory() -> None:
-    task = Task(Limits(avro_block=100, block_bytes=100_000))
+def test_a_small_part_of_a_batch_does_not_keep_the_whole_batch_in_memory() -> None:
+    task = Task(BlobLimits(avro_block=100, block_bytes=100_000))
     rows = encoded([bytes(10)] * 1000)
     task.take(task.open.append(FLIGHTS, rows, 0, 100))
     task.close()
@@ -304,7 +301,7 @@ def test_a_small_part_of_a_batch_does_not_keep_the_whole_of_it_in_memory() -> No
 
 
 def write_to(routes: int, memory: int) -> Task:
-    task = Task(Limits(memory=memory))
+    task = Task(BlobLimits(memory=memory))
     rows = encoded([b"." * 98] * routes)
     for _ in range(5):
         for number in range(routes):
@@ -316,12 +313,12 @@ def test_ten_thousand_routes_share_one_budget() -> None:
     budget = 1 << 20
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    task = Task(Limits(memory=budget))
+    task = Task(BlobLimits(memory=budget))
     rows = encoded([b"." * 98] * 10_000)
     for _ in range(3):
         for number in range(10_000):
-            for event in task.open.append(Route("s", f"{number:05d}"), rows, number, number + 1):
-                assert isinstance(event, Block)
+            for output in task.open.append(Route("s", f"{number:05d}"), rows, number, number + 1):
+                assert isinstance(output, SealedBlock)
             assert task.open.buffered <= budget
     used = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()

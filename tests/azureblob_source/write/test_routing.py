@@ -38,7 +38,7 @@ def routed_rows(router: Router, batch: pa.RecordBatch) -> dict[Route, list[Any]]
     st.booleans(),
     st.booleans(),
 )
-def test_rows_go_where_a_loop_over_rows_would_put_them(
+def test_rows_get_the_routes_that_a_loop_over_rows_gives(
     rows: list[tuple[str | None, str | None]], by_stream: bool, by_partition: bool, drop: bool
 ) -> None:
     router = Router("default", "stream" if by_stream else None, "part" if by_partition else None, drop)
@@ -73,7 +73,7 @@ def test_rows_go_where_a_loop_over_rows_would_put_them(
     ],
     ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
 )  # fmt: skip
-def test_any_plain_column_can_name_the_partition(column: pa.Array, levels: list[str | None]) -> None:
+def test_any_column_that_is_not_nested_can_name_the_partition(column: pa.Array, levels: list[str | None]) -> None:
     batch = pa.record_batch({"part": column, "n": [0, 1, 2]})
     router = Router("s", None, "part")
     router.check(batch.schema)
@@ -81,14 +81,14 @@ def test_any_plain_column_can_name_the_partition(column: pa.Array, levels: list[
     assert [Route("s", level) for level in levels] == [found[n] for n in range(3)]
 
 
-def test_a_batch_of_one_route_is_passed_on_as_it_is() -> None:
+def test_a_batch_with_one_route_is_not_copied() -> None:
     batch = batch_of([("a", "x")] * 5)
     assert Router("s").route(batch).batch is batch
     columns = Router(None, "stream", "part").route(batch).batch.columns
     assert [c.buffers()[1].address for c in batch.columns] == [c.buffers()[1].address for c in columns]
 
 
-def test_one_column_can_name_both_and_be_dropped() -> None:
+def test_one_column_can_name_stream_and_partition_and_be_dropped() -> None:
     batch = batch_of([("a", None), ("b", None)])
     found = routed_rows(Router(None, "stream", "stream", True), batch)
     assert {Route("a", "a"): [{"part": None, "n": 0}], Route("b", "b"): [{"part": None, "n": 1}]} == found
@@ -103,7 +103,7 @@ def test_one_column_can_name_both_and_be_dropped() -> None:
         (Router(None, None, "part"), "no stream is named"),
     ],
 )
-def test_routing_that_cannot_be_is_refused_before_the_first_row(router: Router, message: str) -> None:
+def test_invalid_routing_is_refused_before_the_first_row(router: Router, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         router.check(ROWS)
 
@@ -112,7 +112,7 @@ def test_routing_that_cannot_be_is_refused_before_the_first_row(router: Router, 
     "kind", [pa.list_(pa.string()), pa.struct([("a", pa.string())]), pa.map_(pa.string(), pa.int8())]
 )
 def test_a_nested_column_cannot_route(kind: pa.DataType) -> None:
-    with pytest.raises(ConfigurationError, match=r"option `partitionColumn`: column 'x' is nested.*plain column"):
+    with pytest.raises(ConfigurationError, match=r"option `partitionColumn`: column 'x' is nested.*another column"):
         Router("s", None, "x").check(pa.schema([("x", kind)]))
 
 
@@ -121,12 +121,12 @@ def test_a_null_stream_needs_a_default() -> None:
         Router(None, "stream").route(batch_of([("a", None), (None, None)]))
 
 
-def test_a_stream_that_a_row_names_is_checked_like_any_other() -> None:
+def test_a_stream_named_by_a_row_is_validated_like_any_other() -> None:
     with pytest.raises(ConfigurationError, match=r"stream name '_log/x' is invalid.*`streamColumn`"):
         Router(None, "stream").route(batch_of([("_log/x", None)]))
 
 
-def test_bytes_that_are_no_text_are_refused_with_option_and_column() -> None:
+def test_binary_values_that_are_not_utf_8_are_refused_with_option_and_column() -> None:
     batch = pa.record_batch({"raw": [b"\xff"]})
     with pytest.raises(
         ConfigurationError, match=r"option `partitionColumn`: column 'raw' cannot be read as text.*Cast"

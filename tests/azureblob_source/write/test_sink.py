@@ -1,4 +1,4 @@
-"""Writers in this process, on the emulator: their container, what is remembered of it, repeated transactions."""
+"""Writers in this process, on the emulator: creation of the container, cached logs, repeated transactions."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ ROWS = StructType([StructField("id", LongType())])
 
 @pytest.fixture
 def key(azurite: Azurite) -> dict[str, str]:
-    """The whole account's permissions."""
+    """The options of a client with all permissions of the account."""
     return {"connectionString": azurite.connection_string}
 
 
 @pytest.fixture
 def client(azurite: Azurite, container_name: str) -> Iterator[ContainerClient]:
-    """The container from outside. It does not exist yet."""
+    """The container through the Azure SDK. It does not exist yet."""
     with ContainerClient.from_connection_string(azurite.connection_string, container_name) as found:
         yield found
 
 
 def sas(azurite: Azurite, container: str, permission: str) -> dict[str, str]:
-    """The options of somebody with a SAS for this container."""
+    """The options of a client with a SAS for this container."""
     token = generate_container_sas(
         azurite.account_name,
         container,
@@ -75,7 +75,7 @@ def test_a_sas_for_a_container_that_exists_suffices(
     assert 2 == rows_in(append(container_name, options))
 
 
-def test_a_container_that_is_absent_is_created_and_the_log_says_so(
+def test_an_absent_container_is_created_with_a_warning(
     key: dict[str, str], container_name: str, client: ContainerClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert 1 == rows_in(append(container_name, key))
@@ -87,7 +87,7 @@ def test_a_container_that_is_absent_is_created_and_the_log_says_so(
     assert [] == caplog.records
 
 
-def test_a_container_that_is_absent_and_may_not_be_created_is_named_with_what_to_do(
+def test_an_absent_container_that_may_not_be_created_is_named_with_the_next_step(
     azurite: Azurite, key: dict[str, str], container_name: str, client: ContainerClient
 ) -> None:
     options = sas(azurite, container_name, "rwlcd")
@@ -95,12 +95,12 @@ def test_a_container_that_is_absent_and_may_not_be_created_is_named_with_what_to
         append(container_name, options)
     text = str(caught.value)
     assert re.match(f"write to container .*{container_name} failed: it does not exist and cannot be created", text)
-    assert text.endswith("Check its name, or create it first by an identity that may.")
+    assert text.endswith("Check its name, or create it first with an identity that has the permission.")
     append(container_name, key)
     assert 2 == rows_in(append(container_name, options)), "the advice, followed"
 
 
-def test_a_misspelt_container_is_an_error_where_none_is_to_be_created(
+def test_a_misspelt_container_is_an_error_without_create_container(
     key: dict[str, str], container_name: str, client: ContainerClient
 ) -> None:
     with pytest.raises(NotFoundError, match="it does not exist, and option `createContainer` is false") as caught:
@@ -111,7 +111,7 @@ def test_a_misspelt_container_is_an_error_where_none_is_to_be_created(
     assert 1 == rows_in(append(container_name, key, createContainer="false")), "the advice, followed"
 
 
-def test_a_container_that_was_deleted_is_created_again_by_the_same_process(
+def test_a_deleted_container_is_created_again_by_the_same_process(
     key: dict[str, str], container_name: str, client: ContainerClient
 ) -> None:
     append(container_name, key)
@@ -121,13 +121,13 @@ def test_a_container_that_was_deleted_is_created_again_by_the_same_process(
     assert [0] == [entry.version for entry in CommitLog(container_of(written.plan), "events").history()]
 
 
-def test_the_container_of_a_streaming_query_is_looked_at_once_a_minute(
+def test_the_container_of_a_streaming_query_is_checked_once_a_minute(
     key: dict[str, str], container_name: str, client: ContainerClient
 ) -> None:
     raw, clock = {"path": f"{container_name}/events", **key}, [0.0]
 
     def next_batch(seconds: float) -> bool:
-        """Plan a micro-batch so much later; whether the container exists then."""
+        """Plan a micro-batch `seconds` later. Returns whether the container exists then."""
         clock[0] += seconds
         write_plan(raw, ROWS, {}, overwrite=False, streaming=True, monotonic=lambda: clock[0])
         return client.exists()
@@ -138,7 +138,7 @@ def test_the_container_of_a_streaming_query_is_looked_at_once_a_minute(
     assert next_batch(1)
 
 
-def test_a_later_write_of_a_process_has_its_own_credentials(
+def test_each_write_of_a_process_uses_its_own_credentials(
     azurite: Azurite, key: dict[str, str], container_name: str, client: ContainerClient
 ) -> None:
     client.create_container()
@@ -150,7 +150,7 @@ def test_a_later_write_of_a_process_has_its_own_credentials(
     assert 1 == rows_in(entitled)
 
 
-def test_the_second_write_of_one_transaction_is_dropped_with_a_warning_that_says_how_to_keep_it(
+def test_the_second_write_of_a_transaction_is_dropped_with_a_warning_and_advice(
     key: dict[str, str], container_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     append(container_name, key, txnAppId="copy", txnVersion="2")

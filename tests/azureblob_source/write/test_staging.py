@@ -18,7 +18,8 @@ from azureblob_source.avro import schema as avro_schema
 from azureblob_source.avro.decoding.decode import decode_blob
 from azureblob_source.log.entry import BlobEntry, Transaction
 from azureblob_source.log.publish import Publisher
-from azureblob_source.write.staging import GATHERED_ROWS, StagedTask, gather
+from azureblob_source.write.gathering import GATHERED_ROWS, gather
+from azureblob_source.write.staging import StagedTask
 from tests.azureblob_source.write.sink_rows import (
     blob_rows,
     committer,
@@ -75,7 +76,7 @@ def test_what_tasks_stage_is_invisible_until_the_driver_commits_it() -> None:
     st.sampled_from([1, 50, 10_000]),
     st.booleans(),
 )
-def test_the_blobs_hold_the_rows_and_the_entries_tell_the_truth_about_them(
+def test_the_blobs_have_the_rows_and_the_entries_describe_the_blobs(
     parts: list[list[str | None]], how: str, block: int, drop: bool
 ) -> None:
     account = new_account()
@@ -112,7 +113,7 @@ def test_the_blobs_hold_the_rows_and_the_entries_tell_the_truth_about_them(
     } | {name: staged.metrics[name] for name in staged.metrics.keys() & {"connectionErrors", "messageErrors"}}
 
 
-def test_our_own_reader_gives_the_rows_back_as_they_were() -> None:
+def test_our_own_reader_returns_the_rows_unchanged() -> None:
     account, plan = new_account(), plan_of(FLIGHTS, codec="zstandard")
     batch = flights(["EWR", None] * 500)
     staged = stage_rows(account.container("container"), plan, [batch])
@@ -152,7 +153,7 @@ def test_event_times_of_every_unit_are_kept_in_microseconds(kind: pa.DataType, v
     assert (0, 5_000_000) == (blob.min_event_time, blob.max_event_time)
 
 
-def test_a_task_that_fails_midway_leaves_nothing_that_anyone_can_see() -> None:
+def test_a_task_that_fails_midway_leaves_nothing_visible() -> None:
     account, plan = new_account(), plan_of(FLIGHTS, maxFlushThresholdSize=1)
     faults = on("stage_block", Unreachable(), skip=3, times=1000)
     with pytest.raises(TransientError):
@@ -160,7 +161,7 @@ def test_a_task_that_fails_midway_leaves_nothing_that_anyone_can_see() -> None:
     assert {} == account.service.contents("container")
 
 
-def test_an_error_in_the_rows_leaves_nothing_either() -> None:
+def test_an_error_in_the_rows_leaves_nothing_visible() -> None:
     account, plan = new_account(), plan_of(FLIGHTS, maxFlushThresholdSize=1)
 
     def batches() -> Any:
@@ -203,7 +204,7 @@ def test_at_least_once_publishes_each_blob_when_it_is_finished() -> None:
     assert 5 == len(public_rows(account)["flights"])
 
 
-def test_a_message_survives_the_way_to_the_driver() -> None:
+def test_a_staged_task_survives_serialization_to_the_driver() -> None:
     account, plan = new_account(), plan_of(FLIGHTS, partitionColumn="origin", eventTimeColumn="at")
     staged = stage_rows(account.container("container"), plan, [flights(["EWR", None])])
     assert staged == StagedTask.from_json(staged.to_json())
@@ -228,7 +229,7 @@ def datums(values: list[bytes | None]) -> pa.RecordBatch:
     return pa.record_batch([["k"] * len(values), pa.array(values, pa.binary())], schema=DATUMS)
 
 
-def test_datums_are_written_as_they_are() -> None:
+def test_datums_are_written_unchanged() -> None:
     account = new_account()
     plan = plan_of(DATUMS, valueColumn="value", avroSchema=RECORD, partitionColumn="key")
     staged = stage_rows(account.container("container"), plan, [datums([datum(n) for n in range(50)])])
@@ -236,7 +237,7 @@ def test_datums_are_written_as_they_are() -> None:
     assert {"flights/k": [{"n": n, "s": "x" * n} for n in range(50)]} == public_rows(account)
 
 
-def test_a_datum_that_does_not_fit_is_an_error_unless_it_is_not_to_be_checked() -> None:
+def test_a_datum_that_does_not_fit_is_an_error_unless_validation_is_off() -> None:
     bad = datums([datum(1), datum(2)[:-1]])
     account = new_account()
     with pytest.raises(ConfigurationError, match="row 1"):
@@ -313,7 +314,7 @@ print(staged.metrics["messagesSent"], "pandas" in sys.modules)
 def test_a_worker_that_writes_does_not_import_pandas(tmp_path: Path) -> None:
     with pa.ipc.new_stream(tmp_path / "rows", FLIGHTS) as stream:
         stream.write(flights(["EWR", None, "JFK"] * 10))
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", _WORKER, tmp_path / "rows"], capture_output=True, text=True, check=True
     )
-    assert "30 False\n" == told.stdout
+    assert "30 False\n" == result.stdout

@@ -11,7 +11,7 @@ from azure_account.memory.faults import Faults, Unreachable, on
 from azure_account.retrying.retry_loop import Call, Intercept
 from azureblob_source.avro.files.block_codecs import codec
 from azureblob_source.log.naming import block_id
-from azureblob_source.write.open_blobs import BlobFormat, Block
+from azureblob_source.write.open_blobs import BlobFormat, SealedBlock
 from azureblob_source.write.upload import Uploader
 from tests.azureblob_source.write.sink_rows import new_account
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer
     from azure_account.memory.account import MemoryAccount
 
-FORM = BlobFormat('{"type":"record","name":"row","fields":[]}', "f" * 16, codec("null"))
+FORMAT = BlobFormat('{"type":"record","name":"row","fields":[]}', "f" * 16, codec("null"))
 WAIT = 60.0
-"""Seconds (s) after which a test that would hang fails instead."""
+"""Time limit (s) of a test that would hang otherwise."""
 
 
 class Gate(Intercept):
-    """Holds every request until the test opens it, and tells which thread sent it."""
+    """Blocks every request until the test opens it, and records the threads that sent them."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
@@ -46,9 +46,9 @@ class Gate(Intercept):
             assert self.waiting.acquire(timeout=WAIT)
 
 
-def block(number: int, blob: str = "b") -> Block:
+def block(number: int, blob: str = "b") -> SealedBlock:
     body = bytes(10 + number)
-    return Block(blob, block_id("0" * 16, number), b"s" * 16, ((1, body),), len(body), opens=number == 0)
+    return SealedBlock(blob, block_id("0" * 16, number), b"s" * 16, ((1, body),), len(body), opens=number == 0)
 
 
 def over(account: MemoryAccount, intercept: Intercept) -> BlobContainer:
@@ -62,22 +62,22 @@ def pool_threads() -> list[threading.Thread]:
 def test_all_blocks_are_staged_and_counted_by_blob() -> None:
     account = new_account()
     blocks = [block(n, blob) for blob in ("x", "y") for n in range(20)]
-    with Uploader(account.container("container"), FORM) as uploader:
+    with Uploader(account.container("container"), FORMAT) as uploader:
         for each in blocks:
             uploader.submit(each)
         uploader.drain()
         expected: Counter[str] = Counter()
         for each in blocks:
-            expected[each.blob] += len(each.render(FORM))
+            expected[each.blob] += len(each.render(FORMAT))
         assert dict(expected) == uploader.stored
-        assert 40 == uploader.blocks
     staged = account.service.staged("container")
+    assert 40 == sum(map(len, staged.values()))
     assert {name: {b.id for b in blocks} for name in "xy"} == {name: set(ids) for name, ids in staged.items()}
 
 
 def test_a_full_queue_makes_the_caller_upload() -> None:
     account, gate = new_account(), Gate()
-    with Uploader(over(account, gate), FORM, threads=2, queue=3) as uploader:
+    with Uploader(over(account, gate), FORMAT, threads=2, queue=3) as uploader:
         for number in range(5):
             uploader.submit(block(number))
         gate.wait_for(2)
@@ -90,9 +90,9 @@ def test_a_full_queue_makes_the_caller_upload() -> None:
     assert 6 == len(account.service.staged("container")["b"])
 
 
-def test_a_queue_of_no_places_leaves_as_many_blocks_as_threads_under_way() -> None:
+def test_with_a_queue_of_size_zero_there_are_as_many_uploads_as_threads() -> None:
     account, gate = new_account(), Gate()
-    with Uploader(over(account, gate), FORM, threads=1, queue=0) as uploader:
+    with Uploader(over(account, gate), FORMAT, threads=1, queue=0) as uploader:
         uploader.submit(block(0))
         gate.wait_for(1)
         uploader.submit(block(1))
@@ -101,12 +101,12 @@ def test_a_queue_of_no_places_leaves_as_many_blocks_as_threads_under_way() -> No
         uploader.drain()
 
 
-def test_a_failure_is_raised_at_the_next_submit_and_what_waited_is_dropped() -> None:
+def test_a_failure_is_raised_at_the_next_submit_and_waiting_blocks_are_dropped() -> None:
     account = new_account()
     gate = Gate()
-    bad = Block("b", "", b"s" * 16, ((1, b"x"),), 1, opens=False)
+    bad = SealedBlock("b", "", b"s" * 16, ((1, b"x"),), 1, opens=False)
     with pytest.raises(ConfigurationError, match="Block id '' is not valid"):  # noqa: SIM117, PT012
-        with Uploader(over(account, gate), FORM, threads=1, queue=10) as uploader:
+        with Uploader(over(account, gate), FORMAT, threads=1, queue=10) as uploader:
             uploader.submit(bad)
             (failed,) = uploader._pending
             assert failed.exception(WAIT) is not None
@@ -117,16 +117,16 @@ def test_a_failure_is_raised_at_the_next_submit_and_what_waited_is_dropped() -> 
 def test_a_failure_of_the_last_block_is_raised_when_draining() -> None:
     account = new_account()
     faults = Faults(on("stage_block", Unreachable(), times=1000, name=lambda name: name == "lost"))
-    with Uploader(over(account, faults), FORM) as uploader:
+    with Uploader(over(account, faults), FORMAT) as uploader:
         uploader.submit(block(0))
         uploader.submit(block(0, "lost"))
         with pytest.raises(TransientError, match="no connection"):
             uploader.drain()
 
 
-def test_draining_gives_up_at_the_deadline_and_names_the_option() -> None:
+def test_draining_fails_at_the_deadline_and_names_the_option() -> None:
     account, gate = new_account(), Gate()
-    with Uploader(over(account, gate), FORM, threads=1, deadline=0.01) as uploader:
+    with Uploader(over(account, gate), FORMAT, threads=1, deadline=0.01) as uploader:
         uploader.submit(block(0))
         gate.wait_for(1)
         with pytest.raises(
@@ -141,7 +141,7 @@ def test_after_an_error_no_further_block_is_sent_and_the_threads_end() -> None:
     before = set(pool_threads())
 
     def fail_with_blocks_waiting() -> None:
-        with Uploader(over(account, gate), FORM, threads=1, queue=10) as uploader:
+        with Uploader(over(account, gate), FORMAT, threads=1, queue=10) as uploader:
             for number in range(8):
                 uploader.submit(block(number))
             gate.wait_for(1)

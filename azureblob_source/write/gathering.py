@@ -1,0 +1,35 @@
+"""Small Arrow batches joined into larger ones. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+GATHERED_ROWS = 32_768
+GATHERED_BYTES = 16 << 20
+"""Arrow batches are encoded together up to these sizes: Spark's 10,000 rows are too few to pay for a numpy call."""
+
+
+def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in larger batches: one ends with the batch that reaches `GATHERED_ROWS` or `GATHERED_BYTES`."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= GATHERED_ROWS or size >= GATHERED_BYTES:
+            yield _joined(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch of several. `pyarrow.concat_batches` would do it from version 19 on."""
+    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
