@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from azure_account.retrying.retry_loop import Call, Intercept
 
+from azure_account.retrying.retry_loop import Call, Intercept
 from azureblob_source.log.naming import log_name
 from azureblob_source.read.options import source_options
 from azureblob_source.read.source import ReadPlan, SnapshotReader, spark_schema

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pytest
 
-from azure_account.memory.account import MemoryAccount
 from azure_account.errors import AzureBlobError
+from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import ProcessDied
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.write.batch import BatchCommitter

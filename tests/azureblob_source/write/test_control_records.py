@@ -13,11 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azure_account.errors import ConfigurationError
-from azure_account.memory.faults import Crash
-from azure_account.memory.faults import Faults
-from azure_account.memory.faults import ProcessDied
-from azure_account.memory.faults import at
-from azure_account.memory.faults import on
+from azure_account.memory.faults import Crash, Faults, ProcessDied, at, on
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, Transaction, to_json
 from azureblob_source.log.publish import Publisher
