@@ -63,16 +63,16 @@ def _open(*_: object) -> object:
 
 MUTANTS: dict[str, Mutant] = {
     "a block list is committed without If-None-Match": edited(
-        "publish:Publisher.publish_blob", "own, condition=IF_ABSENT", "own"
+        "log.publish:Publisher.publish_blob", "own, condition=IF_ABSENT", "own"
     ),
-    "nobody looks at what later entries say of an entry": replaced("commit:standing", _open),
-    "a repair does not look again at what is decided": replaced("repair:_decided_now", lambda *_: set()),
+    "nobody looks at what later entries say of an entry": replaced("log.commit:standing", _open),
+    "a repair does not look again at what is decided": replaced("maintenance.repair:_decided_now", lambda *_: set()),
     "a follower does not skip a voided entry": edited(
-        "following:Follower._settled", "entry.version in taken_back", "False"
+        "read.following:Follower._settled", "entry.version in taken_back", "False"
     ),
-    "the head is taken for published": replaced("commit:_settle_earlier", lambda *_: True),
+    "the head is taken for published": replaced("log.commit:_settle_earlier", lambda *_: True),
     "a replaced decision over many streams is not followed": replaced(
-        "batch:_newest_decision", lambda _, decision: decision
+        "write.batch:_newest_decision", lambda _, decision: decision
     ),
-    "a repeat without rows finishes nothing": replaced("batch:repeated", lambda *_: None),
+    "a repeat without rows finishes nothing": replaced("write.batch:repeated", lambda *_: None),
 }
