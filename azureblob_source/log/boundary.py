@@ -14,10 +14,10 @@ delete: they may be decided again, by another entry.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Conflict, Done, Missing, Unknown
+from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Done
 from azure_account.errors import (
     ConfigurationError,
     ConflictError,
@@ -27,15 +27,16 @@ from azure_account.errors import (
     describe,
 )
 from azureblob_source.log.naming import boundary_name
+from azureblob_source.log.readback import ATTEMPTS, request_and_read_back
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from azure_account.account import BlobContainer
+    from azureblob_source.log.readback import Doubtful
 
 FORMAT_VERSION = 1
 
-_PUT_ATTEMPTS = 5
 _JSON = BlobAttributes(content_type="application/json")
 
 
@@ -97,27 +98,20 @@ def move_boundary(container: BlobContainer, stream: str, old: Boundary, new: Bou
         raise ValueError(f"a boundary moves forward only, not from {old.first} to {new.first}")
     name = boundary_name(stream)
     condition = Condition(if_match=old.etag) if old.etag else IF_ABSENT
-    for _ in range(_PUT_ATTEMPTS):
-        match container.put(name, to_json(new), _JSON, condition=condition):
-            case Done(etag):
-                return Boundary(new.first, new.removing, new.write_id, etag)
-            case Conflict() | Missing() | Unknown():
-                there = read_boundary(container, stream)
-                if there.write_id == new.write_id:
-                    return there
-                if there.etag != old.etag:
-                    message = describe(
-                        "vacuum",
-                        f"{stream} in {container.url}",
-                        "another vacuum is at work on this log",
-                        "Run it again when that one has ended.",
-                    )
-                    raise ConflictError(message)
-    message = describe(
-        "move",
-        f"log boundary {name} in {container.url}",
-        "no answer could be had",
-        "Run the vacuum again, which goes on where this one ended.",
-        attempts=_PUT_ATTEMPTS,
-    )
-    raise TransientError(message)
+
+    def read_back(_: Doubtful) -> Boundary | None:
+        there = read_boundary(container, stream)
+        if there.write_id == new.write_id:
+            return there
+        if there.etag != old.etag:
+            cause, step = "another vacuum is at work on this log", "Run it again when that one has ended."
+            raise ConflictError(describe("vacuum", f"{stream} in {container.url}", cause, step))
+        return None
+
+    def unresolved(_: Doubtful) -> TransientError:
+        place, step = f"log boundary {name} in {container.url}", "Run the vacuum again: it goes on where it ended."
+        return TransientError(describe("move", place, "no answer could be had", step, attempts=ATTEMPTS))
+
+    data = to_json(new)
+    found = request_and_read_back(lambda: container.put(name, data, _JSON, condition=condition), read_back, unresolved)
+    return replace(new, etag=found.etag) if isinstance(found, Done) else found

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from azure_account.account import IF_ABSENT, Conflict, Done
@@ -21,16 +22,17 @@ from azureblob_source.concurrent_map import concurrent_map
 from azureblob_source.log.boundary import read_boundary
 from azureblob_source.log.entry import LogEntry, from_json, to_json
 from azureblob_source.log.naming import log_name, log_prefix, log_version
+from azureblob_source.log.readback import ATTEMPTS, request_and_read_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from azure_account.account import BlobAttributes, BlobContainer
     from azureblob_source.log.boundary import Boundary
+    from azureblob_source.log.readback import Doubtful
 
 logger = logging.getLogger(__name__)
 
-_PUT_ATTEMPTS = 5
 _LATELY_SECONDS = 30.0
 _TRUSTED_SECONDS = 600.0
 """How long a head that nobody follows is believed to be above the boundary. A vacuum keeps what is younger than an
@@ -167,26 +169,25 @@ class CommitLog:
         Repeating the put is safe, as it can only ever create this very entry. `ConflictError` if the version turns out
         to be below the boundary: it decides nothing, and neither does whatever else is found there.
         """
-        name = log_name(self.stream, entry.version)
-        data = to_json(entry)
-        outcome = None
-        for _ in range(_PUT_ATTEMPTS):
-            outcome = self.container.put(name, data, condition=IF_ABSENT)
-            if isinstance(outcome, Done):
-                return self._standing(entry, entry)
-            if isinstance(outcome, Conflict) or self.container.properties(name) is not None:
-                return self._standing(self._find(entry.version), entry)
-        message = describe(
-            "commit",
-            f"log entry {name} in {self.container.url}",
-            f"no answer could be had ({outcome})",
-            _after_an_unknown_put(entry),
-            attempts=_PUT_ATTEMPTS,
-        )
-        raise TransientError(message)
+        name, data = log_name(self.stream, entry.version), to_json(entry)
 
-    def _standing(self, there: LogEntry | None, put: LogEntry) -> LogEntry:
-        """What is `there` after a put, if it counts."""
+        def read_back(answer: Doubtful) -> LogEntry | None:
+            if isinstance(answer, Conflict) or self.container.properties(name) is not None:
+                return self._unless_below_boundary(self._find(entry.version), entry)
+            return None
+
+        found = request_and_read_back(
+            lambda: self.container.put(name, data, condition=IF_ABSENT), read_back, partial(self._unresolved, entry)
+        )
+        return self._unless_below_boundary(entry, entry) if isinstance(found, Done) else found
+
+    def _unresolved(self, entry: LogEntry, answer: Doubtful) -> TransientError:
+        place = f"log entry {log_name(self.stream, entry.version)} in {self.container.url}"
+        cause, step = f"no answer could be had ({answer})", _after_an_unknown_put(entry)
+        return TransientError(describe("commit", place, cause, step, attempts=ATTEMPTS))
+
+    def _unless_below_boundary(self, there: LogEntry | None, put: LogEntry) -> LogEntry:
+        """What is `there` after a put. `ConflictError` if it is below the retention boundary."""
         boundary = self.boundary()
         if there is not None and put.version >= boundary.first:
             if self._head is None or there.version > self._head.version:
@@ -200,7 +201,7 @@ class CommitLog:
             "commit",
             f"version {put.version} of {self.stream} in {self.container.url}",
             f"since this writer last looked, a vacuum has made {boundary.first} the first version",
-            "This version decides nothing: run the batch again.",
+            "This version commits nothing: run the batch again.",
         )
         raise ConflictError(message)
 

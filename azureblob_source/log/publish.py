@@ -22,14 +22,15 @@ from azure_account.errors import ConfigurationError, ConflictError, TransientErr
 from azureblob_source.concurrent_map import Item, Result, concurrent_map
 from azureblob_source.log.entry import ATTEMPT, DISCARDED, attempt_of
 from azureblob_source.log.naming import probe_name
+from azureblob_source.log.readback import request_and_read_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from azure_account.account import BlobContainer, BlobProperties
+    from azure_account.account import BlobContainer, BlobProperties, Outcome
     from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.log.readback import Doubtful
 
-_READBACKS = 5
 _FINISHED_LATER = (
     "If the batch is in the log, the next write to the stream or `python -m azureblob_source repair` publishes it. A "
     "streaming query, or a write with `txnAppId`, can be run again safely; for any other write look at the view "
@@ -126,7 +127,7 @@ class Publisher:
         done = self._concurrently(lambda blob: self.publish_blob(blob, entry.attributes), entry.blobs)
         return [each for each in done if each is not None]
 
-    def deleted(self, entry: LogEntry) -> set[str]:
+    def deleted_by(self, entry: LogEntry) -> set[str]:
         """The blobs that an overwrite takes away and that are gone: it may have deleted them, so they stay away."""
         if entry.operation != "overwrite":
             return set()
@@ -141,21 +142,27 @@ class Publisher:
     def publish_blob(self, blob: BlobEntry, attributes: BlobAttributes) -> Unpublishable | None:
         """Commit one block list; None if the blob is public then."""
         own = replace(attributes, metadata={**attributes.metadata, ATTEMPT: blob.attempt})
-        for _ in range(_READBACKS):
+
+        def commit() -> Outcome | ConfigurationError:
             try:
-                outcome = self.container.commit_block_list(blob.name, blob.block_ids, own, condition=IF_ABSENT)
-            except ConfigurationError as error:
-                return None if self._there(blob) is _There.OURS else Unpublishable(blob, Obstacle.REFUSED, str(error))
-            if isinstance(outcome, Done):
-                return None
-            match self._there(blob):
-                case _There.OURS:
-                    return None
-                case _There.FOREIGN:
+                return self.container.commit_block_list(blob.name, blob.block_ids, own, condition=IF_ABSENT)
+            except ConfigurationError as refusal:
+                return refusal
+
+        def read_back(answer: Doubtful) -> _There | Unpublishable | None:
+            match self._there(blob), answer:
+                case _There.OURS, _:
+                    return _There.OURS
+                case _, ConfigurationError():
+                    return Unpublishable(blob, Obstacle.REFUSED, str(answer))
+                case _There.FOREIGN, _:
                     return Unpublishable(blob, Obstacle.FOREIGN)
-            if isinstance(outcome, Missing):
-                return Unpublishable(blob, Obstacle.GONE)
-        raise TransientError(describe("publish", self._place(blob.name), "its state stays unknown", _FINISHED_LATER))
+                case _, Missing():
+                    return Unpublishable(blob, Obstacle.GONE)
+            return None
+
+        found = request_and_read_back(commit, read_back, lambda _: self._unresolved("publish", blob.name))
+        return found if isinstance(found, Unpublishable) else None
 
     def remove(self, names: Sequence[str], entry: LogEntry) -> None:
         """Delete the blobs that an entry takes away. Idempotent: their names are never used again.
@@ -165,18 +172,22 @@ class Publisher:
         self._concurrently(lambda name: self._remove(name, entry), names)
 
     def _remove(self, name: str, entry: LogEntry) -> None:
+        def read_back(answer: Doubtful) -> Missing | None:
+            if isinstance(answer, Conflict):
+                raise ConflictError(self._held(name, entry, answer.reason))
+            return answer if isinstance(answer, Missing) else None
+
         try:
-            for _ in range(_READBACKS):
-                outcome = self.container.delete(name)
-                if isinstance(outcome, Done | Missing):
-                    return
-                if isinstance(outcome, Conflict):
-                    raise ConflictError(self._held(name, entry, outcome.reason))
+            request_and_read_back(
+                lambda: self.container.delete(name), read_back, lambda _: self._unresolved("delete", name)
+            )
         except ConfigurationError as error:
             if self.container.properties(name) is None:
                 return
             raise ConfigurationError(self._held(name, entry, str(error))) from error
-        raise TransientError(describe("delete", self._place(name), "its state stays unknown", _FINISHED_LATER))
+
+    def _unresolved(self, operation: str, name: str) -> TransientError:
+        return TransientError(describe(operation, self._place(name), "its state stays unknown", _FINISHED_LATER))
 
     def _held(self, name: str, entry: LogEntry, cause: str) -> str:
         command = f"python -m azureblob_source repair {self.container.name}/STREAM --void {entry.version} --leave-blobs"

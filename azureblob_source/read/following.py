@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from azure_account.errors import ConflictError, NotFoundError, TransientError, describe
 from azureblob_source.concurrent_map import concurrent_map
 from azureblob_source.log.live import live_blobs, live_since
+from azureblob_source.log.published import first_unpublished, published_up_to
 from azureblob_source.options import EARLIEST, LATEST
 from azureblob_source.read.snapshot import writer_schema
 
@@ -131,19 +132,17 @@ class Follower:
         raise ConflictError(describe("read on from version", f"{after} of {self._place}", there, step))
 
     def _settled(self, head: LogEntry, after: int) -> int:
-        """The newest version up to which every batch is published, or taken back by another that is."""
-        settled = max(head.published, self._proven, after)
-        unproven = self.log.entries(settled + 1, head.version) if settled < head.version else []
-        taken_back = {entry.replaces for entry in unproven}
-        for entry in unproven:
-            if entry.version in taken_back:
-                continue
-            if not self._is_public(entry.blobs):
-                break
-            settled = entry.version
+        """The newest version up to which every batch is published, or revoked by another that is."""
+        first = first_unpublished(head, known=max(self._proven, after))
+        unpublished = self.log.entries(first, head.version) if first <= head.version else []
+        self._proven = published_up_to(first - 1, unpublished, self._is_published)
+        return self._proven
+
+    def _is_published(self, entry: LogEntry) -> bool:
+        published = self._is_public(entry.blobs)
+        if published:
             self._remember([entry])
-        self._proven = settled
-        return settled
+        return published
 
     def _is_public(self, blobs: Iterable[BlobEntry]) -> bool:
         found = concurrent_map(self.log.container.properties, [blob.name for blob in blobs], _AT_ONCE)

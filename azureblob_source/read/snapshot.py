@@ -17,6 +17,7 @@ from azureblob_source.concurrent_map import concurrent_map
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import schema_name
+from azureblob_source.log.published import first_unpublished
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, listed_blobs, stream_blob
 from azureblob_source.read.read_ahead import BlobBytes, Gets, plain
@@ -175,9 +176,8 @@ class _Settled:
 
     def _missing(self, live: Sequence[tuple[LogEntry, BlobEntry]], public: set[str]) -> list[str]:
         """Names of live blobs that are not there; `public` gathers those that are."""
-        head = self.log.head()
-        published = -1 if head is None else head.published
-        names = [blob.name for entry, blob in live if entry.version > published and blob.name not in public]
+        first = first_unpublished(self.log.head())
+        names = [blob.name for entry, blob in live if entry.version >= first and blob.name not in public]
         there = concurrent_map(self.log.container.properties, names, _AT_ONCE)
         public.update(name for name, found in zip(names, there, strict=True) if found is not None and found.size)
         return [name for name in names if name not in public]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def entry(version: int, write_id: str = "w") -> LogEntry:
-    return LogEntry(version, write_id, "2013-01-31T12:00:05+00:00")
+    return LogEntry(write_id, "2013-01-31T12:00:05+00:00", version=version)
 
 
 def log_over(account: MemoryAccount, faults: Faults | None = None, readers: int = 4) -> CommitLog:

@@ -13,17 +13,17 @@ import pytest
 from azure_account.account import IF_ABSENT, BlobAttributes
 from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, FencedError
 from azure_account.faults import Crash, Faults, ProcessDied, Refuse, on
-from azureblob_source.log.commit import commit, decide
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import ATTEMPT, DISCARDED, LogEntry, Transaction
+from azureblob_source.log.entry import ATTEMPT, DISCARDED, Draft, LogEntry, Transaction
 from azureblob_source.log.fencing import publish_unless_fenced
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import is_data
 from azureblob_source.log.publish import Publisher, Unpublishable
-from azureblob_source.log.standing import State, standing
-from azureblob_source.log.void import give_up, leave_out
+from azureblob_source.log.status import State, status_of
+from azureblob_source.log.void import leave_out, void_version
 from azureblob_source.maintenance.repair import missing_blobs
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
+from tests.azureblob_source.log.committing import committed, published
 from tests.azureblob_source.write.sink_rows import blob_rows, committer, new_account, plan_of, public_blobs, stage_rows
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ def dies(account: MemoryAccount, operation: str, *, skip: int = 0) -> MemoryAcco
     return account.restarted(Faults(on(operation, Crash(), name=is_data, skip=skip)))
 
 
-def draft(account: MemoryAccount) -> LogEntry:
-    return LogEntry(-1, f"w{account.clock.now()}", "2026-01-01T00:00:00+00:00")
+def draft(account: MemoryAccount) -> Draft:
+    return Draft(f"w{account.clock.now()}", "2026-01-01T00:00:00+00:00")
 
 
 # --- who finds a replacement follows it -------------------------------------------------------------------------------
@@ -106,8 +106,8 @@ def test_a_driver_that_finds_its_batch_replaced_publishes_the_replacement_before
         write(dies(account, "commit_block_list", skip=2), [[1]], QUERY, seed=2)
     assert [] == numbers(account) or operations(account)
     assert {} == public_blobs(account)
-    late = LogEntry(-1, "late", found.timestamp, transaction=QUERY, blobs=found.blobs)
-    entry = commit(log_of(account), late, publisher(account))
+    late = Draft("late", found.timestamp, transaction=QUERY, blobs=found.blobs)
+    entry = published(log_of(account), late, publisher(account))
     assert "replace" == entry.operation
     assert [1] == numbers(account)
 
@@ -149,7 +149,7 @@ def test_an_entry_that_was_voided_and_vacuumed_is_not_taken_for_published() -> N
     log = log_of(account)
     vacuum(log.container, plan_vacuum(log, datetime(9999, 1, 1, tzinfo=timezone.utc)), lambda: "v", threads=1)
     assert 3 == log_of(account).first()
-    assert State.VOIDED is standing(log_of(account), entry)
+    assert State.VOIDED is status_of(log_of(account), entry)
     write(account, [[1]], QUERY, seed=4)
     assert [1, 6] == numbers(account)
 
@@ -217,8 +217,8 @@ def test_old_blobs_that_cannot_be_deleted_can_be_left_visible_to_the_listing() -
     account = new_account()
     name = leased(account)
     with pytest.raises(ConflictError, match="Break its lease"):
-        give_up(log_of(account), 1, draft(account), publisher(account))
-    give_up(log_of(account), 1, draft(account), publisher(account), leave_blobs=True)
+        void_version(log_of(account), 1, draft(account), publisher(account))
+    void_version(log_of(account), 1, draft(account), publisher(account), leave_blobs=True)
     write(account, [[3]], seed=4)
     live = live_blobs(log_of(account).history())
     assert {name, *live} == set(public_blobs(account))
@@ -246,9 +246,9 @@ def test_what_is_refused_here_and_published_by_another_driver_is_not_voided() ->
                 write(account, [[1]], QUERY, seed=2)
             return failed
 
-    first = LogEntry(-1, "first", "2026-01-01T00:00:00+00:00", transaction=QUERY, blobs=staged.blobs)
+    first = Draft("first", "2026-01-01T00:00:00+00:00", transaction=QUERY, blobs=staged.blobs)
     once = refusing(account, "commit_block_list", times=1)
-    assert "append" == commit(log_of(account), first, Overtaken(once.container("container"), threads=1)).operation
+    assert "append" == published(log_of(account), first, Overtaken(once.container("container"), threads=1)).operation
     assert [1] == numbers(account)
     assert ["append"] == operations(account)
 
@@ -292,7 +292,7 @@ def test_blobs_that_a_policy_protects_can_be_left_behind() -> None:
     log = CommitLog(protecting.container("container"), "flights", readers=1)
     head = log.refresh()
     assert head is not None
-    give_up(
+    void_version(
         log, head.version, draft(account), Publisher(protecting.container("container"), threads=1), leave_blobs=True
     )
     write(protecting, [[7]], seed=3)
@@ -335,7 +335,7 @@ def test_the_advice_for_a_version_that_lacks_a_blob_works(advice: str) -> None:
         case _:
             version = re.search(r"repair container/flights --void (\d+)`", str(refused.value))
             assert version is not None
-            give_up(log_of(account), int(version[1]), draft(account), publisher(account))
+            void_version(log_of(account), int(version[1]), draft(account), publisher(account))
     write(account, [[3]], Transaction("other", 0), seed=4)
     assert ([3] if advice == "give up" else [1, 2, 3]) == numbers(account)
 
@@ -355,7 +355,7 @@ def test_giving_up_what_is_published_is_refused() -> None:
     write(account, [[1]], QUERY, seed=1)
     for seed in (2, 3):
         with pytest.raises(ConflictError, match="void version 0 .* it is published"):
-            give_up(log_of(account), 0, draft(account), publisher(account))
+            void_version(log_of(account), 0, draft(account), publisher(account))
         write(account, [[seed]], seed=seed)
     assert [1, 2, 3] == numbers(account)
 
@@ -439,7 +439,7 @@ def test_a_batch_over_many_streams_that_one_of_them_refuses_is_published_in_none
     container = account.container("container")
     write_streams(account, [0, 1], QUERY, 1)
     log = log_of(account, "b")
-    decide(log, LogEntry(-1, "leader", "2026-01-01T00:00:00+00:00", "epoch", epoch=5), publisher(account))
+    committed(log, Draft("leader", "2026-01-01T00:00:00+00:00", "epoch", epoch=5), publisher(account))
     before = public_blobs(account)
     with pytest.raises(AzureBlobError, match=r"at epoch 5.*Nothing of this batch was published"):
         write_streams(account, [2, 3], Transaction("q", 1), 2)
@@ -457,7 +457,7 @@ def test_a_task_that_publishes_at_once_is_fenced_before_it_does() -> None:
 
     staged = stage_rows(container, plan, [table([1])], seed=1, publish=publish_with(1))
     committer(container, plan).commit([staged], None)
-    decide(log_of(account), LogEntry(-1, "leader", "2026-01-01T00:00:00+00:00", "epoch", epoch=2), publisher(account))
+    committed(log_of(account), Draft("leader", "2026-01-01T00:00:00+00:00", "epoch", epoch=2), publisher(account))
     with pytest.raises(FencedError, match=r"at epoch 2.*this writer has epoch 1.*stays visible"):
         stage_rows(container, plan, [table([2])], seed=2, publish=publish_with(1))
     assert [1] == numbers(account)

@@ -102,7 +102,7 @@ def boundary_last(container: BlobContainer, world: World) -> None:
 class Blind(CommitLog):
     """A mistake: after a put, nobody looks at the boundary."""
 
-    def _standing(self, there: LogEntry | None, put: LogEntry) -> LogEntry:
+    def _unless_below_boundary(self, there: LogEntry | None, put: LogEntry) -> LogEntry:
         self._head, self._looked = there or put, True
         return there or put
 

@@ -45,9 +45,9 @@ def put(
     """An entry a minute after the one before; its blobs are public unless it says that only others are."""
     container = account.container("container")
     entry = LogEntry(
-        version,
         f"w{version}",
         (NOON + timedelta(minutes=version)).isoformat(),
+        version=version,
         blobs=tuple(blob(version, number) for number in range(blobs)) if isinstance(blobs, int) else blobs,
         published=version - 1 if published is None else published,
         **given,

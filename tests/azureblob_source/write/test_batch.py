@@ -25,7 +25,7 @@ from azure_account.faults import (
 )
 from azureblob_source.log.commit import open_epoch
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import BlobEntry, LogEntry, Transaction
+from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import is_data, log_name, schema_name
 from azureblob_source.log.publish import Publisher
@@ -33,6 +33,7 @@ from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.write import batch as batch_module
 from azureblob_source.write.batch import batch_metrics
 from azureblob_source.write.staging import StagedTask
+from tests.azureblob_source.log.committing import kept
 from tests.azureblob_source.write.sink_rows import (
     blob_rows,
     committer,
@@ -325,8 +326,8 @@ def test_a_foreign_blob_of_the_same_name_is_left_as_it_is() -> None:
 
 def open_for(account: MemoryAccount, epoch: int) -> LogEntry:
     container = account.container("container")
-    draft = LogEntry(-1, f"open-{epoch}", "2013-01-31T12:00:05+00:00", epoch=epoch)
-    return open_epoch(CommitLog(container, "flights", readers=1), draft, Publisher(container))
+    draft = Draft(f"open-{epoch}", "2013-01-31T12:00:05+00:00", epoch=epoch)
+    return kept(open_epoch(CommitLog(container, "flights", readers=1), draft, Publisher(container)))
 
 
 def test_a_writer_of_an_older_epoch_is_fenced_and_publishes_nothing() -> None:

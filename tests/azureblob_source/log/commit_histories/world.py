@@ -17,7 +17,7 @@ from azure_account.faults import Fault, LateEffect, LostAnswer
 from azure_account.memory import MemoryAccount, MemoryService, OpenAnswers
 from azureblob_source.log.commit import open_epoch
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import BlobEntry, LogEntry, Transaction
+from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction
 from azureblob_source.log.naming import batches_stream, log_stream, log_version
 from azureblob_source.log.publish import Publisher
 from azureblob_source.log.void import leave_out
@@ -247,7 +247,7 @@ def drive(process: Process, query: Query, *, final: bool = False) -> None:  # no
     if query.guarded and query.kind != "many" and draws.random() < 0.5:
         try:
             log = writer.logs(query.streams[0])
-            open_epoch(log, LogEntry(-1, world.new_id(), world.utc().isoformat(), epoch=epoch), writer.publisher)
+            open_epoch(log, Draft(world.new_id(), world.utc().isoformat(), epoch=epoch), writer.publisher)
         except AzureBlobError as error:
             _failed(process, error)
             query.stalled = f"{query.id} cannot open its epoch: {error}"
@@ -373,13 +373,13 @@ def epoch_of(world: World, stream: str | None) -> int | None:
 def repair_stream(process: Process, stream: str | None, age: timedelta, *, leftovers: bool) -> None:
     """`azureblob repair`."""
     world = process.world
-    draft = LogEntry(-1, "", world.utc().isoformat(), epoch=epoch_of(world, stream))
+    draft = Draft("", world.utc().isoformat(), epoch=epoch_of(world, stream))
     plan = plan_repair(process.container, stream, world.utc() - age)
     world.truth.protect()
     done = repair(
         process.container,
         plan,
-        lambda: LogEntry(-1, world.new_id(), draft.timestamp, epoch=draft.epoch),
+        lambda: Draft(world.new_id(), draft.timestamp, epoch=draft.epoch),
         Publisher(process.container),
         leftovers=leftovers,
     )
@@ -391,7 +391,7 @@ def repair_stream(process: Process, stream: str | None, age: timedelta, *, lefto
 def leave_out_missing(process: Process, stream: str) -> None:
     """`azureblob repair --leave-out-missing`: what the error for a blob that was deleted by hand advises."""
     world, log = process.world, CommitLog(process.container, stream)
-    draft = LogEntry(-1, world.new_id(), world.utc().isoformat(), epoch=epoch_of(world, stream))
+    draft = Draft(world.new_id(), world.utc().isoformat(), epoch=epoch_of(world, stream))
     names = [blob.name for blob in missing_blobs(log)]
     leave_out(log, names, draft, Publisher(process.container))
     world.seen["blobs deleted by hand are left out"] += len(names)
