@@ -1,14 +1,13 @@
-"""The boundary of a stream's log: the first version that counts.
+"""The retention boundary of a stream's log: the first version that readers and writers take into account.
 
     <stream>/_log/_first.json     {"formatVersion": 1, "first": 120, "writeId": "…", "removing": {"118": "0x8D…", …}}
 
-A vacuum moves it, forward only, *before* it deletes anything. Entries below it do not exist for anybody, whatever lies
-there: what is not deleted yet, or what a writer with an old idea of the head puts into the hole. Without the blob,
-`first` is 0.
+A vacuum moves it, forward only, *before* it deletes anything. Entries below it are ignored: those that are not deleted
+yet, and those that a stale writer, which knows an old head, puts there later. Without the blob, `first` is 0.
 
-`removing` are the ETags, by version, of the entries that are being deleted with their blobs. So whoever goes on with
-a vacuum that died tells those entries from one that was put into the hole afterwards, whose blobs are not its to
-delete: they may be decided again, by another entry.
+`removing` are the ETags, by version, of the entries that are being deleted with their blobs. By these a vacuum that
+goes on after one that died distinguishes such an entry from one that was put below the boundary afterwards. The blobs
+of the latter are not to be deleted: another entry may commit them again.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ def from_json(data: bytes, name: str, etag: str) -> Boundary:
 
 
 def read_boundary(container: BlobContainer, stream: str) -> Boundary:
-    """The boundary of a stream's log as of now: one request."""
+    """The retention boundary of a stream's log as of now: one request."""
     name = boundary_name(stream)
     try:
         content = container.get(name)
@@ -92,7 +91,7 @@ def read_boundary(container: BlobContainer, stream: str) -> Boundary:
 def move_boundary(container: BlobContainer, stream: str, old: Boundary, new: Boundary) -> Boundary:
     """Put `new` (its `write_id` is fresh) in the place of `old`; returns it with its ETag.
 
-    `ConflictError` if the boundary is no longer `old`. A lost answer is resolved by reading back.
+    `ConflictError` if the boundary is no longer `old`. When an answer was lost, the write id read back shows whose put won.
     """
     if new.first < old.first:
         raise ValueError(f"a boundary moves forward only, not from {old.first} to {new.first}")

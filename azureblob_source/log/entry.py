@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 ATTEMPT = "azureblob_attempt"
-"""Metadata key of the task attempt that staged a blob: how a publisher knows its own blob."""
+"""Metadata key of the attempt id: it shows which task attempt staged a blob."""
 DISCARDED = "discarded"
-"""The attempt of the empty blob that a repair puts in the place of staged blocks, for a moment, to drop them."""
+"""The attempt id of the empty blob by which staged blocks are dropped; it is deleted at once."""
 RECENT_TRANSACTIONS = 1000
-"""Transaction ids that an entry remembers. The one that was idle longest is forgotten first."""
+"""Transaction ids that an entry lists. The one that was idle longest is dropped first."""
 
 
 def attempt_of(metadata: Mapping[str, str]) -> str | None:
@@ -33,7 +33,7 @@ def attempt_of(metadata: Mapping[str, str]) -> str | None:
 
 @dataclass(frozen=True)
 class BlobEntry:
-    """One blob: staged by one task attempt, and to be committed as blocks `0 … blocks-1` of that attempt.
+    """One blob, staged by one task attempt as the blocks `0 … blocks-1`.
 
     `uncompressed` and `size` count bytes before and after compression; event times are microseconds since 1970 UTC.
     """
@@ -59,7 +59,7 @@ class BlobEntry:
 
 @dataclass(frozen=True)
 class Transaction:
-    """What makes a batch the same batch when it is repeated: query id and batch id, or `txnAppId` and `txnVersion`."""
+    """Identity under which a batch is committed once: query id and batch id, or `txnAppId` and `txnVersion`."""
 
     id: str
     version: int

@@ -1,11 +1,11 @@
-"""Publishing: what a log entry decides is made visible, or it is said why it cannot be.
+"""Publishing: the blobs of a log entry become visible, or are returned as unpublishable.
 
-    publish(entry) ─► void, replace: delete what was taken back ─► commit block lists ─► overwrite: delete the old blobs
+    publish(entry) ─► void, replace: delete revoked blobs ─► commit block lists ─► overwrite: delete the old blobs
 
-A block list is committed only if the blob is absent. A blob that is there is ours if its `azureblob_attempt` metadata
-or, where a tool has replaced the metadata, its committed block ids say so. A blob that cannot be published is a value,
-`Unpublishable`: its staged blocks are gone, another writer's blob has its name, or the service refuses it as it is
-(index tags on an account that has none, a tier, a policy). What to do then is decided in `commit.py`.
+A block list is committed only if the blob is absent. If a blob is there, its `azureblob_attempt` metadata or, where a
+tool has replaced the metadata, its committed block ids show whether this attempt made it. A blob that cannot be
+published is a value, `Unpublishable`: its staged blocks are gone, another writer's blob has its name, or the service
+refuses it (index tags on an account that has none, a tier, a policy). See `roll_forward.py` for what follows then.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Obstacle(Enum):
 
 @dataclass(frozen=True)
 class Unpublishable:
-    """A blob that cannot be made visible, and why."""
+    """A blob that cannot be published, and why."""
 
     blob: BlobEntry
     obstacle: Obstacle
@@ -61,6 +61,8 @@ class Unpublishable:
 
 
 class _There(Enum):
+    """What has the name of a blob."""
+
     NOTHING = "no blob has the name"
     OURS = "the blob of the same attempt"
     FOREIGN = "another writer's blob"
@@ -70,7 +72,7 @@ class _There(Enum):
 class Publisher:
     """Commits block lists concurrently. `deadline` (s) bounds one entry; `threads` bounds the requests at once.
 
-    `unique_names` says that names carry a random suffix, so that no other blob is expected to have them.
+    `unique_names`: names end in a random suffix, so no other blob is expected to have them.
     """
 
     container: BlobContainer
@@ -79,7 +81,7 @@ class Publisher:
     unique_names: bool = True
 
     def check_names(self, blobs: Sequence[BlobEntry]) -> None:
-        """`ConflictError` if a blob's name stands twice in `blobs`, or is taken. Called before they are decided."""
+        """`ConflictError` if two of `blobs` have one name, or a name is taken. Called before they are committed."""
         attempts: dict[str, str] = {}
         for blob in blobs:
             if attempts.setdefault(blob.name, blob.attempt) != blob.attempt:
@@ -90,9 +92,9 @@ class Publisher:
                     raise self._name_taken(blob, "another blob has this name")
 
     def check_attributes(self, stream: str, attributes: BlobAttributes, *, deletes: bool) -> None:
-        """Refuse index tags, a tier or deletes that the service does not allow here, before a batch is decided.
+        """`ConfigurationError` if the service refuses index tags, a tier or deletes.
 
-        Writes and deletes one small blob beside the log. `ConfigurationError` says what the service refused.
+        Called before a batch is committed. Writes and deletes one small blob beside the log.
         """
         asked = json.dumps([dict(attributes.tags), attributes.tier, deletes], sort_keys=True)
         name = probe_name(stream, hashlib.sha256(asked.encode()).hexdigest()[:16])
@@ -111,7 +113,7 @@ class Publisher:
             raise ConfigurationError(describe("delete", f"a trial blob {name}", refused, step))
 
     def publish(self, entry: LogEntry) -> list[Unpublishable]:
-        """Make every blob of a decided entry visible. Returns those that cannot be.
+        """Make every blob of a committed entry visible. Returns those that cannot be.
 
         Idempotent, and safe for several processes at once. An error of removing blobs is raised.
         """
@@ -128,7 +130,7 @@ class Publisher:
         return [each for each in done if each is not None]
 
     def deleted_by(self, entry: LogEntry) -> set[str]:
-        """The blobs that an overwrite takes away and that are gone: it may have deleted them, so they stay away."""
+        """The blobs that an overwrite removes and that are gone. It may have deleted them: its void removes them too."""
         if entry.operation != "overwrite":
             return set()
         found = self._concurrently(self.container.properties, entry.removed)
@@ -140,7 +142,7 @@ class Publisher:
         return self._there(blob) is not _There.OURS
 
     def publish_blob(self, blob: BlobEntry, attributes: BlobAttributes) -> Unpublishable | None:
-        """Commit one block list; None if the blob is public then."""
+        """Commit one block list; None if the blob is visible then."""
         own = replace(attributes, metadata={**attributes.metadata, ATTEMPT: blob.attempt})
 
         def commit() -> Outcome | ConfigurationError:
@@ -165,9 +167,9 @@ class Publisher:
         return found if isinstance(found, Unpublishable) else None
 
     def remove(self, names: Sequence[str], entry: LogEntry) -> None:
-        """Delete the blobs that an entry takes away. Idempotent: their names are never used again.
+        """Delete blobs that an entry removes. Idempotent: their names are never used again.
 
-        `ConflictError` or `ConfigurationError` if one cannot be deleted: readers of the listing would go on to see it.
+        `ConflictError` or `ConfigurationError` if one cannot be deleted: readers of the listing would still see it.
         """
         self._concurrently(lambda name: self._remove(name, entry), names)
 
@@ -198,7 +200,7 @@ class Publisher:
         return describe(f"version {entry.version}: delete", self._place(name), cause, step)
 
     def _there(self, blob: BlobEntry) -> _There:
-        """What has the blob's name. The empty blob of a repair that was interrupted is deleted."""
+        """What has the blob's name now. The empty blob of a repair that was interrupted is deleted."""
         there = self.container.properties(blob.name)
         if there is None:
             return _There.NOTHING
@@ -210,7 +212,7 @@ class Publisher:
         return _There.FOREIGN
 
     def _clear(self, there: BlobProperties) -> bool:
-        """Delete the empty blob of a discard. False where that is not permitted: its name is taken then."""
+        """Delete the empty blob of `discard`. False if that is not permitted: the name is taken then."""
         try:
             outcome = self.container.delete(there.name, condition=Condition(if_match=there.etag))
         except ConfigurationError:
@@ -236,6 +238,6 @@ class Publisher:
 def drop_staged_blocks(container: BlobContainer, name: str) -> None:
     """Commit an empty block list where there is no blob; the caller deletes the empty blob, in just this version.
 
-    A plain delete could remove a blob that was committed meanwhile, and no condition of a delete prevents that.
+    A plain delete could delete a blob that was committed meanwhile, and no condition of a delete prevents that.
     """
     container.commit_block_list(name, [], BlobAttributes({ATTEMPT: DISCARDED}), condition=IF_ABSENT)

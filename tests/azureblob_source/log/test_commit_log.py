@@ -345,7 +345,7 @@ def test_a_withdrawal_that_fails_does_not_hide_the_error(caplog: pytest.LogCaptu
     take_away(account, range(6))
     with pytest.raises(ConflictError, match="a vacuum has made 6 the first"):
         log.put(entry(4, "slow"))
-    assert "is left where it counts for nothing" in caplog.text
+    assert "is left below the boundary, where it is ignored" in caplog.text
     assert entry(8) == log_over(account).head()
 
 
@@ -362,6 +362,6 @@ def test_a_writer_that_slept_leaves_its_entry_to_the_vacuum_that_is_removing_it(
 
     log = log_over(account, Faults(moved_at("get", 3, vacuum_takes_it)))
     log.head()
-    with pytest.raises(ConflictError, match="This version decides nothing: run the batch again"):
+    with pytest.raises(ConflictError, match="This version commits nothing: run the batch again"):
         log.put(entry(4, "slow"))
     assert container.properties(log_name("flights", 4)) is not None

@@ -156,7 +156,7 @@ def test_a_batch_older_than_the_last_one_of_its_transaction_is_ignored(caplog: p
     write(account, [1], Transaction("app", 5), seed=1)
     write(account, [2], Transaction("app", 3), seed=2, txnAppId="app", txnVersion=3)
     assert [1] == numbers_in(account)
-    assert "batch 3 of app was decided before batch 5" in caplog.text
+    assert "batch 3 of app was committed before batch 5" in caplog.text
 
 
 def test_a_query_whose_checkpoint_was_set_back_is_stopped_and_not_ignored() -> None:
