@@ -91,7 +91,7 @@ def read_boundary(container: BlobContainer, stream: str) -> Boundary:
 def move_boundary(container: BlobContainer, stream: str, old: Boundary, new: Boundary) -> Boundary:
     """Put `new` (its `write_id` is fresh) in the place of `old`; returns it with its ETag.
 
-    `ConflictError` if the boundary is no longer `old`. When an answer was lost, the write id read back shows whose put won.
+    `ConflictError` if the boundary is no longer `old`. The write id shows whose put has won if an answer was lost.
     """
     if new.first < old.first:
         raise ValueError(f"a boundary moves forward only, not from {old.first} to {new.first}")

@@ -76,7 +76,7 @@ class CommitLog:
     def refresh(self, known: int | None = None) -> LogEntry | None:
         """Find the newest entry as of now.
 
-        `known` is a version that the caller knows to have existed: the search begins there, unless a later one is known.
+        `known` is a version that existed, as far as the caller knows: the search begins there or later.
         """
         head, start = self._head, self._start(known)
         while start is not None:

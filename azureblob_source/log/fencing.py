@@ -19,7 +19,7 @@ IN_PART = "The batch is committed for many streams; its repeat publishes what ot
 
 
 def check_epoch(log: CommitLog, head: LogEntry | None, epoch: int | None, outcome: str = NOTHING) -> None:
-    """`FencedError` if the stream's head is at a higher epoch. `outcome` says which of the writer's rows are visible."""
+    """`FencedError` if the stream's head is at a higher epoch. `outcome`: which of the writer's rows are visible."""
     if head is None or head.epoch is None or (epoch is not None and epoch >= head.epoch):
         return
     ours = "carries none" if epoch is None else f"has epoch {epoch}"

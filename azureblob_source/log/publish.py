@@ -130,7 +130,7 @@ class Publisher:
         return [each for each in done if each is not None]
 
     def deleted_by(self, entry: LogEntry) -> set[str]:
-        """The blobs that an overwrite removes and that are gone. It may have deleted them: its void removes them too."""
+        """The blobs that an overwrite removes and that are gone. It may have deleted them, so its void removes them."""
         if entry.operation != "overwrite":
             return set()
         found = self._concurrently(self.container.properties, entry.removed)
