@@ -22,7 +22,7 @@ def published(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry:
 
 
 def committed(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry:
-    """The entry that commits the draft's batch; nobody has published it yet."""
+    """The entry that commits the draft's batch; it is not published yet."""
     return kept(commit_entry(log, draft, publisher))
 
 

@@ -200,7 +200,7 @@ def log_last(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
 
 
 def blind_retry(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
-    """A mistake: when the answer of the deciding put is lost, the batch is decided anew without reading back."""
+    """A mistake: when the answer of the put is lost, the batch is committed again without reading back."""
     outcome: object = None
     while not isinstance(outcome, Done):
         head = run.log.refresh()

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.faults import Crash, Fault, Faults, LateEffect, LostAnswer, ProcessDied, Reset, Throttle, TimeOut, at
+from tests.azureblob_source.log.committing import WEEK_AND_A_DAY
 from tests.azureblob_source.log.protocol import Draw, World, drive, log_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-WEEK_AND_A_DAY = 8 * 24 * 3600.0
 
 
 def draws(seed: int) -> Draw:

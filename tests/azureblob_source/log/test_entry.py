@@ -68,7 +68,7 @@ def test_an_entry_of_the_first_release_does_not_say_since_when_and_with_which_sc
     assert replace(FULL, since=None, schemas=None) == from_json(EARLIEST.read_bytes(), "earliest")
 
 
-TOLD = (
+MESSAGES = (
     {
         "type": "watermark", "version": 1, "taskName": "task 1", "taskCount": 2, "generation": 3,
         "timestamp": 1359633600000, "partitions": ["0", "1", "São Paulo"],
@@ -85,10 +85,10 @@ TOLD = (
 )  # fmt: skip
 
 
-def test_control_messages_are_told_once_with_all_their_partitions() -> None:
-    told = replace(FULL, control=TOLD)
-    assert told == from_json(CONTROL.read_bytes(), "control")
-    assert json.loads(CONTROL.read_bytes()) == json.loads(to_json(told))
+def test_an_entry_holds_each_control_message_once_with_all_its_partitions() -> None:
+    with_messages = replace(FULL, control=MESSAGES)
+    assert with_messages == from_json(CONTROL.read_bytes(), "control")
+    assert json.loads(CONTROL.read_bytes()) == json.loads(to_json(with_messages))
 
 
 def test_the_first_format_is_still_the_one_that_is_written() -> None:

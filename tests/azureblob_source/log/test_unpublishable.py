@@ -1,4 +1,4 @@
-"""Batches that are decided and cannot be published: they stop nobody for ever, and nothing of them is counted twice."""
+"""Batches that are committed and cannot be published: they stop no writer for ever, and no row is visible twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from azureblob_source.log.status import State, status_of
 from azureblob_source.log.void import leave_out, void_version
 from azureblob_source.maintenance.repair import missing_blobs
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
-from tests.azureblob_source.log.committing import committed, published
+from tests.azureblob_source.log.committing import WEEK_AND_A_DAY, committed, published
 from tests.azureblob_source.write.sink_rows import blob_rows, committer, new_account, plan_of, public_blobs, stage_rows
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from azure_account.memory import MemoryAccount
 
 ROWS = pa.schema([("stream", pa.string()), ("n", pa.int64())])
-DAY = 24 * 3600.0
 QUERY = Transaction("q", 0)
 STREAMS = ["a", "b"]
 
@@ -93,7 +92,7 @@ def draft(account: MemoryAccount) -> Draft:
     return Draft(f"w{account.clock.now()}", "2026-01-01T00:00:00+00:00")
 
 
-# --- who finds a replacement follows it -------------------------------------------------------------------------------
+# --- a replacement is published before the batch is acknowledged ------------------------------------------------------
 
 
 def test_a_driver_that_finds_its_batch_replaced_publishes_the_replacement_before_it_acknowledges() -> None:
@@ -101,7 +100,7 @@ def test_a_driver_that_finds_its_batch_replaced_publishes_the_replacement_before
     with pytest.raises(ProcessDied):
         write(dies(account, "commit_block_list"), [[1]], QUERY, seed=1)
     found = log_of(account).read(0)
-    account.clock.sleep(8 * DAY)
+    account.clock.sleep(WEEK_AND_A_DAY)
     with pytest.raises(ProcessDied):
         write(dies(account, "commit_block_list", skip=2), [[1]], QUERY, seed=2)
     assert [] == numbers(account) or operations(account)
@@ -117,23 +116,23 @@ def test_a_replacement_that_expires_too_is_replaced_by_the_next_run() -> None:
     for seed in range(3):
         with pytest.raises(ProcessDied):
             write(dies(account, "commit_block_list", skip=0 if seed == 0 else 2), [[1]], QUERY, seed=seed)
-        account.clock.sleep(8 * DAY)
+        account.clock.sleep(WEEK_AND_A_DAY)
     write(account, [[1]], QUERY, seed=9)
     assert [1] == numbers(account)
     assert ["append", "void", "replace", "void", "replace", "void", "replace"] == operations(account)
 
 
-def test_a_decision_over_many_streams_that_was_replaced_meanwhile_is_read_again() -> None:
+def test_a_batch_entry_that_was_replaced_meanwhile_is_read_again() -> None:
     account = new_account()
     with pytest.raises(ProcessDied):
         write_streams(dies(account, "commit_block_list"), [0, 1], QUERY, 1)
-    account.clock.sleep(8 * DAY)
+    account.clock.sleep(WEEK_AND_A_DAY)
     for skip in range(2, 8):
         copy = dies(account, "commit_block_list", skip=skip)
         try:
             write_streams(copy, [0, 1], QUERY, 10 + skip)
         except ProcessDied:
-            account.clock.sleep(8 * DAY)
+            account.clock.sleep(WEEK_AND_A_DAY)
     write_streams(account, [0, 1], QUERY, 99)
     assert [0, 1] == numbers(account)
 
@@ -143,7 +142,7 @@ def test_an_entry_that_was_voided_and_vacuumed_is_not_taken_for_published() -> N
     with pytest.raises(ProcessDied):
         write(dies(account, "commit_block_list"), [[1]], QUERY, seed=1)
     entry = log_of(account).read(0)
-    account.clock.sleep(8 * DAY)
+    account.clock.sleep(WEEK_AND_A_DAY)
     write(account, [[5]], Transaction("other", 0), seed=2)
     write(account, [[6]], Transaction("other", 1), seed=3)
     log = log_of(account)
@@ -173,7 +172,7 @@ def test_what_the_service_refuses_is_voided_by_its_own_writer_and_stops_nobody()
     assert [1, 2, 3, 9] == numbers(account)
 
 
-def test_tags_that_the_account_does_not_have_are_noticed_before_anything_is_decided() -> None:
+def test_tags_that_the_account_does_not_have_are_noticed_before_anything_is_committed() -> None:
     account = new_account()
     with pytest.raises(ConfigurationError, match=r"trial blob.*403.*Nothing was committed\. Change the options `tags"):
         write(refusing(account, "put", name=lambda name: "_probe" in name), [[1]], QUERY, tags__class="raw")
@@ -182,7 +181,7 @@ def test_tags_that_the_account_does_not_have_are_noticed_before_anything_is_deci
     assert [1] == numbers(account)
 
 
-def test_an_overwrite_without_the_permission_to_delete_is_refused_before_it_is_decided() -> None:
+def test_an_overwrite_without_the_permission_to_delete_is_refused_before_it_is_committed() -> None:
     account = new_account()
     write(account, [[1]], seed=1)
     with pytest.raises(ConfigurationError, match="Grant the permission to delete, or append instead"):
@@ -268,12 +267,12 @@ def test_a_writer_that_may_not_delete_goes_on_after_an_entry_of_which_nothing_is
     account = new_account()
     with pytest.raises(ProcessDied):
         write(dies(account, "commit_block_list"), [[1]], QUERY, seed=1)
-    account.clock.sleep(8 * DAY)
+    account.clock.sleep(WEEK_AND_A_DAY)
     write(refusing(account, "delete"), [[2]], seed=2)
     assert [2] == numbers(account)
 
 
-def test_an_empty_overwrite_is_tried_before_it_is_decided_too() -> None:
+def test_an_empty_overwrite_is_tried_before_it_is_committed_too() -> None:
     account = new_account()
     write(account, [[1]], seed=1)
     with pytest.raises(ConfigurationError, match="Grant the permission to delete"):
@@ -281,11 +280,11 @@ def test_an_empty_overwrite_is_tried_before_it_is_decided_too() -> None:
     assert ["append"] == operations(account)
 
 
-def test_blobs_that_a_policy_protects_can_be_left_behind() -> None:
+def test_blobs_that_a_policy_protects_can_be_left_visible_to_the_listing_too() -> None:
     account = new_account()
     with pytest.raises(ProcessDied):
         write(dies(account, "commit_block_list", skip=1), [[1], [2]], QUERY, seed=1)
-    account.clock.sleep(8 * DAY)
+    account.clock.sleep(WEEK_AND_A_DAY)
     protecting = refusing(account, "delete")
     with pytest.raises(ConfigurationError, match=r"lift the hold"):
         write(protecting, [[7]], seed=2)
@@ -310,7 +309,7 @@ def test_a_young_version_that_lacks_a_blob_is_not_taken_for_expired() -> None:
     with pytest.raises(ConflictError, match=r"version 0 .*If a blob was deleted by hand, restore it.*--void 0"):
         write(account, [[3]], Transaction("other", 0), seed=2)
     assert 1 == len(public_blobs(account))
-    account.clock.sleep(8 * DAY)
+    account.clock.sleep(WEEK_AND_A_DAY)
     write(account, [[3]], Transaction("other", 0), seed=3)
     assert [3] == numbers(account)
 
@@ -375,7 +374,7 @@ def test_a_repair_that_was_interrupted_between_its_two_steps_leaves_no_version_u
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
-def test_two_blobs_of_a_batch_with_one_name_are_found_before_the_batch_is_decided() -> None:
+def test_two_blobs_of_a_batch_with_one_name_are_found_before_the_batch_is_committed() -> None:
     account, plan = new_account(), plan_of(ROWS)
     container = account.container("container")
     one = stage_rows(container, plan, [table([1])], seed=1)
@@ -389,7 +388,7 @@ def test_two_blobs_of_a_batch_with_one_name_are_found_before_the_batch_is_decide
     assert [1, 2] == numbers(account)
 
 
-def test_over_many_streams_a_taken_name_is_found_before_the_batch_is_decided() -> None:
+def test_over_many_streams_a_taken_name_is_found_before_the_batch_is_committed() -> None:
     account = new_account()
     plan = plan_of(ROWS, "container", streamColumn="stream", suffixRandomStringToBlobName=False)
     container = account.container("container")
@@ -409,7 +408,7 @@ def test_the_repeat_of_a_voided_overwrite_deletes_nothing_before_its_own_blobs_a
     for seed, skip in ((2, 1), (3, 2)):
         with pytest.raises(ProcessDied):
             write(dies(account, "commit_block_list", skip=skip), [[2]], QUERY, seed=seed, overwrite=True)
-        account.clock.sleep(8 * DAY)
+        account.clock.sleep(WEEK_AND_A_DAY)
     write(account, [[7]], seed=5)
     assert [1, 7] == numbers(account)
     write(account, [[2]], QUERY, seed=4, overwrite=True)

@@ -102,7 +102,7 @@ class Query:
 
     @property
     def log(self) -> str:
-        """The log that decides its batches."""
+        """The log that its batches are committed to first."""
         return batches_stream(self.id) if self.kind == "many" else self.streams[0]
 
     def input(self, batch: int) -> list[Row]:
@@ -165,7 +165,7 @@ class World:
 
     @property
     def logs(self) -> list[str]:
-        """Every log, those of decisions over many streams too."""
+        """Every log, batch logs too."""
         return sorted({*self.streams, *(query.log for query in self.queries)})
 
     def next_process(self) -> int:
@@ -186,12 +186,12 @@ class World:
         """Count what a call is part of, and show it."""
         self.truth.writer, aim = process.query, aim_of(call)
         if aim == "publish" and call.name in self.truth.removed:
-            self.seen["publishes what was taken back"] += 1
-        if aim == "decide" and process.kind == "driver" and process.voids_seen < self.truth.voids:
+            self.seen["publishes what was revoked"] += 1
+        if aim == "commit" and process.kind == "driver" and process.voids_seen < self.truth.voids:
             self.seen["zombie's put after a void"] += process.born < self.expiries
-        if aim == "decide" and (log_version(call.name) or 0) < self.truth.first[log_stream(call.name) or ""]:
+        if aim == "commit" and (log_version(call.name) or 0) < self.truth.first[log_stream(call.name) or ""]:
             self.seen["vacuum passed a sleeping writer"] += 1
-        if isinstance(fault, LostAnswer | LateEffect) and aim in ("decide", "publish"):
+        if isinstance(fault, LostAnswer | LateEffect) and aim in ("commit", "publish"):
             self.seen[f"lost answer: {aim}"] += 1
         if self.trace is not None:
             self.trace(f"    {process!r:12} {call.operation} {call.name}{f'   <-- {fault}' if fault else ''}")
@@ -263,7 +263,7 @@ def drive(process: Process, query: Query, *, final: bool = False) -> None:  # no
             if query.kind == "app":
                 plan = write_plan(query.streams[0], epoch, query.transaction(batch))
                 writer = replace(writer, plan=plan)
-            before = standing(world, query, batch)
+            before = in_effect(world, query, batch)
             entries = writer.commit(staged, query.transaction(batch), overwrite=query.kind == "overwrite")
         except AzureBlobError as error:
             failures += 1
@@ -291,10 +291,10 @@ def _failed(process: Process, error: AzureBlobError) -> bool:
     return True
 
 
-def standing(world: World, query: Query, batch: int) -> LogEntry | None:
-    """The entry that stands for a batch by now, if it has been decided and has a transaction."""
+def in_effect(world: World, query: Query, batch: int) -> LogEntry | None:
+    """The entry in effect for a batch by now, if it was committed and has a transaction."""
     transaction = query.transaction(batch)
-    return None if transaction is None else world.truth.standing(query.log, transaction)
+    return None if transaction is None else world.truth.in_effect(query.log, transaction)
 
 
 def acknowledge(
@@ -307,8 +307,8 @@ def acknowledge(
 ) -> bool:
     """Tell Spark that a batch is done. False for a zombie, whose batch another driver has done.
 
-    `before` stood for the batch when the commit began. A repeat without rows that has found nothing then is right,
-    even if another driver decides the batch while the answer is on its way.
+    `before` was in effect for the batch when the commit began. A repeat without rows that found nothing then is
+    right, even if another driver commits the batch while the answer is on its way.
     """
     label = f"batch {batch} of {query.id}"
     if world.trace is not None:
@@ -323,11 +323,11 @@ def acknowledge(
             return False
         query.committed = batch
     query.committed = max(query.committed, batch)
-    stands = standing(world, query, batch)
-    if not entries and not staged and before is None and stands is not None and stands.blobs:
-        world.seen["decided beside a repeat without rows"] += 1
-        stands = None
-    world.truth.acknowledge(label, [] if stands is None else [stands], staged)
+    found = in_effect(world, query, batch)
+    if not entries and not staged and before is None and found is not None and found.blobs:
+        world.seen["committed beside a repeat without rows"] += 1
+        found = None
+    world.truth.acknowledge(label, [] if found is None else [found], staged)
     return True
 
 
@@ -518,13 +518,13 @@ def _micro_batch(process: Process, follower: Follower, reader: Reader) -> bool:
 
 def _check_entries(world: World, stream: str, entries: Iterable[LogEntry]) -> None:
     for entry in entries:
-        decided = world.truth.log[stream].get(entry.version)
-        if decided is None or decided.write_id != entry.write_id:
-            world.truth.fail(f"a follower reads version {entry.version} of {stream}, which was never decided")
+        committed = world.truth.log[stream].get(entry.version)
+        if committed is None or committed.write_id != entry.write_id:
+            world.truth.fail(f"a follower reads version {entry.version} of {stream}, which was never committed")
 
 
 def is_known_limit(world: World, row: Row) -> bool:
-    """Decision 2: parts of a batch over many streams that were whole are read again when the decision is replaced."""
+    """Decision 2: parts of a batch over many streams that were whole are read again if the batch entry is replaced."""
     query = next(query for query in world.queries if query.id == row[0])
-    decisions = [each for each in world.truth.log[query.log].values() if each.transaction == query.transaction(row[1])]
-    return query.kind == "many" and len(decisions) > 1
+    entries = [each for each in world.truth.log[query.log].values() if each.transaction == query.transaction(row[1])]
+    return query.kind == "many" and len(entries) > 1
