@@ -170,16 +170,16 @@ def _blobs_of(entry: AnyEntry) -> tuple[BlobEntry, ...]:
 
 def _is_superseded(entry: AnyEntry, draft: Draft, superseded: frozenset[str]) -> bool:
     """Whether a stream's entry of the draft's transaction belongs to an earlier batch entry than the draft."""
-    if isinstance(entry, LogEntry) and entry.decision is not None and draft.decision is not None:
-        return entry.decision < draft.decision
+    if isinstance(entry, LogEntry) and entry.batch_version is not None and draft.batch_version is not None:
+        return entry.batch_version < draft.batch_version
     names = {blob.name for blob in _blobs_of(entry)}
     return bool(superseded) and names <= superseded and names != {blob.name for blob in draft.blobs}
 
 
 def _is_of_later_batch_entry(entry: AnyEntry, draft: Draft) -> bool:
     """Whether it belongs to another one, which must be a later one."""
-    of_batch = entry.decision if isinstance(entry, LogEntry) else None
-    return draft.decision is not None and of_batch not in {None, draft.decision}
+    version = entry.batch_version if isinstance(entry, LogEntry) else None
+    return draft.batch_version is not None and version not in {None, draft.batch_version}
 
 
 def _known_version(head: LogEntry | None, draft: Draft) -> Applied | None:
@@ -198,7 +198,7 @@ def _committed_before(log: CommitLog, head: LogEntry | None, draft: Draft) -> An
 
     None if the draft is to be committed: it is new, was voided, or replaces that entry.
     """
-    check_epoch(log, head, draft.epoch, NOTHING if draft.decision is None else IN_PART)
+    check_epoch(log, head, draft.epoch, NOTHING if draft.batch_version is None else IN_PART)
     last, transaction = _known_version(head, draft), draft.transaction
     if last is None or transaction is None:
         return None
@@ -210,7 +210,7 @@ def _committed_before(log: CommitLog, head: LogEntry | None, draft: Draft) -> An
             "%s: batch %s of %s was committed before batch %s; this repeat of it is ignored",
             log.stream, transaction.version, transaction.id, last.version,
         )  # fmt: skip
-    elif isinstance(entry, LogEntry) and entry.rows != draft.rows and draft.decision is None:
+    elif isinstance(entry, LogEntry) and entry.rows != draft.rows and draft.batch_version is None:
         logger.warning(
             "%s: batch %s of %s was committed with %s rows; this attempt has %s, which are used only if those are lost",
             log.stream, transaction.version, transaction.id, entry.rows, draft.rows,
@@ -220,7 +220,7 @@ def _committed_before(log: CommitLog, head: LogEntry | None, draft: Draft) -> An
 
 def _put_after(log: CommitLog, head: LogEntry | None, draft: Draft, publisher: Publisher) -> LogEntry | None:
     """Put the draft as the entry that follows `head`. None if the log has moved on."""
-    if draft.decision is None:
+    if draft.batch_version is None:
         publisher.check_names(draft.blobs)
     if draft.operation == "overwrite" and head is not None:
         try:

@@ -89,8 +89,8 @@ class Change:
 
     removed: blobs of earlier entries that this one removes.
     control: the control messages in the blobs, each once with its `partitions` (see `control_records.py`).
-    decision: of a stream's part of a batch over many streams, the version of its batch entry; None for other batches,
-      and if an older release wrote the entry.
+    batch_version: of a stream's part of a batch over many streams, the version of its batch entry (the JSON field
+      `decision`); None for other batches, and if an older release wrote the entry.
     """
 
     write_id: str
@@ -105,7 +105,7 @@ class Change:
     metrics: Mapping[str, int] = field(default_factory=dict)
     writers: tuple[Mapping[str, Any], ...] = ()
     attributes: BlobAttributes = NO_ATTRIBUTES
-    decision: int | None = None
+    batch_version: int | None = None
 
     @property
     def rows(self) -> int:
@@ -219,7 +219,7 @@ def to_json(entry: LogEntry) -> bytes:
         "since": entry.since,
         "schemas": None if entry.schemas is None else list(entry.schemas),
         "replaces": entry.replaces,
-        "decision": entry.decision,
+        "decision": entry.batch_version,
         "transaction": _transaction_json(entry.transaction),
         "blobs": [_blob_json(blob) for blob in entry.blobs],
         "removed": list(entry.removed),
@@ -274,7 +274,7 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         transactions={id_: Applied(*last) for id_, last in document.get("transactions", {}).items()},
         since=int(document["since"]) if "since" in document else None,
         schemas=tuple(map(str, document.get("schemas", ()))) if "since" in document else None,
-        decision=document.get("decision"),
+        batch_version=document.get("decision"),
     )
 
 

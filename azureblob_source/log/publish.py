@@ -60,7 +60,7 @@ class Unpublishable:
         return self.refusal or self.obstacle.value
 
 
-class _There(Enum):
+class _Occupant(Enum):
     """What has the name of a blob."""
 
     NOTHING = "no blob has the name"
@@ -88,7 +88,7 @@ class Publisher:
                 raise self._name_taken(blob, "two tasks of this batch gave it to a blob of theirs")
         if not self.unique_names:
             for blob in blobs:
-                if self._there(blob) is _There.FOREIGN:
+                if self._occupant(blob) is _Occupant.FOREIGN:
                     raise self._name_taken(blob, "another blob has this name")
 
     def check_attributes(self, stream: str, attributes: BlobAttributes, *, deletes: bool) -> None:
@@ -139,7 +139,7 @@ class Publisher:
     def discard(self, blob: BlobEntry) -> bool:
         """Drop the staged blocks of a blob, so that no process can publish it any more. False if it was published."""
         drop_staged_blocks(self.container, blob.name)
-        return self._there(blob) is not _There.OURS
+        return self._occupant(blob) is not _Occupant.OURS
 
     def publish_blob(self, blob: BlobEntry, attributes: BlobAttributes) -> Unpublishable | None:
         """Commit one block list; None if the blob is visible then."""
@@ -151,13 +151,13 @@ class Publisher:
             except ConfigurationError as refusal:
                 return refusal
 
-        def read_back(answer: Doubtful) -> _There | Unpublishable | None:
-            match self._there(blob), answer:
-                case _There.OURS, _:
-                    return _There.OURS
+        def read_back(answer: Doubtful) -> _Occupant | Unpublishable | None:
+            match self._occupant(blob), answer:
+                case _Occupant.OURS, _:
+                    return _Occupant.OURS
                 case _, ConfigurationError():
                     return Unpublishable(blob, Obstacle.REFUSED, str(answer))
-                case _There.FOREIGN, _:
+                case _Occupant.FOREIGN, _:
                     return Unpublishable(blob, Obstacle.FOREIGN)
                 case _, Missing():
                     return Unpublishable(blob, Obstacle.GONE)
@@ -199,17 +199,17 @@ class Publisher:
         )
         return describe(f"version {entry.version}: delete", self._place(name), cause, step)
 
-    def _there(self, blob: BlobEntry) -> _There:
+    def _occupant(self, blob: BlobEntry) -> _Occupant:
         """What has the blob's name now. The empty blob of a repair that was interrupted is deleted."""
         there = self.container.properties(blob.name)
         if there is None:
-            return _There.NOTHING
+            return _Occupant.NOTHING
         attempt = attempt_of(there.metadata)
         if attempt == DISCARDED and not there.size:
-            return _There.NOTHING if self._clear(there) else _There.FOREIGN
+            return _Occupant.NOTHING if self._clear(there) else _Occupant.FOREIGN
         if attempt == blob.attempt or list(self.container.block_ids(blob.name)) == blob.block_ids:
-            return _There.OURS
-        return _There.FOREIGN
+            return _Occupant.OURS
+        return _Occupant.FOREIGN
 
     def _clear(self, there: BlobProperties) -> bool:
         """Delete the empty blob of `discard`. False if that is not permitted: the name is taken then."""

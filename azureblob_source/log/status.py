@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class State(Enum):
-    """A status that says nothing more."""
+    """A status without details."""
 
     UNPUBLISHED = "no later entry shows that it is published"
     VOIDED = "voided, and not replaced yet"
@@ -41,7 +41,7 @@ Status: TypeAlias = State | Published | Replaced
 
 
 def status_of(log: CommitLog, entry: AnyEntry) -> Status:
-    """What the log, as of now, says of an entry that it holds or has held."""
+    """The status, as of now, of an entry that the log holds or has held."""
     first = log.boundary().first
     while isinstance(entry, LogEntry) and entry.version >= first:
         head = log.refresh()
@@ -69,7 +69,7 @@ def _by_later_entries(entry: LogEntry, later: Sequence[LogEntry]) -> Status:
 
 
 def _by_transaction(log: CommitLog, entry: AnyEntry) -> Status:
-    """What the transactions of the head say of an entry that a vacuum has deleted.
+    """The status of an entry that a vacuum has deleted, by the transactions that the head lists.
 
     One without a transaction leaves no trace: it counts as voided, so that it is never taken for published.
     """
@@ -83,7 +83,7 @@ def _by_transaction(log: CommitLog, entry: AnyEntry) -> Status:
 
 
 def read_or_gone(log: CommitLog, version: int, transaction: Transaction) -> AnyEntry:
-    """The entry that committed a transaction: `version` is what a later entry says of it."""
+    """The entry that has committed a transaction, by the `version` that a later entry lists for it."""
     if version == VOIDED:
         return GoneEntry(transaction, None)
     try:

@@ -112,7 +112,7 @@ def check_may_void(log: CommitLog, entry: LogEntry, failed: Sequence[Unpublishab
     if entry.transaction is not None:
         own = (
             f"If its own writer (transaction {entry.transaction.id}) failed before the batch was complete, start that "
-            "writer again: it writes the batch anew. "
+            "writer again: it writes the batch again. "
         )
     command = f"python -m azureblob_source repair {log.container.name}/{log.stream}"
     step = (
@@ -149,7 +149,7 @@ def void(  # noqa: PLR0913 - the log and its head, the entry and why, and who do
         operation="void",
         transaction=None,
         replaces=entry.version,
-        decision=None,
+        batch_version=None,
         blobs=(),
         removed=() if leave_blobs else tuple(sorted(own | publisher.deleted_by(entry))),
         control=(), metrics={}, writers=(),

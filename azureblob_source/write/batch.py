@@ -205,7 +205,7 @@ class BatchCommitter:
         drafts = {
             stream: replace(
                 self._draft("append", batch.transaction, of_stream, control_by_stream.get(stream, ()), writers),
-                decision=batch.version,
+                batch_version=batch.version,
             )
             for stream, of_stream in sorted(blobs_by_stream.items())
         }

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from azureblob_source.log.entry import LogEntry
 from azureblob_source.log.published import first_unpublished, published_up_to
 
+if TYPE_CHECKING:
+    from azureblob_source.log.entry import Operation
+
 
 def entry(version: int, *, published: int = -1, replaces: int | None = None) -> LogEntry:
-    operation = "append" if replaces is None else "void"
+    operation: Operation = "append" if replaces is None else "void"
     return LogEntry("w", "t", operation, version=version, published=published, replaces=replaces)
 
 

@@ -24,6 +24,17 @@ def never(answer: Doubtful) -> str | None:
     pytest.fail(f"{answer} is read back")
 
 
+class Unproved:
+    """Reads back and finds no proof. It notes the answers that it was called with."""
+
+    def __init__(self) -> None:
+        self.answers: list[Doubtful] = []
+
+    def __call__(self, answer: Doubtful) -> str | None:
+        self.answers.append(answer)
+        return None
+
+
 def test_an_answer_that_says_done_is_not_read_back() -> None:
     assert Done("etag") == request_and_read_back(lambda: Done("etag"), never, unresolved)
 
@@ -35,9 +46,9 @@ def test_every_other_answer_is_read_back(answer: Doubtful) -> None:
 
 def test_a_request_is_repeated_while_nothing_is_proved() -> None:
     answers: Iterator[Done | Doubtful] = iter([LOST, LOST, Done()])
-    read: list[Doubtful] = []
-    assert Done() == request_and_read_back(lambda: next(answers), read.append, unresolved)
-    assert [LOST, LOST] == read
+    read_back = Unproved()
+    assert Done() == request_and_read_back(lambda: next(answers), read_back, unresolved)
+    assert [LOST, LOST] == read_back.answers
 
 
 def test_what_is_read_back_after_a_repeat_is_the_outcome() -> None:
@@ -57,7 +68,7 @@ def test_an_error_of_reading_back_ends_the_request() -> None:
 
 
 def test_a_request_that_never_has_an_answer_is_given_up() -> None:
-    read: list[Doubtful] = []
+    read_back = Unproved()
     with pytest.raises(TransientError, match="the connection was reset"):
-        request_and_read_back(lambda: LOST, read.append, unresolved)
-    assert ATTEMPTS * [LOST] == read
+        request_and_read_back(lambda: LOST, read_back, unresolved)
+    assert ATTEMPTS * [LOST] == read_back.answers
