@@ -1,8 +1,10 @@
-"""What tests of the log share: drafts that are committed and looked at again."""
+"""What tests of commits share: rows, and drafts that are committed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from azureblob_source.log.commit import commit_and_publish, commit_batch_entry, commit_entry
 from azureblob_source.log.entry import LogEntry
@@ -12,8 +14,14 @@ if TYPE_CHECKING:
     from azureblob_source.log.entry import AnyEntry, Draft
     from azureblob_source.log.publish import Publisher
 
+ROWS = pa.schema([("stream", pa.string()), ("n", pa.int64())])
 WEEK_AND_A_DAY = 8 * 24 * 3600.0
 """Seconds after which the staged blocks of a blob have expired."""
+
+
+def rows(numbers: list[int], streams: list[str] | None = None) -> pa.RecordBatch:
+    """Rows of `ROWS`, each with its number, and the stream that it names."""
+    return pa.record_batch([streams or ["-"] * len(numbers), numbers], schema=ROWS)
 
 
 def published(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry:

@@ -64,7 +64,7 @@ def test_the_first_format_is_read_for_ever() -> None:
     assert FULL == from_json(GOLDEN.read_bytes(), "golden")
 
 
-def test_an_entry_of_the_first_release_does_not_say_since_when_and_with_which_schemas() -> None:
+def test_an_entry_of_the_first_release_has_neither_since_nor_schemas() -> None:
     assert replace(FULL, since=None, schemas=None) == from_json(EARLIEST.read_bytes(), "earliest")
 
 
@@ -188,14 +188,14 @@ def test_a_damaged_entry_is_corrupt_and_named(data: bytes) -> None:
         from_json(data, "s/_log/7.json")
 
 
-# --- following an entry -----------------------------------------------------------------------------------------------
+# --- succeeding the head ----------------------------------------------------------------------------------------------
 
 
 def draft(transaction: Transaction | None = None, epoch: int | None = None) -> Draft:
     return Draft("w", "2013-01-31T12:00:05+00:00", transaction=transaction, epoch=epoch)
 
 
-def test_a_draft_takes_the_next_version_and_carries_on_epoch_and_transactions() -> None:
+def test_a_draft_gets_the_next_version_and_the_epoch_and_transactions_of_the_head() -> None:
     first = draft(Transaction("a", 5), epoch=2).succeeding(None, published=-1)
     second = draft(Transaction("b", 0)).succeeding(first, published=0)
     assert (0, 2, -1) == (first.version, first.epoch, first.published)
@@ -204,7 +204,7 @@ def test_a_draft_takes_the_next_version_and_carries_on_epoch_and_transactions() 
     assert 3 == draft(epoch=3).succeeding(second, published=1).epoch
 
 
-def test_the_transaction_that_was_idle_longest_is_forgotten_first() -> None:
+def test_the_transaction_that_was_idle_longest_is_dropped_first() -> None:
     head = None
     for number in range(RECENT_TRANSACTIONS):
         head = draft(Transaction(f"t{number}", 0)).succeeding(head, published=-1)
@@ -222,7 +222,7 @@ def written_with(*schemas: str, operation: Operation = "append") -> Draft:
     return replace(draft(), operation=operation, blobs=blobs)
 
 
-def test_an_entry_knows_the_last_overwrite_and_the_schemas_since_then() -> None:
+def test_an_entry_has_the_last_overwrite_and_the_schemas_since_then() -> None:
     head = written_with("b", "a", "b").succeeding(None, published=-1)
     assert (0, ("b", "a")) == (head.since, head.schemas)
     head = written_with("c", "a").succeeding(head, published=0)
@@ -235,7 +235,7 @@ def test_an_entry_knows_the_last_overwrite_and_the_schemas_since_then() -> None:
     assert (4, ("d",)) == (head.since, head.schemas)
 
 
-def test_an_overwrite_without_rows_forgets_the_schemas_with_the_next_rows() -> None:
+def test_after_an_overwrite_without_rows_the_next_rows_drop_the_old_schemas() -> None:
     head = written_with("a").succeeding(None, published=-1)
     head = written_with(operation="overwrite").succeeding(head, published=0)
     assert (1, ("a",)) == (head.since, head.schemas)
@@ -243,7 +243,7 @@ def test_an_overwrite_without_rows_forgets_the_schemas_with_the_next_rows() -> N
     assert (1, ("b",)) == (head.since, head.schemas)
 
 
-def test_an_overwrite_that_is_voided_leaves_live_what_was_live_before() -> None:
+def test_after_a_voided_overwrite_is_live_what_was_live_before() -> None:
     before = written_with("a").succeeding(None, published=-1)
     head = written_with("b", operation="overwrite").succeeding(before, published=0)
     voiding = replace(written_with(operation="void"), replaces=1)
@@ -251,14 +251,14 @@ def test_an_overwrite_that_is_voided_leaves_live_what_was_live_before() -> None:
     assert (0, ("a",)) == (head.since, head.schemas)
 
 
-def test_nothing_is_live_when_a_vacuum_took_what_was_before_a_voided_overwrite() -> None:
+def test_after_a_voided_overwrite_nothing_is_live_that_a_vacuum_has_deleted() -> None:
     before = written_with("a").succeeding(None, published=-1)
     head = written_with("b", operation="overwrite").succeeding(before, published=0)
     head = replace(written_with(operation="void"), replaces=1).succeeding(head, published=0)
     assert (2, ()) == (head.since, head.schemas)
 
 
-def test_a_log_of_the_first_release_says_it_from_the_next_overwrite_on() -> None:
+def test_a_log_of_the_first_release_lists_schemas_from_the_next_overwrite_on() -> None:
     head = replace(written_with("a").succeeding(None, published=3), version=4, since=None, schemas=None)
     head = written_with("b").succeeding(head, published=4)
     assert (None, None) == (head.since, head.schemas)

@@ -7,7 +7,6 @@ from datetime import datetime, timezone
 from functools import cache
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 
 from azure_account.account import IF_ABSENT, BlobAttributes
@@ -23,7 +22,7 @@ from azureblob_source.log.status import State, status_of
 from azureblob_source.log.void import leave_out, void_version
 from azureblob_source.maintenance.repair import missing_blobs
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
-from tests.azureblob_source.log.committing import WEEK_AND_A_DAY, committed, published
+from tests.azureblob_source.log.committing import ROWS, WEEK_AND_A_DAY, committed, published, rows
 from tests.azureblob_source.write.sink_rows import blob_rows, committer, new_account, plan_of, public_blobs, stage_rows
 
 if TYPE_CHECKING:
@@ -31,13 +30,8 @@ if TYPE_CHECKING:
 
     from azure_account.memory import MemoryAccount
 
-ROWS = pa.schema([("stream", pa.string()), ("n", pa.int64())])
 QUERY = Transaction("q", 0)
 STREAMS = ["a", "b"]
-
-
-def table(numbers: list[int], streams: list[str] | None = None) -> pa.RecordBatch:
-    return pa.record_batch([streams or ["-"] * len(numbers), numbers], schema=ROWS)
 
 
 def write(
@@ -51,7 +45,7 @@ def write(
 ) -> list[LogEntry]:
     """One batch of several tasks, by a process of its own."""
     container, plan = account.container("container"), plan_of(ROWS, **options)
-    staged = [stage_rows(container, plan, [table(task)], seed=100 * seed + at) for at, task in enumerate(tasks)]
+    staged = [stage_rows(container, plan, [rows(task)], seed=100 * seed + at) for at, task in enumerate(tasks)]
     return committer(container, plan, seed).commit(staged, transaction, overwrite=overwrite)
 
 
@@ -59,7 +53,7 @@ def write_streams(account: MemoryAccount, numbers: list[int], transaction: Trans
     """One batch whose rows go to two streams."""
     container, plan = account.container("container"), plan_of(ROWS, "container", streamColumn="stream")
     streams = [STREAMS[n % 2] for n in numbers]
-    staged = [stage_rows(container, plan, [table(numbers, streams)], seed=seed)]
+    staged = [stage_rows(container, plan, [rows(numbers, streams)], seed=seed)]
     return committer(container, plan, seed).commit(staged, transaction)
 
 
@@ -161,7 +155,7 @@ def refusing(account: MemoryAccount, operation: str, **when: Any) -> MemoryAccou
     return account.restarted(Faults(on(operation, Refuse(), **{"name": is_data, "times": 10**6, **when})))
 
 
-def test_what_the_service_refuses_is_voided_by_its_own_writer_and_stops_nobody() -> None:
+def test_what_the_service_refuses_is_voided_by_its_own_writer_and_stops_no_other_writer() -> None:
     account = new_account()
     write(account, [[1]], Transaction("q", 0), seed=1)
     with pytest.raises(ConflictError, match=r"cannot be published.*403.*was voided"):
@@ -172,7 +166,7 @@ def test_what_the_service_refuses_is_voided_by_its_own_writer_and_stops_nobody()
     assert [1, 2, 3, 9] == numbers(account)
 
 
-def test_tags_that_the_account_does_not_have_are_noticed_before_anything_is_committed() -> None:
+def test_tags_that_the_account_does_not_support_are_refused_before_anything_is_committed() -> None:
     account = new_account()
     with pytest.raises(ConfigurationError, match=r"trial blob.*403.*Nothing was committed\. Change the options `tags"):
         write(refusing(account, "put", name=lambda name: "_probe" in name), [[1]], QUERY, tags__class="raw")
@@ -202,7 +196,7 @@ def leased(account: MemoryAccount) -> str:
     return name
 
 
-def test_a_leased_blob_that_an_overwrite_takes_away_is_an_error_and_gone_once_the_lease_is_broken() -> None:
+def test_a_leased_blob_that_an_overwrite_removes_is_an_error_and_deleted_once_the_lease_is_broken() -> None:
     account = new_account()
     name = leased(account)
     with pytest.raises(ConflictError, match="Break its lease"):
@@ -224,7 +218,7 @@ def test_old_blobs_that_cannot_be_deleted_can_be_left_visible_to_the_listing() -
     assert [2, 3] == sorted(row["n"] for each in live for row in blob_rows(public_blobs(account)[each]))
 
 
-def test_an_overwrite_that_is_voided_brings_back_no_blob_that_is_gone() -> None:
+def test_after_an_overwrite_is_voided_no_deleted_blob_is_live() -> None:
     account = new_account()
     write(account, [[1]], seed=1)
     write(account, [[2]], QUERY, seed=2, overwrite=True)
@@ -236,7 +230,7 @@ def test_an_overwrite_that_is_voided_brings_back_no_blob_that_is_gone() -> None:
 
 def test_what_is_refused_here_and_published_by_another_driver_is_not_voided() -> None:
     account, plan = new_account(), plan_of(ROWS)
-    staged = stage_rows(account.container("container"), plan, [table([1])], seed=1)
+    staged = stage_rows(account.container("container"), plan, [rows([1])], seed=1)
 
     class Overtaken(Publisher):
         def publish(self, entry: LogEntry) -> list[Unpublishable]:
@@ -252,7 +246,7 @@ def test_what_is_refused_here_and_published_by_another_driver_is_not_voided() ->
     assert ["append"] == operations(account)
 
 
-def test_what_the_service_refuses_for_good_is_finished_once_the_cause_is_mended() -> None:
+def test_what_the_service_refuses_is_published_once_the_cause_is_mended() -> None:
     account = new_account()
     with pytest.raises(ConfigurationError, match=r"publish version 0 .*403.*Mend the cause, then start the query"):
         write(refusing(account, "commit_block_list"), [[1]], QUERY, seed=1)
@@ -263,7 +257,7 @@ def test_what_the_service_refuses_for_good_is_finished_once_the_cause_is_mended(
     assert ["append"] == operations(account)
 
 
-def test_a_writer_that_may_not_delete_goes_on_after_an_entry_of_which_nothing_is_there() -> None:
+def test_a_writer_that_may_not_delete_goes_on_after_an_entry_without_any_visible_blob() -> None:
     account = new_account()
     with pytest.raises(ProcessDied):
         write(dies(account, "commit_block_list"), [[1]], QUERY, seed=1)
@@ -314,7 +308,7 @@ def test_a_young_version_that_lacks_a_blob_is_not_taken_for_expired() -> None:
     assert [3] == numbers(account)
 
 
-@pytest.mark.parametrize("advice", ["restore", "its own writer", "give up"])
+@pytest.mark.parametrize("advice", ["restore", "its own writer", "void"])
 def test_the_advice_for_a_version_that_lacks_a_blob_works(advice: str) -> None:
     account = new_account()
     container = account.container("container")
@@ -336,10 +330,10 @@ def test_the_advice_for_a_version_that_lacks_a_blob_works(advice: str) -> None:
             assert version is not None
             void_version(log_of(account), int(version[1]), draft(account), publisher(account))
     write(account, [[3]], Transaction("other", 0), seed=4)
-    assert ([3] if advice == "give up" else [1, 2, 3]) == numbers(account)
+    assert ([3] if advice == "void" else [1, 2, 3]) == numbers(account)
 
 
-def test_a_blob_whose_metadata_another_tool_has_replaced_is_still_known_by_its_blocks() -> None:
+def test_a_blob_whose_metadata_another_tool_has_replaced_is_recognised_by_its_blocks() -> None:
     account = new_account()
     write(account, [[1]], QUERY, seed=1)
     (name,) = public_blobs(account)
@@ -349,7 +343,7 @@ def test_a_blob_whose_metadata_another_tool_has_replaced_is_still_known_by_its_b
     assert [1, 2] == numbers(account)
 
 
-def test_giving_up_what_is_published_is_refused() -> None:
+def test_voiding_what_is_published_is_refused() -> None:
     account = new_account()
     write(account, [[1]], QUERY, seed=1)
     for seed in (2, 3):
@@ -359,10 +353,10 @@ def test_giving_up_what_is_published_is_refused() -> None:
     assert [1, 2, 3] == numbers(account)
 
 
-def test_a_repair_that_was_interrupted_between_its_two_steps_leaves_no_version_unfinished() -> None:
+def test_a_repair_that_was_interrupted_between_its_two_steps_leaves_no_version_unpublished() -> None:
     account, plan = new_account(), plan_of(ROWS)
     container = account.container("container")
-    staged = stage_rows(container, plan, [table([1])], seed=1)
+    staged = stage_rows(container, plan, [rows([1])], seed=1)
     name = staged.blobs[0].name
     container.commit_block_list(name, [], BlobAttributes({ATTEMPT: DISCARDED}), condition=IF_ABSENT)
     with pytest.raises(ConflictError, match="run the batch again"):
@@ -377,8 +371,8 @@ def test_a_repair_that_was_interrupted_between_its_two_steps_leaves_no_version_u
 def test_two_blobs_of_a_batch_with_one_name_are_found_before_the_batch_is_committed() -> None:
     account, plan = new_account(), plan_of(ROWS)
     container = account.container("container")
-    one = stage_rows(container, plan, [table([1])], seed=1)
-    two = stage_rows(container, plan, [table([2])], seed=2)
+    one = stage_rows(container, plan, [rows([1])], seed=1)
+    two = stage_rows(container, plan, [rows([2])], seed=2)
     (blob,) = two.blobs
     twin = type(two)((type(blob)(**{**vars(blob), "name": one.blobs[0].name}),), two.metrics, two.writer)
     with pytest.raises(ConflictError, match=r"two tasks of this batch.*Nothing of this batch was committed"):
@@ -392,7 +386,7 @@ def test_over_many_streams_a_taken_name_is_found_before_the_batch_is_committed()
     account = new_account()
     plan = plan_of(ROWS, "container", streamColumn="stream", suffixRandomStringToBlobName=False)
     container = account.container("container")
-    staged = [stage_rows(container, plan, [table([0, 1], STREAMS)], seed=1)]
+    staged = [stage_rows(container, plan, [rows([0, 1], STREAMS)], seed=1)]
     container.put(staged[0].blobs[0].name, b"precious")
     with pytest.raises(ConflictError, match=r"another blob has this name.*Nothing of this batch was committed"):
         committer(container, plan).commit(staged, QUERY)
@@ -402,7 +396,7 @@ def test_over_many_streams_a_taken_name_is_found_before_the_batch_is_committed()
 # --- overwriting ------------------------------------------------------------------------------------------------------
 
 
-def test_the_repeat_of_a_voided_overwrite_deletes_nothing_before_its_own_blobs_are_public() -> None:
+def test_the_repeat_of_a_voided_overwrite_deletes_nothing_before_its_own_blobs_are_visible() -> None:
     account = new_account()
     write(account, [[1]], seed=1)
     for seed, skip in ((2, 1), (3, 2)):
@@ -423,7 +417,7 @@ def test_overwriting_again_and_again_costs_the_same_each_time() -> None:
     costs = []
     for batch in range(40):
         before = faults.count
-        staged = [stage_rows(container, plan, [table([batch])], seed=batch)]
+        staged = [stage_rows(container, plan, [rows([batch])], seed=batch)]
         driver.commit(staged, Transaction("q", batch), overwrite=True)
         costs.append(faults.count - before)
     assert max(costs[1:]) == min(costs[1:])
@@ -454,17 +448,17 @@ def test_a_task_that_publishes_at_once_is_fenced_before_it_does() -> None:
         log_of = cache(lambda stream: CommitLog(container, stream, readers=1))
         return publish_unless_fenced(log_of, publisher(account), plan.options.attributes, epoch)
 
-    staged = stage_rows(container, plan, [table([1])], seed=1, publish=publish_with(1))
+    staged = stage_rows(container, plan, [rows([1])], seed=1, publish=publish_with(1))
     committer(container, plan).commit([staged], None)
     committed(log_of(account), Draft("leader", "2026-01-01T00:00:00+00:00", "epoch", epoch=2), publisher(account))
     with pytest.raises(FencedError, match=r"at epoch 2.*this writer has epoch 1.*stays visible"):
-        stage_rows(container, plan, [table([2])], seed=2, publish=publish_with(1))
+        stage_rows(container, plan, [rows([2])], seed=2, publish=publish_with(1))
     assert [1] == numbers(account)
-    stage_rows(container, plan, [table([3])], seed=3, publish=publish_with(2))
+    stage_rows(container, plan, [rows([3])], seed=3, publish=publish_with(2))
     assert 2 == len(public_blobs(account))
 
 
-def test_blobs_that_were_deleted_by_hand_can_be_left_out_and_the_others_stay() -> None:
+def test_blobs_that_were_deleted_by_hand_can_be_left_out_and_the_others_stay_live() -> None:
     account = new_account()
     container = account.container("container")
     (old,) = write(account, [[1]], Transaction("q", 0), seed=1)

@@ -33,7 +33,7 @@ from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.write import batch as batch_module
 from azureblob_source.write.batch import batch_metrics
 from azureblob_source.write.staging import StagedTask
-from tests.azureblob_source.log.committing import WEEK_AND_A_DAY, kept
+from tests.azureblob_source.log.committing import ROWS, WEEK_AND_A_DAY, kept, rows
 from tests.azureblob_source.write.sink_rows import (
     blob_rows,
     committer,
@@ -46,12 +46,6 @@ from tests.azureblob_source.write.sink_rows import (
 
 if TYPE_CHECKING:
     from azure_account.memory import MemoryAccount
-
-ROWS = pa.schema([("stream", pa.string()), ("n", pa.int64())])
-
-
-def rows(numbers: list[int], streams: list[str] | None = None) -> pa.RecordBatch:
-    return pa.record_batch([streams or ["-"] * len(numbers), numbers], schema=ROWS)
 
 
 def write(
