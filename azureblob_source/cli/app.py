@@ -28,10 +28,10 @@ from azureblob_source.cli import as_text as text
 from azureblob_source.cli.as_json import entry_json, json_line, repair_json, stored_json, streams_json, vacuum_json
 from azureblob_source.location import parse_location
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import LogEntry
+from azureblob_source.log.entry import Draft, LogEntry
 from azureblob_source.log.naming import BATCHES, log_stream
 from azureblob_source.log.publish import Publisher
-from azureblob_source.log.void import give_up, leave_out
+from azureblob_source.log.void import leave_out, void_version
 from azureblob_source.maintenance.inventory import inventory
 from azureblob_source.maintenance.repair import missing_blobs, plan_repair, repair
 from azureblob_source.maintenance.tailing import Tail
@@ -240,7 +240,7 @@ def repair_command(  # noqa: PLR0913 - one argument for each option
         _leave_out(shell, place, dry_run=dry_run, yes=yes, as_json=as_json)
         return
     if void is not None:
-        _give_up(shell, place, void, leave_blobs=leave_blobs, dry_run=dry_run, yes=yes, as_json=as_json)
+        _void_version(shell, place, void, leave_blobs=leave_blobs, dry_run=dry_run, yes=yes, as_json=as_json)
         return
     plan = plan_repair(place.container, place.stream, shell.now - _age(older_than))
     work = len(plan.unfinished) + len(plan.revived) + (len(plan.leftovers) if leftovers else 0)
@@ -268,7 +268,7 @@ def repair_command(  # noqa: PLR0913 - one argument for each option
     _end(shell, work, done, dry_run=dry_run)
 
 
-def _give_up(  # noqa: PLR0913 - the options of the command
+def _void_version(  # noqa: PLR0913 - the options of the command
     shell: Shell, place: Place, version: int, *, leave_blobs: bool, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
     of = place.log(shell)
@@ -276,7 +276,7 @@ def _give_up(  # noqa: PLR0913 - the options of the command
         (shell.err if as_json else shell.out).print(line, soft_wrap=True)
     done = None
     if not dry_run and _confirmed(shell, "Void it?", yes=yes, as_json=as_json):
-        done = give_up(of, version, _draft(shell, place), Publisher(place.container), leave_blobs=leave_blobs)
+        done = void_version(of, version, _draft(shell, place), Publisher(place.container), leave_blobs=leave_blobs)
     if as_json:
         _print_json({"stream": of.stream, "version": version, "voidedBy": None if done is None else done.version})
     elif done is not None:
@@ -427,8 +427,8 @@ def _print_rows(shell: Shell, found: Sequence[Rows], count: int, *, as_json: boo
     shell.err.print(note, style="dim")
 
 
-def _draft(shell: Shell, place: Place) -> LogEntry:
-    return LogEntry(-1, uuid.uuid4().hex, shell.now.isoformat(timespec="milliseconds"), epoch=place.epoch)
+def _draft(shell: Shell, place: Place) -> Draft:
+    return Draft(uuid.uuid4().hex, shell.now.isoformat(timespec="milliseconds"), epoch=place.epoch)
 
 
 def _confirmed(shell: Shell, question: str, *, yes: bool, as_json: bool) -> bool:

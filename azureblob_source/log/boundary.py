@@ -1,23 +1,22 @@
-"""The boundary of a stream's log: the first version that counts.
+"""The retention boundary of a stream's log: the first version that readers and writers take into account.
 
     <stream>/_log/_first.json     {"formatVersion": 1, "first": 120, "writeId": "…", "removing": {"118": "0x8D…", …}}
 
-A vacuum moves it, forward only, *before* it deletes anything. Entries below it do not exist for anybody, whatever lies
-there: what is not deleted yet, or what a writer with an old idea of the head puts into the hole. Without the blob,
-`first` is 0.
+A vacuum moves it, forward only, *before* it deletes anything. Entries below it are ignored: those that are not deleted
+yet, and those that a stale writer, which knows an old head, puts there later. Without the blob, `first` is 0.
 
-`removing` are the ETags, by version, of the entries that are being deleted with their blobs. So whoever goes on with
-a vacuum that died tells those entries from one that was put into the hole afterwards, whose blobs are not its to
-delete: they may be decided again, by another entry.
+`removing` are the ETags, by version, of the entries that are being deleted with their blobs. By these a vacuum that
+goes on after one that died distinguishes such an entry from one that was put below the boundary afterwards. The blobs
+of the latter are not to be deleted: another entry may commit them again.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Conflict, Done, Missing, Unknown
+from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Done
 from azure_account.errors import (
     ConfigurationError,
     ConflictError,
@@ -27,15 +26,16 @@ from azure_account.errors import (
     describe,
 )
 from azureblob_source.log.naming import boundary_name
+from azureblob_source.log.readback import ATTEMPTS, request_and_read_back
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from azure_account.account import BlobContainer
+    from azureblob_source.log.readback import Doubtful
 
 FORMAT_VERSION = 1
 
-_PUT_ATTEMPTS = 5
 _JSON = BlobAttributes(content_type="application/json")
 
 
@@ -79,7 +79,7 @@ def from_json(data: bytes, name: str, etag: str) -> Boundary:
 
 
 def read_boundary(container: BlobContainer, stream: str) -> Boundary:
-    """The boundary of a stream's log as of now: one request."""
+    """The retention boundary of a stream's log as of now: one request."""
     name = boundary_name(stream)
     try:
         content = container.get(name)
@@ -91,33 +91,26 @@ def read_boundary(container: BlobContainer, stream: str) -> Boundary:
 def move_boundary(container: BlobContainer, stream: str, old: Boundary, new: Boundary) -> Boundary:
     """Put `new` (its `write_id` is fresh) in the place of `old`; returns it with its ETag.
 
-    `ConflictError` if the boundary is no longer `old`. A lost answer is resolved by reading back.
+    `ConflictError` if the boundary is no longer `old`. The write id shows whose put has won if an answer was lost.
     """
     if new.first < old.first:
         raise ValueError(f"a boundary moves forward only, not from {old.first} to {new.first}")
     name = boundary_name(stream)
     condition = Condition(if_match=old.etag) if old.etag else IF_ABSENT
-    for _ in range(_PUT_ATTEMPTS):
-        match container.put(name, to_json(new), _JSON, condition=condition):
-            case Done(etag):
-                return Boundary(new.first, new.removing, new.write_id, etag)
-            case Conflict() | Missing() | Unknown():
-                there = read_boundary(container, stream)
-                if there.write_id == new.write_id:
-                    return there
-                if there.etag != old.etag:
-                    message = describe(
-                        "vacuum",
-                        f"{stream} in {container.url}",
-                        "another vacuum is at work on this log",
-                        "Run it again when that one has ended.",
-                    )
-                    raise ConflictError(message)
-    message = describe(
-        "move",
-        f"log boundary {name} in {container.url}",
-        "no answer could be had",
-        "Run the vacuum again, which goes on where this one ended.",
-        attempts=_PUT_ATTEMPTS,
-    )
-    raise TransientError(message)
+
+    def read_back(_: Doubtful) -> Boundary | None:
+        there = read_boundary(container, stream)
+        if there.write_id == new.write_id:
+            return there
+        if there.etag != old.etag:
+            cause, step = "another vacuum is at work on this log", "Run it again when that one has ended."
+            raise ConflictError(describe("vacuum", f"{stream} in {container.url}", cause, step))
+        return None
+
+    def unresolved(_: Doubtful) -> TransientError:
+        place, step = f"log boundary {name} in {container.url}", "Run the vacuum again: it goes on where it ended."
+        return TransientError(describe("move", place, "no answer could be had", step, attempts=ATTEMPTS))
+
+    data = to_json(new)
+    found = request_and_read_back(lambda: container.put(name, data, _JSON, condition=condition), read_back, unresolved)
+    return replace(new, etag=found.etag) if isinstance(found, Done) else found

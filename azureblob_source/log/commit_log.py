@@ -3,16 +3,17 @@
 Versions are dense from the first kept to the head, so the head is found by doubling steps and halving, in about
 2·log2(n) requests, and a process that has appended once knows it without any.
 
-A vacuum takes old entries away and leaves a hole below the boundary (`boundary.py`). An entry in the hole is not in the
-log, whoever put it there: so the boundary is read *after* a put, after a search that found another head, after reading
-old entries; what lies below it is then disregarded. It only ever rises, and rises before anything is deleted, so what
-is at or above it afterwards was whole and in the log before.
+A vacuum deletes old entries, after it has moved the retention boundary above them (`boundary.py`). Entries below the
+boundary are ignored, even if a stale writer puts one there later. So the boundary is read *after* a put, after a search
+that found another head, and after reading old entries; what is below it is then ignored. It only ever rises, and before
+anything is deleted, so entries at or above it were all in the log when they were read.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from azure_account.account import IF_ABSENT, Conflict, Done
@@ -21,26 +22,27 @@ from azureblob_source.concurrent_map import concurrent_map
 from azureblob_source.log.boundary import read_boundary
 from azureblob_source.log.entry import LogEntry, from_json, to_json
 from azureblob_source.log.naming import log_name, log_prefix, log_version
+from azureblob_source.log.readback import ATTEMPTS, request_and_read_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from azure_account.account import BlobAttributes, BlobContainer
     from azureblob_source.log.boundary import Boundary
+    from azureblob_source.log.readback import Doubtful
 
 logger = logging.getLogger(__name__)
 
-_PUT_ATTEMPTS = 5
 _LATELY_SECONDS = 30.0
 _TRUSTED_SECONDS = 600.0
-"""How long a head that nobody follows is believed to be above the boundary. A vacuum keeps what is younger than an
-hour, so within this time none can have taken both the head and its successor."""
+"""How long a head without a successor is taken to be above the boundary. A vacuum keeps what is younger than an hour,
+so within this time none can have deleted both the head and its successor."""
 
 
 class CommitLog:
     """The log of one stream, as one process sees it. Not thread-safe: one thread commits to a stream at a time.
 
-    `readers` is how many entries are read side by side; `monotonic` gives seconds.
+    `readers` is how many entries are read concurrently; `monotonic` gives seconds.
     """
 
     def __init__(
@@ -57,11 +59,11 @@ class CommitLog:
         self.published = -1
         """Every entry up to this version is known to be published."""
         self.schemas: set[str] = set()
-        """Fingerprints of the writer schemas known to be kept beside the log."""
+        """Fingerprints of the writer schemas known to be stored beside the log."""
         self.checked: list[tuple[BlobAttributes, bool]] = []
         """Attributes, and whether with deletes, that the service is known to allow (`Publisher.check_attributes`)."""
         self.kept_from = 0
-        """Versions below this are known to be in the log no more."""
+        """Versions below this are known to be below the retention boundary."""
         self._monotonic = monotonic
         self._head: LogEntry | None = None
         self._looked = False
@@ -72,9 +74,9 @@ class CommitLog:
         return self._head if self._looked else self.refresh()
 
     def refresh(self, known: int | None = None) -> LogEntry | None:
-        """Follow the log to its newest entry as of now.
+        """Find the newest entry as of now.
 
-        `known` is a version that the caller knows to have existed: the search begins there, if it is not known better.
+        `known` is a version that existed, as far as the caller knows: the search begins there or later.
         """
         head, start = self._head, self._start(known)
         while start is not None:
@@ -93,11 +95,11 @@ class CommitLog:
         return head
 
     def forget(self) -> None:
-        """Drop what is known of the head: it is searched anew."""
+        """Drop what is known of the head: the next call searches for it."""
         self._head, self._looked = None, False
 
     def boundary(self) -> Boundary:
-        """The log's boundary as of now. A head below it is forgotten."""
+        """The log's retention boundary as of now. A head below it is forgotten."""
         boundary = read_boundary(self.container, self.stream)
         self.kept_from = max(self.kept_from, boundary.first)
         self._checked = self._monotonic()
@@ -106,7 +108,7 @@ class CommitLog:
         return boundary
 
     def looked_lately(self) -> bool:
-        """Whether this object has looked at the log within half a minute, as a process that did not sleep has."""
+        """Whether this object has read the boundary within half a minute: the process has not slept for longer."""
         return self._monotonic() - self._checked < _LATELY_SECONDS
 
     def first(self) -> int | None:
@@ -119,7 +121,7 @@ class CommitLog:
         return self.entries(version, version)[0]
 
     def entries(self, first: int, last: int) -> list[LogEntry]:
-        """The entries `first … last`, in order; read side by side when there are several. Errors as of `read`."""
+        """The entries `first … last`, in order; several are read concurrently. Errors as of `read`."""
         versions = range(first, last + 1)
         known = {} if self._head is None else {self._head.version: self._head}
         unknown = [version for version in versions if version not in known]
@@ -156,51 +158,50 @@ class CommitLog:
                 raise NotFoundError(self._not_kept(version))
             try:
                 return self.entries(oldest, version)
-            except NotFoundError:  # a vacuum that is at work may take the oldest away while they are read
+            except NotFoundError:  # a vacuum may delete the oldest while they are read
                 if not oldest < self.kept_from <= version:
                     raise
 
     def put(self, entry: LogEntry) -> LogEntry:
-        """Put `entry` as its version unless that exists; returns the entry that stands there afterwards.
+        """Put `entry` as its version unless that exists; returns the entry that has the version afterwards.
 
-        A lost answer is resolved by reading the version back: the same write id means that the put had been done.
-        Repeating the put is safe, as it can only ever create this very entry. `ConflictError` if the version turns out
-        to be below the boundary: it decides nothing, and neither does whatever else is found there.
+        The version is read back when an answer was lost: the same write id means that the put was executed. Repeating
+        the put is safe, as it can only ever create this very entry. `ConflictError` if the version turns out to be
+        below the boundary: it commits nothing, and neither does any other entry that is found there.
         """
-        name = log_name(self.stream, entry.version)
-        data = to_json(entry)
-        outcome = None
-        for _ in range(_PUT_ATTEMPTS):
-            outcome = self.container.put(name, data, condition=IF_ABSENT)
-            if isinstance(outcome, Done):
-                return self._standing(entry, entry)
-            if isinstance(outcome, Conflict) or self.container.properties(name) is not None:
-                return self._standing(self._find(entry.version), entry)
-        message = describe(
-            "commit",
-            f"log entry {name} in {self.container.url}",
-            f"no answer could be had ({outcome})",
-            _after_an_unknown_put(entry),
-            attempts=_PUT_ATTEMPTS,
-        )
-        raise TransientError(message)
+        name, data = log_name(self.stream, entry.version), to_json(entry)
 
-    def _standing(self, there: LogEntry | None, put: LogEntry) -> LogEntry:
-        """What is `there` after a put, if it counts."""
+        def read_back(answer: Doubtful) -> LogEntry | None:
+            if isinstance(answer, Conflict) or self.container.properties(name) is not None:
+                return self._unless_below_boundary(self._find(entry.version), entry)
+            return None
+
+        found = request_and_read_back(
+            lambda: self.container.put(name, data, condition=IF_ABSENT), read_back, partial(self._unresolved, entry)
+        )
+        return self._unless_below_boundary(entry, entry) if isinstance(found, Done) else found
+
+    def _unresolved(self, entry: LogEntry, answer: Doubtful) -> TransientError:
+        place = f"log entry {log_name(self.stream, entry.version)} in {self.container.url}"
+        cause, step = f"no answer could be had ({answer})", _after_an_unknown_put(entry)
+        return TransientError(describe("commit", place, cause, step, attempts=ATTEMPTS))
+
+    def _unless_below_boundary(self, there: LogEntry | None, put: LogEntry) -> LogEntry:
+        """What is `there` after a put. `ConflictError` if its version is below the retention boundary."""
         boundary = self.boundary()
         if there is not None and put.version >= boundary.first:
             if self._head is None or there.version > self._head.version:
                 self._head, self._looked = there, True
             return there
         self.forget()
-        # What a vacuum is removing, it removes with its blobs, which it could not if the entry were gone.
+        # A vacuum deletes the entries that it is removing with their blobs, which it could not find without them.
         if there is not None and there.write_id == put.write_id and put.version not in boundary.removing:
             self._withdraw(put)
         message = describe(
             "commit",
             f"version {put.version} of {self.stream} in {self.container.url}",
             f"since this writer last looked, a vacuum has made {boundary.first} the first version",
-            "This version decides nothing: run the batch again.",
+            "This version commits nothing: run the batch again.",
         )
         raise ConflictError(message)
 
@@ -209,7 +210,9 @@ class CommitLog:
         try:
             self.container.delete(name)
         except AzureBlobError as error:
-            logger.warning("%s is left where it counts for nothing, the next vacuum removes it (%s)", name, error)
+            logger.warning(
+                "%s is left below the boundary, where it is ignored; the next vacuum deletes it (%s)", name, error
+            )
 
     def _start(self, known: int | None) -> int | None:
         """Where the search for the head begins: a version that existed, None if there is none."""
@@ -221,7 +224,7 @@ class CommitLog:
         return self.boundary().first or self._listed(0)
 
     def _listed(self, first: int) -> int | None:
-        """The oldest version from `first` on, of a log that something else than a vacuum has shortened."""
+        """The oldest version from `first` on, if entries were deleted by something else than a vacuum."""
         for blob in self.container.list(log_prefix(self.stream), start_from=log_name(self.stream, first)):
             version = log_version(blob.name)
             if version is not None:
@@ -262,16 +265,16 @@ class CommitLog:
 
 def _after_an_unknown_put(entry: LogEntry) -> str:
     if entry.transaction is not None:
-        return "Run the batch again: it is found if it was decided after all."
+        return "Run the batch again: if it was committed after all, its entry is found."
     return (
         f"Before you run it again, look at version {entry.version} (`python -m azureblob_source log … --version "
-        f"{entry.version}`): if its write id is {entry.write_id}, the batch is decided, and another run would write "
+        f"{entry.version}`): if its write id is {entry.write_id}, the batch is committed, and another run would write "
         "its rows twice. With `txnAppId` and `txnVersion` a repeat is recognised."
     )
 
 
 def find_entry(container: BlobContainer, stream: str, version: int) -> LogEntry | None:
-    """What lies at the place of a version, if anything, be it below the boundary."""
+    """The entry stored as a version, even below the boundary; None if there is none."""
     name = log_name(stream, version)
     try:
         return from_json(container.get(name).data, name)

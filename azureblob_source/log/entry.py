@@ -1,15 +1,14 @@
-"""One entry of a stream's commit log, and its JSON. Pure.
+"""One entry of a stream's commit log, its draft, and its JSON. Pure.
 
-An entry *decides* a batch: once `_log/<version>.json` exists, exactly the blobs that it names are the batch, and
-anyone may finish making them visible. It therefore holds all that is needed for that: names, block ids, metadata,
-tags and tier.
+An entry *commits* a batch: once `_log/<version>.json` exists, the batch consists of exactly the blobs that it names,
+and any process may publish them. The entry holds all that this takes: names, block ids, metadata, tags and tier.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from azure_account.account import NO_ATTRIBUTES, BlobAttributes
 from azure_account.errors import ConfigurationError, CorruptError
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 ATTEMPT = "azureblob_attempt"
-"""Metadata key of the task attempt that staged a blob: how a publisher knows its own blob."""
+"""Metadata key of the attempt id: it shows which task attempt staged a blob."""
 DISCARDED = "discarded"
-"""The attempt of the empty blob that a repair puts in the place of staged blocks, for a moment, to drop them."""
+"""The attempt id of the empty blob by which staged blocks are dropped; it is deleted at once."""
 RECENT_TRANSACTIONS = 1000
-"""Transaction ids that an entry remembers. The one that was idle longest is forgotten first."""
+"""Transaction ids that an entry lists. The one that was idle longest is dropped first."""
 
 
 def attempt_of(metadata: Mapping[str, str]) -> str | None:
@@ -34,7 +33,7 @@ def attempt_of(metadata: Mapping[str, str]) -> str | None:
 
 @dataclass(frozen=True)
 class BlobEntry:
-    """One blob: staged by one task attempt, and to be committed as blocks `0 … blocks-1` of that attempt.
+    """One blob, staged by one task attempt as the blocks `0 … blocks-1`.
 
     `uncompressed` and `size` count bytes before and after compression; event times are microseconds since 1970 UTC.
     """
@@ -60,14 +59,20 @@ class BlobEntry:
 
 @dataclass(frozen=True)
 class Transaction:
-    """What makes a batch the same batch when it is repeated: query id and batch id, or `txnAppId` and `txnVersion`."""
+    """Identity under which a batch is committed once: query id and batch id, or `txnAppId` and `txnVersion`."""
 
     id: str
     version: int
 
 
+Operation: TypeAlias = Literal["append", "overwrite", "replace", "void", "epoch"]
+"""What an entry does.
+
+append: adds blobs. overwrite: its blobs take the place of all earlier ones. replace: its blobs take the place of those
+of entry `replaces`, which cannot be published. void: revokes entry `replaces`. epoch: opens an epoch.
+"""
 VOIDED = -1
-"""In the place of an entry's version: the batch was decided and taken back, so its next run decides it anew."""
+"""In the place of an entry's version: the batch was committed and voided, so its next run is committed again."""
 
 
 @dataclass(frozen=True)
@@ -79,28 +84,20 @@ class Applied:
 
 
 @dataclass(frozen=True)
-class LogEntry:
-    """One decided change of a stream.
+class Change:
+    """What a draft and an entry have in common.
 
-    operation: `append`, `overwrite` (the batch replaces all earlier blobs), `replace` (the batch takes the place of
-      entry `replaces`, whose staged blocks had expired), `void` (gives up entry `replaces`), `epoch` (opens an epoch).
-    published: every entry up to this version was published when this one was decided.
-    removed: blobs of earlier entries that this one takes away.
-    control: the control messages in the blobs, each once with its `partitions` (see `control.py`).
-    transactions: last version of each recent transaction id, this entry's included, and the entry that holds it.
-    since: the version of the last overwrite, before which no blob is live; None if an older release wrote the log.
-    schemas: fingerprints of the writer schemas used since then, in order of first use; None as above.
-    decision: of a batch over many streams, the version in the log of its transaction that this entry carries out; None
-      for other batches, and if an older release wrote the entry.
+    removed: blobs of earlier entries that this one removes.
+    control: the control messages in the blobs, each once with its `partitions` (see `control_records.py`).
+    batch_version: of a stream's part of a batch over many streams, the version of its batch entry (the JSON field
+      `decision`); None for other batches, and if an older release wrote the entry.
     """
 
-    version: int
     write_id: str
     timestamp: str
-    operation: str = "append"
+    operation: Operation = "append"
     transaction: Transaction | None = None
     epoch: int | None = None
-    published: int = -1
     blobs: tuple[BlobEntry, ...] = ()
     removed: tuple[str, ...] = ()
     replaces: int | None = None
@@ -108,23 +105,46 @@ class LogEntry:
     metrics: Mapping[str, int] = field(default_factory=dict)
     writers: tuple[Mapping[str, Any], ...] = ()
     attributes: BlobAttributes = NO_ATTRIBUTES
-    transactions: Mapping[str, Applied] = field(default_factory=dict)
-    since: int | None = None
-    schemas: tuple[str, ...] | None = None
-    decision: int | None = None
+    batch_version: int | None = None
 
     @property
     def rows(self) -> int:
-        """Rows in all blobs of the entry."""
+        """Rows in all blobs."""
         return sum(blob.rows for blob in self.blobs)
 
-    def behind(self, head: LogEntry | None, published: int, restored: LogEntry | None = None) -> LogEntry:
-        """The draft as the entry that follows `head`.
+
+@dataclass(frozen=True)
+class Draft(Change):
+    """What a writer wants to append to a log. It has no version yet."""
+
+    def succeeding(self, head: LogEntry | None, published: int, restored: LogEntry | None = None) -> LogEntry:
+        """The draft as the entry that follows `head`; entries up to version `published` are published.
 
         `restored` is the entry before the overwrite that this one voids: what was live then is live again. None if a
         vacuum has removed it, and with it all that was live.
         """
         version = 0 if head is None else head.version + 1
+        voids_overwrite = (
+            head is not None
+            and self.operation == "void"
+            and self.replaces == head.version
+            and head.operation == "overwrite"
+        )
+        since, schemas = self._live_from(restored if voids_overwrite else head, version)
+        content: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(Change)}
+        if self.epoch is None and head is not None:
+            content["epoch"] = head.epoch
+        return LogEntry(
+            **content,
+            version=version,
+            published=published,
+            transactions=self._transactions(head, version),
+            since=since,
+            schemas=schemas,
+        )
+
+    def _transactions(self, head: LogEntry | None, version: int) -> dict[str, Applied]:
+        """`transactions` of this draft as `version`: those of `head`, and its own as the one used last."""
         transactions = {} if head is None else dict(head.transactions)
         if self.operation == "void":
             transactions |= {
@@ -135,19 +155,10 @@ class LogEntry:
             transactions[self.transaction.id] = Applied(self.transaction.version, version)
             for forgotten in list(transactions)[: max(0, len(transactions) - RECENT_TRANSACTIONS)]:
                 del transactions[forgotten]
-        epoch = self.epoch if self.epoch is not None else (head.epoch if head else None)
-        entry = replace(self, version=version, transactions=transactions, published=published, epoch=epoch)
-        voids_overwrite = (
-            head is not None
-            and self.operation == "void"
-            and self.replaces == head.version
-            and head.operation == "overwrite"
-        )
-        since, schemas = self._live_from(restored if voids_overwrite else head, version)
-        return replace(entry, since=since, schemas=schemas)
+        return transactions
 
     def _live_from(self, before: LogEntry | None, version: int) -> tuple[int | None, tuple[str, ...] | None]:
-        """`since` and `schemas` of this entry as `version`, after `before`."""
+        """`since` and `schemas` of this draft as `version`, after `before`."""
         used = dict.fromkeys(blob.schema for blob in self.blobs)
         if before is None or (self.operation == "overwrite" and used):
             return version, tuple(used)
@@ -157,6 +168,42 @@ class LogEntry:
             return before.since, tuple(used)
         since = version if self.operation == "overwrite" else before.since
         return since, tuple(dict.fromkeys((*before.schemas, *used)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogEntry(Change):
+    """One committed change of a stream.
+
+    published: every entry up to this version was published when this one was committed.
+    transactions: last version of each recent transaction id, this entry's included, and the entry that holds it.
+    since: the version of the last overwrite, before which no blob is live; None if an older release wrote the log.
+    schemas: fingerprints of the writer schemas used since then, in order of first use; None as above.
+    """
+
+    version: int
+    published: int = -1
+    transactions: Mapping[str, Applied] = field(default_factory=dict)
+    since: int | None = None
+    schemas: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class GoneEntry:
+    """What is known of an entry that is not in the log any more: a vacuum has deleted it, or it was voided.
+
+    transaction: the one that it committed. version: None if it was voided.
+    """
+
+    transaction: Transaction
+    version: int | None
+
+
+AnyEntry: TypeAlias = LogEntry | GoneEntry
+
+
+def remembered(head: LogEntry | None, transaction: Transaction | None) -> Applied | None:
+    """The newest version of a transaction's id that the log remembers, and its entry; None if it remembers none."""
+    return None if head is None or transaction is None else head.transactions.get(transaction.id)
 
 
 def to_json(entry: LogEntry) -> bytes:
@@ -172,7 +219,7 @@ def to_json(entry: LogEntry) -> bytes:
         "since": entry.since,
         "schemas": None if entry.schemas is None else list(entry.schemas),
         "replaces": entry.replaces,
-        "decision": entry.decision,
+        "decision": entry.batch_version,
         "transaction": _transaction_json(entry.transaction),
         "blobs": [_blob_json(blob) for blob in entry.blobs],
         "removed": list(entry.removed),
@@ -213,7 +260,7 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         version=int(document["version"]),
         write_id=str(document["writeId"]),
         timestamp=str(document["timestamp"]),
-        operation=str(document["operation"]),
+        operation=_operation(document["operation"]),
         transaction=None if transaction is None else Transaction(transaction["id"], int(transaction["version"])),
         epoch=document.get("epoch"),
         published=int(document["published"]),
@@ -227,8 +274,14 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         transactions={id_: Applied(*last) for id_, last in document.get("transactions", {}).items()},
         since=int(document["since"]) if "since" in document else None,
         schemas=tuple(map(str, document.get("schemas", ()))) if "since" in document else None,
-        decision=document.get("decision"),
+        batch_version=document.get("decision"),
     )
+
+
+def _operation(value: object) -> Operation:
+    if value not in get_args(Operation):
+        raise ValueError(f"{value!r} is no operation")
+    return cast("Operation", value)
 
 
 def _transaction_json(transaction: Transaction | None) -> dict[str, Any] | None:

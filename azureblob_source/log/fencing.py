@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from azureblob_source.log.publish import Publisher
 
 NOTHING = "Nothing of this batch was published."
-IN_PART = "The batch was decided for many streams; what it has in others is finished by its repeat."
+IN_PART = "The batch is committed for many streams; its repeat publishes what other streams lack of it."
 
 
 def check_epoch(log: CommitLog, head: LogEntry | None, epoch: int | None, outcome: str = NOTHING) -> None:
-    """`FencedError` if the stream's head is at a higher epoch. `outcome` says what of the writer's rows is visible."""
+    """`FencedError` if the stream's head is at a higher epoch. `outcome`: which of the writer's rows are visible."""
     if head is None or head.epoch is None or (epoch is not None and epoch >= head.epoch):
         return
-    ours = "carries none" if epoch is None else f"has epoch {epoch}"
-    cause = f"the stream is at epoch {head.epoch} since version {head.version}, this writer {ours}"
+    own = "carries none" if epoch is None else f"has epoch {epoch}"
+    cause = f"the stream is at epoch {head.epoch} since version {head.version}, this writer {own}"
     step = f"Another writer has taken over: stop this one. {outcome}"
     raise FencedError(describe("commit to", f"{log.stream} in {log.container.url}", cause, step))
 
@@ -31,9 +31,9 @@ def check_epoch(log: CommitLog, head: LogEntry | None, epoch: int | None, outcom
 def publish_unless_fenced(
     log_of: Callable[[str], CommitLog], publisher: Publisher, attributes: BlobAttributes, epoch: int | None
 ) -> Callable[[BlobEntry], object]:
-    """What a task with `at-least-once` calls for each finished blob: it asks the stream's log for the epoch first.
+    """What a task with `at-least-once` calls for each finished blob: it reads the epoch of the stream's log first.
 
-    A blob that cannot be published is left to the driver, whose commit finds it.
+    A blob that cannot be published is left to the driver, whose commit publishes it or fails.
     """
 
     def publish(blob: BlobEntry) -> None:

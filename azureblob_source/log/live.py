@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     from azureblob_source.log.entry import BlobEntry, LogEntry
 
 
-def standing_entries(entries: Iterable[LogEntry]) -> list[LogEntry]:
-    """The entries that no other of them voids or replaces. What was taken back has added and removed nothing."""
+def entries_in_effect(entries: Iterable[LogEntry]) -> list[LogEntry]:
+    """The entries that no other of them revokes. A revoked entry has added and removed nothing."""
     entries = list(entries)
-    taken_back = {entry.replaces for entry in entries}
-    return [entry for entry in entries if entry.version not in taken_back]
+    revoked = {entry.replaces for entry in entries}
+    return [entry for entry in entries if entry.version not in revoked]
 
 
 def live_blobs(entries: Iterable[LogEntry]) -> dict[str, BlobEntry]:
     """The blobs, by name, that the entries add and no later one of them removes. Entries come in version order."""
     live: dict[str, BlobEntry] = {}
-    for entry in standing_entries(entries):
+    for entry in entries_in_effect(entries):
         for name in entry.removed:
             live.pop(name, None)
         live.update((blob.name, blob) for blob in entry.blobs)
@@ -28,5 +28,5 @@ def live_blobs(entries: Iterable[LogEntry]) -> dict[str, BlobEntry]:
 
 
 def live_since(entries: Iterable[LogEntry]) -> int:
-    """The version of the last overwrite that stands, 0 if there is none."""
-    return max((entry.version for entry in standing_entries(entries) if entry.operation == "overwrite"), default=0)
+    """The version of the last overwrite in effect, 0 if there is none."""
+    return max((entry.version for entry in entries_in_effect(entries) if entry.operation == "overwrite"), default=0)

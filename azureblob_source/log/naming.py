@@ -2,9 +2,9 @@
 
     <stream>[/<partition>]/yyyy/MM/dd/HH/mm-ss[-xxxxxxxx].avro[.gz]     data
     <stream>/_log/<20-digit version>.json                               commit log
-    <stream>/_log/_first.json                                           its boundary: the first version that counts
+    <stream>/_log/_first.json                                           its retention boundary
     <stream>/_schemas/<fingerprint>.avsc                                writer schemas
-    _batches/<transaction id>/_log/<20-digit version>.json              decisions on batches of many streams
+    _batches/<transaction id>/_log/<20-digit version>.json              batch log: batch entries
 
 Every name that is not data has a level that begins with `_`, which Spark, Hive, Trino and Synapse skip.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_NAME = 1024
 """Characters in a blob name (Azure's limit)."""
 BATCHES = "_batches"
-"""Level above the logs that decide batches of many streams."""
+"""Level above the batch logs."""
 
 _VERSION_DIGITS = 20
 _LOG_NAME = re.compile(r"(.*)/_log/(\d{20})\.json")
@@ -137,12 +137,12 @@ def log_stream(name: str) -> str | None:
 
 
 def boundary_name(stream: str) -> str:
-    """Name of the blob that says which version of a stream's log is the first that counts."""
+    """Name of the blob that holds the retention boundary of a stream's log."""
     return f"{log_prefix(stream)}_first.json"
 
 
 def probe_name(stream: str, digest: str) -> str:
-    """Name of a blob that is written and deleted to see what the service allows."""
+    """Name of a trial blob, which is written and deleted to find out what the service permits."""
     return f"{log_prefix(stream)}_probe-{digest}"
 
 
@@ -152,5 +152,5 @@ def schema_name(stream: str, fingerprint: str) -> str:
 
 
 def batches_stream(transaction_id: str) -> str:
-    """The pseudo-stream whose log decides the batches of one transaction id over many streams."""
+    """The pseudo-stream whose log is the batch log of one transaction id."""
     return f"{BATCHES}/{partition_level(transaction_id)}"

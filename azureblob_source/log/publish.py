@@ -1,11 +1,11 @@
-"""Publishing: what a log entry decides is made visible, or it is said why it cannot be.
+"""Publishing: the blobs of a log entry become visible, or are returned as unpublishable.
 
-    publish(entry) ─► void, replace: delete what was taken back ─► commit block lists ─► overwrite: delete the old blobs
+    publish(entry) ─► void, replace: delete revoked blobs ─► commit block lists ─► overwrite: delete the old blobs
 
-A block list is committed only if the blob is absent. A blob that is there is ours if its `azureblob_attempt` metadata
-or, where a tool has replaced the metadata, its committed block ids say so. A blob that cannot be published is a value,
-`Unpublishable`: its staged blocks are gone, another writer's blob has its name, or the service refuses it as it is
-(index tags on an account that has none, a tier, a policy). What to do then is decided in `commit.py`.
+A block list is committed only if the blob is absent. If a blob is there, its `azureblob_attempt` metadata or, where a
+tool has replaced the metadata, its committed block ids show whether this attempt made it. A blob that cannot be
+published is a value, `Unpublishable`: its staged blocks are gone, another writer's blob has its name, or the service
+refuses it (index tags on an account that has none, a tier, a policy). See `roll_forward.py` for what follows then.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from azure_account.errors import ConfigurationError, ConflictError, TransientErr
 from azureblob_source.concurrent_map import Item, Result, concurrent_map
 from azureblob_source.log.entry import ATTEMPT, DISCARDED, attempt_of
 from azureblob_source.log.naming import probe_name
+from azureblob_source.log.readback import request_and_read_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from azure_account.account import BlobContainer, BlobProperties
+    from azure_account.account import BlobContainer, BlobProperties, Outcome
     from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.log.readback import Doubtful
 
-_READBACKS = 5
 _FINISHED_LATER = (
     "If the batch is in the log, the next write to the stream or `python -m azureblob_source repair` publishes it. A "
     "streaming query, or a write with `txnAppId`, can be run again safely; for any other write look at the view "
@@ -47,7 +48,7 @@ class Obstacle(Enum):
 
 @dataclass(frozen=True)
 class Unpublishable:
-    """A blob that cannot be made visible, and why."""
+    """A blob that cannot be published, and why."""
 
     blob: BlobEntry
     obstacle: Obstacle
@@ -59,7 +60,9 @@ class Unpublishable:
         return self.refusal or self.obstacle.value
 
 
-class _There(Enum):
+class _Occupant(Enum):
+    """What has the name of a blob."""
+
     NOTHING = "no blob has the name"
     OURS = "the blob of the same attempt"
     FOREIGN = "another writer's blob"
@@ -69,7 +72,7 @@ class _There(Enum):
 class Publisher:
     """Commits block lists concurrently. `deadline` (s) bounds one entry; `threads` bounds the requests at once.
 
-    `unique_names` says that names carry a random suffix, so that no other blob is expected to have them.
+    `unique_names`: names end in a random suffix, so no other blob is expected to have them.
     """
 
     container: BlobContainer
@@ -78,20 +81,20 @@ class Publisher:
     unique_names: bool = True
 
     def check_names(self, blobs: Sequence[BlobEntry]) -> None:
-        """`ConflictError` if a blob's name stands twice in `blobs`, or is taken. Called before they are decided."""
+        """`ConflictError` if two of `blobs` have one name, or a name is taken. Called before they are committed."""
         attempts: dict[str, str] = {}
         for blob in blobs:
             if attempts.setdefault(blob.name, blob.attempt) != blob.attempt:
                 raise self._name_taken(blob, "two tasks of this batch gave it to a blob of theirs")
         if not self.unique_names:
             for blob in blobs:
-                if self._there(blob) is _There.FOREIGN:
+                if self._occupant(blob) is _Occupant.FOREIGN:
                     raise self._name_taken(blob, "another blob has this name")
 
     def check_attributes(self, stream: str, attributes: BlobAttributes, *, deletes: bool) -> None:
-        """Refuse index tags, a tier or deletes that the service does not allow here, before a batch is decided.
+        """`ConfigurationError` if the service refuses index tags, a tier or deletes.
 
-        Writes and deletes one small blob beside the log. `ConfigurationError` says what the service refused.
+        Called before a batch is committed. Writes and deletes one small blob beside the log.
         """
         asked = json.dumps([dict(attributes.tags), attributes.tier, deletes], sort_keys=True)
         name = probe_name(stream, hashlib.sha256(asked.encode()).hexdigest()[:16])
@@ -110,7 +113,7 @@ class Publisher:
             raise ConfigurationError(describe("delete", f"a trial blob {name}", refused, step))
 
     def publish(self, entry: LogEntry) -> list[Unpublishable]:
-        """Make every blob of a decided entry visible. Returns those that cannot be.
+        """Make every blob of a committed entry visible. Returns those that cannot be.
 
         Idempotent, and safe for several processes at once. An error of removing blobs is raised.
         """
@@ -126,8 +129,8 @@ class Publisher:
         done = self._concurrently(lambda blob: self.publish_blob(blob, entry.attributes), entry.blobs)
         return [each for each in done if each is not None]
 
-    def deleted(self, entry: LogEntry) -> set[str]:
-        """The blobs that an overwrite takes away and that are gone: it may have deleted them, so they stay away."""
+    def deleted_by(self, entry: LogEntry) -> set[str]:
+        """The blobs that an overwrite removes and that are gone. It may have deleted them, so its void removes them."""
         if entry.operation != "overwrite":
             return set()
         found = self._concurrently(self.container.properties, entry.removed)
@@ -136,47 +139,57 @@ class Publisher:
     def discard(self, blob: BlobEntry) -> bool:
         """Drop the staged blocks of a blob, so that no process can publish it any more. False if it was published."""
         drop_staged_blocks(self.container, blob.name)
-        return self._there(blob) is not _There.OURS
+        return self._occupant(blob) is not _Occupant.OURS
 
     def publish_blob(self, blob: BlobEntry, attributes: BlobAttributes) -> Unpublishable | None:
-        """Commit one block list; None if the blob is public then."""
+        """Commit one block list; None if the blob is visible then."""
         own = replace(attributes, metadata={**attributes.metadata, ATTEMPT: blob.attempt})
-        for _ in range(_READBACKS):
+
+        def commit() -> Outcome | ConfigurationError:
             try:
-                outcome = self.container.commit_block_list(blob.name, blob.block_ids, own, condition=IF_ABSENT)
-            except ConfigurationError as error:
-                return None if self._there(blob) is _There.OURS else Unpublishable(blob, Obstacle.REFUSED, str(error))
-            if isinstance(outcome, Done):
-                return None
-            match self._there(blob):
-                case _There.OURS:
-                    return None
-                case _There.FOREIGN:
+                return self.container.commit_block_list(blob.name, blob.block_ids, own, condition=IF_ABSENT)
+            except ConfigurationError as refusal:
+                return refusal
+
+        def read_back(answer: Doubtful) -> _Occupant | Unpublishable | None:
+            match self._occupant(blob), answer:
+                case _Occupant.OURS, _:
+                    return _Occupant.OURS
+                case _, ConfigurationError():
+                    return Unpublishable(blob, Obstacle.REFUSED, str(answer))
+                case _Occupant.FOREIGN, _:
                     return Unpublishable(blob, Obstacle.FOREIGN)
-            if isinstance(outcome, Missing):
-                return Unpublishable(blob, Obstacle.GONE)
-        raise TransientError(describe("publish", self._place(blob.name), "its state stays unknown", _FINISHED_LATER))
+                case _, Missing():
+                    return Unpublishable(blob, Obstacle.GONE)
+            return None
+
+        found = request_and_read_back(commit, read_back, lambda _: self._unresolved("publish", blob.name))
+        return found if isinstance(found, Unpublishable) else None
 
     def remove(self, names: Sequence[str], entry: LogEntry) -> None:
-        """Delete the blobs that an entry takes away. Idempotent: their names are never used again.
+        """Delete blobs that an entry removes. Idempotent: their names are never used again.
 
-        `ConflictError` or `ConfigurationError` if one cannot be deleted: readers of the listing would go on to see it.
+        `ConflictError` or `ConfigurationError` if one cannot be deleted: readers of the listing would still see it.
         """
         self._concurrently(lambda name: self._remove(name, entry), names)
 
     def _remove(self, name: str, entry: LogEntry) -> None:
+        def read_back(answer: Doubtful) -> Missing | None:
+            if isinstance(answer, Conflict):
+                raise ConflictError(self._held(name, entry, answer.reason))
+            return answer if isinstance(answer, Missing) else None
+
         try:
-            for _ in range(_READBACKS):
-                outcome = self.container.delete(name)
-                if isinstance(outcome, Done | Missing):
-                    return
-                if isinstance(outcome, Conflict):
-                    raise ConflictError(self._held(name, entry, outcome.reason))
+            request_and_read_back(
+                lambda: self.container.delete(name), read_back, lambda _: self._unresolved("delete", name)
+            )
         except ConfigurationError as error:
             if self.container.properties(name) is None:
                 return
             raise ConfigurationError(self._held(name, entry, str(error))) from error
-        raise TransientError(describe("delete", self._place(name), "its state stays unknown", _FINISHED_LATER))
+
+    def _unresolved(self, operation: str, name: str) -> TransientError:
+        return TransientError(describe(operation, self._place(name), "its state stays unknown", _FINISHED_LATER))
 
     def _held(self, name: str, entry: LogEntry, cause: str) -> str:
         command = f"python -m azureblob_source repair {self.container.name}/STREAM --void {entry.version} --leave-blobs"
@@ -186,20 +199,20 @@ class Publisher:
         )
         return describe(f"version {entry.version}: delete", self._place(name), cause, step)
 
-    def _there(self, blob: BlobEntry) -> _There:
-        """What has the blob's name. The empty blob of a repair that was interrupted is deleted."""
+    def _occupant(self, blob: BlobEntry) -> _Occupant:
+        """What has the blob's name now. The empty blob of a repair that was interrupted is deleted."""
         there = self.container.properties(blob.name)
         if there is None:
-            return _There.NOTHING
+            return _Occupant.NOTHING
         attempt = attempt_of(there.metadata)
         if attempt == DISCARDED and not there.size:
-            return _There.NOTHING if self._clear(there) else _There.FOREIGN
+            return _Occupant.NOTHING if self._clear(there) else _Occupant.FOREIGN
         if attempt == blob.attempt or list(self.container.block_ids(blob.name)) == blob.block_ids:
-            return _There.OURS
-        return _There.FOREIGN
+            return _Occupant.OURS
+        return _Occupant.FOREIGN
 
     def _clear(self, there: BlobProperties) -> bool:
-        """Delete the empty blob of a discard. False where that is not permitted: its name is taken then."""
+        """Delete the empty blob of `discard`. False if that is not permitted: the name is taken then."""
         try:
             outcome = self.container.delete(there.name, condition=Condition(if_match=there.etag))
         except ConfigurationError:
@@ -225,6 +238,6 @@ class Publisher:
 def drop_staged_blocks(container: BlobContainer, name: str) -> None:
     """Commit an empty block list where there is no blob; the caller deletes the empty blob, in just this version.
 
-    A plain delete could remove a blob that was committed meanwhile, and no condition of a delete prevents that.
+    A plain delete could delete a blob that was committed meanwhile, and no condition of a delete prevents that.
     """
     container.commit_block_list(name, [], BlobAttributes({ATTEMPT: DISCARDED}), condition=IF_ABSENT)

@@ -14,19 +14,20 @@ from typing import TYPE_CHECKING
 
 from azure_account.account import Condition, Done
 from azure_account.errors import ConfigurationError, ConflictError
-from azureblob_source.log.commit import finish
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import DISCARDED, attempt_of
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import BATCHES, is_data, log_stream
 from azureblob_source.log.publish import drop_staged_blocks
+from azureblob_source.log.published import first_unpublished
+from azureblob_source.log.roll_forward import publish_committed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from azure_account.account import BlobContainer, BlobProperties
-    from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.log.entry import BlobEntry, Draft, LogEntry
     from azureblob_source.log.publish import Publisher
 
 
@@ -100,16 +101,16 @@ def plan_repair(container: BlobContainer, stream: str | None, before: datetime) 
     listed = list(container.list("" if stream is None else f"{stream}/", uncommitted=True))
     streams = sorted({of for blob in listed if (of := _stream_of(blob)) is not None})
     staged = {blob.name for blob in listed if not blob.committed}
-    unproven = {name: _unproven(CommitLog(container, name)) for name in streams}
+    unpublished = {name: _unpublished(CommitLog(container, name)) for name in streams}
     unfinished = [
         found
-        for name, entries in unproven.items()
+        for name, entries in unpublished.items()
         for entry in entries
         if (found := _unfinished(container, name, entry, entries, staged)) is not None
     ]
     committed = {blob.name: blob for blob in listed if blob.committed}
     revived = [found for name in streams for found in _revived(CommitLog(container, name), committed)]
-    named = {blob.name for entries in unproven.values() for entry in entries for blob in entry.blobs}
+    named = {blob.name for entries in unpublished.values() for entry in entries for blob in entry.blobs}
     named |= _decided_over_streams(container)
     undecided = [Leftover(blob.name, blob.last_modified) for blob in listed if _is_leftover(blob, named)]
     return RepairPlan(
@@ -133,7 +134,7 @@ def missing_blobs(log: CommitLog) -> list[BlobEntry]:
 def repair(
     container: BlobContainer,
     plan: RepairPlan,
-    draft: Callable[[], LogEntry],
+    draft: Callable[[], Draft],
     publisher: Publisher,
     *,
     leftovers: bool = False,
@@ -142,7 +143,8 @@ def repair(
     """Carry out a plan; `leftovers` are removed only on request. `progress` is called with the steps done since then.
 
     `draft` gives a fresh write id, time and epoch for an entry that voids. `FencedError` if its epoch is too low;
-    `ConflictError`, after all else is done, if an entry cannot be published and may not be voided yet (see `give_up`).
+    `ConflictError`, after all else is done, if an entry cannot be published and may not be voided yet (see
+    `void_version`).
     """
     published = voided = 0
     failures: list[ConflictError] = []
@@ -151,7 +153,7 @@ def repair(
         log = CommitLog(container, stream)
         before = log.refresh()
         try:
-            head = finish(log, draft(), publisher)
+            head = publish_committed(log, draft(), publisher)
         except ConflictError as error:
             failures.append(error)
             continue
@@ -174,10 +176,10 @@ def repair(
     return Repaired(published, voided, removed, revived)
 
 
-def _unproven(log: CommitLog) -> list[LogEntry]:
+def _unpublished(log: CommitLog) -> list[LogEntry]:
     """The entries that the head does not say to be published."""
     head = log.refresh()
-    return [] if head is None else log.entries(max(head.published + 1, log.kept_from), head.version)
+    return [] if head is None else log.entries(first_unpublished(head, kept_from=log.kept_from), head.version)
 
 
 def _revived(log: CommitLog, committed: Mapping[str, BlobProperties]) -> list[Revived]:
@@ -238,7 +240,7 @@ def _streams_above(leftovers: Iterable[Leftover]) -> set[str]:
 
 def _decided_now(container: BlobContainer, streams: Iterable[str]) -> set[str]:
     """Names in entries that may not be published yet, as of now."""
-    entries = (entry for stream in streams for entry in _unproven(CommitLog(container, stream)))
+    entries = (entry for stream in streams for entry in _unpublished(CommitLog(container, stream)))
     return {blob.name for entry in entries for blob in entry.blobs} | _decided_over_streams(container)
 
 

@@ -26,6 +26,8 @@ from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import find_entry
 from azureblob_source.log.entry import attempt_of
 from azureblob_source.log.naming import BATCHES, log_name, log_prefix, log_version
+from azureblob_source.log.published import first_unpublished
+from azureblob_source.log.readback import ATTEMPTS, request_and_read_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,12 +36,12 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer, Outcome
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.log.readback import Doubtful
 
 SHORTEST_RETENTION = timedelta(hours=1)
 """Much longer than a reader or writer works without reading the boundary again."""
 
 _ENTRIES_AT_ONCE = 500
-_DELETE_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ def plan_from_listing(
     """The plan, without totals, from the listing of a log. Entries from version `needed` on are kept. Pure."""
     below = [entry for entry in listed if entry.version < boundary.first]
     leftovers = [entry for entry in below if boundary.removing.get(entry.version) == entry.etag]
-    end = min(head.published + 1, head.version, needed)
+    end = min(first_unpublished(head), head.version, needed)
     expired: list[LoggedEntry] = []
     for entry in listed:
         if boundary.first <= entry.version < end:
@@ -218,19 +220,21 @@ class _Work:
 
     def _delete_entry(self, entry: LoggedEntry) -> None:
         name = log_name(self.plan.stream, entry.version)
-        for _ in range(_DELETE_ATTEMPTS):
-            outcome = self.container.delete(name, condition=Condition(if_match=entry.etag))
-            if isinstance(outcome, Done | Missing):
-                return
-            there = self.container.properties(name)
-            if there is None or there.etag != entry.etag:
-                return
-        raise _stuck(self.container, name, outcome)
+
+        def read_back(answer: Doubtful) -> Doubtful | None:
+            there = None if isinstance(answer, Missing) else self.container.properties(name)
+            return answer if there is None or there.etag != entry.etag else None
+
+        request_and_read_back(
+            lambda: self.container.delete(name, condition=Condition(if_match=entry.etag)),
+            read_back,
+            lambda answer: _stuck(self.container, name, answer),
+        )
 
     def _delete_blob(self, blob: BlobEntry) -> bool | None:
         """True if this call deleted it, False if it was gone before, None if another's blob has the name."""
         outcome = None
-        for _ in range(_DELETE_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             there = self.container.properties(blob.name)
             if there is None:
                 return outcome is not None
@@ -242,11 +246,9 @@ class _Work:
         raise _stuck(self.container, blob.name, outcome)
 
 
-def _stuck(container: BlobContainer, name: str, outcome: Outcome | None) -> ConflictError:
+def _stuck(container: BlobContainer, name: str, outcome: Outcome | Doubtful | None) -> ConflictError:
     step = "Look whether a lease or a policy holds it, then run the vacuum again: it goes on where this one ended."
-    return ConflictError(
-        describe("delete", f"{name} in {container.url}", str(outcome), step, attempts=_DELETE_ATTEMPTS)
-    )
+    return ConflictError(describe("delete", f"{name} in {container.url}", str(outcome), step, attempts=ATTEMPTS))
 
 
 def _listed(container: BlobContainer, stream: str) -> Iterator[LoggedEntry]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from azure_account.errors import ConflictError, NotFoundError, TransientError, describe
 from azureblob_source.concurrent_map import concurrent_map
 from azureblob_source.log.live import live_blobs, live_since
+from azureblob_source.log.published import first_unpublished, published_up_to
 from azureblob_source.options import EARLIEST, LATEST
 from azureblob_source.read.snapshot import writer_schema
 
@@ -133,18 +134,16 @@ class Follower:
 
     def _last_published(self, head: LogEntry, after: int) -> int:
         """The newest version up to which every batch is published, or revoked by one that is."""
-        settled = max(head.published, self._published, after)
-        unproven = self.log.entries(settled + 1, head.version) if settled < head.version else []
-        taken_back = {entry.replaces for entry in unproven}
-        for entry in unproven:
-            if entry.version in taken_back:
-                continue
-            if not self._are_visible(entry.blobs):
-                break
-            settled = entry.version
+        first = first_unpublished(head, known=max(self._published, after))
+        unpublished = self.log.entries(first, head.version) if first <= head.version else []
+        self._published = published_up_to(first - 1, unpublished, self._is_published)
+        return self._published
+
+    def _is_published(self, entry: LogEntry) -> bool:
+        published = self._are_visible(entry.blobs)
+        if published:
             self._remember([entry])
-        self._published = settled
-        return settled
+        return published
 
     def _are_visible(self, blobs: Iterable[BlobEntry]) -> bool:
         found = concurrent_map(self.log.container.properties, [blob.name for blob in blobs], _AT_ONCE)

@@ -17,6 +17,7 @@ from azureblob_source.avro.schema import arrow_schema, header_schema
 from azureblob_source.concurrent_map import concurrent_map
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import schema_name
+from azureblob_source.log.published import first_unpublished
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blob_bytes import BlobBytes, RangeReader, without_gzip
 from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, listed_blobs, stream_blob
@@ -179,9 +180,8 @@ class _PublicationWait:
 
     def _missing(self, live: Sequence[tuple[LogEntry, BlobEntry]], visible: set[str]) -> list[str]:
         """Names of live blobs that are not visible yet. Those that are, are added to `visible`."""
-        head = self.log.head()
-        published = -1 if head is None else head.published
-        names = [blob.name for entry, blob in live if entry.version > published and blob.name not in visible]
+        first = first_unpublished(self.log.head())
+        names = [blob.name for entry, blob in live if entry.version >= first and blob.name not in visible]
         there = concurrent_map(self.log.container.properties, names, _AT_ONCE)
         visible.update(name for name, found in zip(names, there, strict=True) if found is not None and found.size)
         return [name for name in names if name not in visible]

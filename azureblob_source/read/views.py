@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from azureblob_source.arrow_values import int64_array
-from azureblob_source.log.live import standing_entries
+from azureblob_source.log.live import entries_in_effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -153,7 +153,7 @@ def listed_blobs(found: Iterable[StreamBlob]) -> pa.RecordBatch:
 
 def control(entries: Iterable[LogEntry]) -> pa.RecordBatch:
     """The control messages of the entries, except for revoked ones."""
-    found = [(entry, message) for entry in standing_entries(entries) for message in entry.control]
+    found = [(entry, message) for entry in entries_in_effect(entries) for message in entry.control]
     messages = pa.RecordBatch.from_pylist([_message(entry, message) for entry, message in found], CONTROL)
     partitions = [_partitions(message) for _, message in found]
     rows = messages.take(int64_array(np.repeat(np.arange(len(found)), list(map(len, partitions)))))

@@ -18,9 +18,9 @@ from azure_account.errors import AzureBlobError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, Faults, NumberedCall, ProcessDied
 from azure_account.retrying.retry_loop import Call, Intercept
-from azureblob_source.log.commit import commit
+from azureblob_source.log.commit import commit_and_publish
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import BlobEntry, LogEntry, Transaction, to_json
+from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction, to_json
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import log_name
 from azureblob_source.log.publish import Publisher
@@ -160,9 +160,8 @@ def _stage_task(run: Run, task: str, rows: list[Row], design: Design) -> BlobEnt
     return entry
 
 
-def _draft(run: Run, batch: int, blobs: list[BlobEntry]) -> LogEntry:
-    return LogEntry(
-        version=-1,
+def _draft(run: Run, batch: int, blobs: list[BlobEntry]) -> Draft:
+    return Draft(
         write_id=f"{run.draw(1 << 60):x}",
         timestamp="2026-01-01T00:00:00+00:00",
         transaction=Transaction(run.query, batch),
@@ -174,10 +173,10 @@ def _draft(run: Run, batch: int, blobs: list[BlobEntry]) -> LogEntry:
 def log_first(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
     """Ours."""
     draft = _draft(run, batch, blobs)
-    entry = commit(run.log, draft, Publisher(run.container, threads=1))
-    if entry.write_id != draft.write_id:
+    entry = commit_and_publish(run.log, draft, Publisher(run.container, threads=1))
+    if not isinstance(entry, LogEntry) or entry.write_id != draft.write_id:
         run.world.seen["rolled forward"] += 1
-    if entry.operation == "replace":
+    if isinstance(entry, LogEntry) and entry.operation == "replace":
         run.world.seen["replaced"] += 1
 
 
@@ -201,7 +200,7 @@ def log_last(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
 
 
 def blind_retry(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
-    """A mistake: when the answer of the deciding put is lost, the batch is decided anew without reading back."""
+    """A mistake: when the answer of the put is lost, the batch is committed again without reading back."""
     outcome: object = None
     while not isinstance(outcome, Done):
         head = run.log.refresh()
@@ -209,7 +208,7 @@ def blind_retry(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
         if outcome is None and last is not None and last.version >= batch:
             entry = run.log.read(last.entry)
             break
-        entry = _draft(run, batch, blobs).behind(head, published=-1)
+        entry = _draft(run, batch, blobs).succeeding(head, published=-1)
         outcome = run.container.put(log_name(STREAM, entry.version), to_json(entry), condition=IF_ABSENT)
     Publisher(run.container, threads=1).publish(entry)
 

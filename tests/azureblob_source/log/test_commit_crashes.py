@@ -19,12 +19,11 @@ from azure_account.memory.faults import (
     TimeOut,
     at,
 )
+from tests.azureblob_source.log.committing import WEEK_AND_A_DAY
 from tests.azureblob_source.log.protocol import Draw, World, drive, log_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-WEEK_AND_A_DAY = 8 * 24 * 3600.0
 
 
 def draws(seed: int) -> Draw:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from azure_account.memory.faults import LateEffect, LostAnswer, Reset, Throttle
+from tests.azureblob_source.log.committing import WEEK_AND_A_DAY
 from tests.azureblob_source.log.protocol import (
     Design,
     Driver,
@@ -80,7 +81,7 @@ def machine(  # noqa: C901 - a class with its rules
         def expire(self) -> None:
             if expiry:
                 seen["weeks"] += 1
-                self.world.account.clock.sleep(8 * 24 * 3600.0)
+                self.world.account.clock.sleep(WEEK_AND_A_DAY)
 
         @invariant()
         def nothing_is_public_twice(self) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def entry(version: int, write_id: str = "w") -> LogEntry:
-    return LogEntry(version, write_id, "2013-01-31T12:00:05+00:00")
+    return LogEntry(write_id, "2013-01-31T12:00:05+00:00", version=version)
 
 
 def log_over(account: MemoryAccount, faults: Faults | None = None, readers: int = 4) -> CommitLog:
@@ -98,7 +98,7 @@ def test_a_version_that_is_known_to_have_existed_shortens_the_search(known: int,
 
 
 @pytest.mark.parametrize("first", [None, 10])
-def test_a_version_that_never_existed_does_not_lead_astray(first: int | None) -> None:
+def test_a_search_from_a_version_that_never_existed_finds_the_head(first: int | None) -> None:
     assert entry(19) == log_over(account_with(range(first or 0, 20), first)).refresh(1000)
     assert log_over(new_account()).refresh(1000) is None
 
@@ -125,7 +125,7 @@ def test_a_head_that_is_known_costs_one_request_to_confirm_and_none_to_use() -> 
     assert before + 4 == faults.count
 
 
-def test_the_entry_that_was_first_stands() -> None:
+def test_the_entry_that_was_put_first_is_returned_to_both_writers() -> None:
     account = new_account()
     ours, theirs = log_over(account), log_over(account)
     assert entry(0, "ours") == ours.put(entry(0, "ours"))
@@ -135,7 +135,7 @@ def test_the_entry_that_was_first_stands() -> None:
 
 @pytest.mark.parametrize("fault", [LostAnswer(), TimeOut(), Reset(), Throttle(1.0), LateEffect(1), LateEffect(2)])
 @pytest.mark.parametrize("times", [1, 2, 4])
-def test_a_put_whose_answers_are_lost_is_cleared_up_by_reading_back(fault: Fault, times: int) -> None:
+def test_a_put_whose_answers_are_lost_is_read_back(fault: Fault, times: int) -> None:
     account = new_account()
     faults = Faults(on("put", fault, times=times))
     log = log_over(account, faults)
@@ -161,7 +161,7 @@ def test_a_put_that_never_has_an_answer_is_given_up_and_can_be_repeated() -> Non
     assert entry(0) == log_over(account).put(entry(0))
 
 
-def test_an_outage_is_no_missing_entry() -> None:
+def test_an_outage_is_not_taken_for_a_missing_entry() -> None:
     with pytest.raises(TransientError):
         log_over(account_with(range(3)), Faults(always(Throttle()))).refresh()
 
@@ -181,7 +181,7 @@ def test_a_version_that_is_not_kept_is_named_with_the_oldest_that_is() -> None:
 
 
 @pytest.mark.parametrize("readers", [1, 4])
-def test_the_history_is_in_order_and_ends_where_it_is_told(readers: int) -> None:
+def test_the_history_is_in_order_and_ends_at_the_version_asked_for(readers: int) -> None:
     log = log_over(account_with(range(3, 20)), readers=readers)
     assert [entry(version) for version in range(3, 20)] == log.history()
     assert [entry(version) for version in range(3, 11)] == log.history(10)
@@ -205,7 +205,7 @@ def test_a_damaged_head_is_an_error_and_not_skipped() -> None:
 # --- vacuumed logs ----------------------------------------------------------------------------------------------------
 
 
-def test_what_lies_below_the_boundary_is_not_in_the_log() -> None:
+def test_entries_below_the_boundary_are_not_in_the_log() -> None:
     account = account_with(range(10), 6)
     log = log_over(account)
     assert [entry(version) for version in range(6, 10)] == log.history()
@@ -257,7 +257,7 @@ def moved_at(operation: str, nth: int, act: Callable[[], None]) -> Script:
 
 
 @pytest.mark.parametrize("stray", [True, False])
-def test_a_head_is_followed_over_a_hole_whatever_lies_in_it(stray: bool) -> None:
+def test_the_head_is_found_after_a_vacuum_even_with_stray_entries_below_the_boundary(stray: bool) -> None:
     account = account_with(range(4))
     log = log_over(account)
     assert entry(3) == log.head()
@@ -275,7 +275,7 @@ def test_a_head_is_followed_over_a_hole_whatever_lies_in_it(stray: bool) -> None
 
 
 @pytest.mark.parametrize("at_zero", [True, False])
-def test_a_search_is_not_led_astray_by_entries_in_the_hole(at_zero: bool) -> None:
+def test_a_search_ignores_entries_below_the_boundary(at_zero: bool) -> None:
     account = account_with(range(30))
     take_away(account, range(20))
     for version in (0, 1, 2, 5) if at_zero else (7, 8):
@@ -292,7 +292,7 @@ def test_a_search_during_a_vacuum_finds_the_head(nth: int) -> None:
     assert entry(29) == log_over(account, Faults(script)).head()
 
 
-def test_an_entry_that_is_put_into_the_hole_decides_nothing_and_is_withdrawn() -> None:
+def test_an_entry_that_is_put_below_the_boundary_commits_nothing_and_is_withdrawn() -> None:
     account = account_with(range(4))
     log = log_over(account)
     log.head()
@@ -307,7 +307,7 @@ def test_an_entry_that_is_put_into_the_hole_decides_nothing_and_is_withdrawn() -
 
 
 @pytest.mark.parametrize("fault", [LostAnswer(), TimeOut(), LateEffect(1), LateEffect(3)])
-def test_an_entry_that_is_put_into_the_hole_with_a_lost_answer_decides_nothing_either(fault: Fault) -> None:
+def test_an_entry_that_is_put_below_the_boundary_with_a_lost_answer_commits_nothing_either(fault: Fault) -> None:
     account = account_with(range(4))
     faults = Faults(on("put", fault))
     log = log_over(account, faults)
@@ -321,7 +321,7 @@ def test_an_entry_that_is_put_into_the_hole_with_a_lost_answer_decides_nothing_e
     assert [entry(version) for version in (6, 7, 8)] == log.history() == log_over(account).history()
 
 
-def test_an_entry_that_another_has_put_into_the_hole_is_no_answer() -> None:
+def test_an_entry_of_another_writer_below_the_boundary_is_not_returned_by_a_put() -> None:
     account = account_with(range(4))
     log = log_over(account)
     log.head()
@@ -345,7 +345,7 @@ def test_a_withdrawal_that_fails_does_not_hide_the_error(caplog: pytest.LogCaptu
     take_away(account, range(6))
     with pytest.raises(ConflictError, match="a vacuum has made 6 the first"):
         log.put(entry(4, "slow"))
-    assert "is left where it counts for nothing" in caplog.text
+    assert "is left below the boundary, where it is ignored" in caplog.text
     assert entry(8) == log_over(account).head()
 
 
@@ -362,6 +362,6 @@ def test_a_writer_that_slept_leaves_its_entry_to_the_vacuum_that_is_removing_it(
 
     log = log_over(account, Faults(moved_at("get", 3, vacuum_takes_it)))
     log.head()
-    with pytest.raises(ConflictError, match="This version decides nothing: run the batch again"):
+    with pytest.raises(ConflictError, match="This version commits nothing: run the batch again"):
         log.put(entry(4, "slow"))
     assert container.properties(log_name("flights", 4)) is not None

@@ -15,7 +15,9 @@ from azureblob_source.log.entry import (
     RECENT_TRANSACTIONS,
     Applied,
     BlobEntry,
+    Draft,
     LogEntry,
+    Operation,
     Transaction,
     from_json,
     to_json,
@@ -62,11 +64,11 @@ def test_the_first_format_is_read_for_ever() -> None:
     assert FULL == from_json(GOLDEN.read_bytes(), "golden")
 
 
-def test_an_entry_of_the_first_release_does_not_say_since_when_and_with_which_schemas() -> None:
+def test_an_entry_of_the_first_release_has_neither_since_nor_schemas() -> None:
     assert replace(FULL, since=None, schemas=None) == from_json(EARLIEST.read_bytes(), "earliest")
 
 
-TOLD = (
+MESSAGES = (
     {
         "type": "watermark", "version": 1, "taskName": "task 1", "taskCount": 2, "generation": 3,
         "timestamp": 1359633600000, "partitions": ["0", "1", "São Paulo"],
@@ -83,10 +85,10 @@ TOLD = (
 )  # fmt: skip
 
 
-def test_control_messages_are_told_once_with_all_their_partitions() -> None:
-    told = replace(FULL, control=TOLD)
-    assert told == from_json(CONTROL.read_bytes(), "control")
-    assert json.loads(CONTROL.read_bytes()) == json.loads(to_json(told))
+def test_an_entry_holds_each_control_message_once_with_all_its_partitions() -> None:
+    with_messages = replace(FULL, control=MESSAGES)
+    assert with_messages == from_json(CONTROL.read_bytes(), "control")
+    assert json.loads(CONTROL.read_bytes()) == json.loads(to_json(with_messages))
 
 
 def test_the_first_format_is_still_the_one_that_is_written() -> None:
@@ -127,7 +129,7 @@ def test_an_entry_comes_back_as_it_was_written(entry: LogEntry) -> None:
 
 
 def test_what_is_empty_is_not_stored() -> None:
-    entry = LogEntry(0, "w", "2013-01-31T12:00:05+00:00")
+    entry = LogEntry("w", "2013-01-31T12:00:05+00:00", version=0)
     assert {
         "formatVersion": 1, "version": 0, "writeId": "w", "timestamp": "2013-01-31T12:00:05+00:00",
         "operation": "append", "published": -1,
@@ -186,82 +188,82 @@ def test_a_damaged_entry_is_corrupt_and_named(data: bytes) -> None:
         from_json(data, "s/_log/7.json")
 
 
-# --- following an entry -----------------------------------------------------------------------------------------------
+# --- succeeding the head ----------------------------------------------------------------------------------------------
 
 
-def draft(transaction: Transaction | None = None, epoch: int | None = None) -> LogEntry:
-    return LogEntry(-1, "w", "2013-01-31T12:00:05+00:00", transaction=transaction, epoch=epoch)
+def draft(transaction: Transaction | None = None, epoch: int | None = None) -> Draft:
+    return Draft("w", "2013-01-31T12:00:05+00:00", transaction=transaction, epoch=epoch)
 
 
-def test_a_draft_takes_the_next_version_and_carries_on_epoch_and_transactions() -> None:
-    first = draft(Transaction("a", 5), epoch=2).behind(None, published=-1)
-    second = draft(Transaction("b", 0)).behind(first, published=0)
+def test_a_draft_gets_the_next_version_and_the_epoch_and_transactions_of_the_head() -> None:
+    first = draft(Transaction("a", 5), epoch=2).succeeding(None, published=-1)
+    second = draft(Transaction("b", 0)).succeeding(first, published=0)
     assert (0, 2, -1) == (first.version, first.epoch, first.published)
     assert (1, 2, 0) == (second.version, second.epoch, second.published)
     assert {"a": Applied(5, 0), "b": Applied(0, 1)} == second.transactions
-    assert 3 == draft(epoch=3).behind(second, published=1).epoch
+    assert 3 == draft(epoch=3).succeeding(second, published=1).epoch
 
 
-def test_the_transaction_that_was_idle_longest_is_forgotten_first() -> None:
+def test_the_transaction_that_was_idle_longest_is_dropped_first() -> None:
     head = None
     for number in range(RECENT_TRANSACTIONS):
-        head = draft(Transaction(f"t{number}", 0)).behind(head, published=-1)
-    head = draft(Transaction("t0", 1)).behind(head, published=-1)
+        head = draft(Transaction(f"t{number}", 0)).succeeding(head, published=-1)
+    head = draft(Transaction("t0", 1)).succeeding(head, published=-1)
     assert RECENT_TRANSACTIONS == len(head.transactions)
-    head = draft(Transaction("new", 0)).behind(head, published=-1)
+    head = draft(Transaction("new", 0)).succeeding(head, published=-1)
     assert RECENT_TRANSACTIONS == len(head.transactions)
     assert "t1" not in head.transactions
     assert Applied(1, RECENT_TRANSACTIONS) == head.transactions["t0"]
-    assert head.transactions == draft().behind(head, published=-1).transactions
+    assert head.transactions == draft().succeeding(head, published=-1).transactions
 
 
-def written_with(*schemas: str, operation: str = "append") -> LogEntry:
+def written_with(*schemas: str, operation: Operation = "append") -> Draft:
     blobs = tuple(replace(FULL.blobs[1], schema=schema) for schema in schemas)
     return replace(draft(), operation=operation, blobs=blobs)
 
 
-def test_an_entry_knows_the_last_overwrite_and_the_schemas_since_then() -> None:
-    head = written_with("b", "a", "b").behind(None, published=-1)
+def test_an_entry_has_the_last_overwrite_and_the_schemas_since_then() -> None:
+    head = written_with("b", "a", "b").succeeding(None, published=-1)
     assert (0, ("b", "a")) == (head.since, head.schemas)
-    head = written_with("c", "a").behind(head, published=0)
+    head = written_with("c", "a").succeeding(head, published=0)
     assert (0, ("b", "a", "c")) == (head.since, head.schemas)
-    head = written_with("d", operation="overwrite").behind(head, published=1)
+    head = written_with("d", operation="overwrite").succeeding(head, published=1)
     assert (2, ("d",)) == (head.since, head.schemas)
-    head = written_with(operation="void").behind(head, published=2)
+    head = written_with(operation="void").succeeding(head, published=2)
     assert (2, ("d",)) == (head.since, head.schemas)
-    head = written_with(operation="overwrite").behind(head, published=3)
+    head = written_with(operation="overwrite").succeeding(head, published=3)
     assert (4, ("d",)) == (head.since, head.schemas)
 
 
-def test_an_overwrite_without_rows_forgets_the_schemas_with_the_next_rows() -> None:
-    head = written_with("a").behind(None, published=-1)
-    head = written_with(operation="overwrite").behind(head, published=0)
+def test_after_an_overwrite_without_rows_the_next_rows_drop_the_old_schemas() -> None:
+    head = written_with("a").succeeding(None, published=-1)
+    head = written_with(operation="overwrite").succeeding(head, published=0)
     assert (1, ("a",)) == (head.since, head.schemas)
-    head = written_with("b").behind(head, published=1)
+    head = written_with("b").succeeding(head, published=1)
     assert (1, ("b",)) == (head.since, head.schemas)
 
 
-def test_an_overwrite_that_is_voided_leaves_live_what_was_live_before() -> None:
-    before = written_with("a").behind(None, published=-1)
-    head = written_with("b", operation="overwrite").behind(before, published=0)
+def test_after_a_voided_overwrite_is_live_what_was_live_before() -> None:
+    before = written_with("a").succeeding(None, published=-1)
+    head = written_with("b", operation="overwrite").succeeding(before, published=0)
     voiding = replace(written_with(operation="void"), replaces=1)
-    head = voiding.behind(head, published=0, restored=before)
+    head = voiding.succeeding(head, published=0, restored=before)
     assert (0, ("a",)) == (head.since, head.schemas)
 
 
-def test_nothing_is_live_when_a_vacuum_took_what_was_before_a_voided_overwrite() -> None:
-    before = written_with("a").behind(None, published=-1)
-    head = written_with("b", operation="overwrite").behind(before, published=0)
-    head = replace(written_with(operation="void"), replaces=1).behind(head, published=0)
+def test_after_a_voided_overwrite_nothing_is_live_that_a_vacuum_has_deleted() -> None:
+    before = written_with("a").succeeding(None, published=-1)
+    head = written_with("b", operation="overwrite").succeeding(before, published=0)
+    head = replace(written_with(operation="void"), replaces=1).succeeding(head, published=0)
     assert (2, ()) == (head.since, head.schemas)
 
 
-def test_a_log_of_the_first_release_says_it_from_the_next_overwrite_on() -> None:
-    head = replace(written_with("a"), version=4)
-    head = written_with("b").behind(head, published=4)
+def test_a_log_of_the_first_release_lists_schemas_from_the_next_overwrite_on() -> None:
+    head = replace(written_with("a").succeeding(None, published=3), version=4, since=None, schemas=None)
+    head = written_with("b").succeeding(head, published=4)
     assert (None, None) == (head.since, head.schemas)
     assert b'"since"' not in to_json(head)
-    head = written_with("c", operation="overwrite").behind(head, published=5)
+    head = written_with("c", operation="overwrite").succeeding(head, published=5)
     assert (6, ("c",)) == (head.since, head.schemas)
 
 

@@ -1,4 +1,4 @@
-"""Batches that are decided and cannot be published: they stop nobody for ever, and nothing of them is counted twice."""
+"""Batches that are committed and cannot be published: they stop no writer for ever, and no row is visible twice."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from datetime import datetime, timezone
 from functools import cache
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 
 from azure_account.account import IF_ABSENT, BlobAttributes
 from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, FencedError
 from azure_account.memory.faults import Crash, Faults, ProcessDied, Refuse, on
-from azureblob_source.log.commit import commit, decide
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import ATTEMPT, DISCARDED, LogEntry, Transaction
+from azureblob_source.log.entry import ATTEMPT, DISCARDED, Draft, LogEntry, Transaction
 from azureblob_source.log.fencing import publish_unless_fenced
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import is_data
 from azureblob_source.log.publish import Publisher, Unpublishable
-from azureblob_source.log.standing import State, standing
-from azureblob_source.log.void import give_up, leave_out
+from azureblob_source.log.status import State, status_of
+from azureblob_source.log.void import leave_out, void_version
 from azureblob_source.maintenance.repair import missing_blobs
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
+from tests.azureblob_source.log.committing import ROWS, WEEK_AND_A_DAY, committed, published, rows
 from tests.azureblob_source.write.sink_rows import blob_rows, committer, new_account, plan_of, public_blobs, stage_rows
 
 if TYPE_CHECKING:
@@ -31,14 +30,8 @@ if TYPE_CHECKING:
 
     from azure_account.memory.account import MemoryAccount
 
-ROWS = pa.schema([("stream", pa.string()), ("n", pa.int64())])
-DAY = 24 * 3600.0
 QUERY = Transaction("q", 0)
 STREAMS = ["a", "b"]
-
-
-def table(numbers: list[int], streams: list[str] | None = None) -> pa.RecordBatch:
-    return pa.record_batch([streams or ["-"] * len(numbers), numbers], schema=ROWS)
 
 
 def write(
@@ -52,7 +45,7 @@ def write(
 ) -> list[LogEntry]:
     """One batch of several tasks, by a process of its own."""
     container, plan = account.container("container"), plan_of(ROWS, **options)
-    staged = [stage_rows(container, plan, [table(task)], seed=100 * seed + at) for at, task in enumerate(tasks)]
+    staged = [stage_rows(container, plan, [rows(task)], seed=100 * seed + at) for at, task in enumerate(tasks)]
     return committer(container, plan, seed).commit(staged, transaction, overwrite=overwrite)
 
 
@@ -60,7 +53,7 @@ def write_streams(account: MemoryAccount, numbers: list[int], transaction: Trans
     """One batch whose rows go to two streams."""
     container, plan = account.container("container"), plan_of(ROWS, "container", streamColumn="stream")
     streams = [STREAMS[n % 2] for n in numbers]
-    staged = [stage_rows(container, plan, [table(numbers, streams)], seed=seed)]
+    staged = [stage_rows(container, plan, [rows(numbers, streams)], seed=seed)]
     return committer(container, plan, seed).commit(staged, transaction)
 
 
@@ -89,11 +82,11 @@ def dies(account: MemoryAccount, operation: str, *, skip: int = 0) -> MemoryAcco
     return account.restarted(Faults(on(operation, Crash(), name=is_data, skip=skip)))
 
 
-def draft(account: MemoryAccount) -> LogEntry:
-    return LogEntry(-1, f"w{account.clock.now()}", "2026-01-01T00:00:00+00:00")
+def draft(account: MemoryAccount) -> Draft:
+    return Draft(f"w{account.clock.now()}", "2026-01-01T00:00:00+00:00")
 
 
-# --- who finds a replacement follows it -------------------------------------------------------------------------------
+# --- a replacement is published before the batch is acknowledged ------------------------------------------------------
 
 
 def test_a_driver_that_finds_its_batch_replaced_publishes_the_replacement_before_it_acknowledges() -> None:
@@ -101,13 +94,13 @@ def test_a_driver_that_finds_its_batch_replaced_publishes_the_replacement_before
     with pytest.raises(ProcessDied):
         write(dies(account, "commit_block_list"), [[1]], QUERY, seed=1)
     found = log_of(account).read(0)
-    account.clock.sleep(8 * DAY)
+    account.clock.sleep(WEEK_AND_A_DAY)
     with pytest.raises(ProcessDied):
         write(dies(account, "commit_block_list", skip=2), [[1]], QUERY, seed=2)
     assert [] == numbers(account) or operations(account)
     assert {} == public_blobs(account)
-    late = LogEntry(-1, "late", found.timestamp, transaction=QUERY, blobs=found.blobs)
-    entry = commit(log_of(account), late, publisher(account))
+    late = Draft("late", found.timestamp, transaction=QUERY, blobs=found.blobs)
+    entry = published(log_of(account), late, publisher(account))
     assert "replace" == entry.operation
     assert [1] == numbers(account)
 
@@ -117,23 +110,23 @@ def test_a_replacement_that_expires_too_is_replaced_by_the_next_run() -> None:
     for seed in range(3):
         with pytest.raises(ProcessDied):
             write(dies(account, "commit_block_list", skip=0 if seed == 0 else 2), [[1]], QUERY, seed=seed)
-        account.clock.sleep(8 * DAY)
+        account.clock.sleep(WEEK_AND_A_DAY)
     write(account, [[1]], QUERY, seed=9)
     assert [1] == numbers(account)
     assert ["append", "void", "replace", "void", "replace", "void", "replace"] == operations(account)
 
 
-def test_a_decision_over_many_streams_that_was_replaced_meanwhile_is_read_again() -> None:
+def test_a_batch_entry_that_was_replaced_meanwhile_is_read_again() -> None:
     account = new_account()
     with pytest.raises(ProcessDied):
         write_streams(dies(account, "commit_block_list"), [0, 1], QUERY, 1)
-    account.clock.sleep(8 * DAY)
+    account.clock.sleep(WEEK_AND_A_DAY)
     for skip in range(2, 8):
         copy = dies(account, "commit_block_list", skip=skip)
         try:
             write_streams(copy, [0, 1], QUERY, 10 + skip)
         except ProcessDied:
-            account.clock.sleep(8 * DAY)
+            account.clock.sleep(WEEK_AND_A_DAY)
     write_streams(account, [0, 1], QUERY, 99)
     assert [0, 1] == numbers(account)
 
@@ -143,13 +136,13 @@ def test_an_entry_that_was_voided_and_vacuumed_is_not_taken_for_published() -> N
     with pytest.raises(ProcessDied):
         write(dies(account, "commit_block_list"), [[1]], QUERY, seed=1)
     entry = log_of(account).read(0)
-    account.clock.sleep(8 * DAY)
+    account.clock.sleep(WEEK_AND_A_DAY)
     write(account, [[5]], Transaction("other", 0), seed=2)
     write(account, [[6]], Transaction("other", 1), seed=3)
     log = log_of(account)
     vacuum(log.container, plan_vacuum(log, datetime(9999, 1, 1, tzinfo=timezone.utc)), lambda: "v", threads=1)
     assert 3 == log_of(account).first()
-    assert State.VOIDED is standing(log_of(account), entry)
+    assert State.VOIDED is status_of(log_of(account), entry)
     write(account, [[1]], QUERY, seed=4)
     assert [1, 6] == numbers(account)
 
@@ -162,7 +155,7 @@ def refusing(account: MemoryAccount, operation: str, **when: Any) -> MemoryAccou
     return account.restarted(Faults(on(operation, Refuse(), **{"name": is_data, "times": 10**6, **when})))
 
 
-def test_what_the_service_refuses_is_voided_by_its_own_writer_and_stops_nobody() -> None:
+def test_what_the_service_refuses_is_voided_by_its_own_writer_and_stops_no_other_writer() -> None:
     account = new_account()
     write(account, [[1]], Transaction("q", 0), seed=1)
     with pytest.raises(ConflictError, match=r"cannot be published.*403.*was voided"):
@@ -173,7 +166,7 @@ def test_what_the_service_refuses_is_voided_by_its_own_writer_and_stops_nobody()
     assert [1, 2, 3, 9] == numbers(account)
 
 
-def test_tags_that_the_account_does_not_have_are_noticed_before_anything_is_decided() -> None:
+def test_tags_that_the_account_does_not_support_are_refused_before_anything_is_committed() -> None:
     account = new_account()
     with pytest.raises(ConfigurationError, match=r"trial blob.*403.*Nothing was committed\. Change the options `tags"):
         write(refusing(account, "put", name=lambda name: "_probe" in name), [[1]], QUERY, tags__class="raw")
@@ -182,7 +175,7 @@ def test_tags_that_the_account_does_not_have_are_noticed_before_anything_is_deci
     assert [1] == numbers(account)
 
 
-def test_an_overwrite_without_the_permission_to_delete_is_refused_before_it_is_decided() -> None:
+def test_an_overwrite_without_the_permission_to_delete_is_refused_before_it_is_committed() -> None:
     account = new_account()
     write(account, [[1]], seed=1)
     with pytest.raises(ConfigurationError, match="Grant the permission to delete, or append instead"):
@@ -203,7 +196,7 @@ def leased(account: MemoryAccount) -> str:
     return name
 
 
-def test_a_leased_blob_that_an_overwrite_takes_away_is_an_error_and_gone_once_the_lease_is_broken() -> None:
+def test_a_leased_blob_that_an_overwrite_removes_is_an_error_and_deleted_once_the_lease_is_broken() -> None:
     account = new_account()
     name = leased(account)
     with pytest.raises(ConflictError, match="Break its lease"):
@@ -217,15 +210,15 @@ def test_old_blobs_that_cannot_be_deleted_can_be_left_visible_to_the_listing() -
     account = new_account()
     name = leased(account)
     with pytest.raises(ConflictError, match="Break its lease"):
-        give_up(log_of(account), 1, draft(account), publisher(account))
-    give_up(log_of(account), 1, draft(account), publisher(account), leave_blobs=True)
+        void_version(log_of(account), 1, draft(account), publisher(account))
+    void_version(log_of(account), 1, draft(account), publisher(account), leave_blobs=True)
     write(account, [[3]], seed=4)
     live = live_blobs(log_of(account).history())
     assert {name, *live} == set(public_blobs(account))
     assert [2, 3] == sorted(row["n"] for each in live for row in blob_rows(public_blobs(account)[each]))
 
 
-def test_an_overwrite_that_is_voided_brings_back_no_blob_that_is_gone() -> None:
+def test_after_an_overwrite_is_voided_no_deleted_blob_is_live() -> None:
     account = new_account()
     write(account, [[1]], seed=1)
     write(account, [[2]], QUERY, seed=2, overwrite=True)
@@ -237,7 +230,7 @@ def test_an_overwrite_that_is_voided_brings_back_no_blob_that_is_gone() -> None:
 
 def test_what_is_refused_here_and_published_by_another_driver_is_not_voided() -> None:
     account, plan = new_account(), plan_of(ROWS)
-    staged = stage_rows(account.container("container"), plan, [table([1])], seed=1)
+    staged = stage_rows(account.container("container"), plan, [rows([1])], seed=1)
 
     class Overtaken(Publisher):
         def publish(self, entry: LogEntry) -> list[Unpublishable]:
@@ -246,14 +239,14 @@ def test_what_is_refused_here_and_published_by_another_driver_is_not_voided() ->
                 write(account, [[1]], QUERY, seed=2)
             return failed
 
-    first = LogEntry(-1, "first", "2026-01-01T00:00:00+00:00", transaction=QUERY, blobs=staged.blobs)
+    first = Draft("first", "2026-01-01T00:00:00+00:00", transaction=QUERY, blobs=staged.blobs)
     once = refusing(account, "commit_block_list", times=1)
-    assert "append" == commit(log_of(account), first, Overtaken(once.container("container"), threads=1)).operation
+    assert "append" == published(log_of(account), first, Overtaken(once.container("container"), threads=1)).operation
     assert [1] == numbers(account)
     assert ["append"] == operations(account)
 
 
-def test_what_the_service_refuses_for_good_is_finished_once_the_cause_is_mended() -> None:
+def test_what_the_service_refuses_is_published_once_the_cause_is_mended() -> None:
     account = new_account()
     with pytest.raises(ConfigurationError, match=r"publish version 0 .*403.*Mend the cause, then start the query"):
         write(refusing(account, "commit_block_list"), [[1]], QUERY, seed=1)
@@ -264,16 +257,16 @@ def test_what_the_service_refuses_for_good_is_finished_once_the_cause_is_mended(
     assert ["append"] == operations(account)
 
 
-def test_a_writer_that_may_not_delete_goes_on_after_an_entry_of_which_nothing_is_there() -> None:
+def test_a_writer_that_may_not_delete_goes_on_after_an_entry_without_any_visible_blob() -> None:
     account = new_account()
     with pytest.raises(ProcessDied):
         write(dies(account, "commit_block_list"), [[1]], QUERY, seed=1)
-    account.clock.sleep(8 * DAY)
+    account.clock.sleep(WEEK_AND_A_DAY)
     write(refusing(account, "delete"), [[2]], seed=2)
     assert [2] == numbers(account)
 
 
-def test_an_empty_overwrite_is_tried_before_it_is_decided_too() -> None:
+def test_an_empty_overwrite_is_tried_before_it_is_committed_too() -> None:
     account = new_account()
     write(account, [[1]], seed=1)
     with pytest.raises(ConfigurationError, match="Grant the permission to delete"):
@@ -281,18 +274,18 @@ def test_an_empty_overwrite_is_tried_before_it_is_decided_too() -> None:
     assert ["append"] == operations(account)
 
 
-def test_blobs_that_a_policy_protects_can_be_left_behind() -> None:
+def test_blobs_that_a_policy_protects_can_be_left_visible_to_the_listing_too() -> None:
     account = new_account()
     with pytest.raises(ProcessDied):
         write(dies(account, "commit_block_list", skip=1), [[1], [2]], QUERY, seed=1)
-    account.clock.sleep(8 * DAY)
+    account.clock.sleep(WEEK_AND_A_DAY)
     protecting = refusing(account, "delete")
     with pytest.raises(ConfigurationError, match=r"lift the hold"):
         write(protecting, [[7]], seed=2)
     log = CommitLog(protecting.container("container"), "flights", readers=1)
     head = log.refresh()
     assert head is not None
-    give_up(
+    void_version(
         log, head.version, draft(account), Publisher(protecting.container("container"), threads=1), leave_blobs=True
     )
     write(protecting, [[7]], seed=3)
@@ -310,12 +303,12 @@ def test_a_young_version_that_lacks_a_blob_is_not_taken_for_expired() -> None:
     with pytest.raises(ConflictError, match=r"version 0 .*If a blob was deleted by hand, restore it.*--void 0"):
         write(account, [[3]], Transaction("other", 0), seed=2)
     assert 1 == len(public_blobs(account))
-    account.clock.sleep(8 * DAY)
+    account.clock.sleep(WEEK_AND_A_DAY)
     write(account, [[3]], Transaction("other", 0), seed=3)
     assert [3] == numbers(account)
 
 
-@pytest.mark.parametrize("advice", ["restore", "its own writer", "give up"])
+@pytest.mark.parametrize("advice", ["restore", "its own writer", "void"])
 def test_the_advice_for_a_version_that_lacks_a_blob_works(advice: str) -> None:
     account = new_account()
     container = account.container("container")
@@ -335,12 +328,12 @@ def test_the_advice_for_a_version_that_lacks_a_blob_works(advice: str) -> None:
         case _:
             version = re.search(r"repair container/flights --void (\d+)`", str(refused.value))
             assert version is not None
-            give_up(log_of(account), int(version[1]), draft(account), publisher(account))
+            void_version(log_of(account), int(version[1]), draft(account), publisher(account))
     write(account, [[3]], Transaction("other", 0), seed=4)
-    assert ([3] if advice == "give up" else [1, 2, 3]) == numbers(account)
+    assert ([3] if advice == "void" else [1, 2, 3]) == numbers(account)
 
 
-def test_a_blob_whose_metadata_another_tool_has_replaced_is_still_known_by_its_blocks() -> None:
+def test_a_blob_whose_metadata_another_tool_has_replaced_is_recognised_by_its_blocks() -> None:
     account = new_account()
     write(account, [[1]], QUERY, seed=1)
     (name,) = public_blobs(account)
@@ -350,20 +343,20 @@ def test_a_blob_whose_metadata_another_tool_has_replaced_is_still_known_by_its_b
     assert [1, 2] == numbers(account)
 
 
-def test_giving_up_what_is_published_is_refused() -> None:
+def test_voiding_what_is_published_is_refused() -> None:
     account = new_account()
     write(account, [[1]], QUERY, seed=1)
     for seed in (2, 3):
         with pytest.raises(ConflictError, match="void version 0 .* it is published"):
-            give_up(log_of(account), 0, draft(account), publisher(account))
+            void_version(log_of(account), 0, draft(account), publisher(account))
         write(account, [[seed]], seed=seed)
     assert [1, 2, 3] == numbers(account)
 
 
-def test_a_repair_that_was_interrupted_between_its_two_steps_leaves_no_version_unfinished() -> None:
+def test_a_repair_that_was_interrupted_between_its_two_steps_leaves_no_version_unpublished() -> None:
     account, plan = new_account(), plan_of(ROWS)
     container = account.container("container")
-    staged = stage_rows(container, plan, [table([1])], seed=1)
+    staged = stage_rows(container, plan, [rows([1])], seed=1)
     name = staged.blobs[0].name
     container.commit_block_list(name, [], BlobAttributes({ATTEMPT: DISCARDED}), condition=IF_ABSENT)
     with pytest.raises(ConflictError, match="run the batch again"):
@@ -375,11 +368,11 @@ def test_a_repair_that_was_interrupted_between_its_two_steps_leaves_no_version_u
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
-def test_two_blobs_of_a_batch_with_one_name_are_found_before_the_batch_is_decided() -> None:
+def test_two_blobs_of_a_batch_with_one_name_are_found_before_the_batch_is_committed() -> None:
     account, plan = new_account(), plan_of(ROWS)
     container = account.container("container")
-    one = stage_rows(container, plan, [table([1])], seed=1)
-    two = stage_rows(container, plan, [table([2])], seed=2)
+    one = stage_rows(container, plan, [rows([1])], seed=1)
+    two = stage_rows(container, plan, [rows([2])], seed=2)
     (blob,) = two.blobs
     twin = type(two)((type(blob)(**{**vars(blob), "name": one.blobs[0].name}),), two.metrics, two.writer)
     with pytest.raises(ConflictError, match=r"two tasks of this batch.*Nothing of this batch was committed"):
@@ -389,11 +382,11 @@ def test_two_blobs_of_a_batch_with_one_name_are_found_before_the_batch_is_decide
     assert [1, 2] == numbers(account)
 
 
-def test_over_many_streams_a_taken_name_is_found_before_the_batch_is_decided() -> None:
+def test_over_many_streams_a_taken_name_is_found_before_the_batch_is_committed() -> None:
     account = new_account()
     plan = plan_of(ROWS, "container", streamColumn="stream", suffixRandomStringToBlobName=False)
     container = account.container("container")
-    staged = [stage_rows(container, plan, [table([0, 1], STREAMS)], seed=1)]
+    staged = [stage_rows(container, plan, [rows([0, 1], STREAMS)], seed=1)]
     container.put(staged[0].blobs[0].name, b"precious")
     with pytest.raises(ConflictError, match=r"another blob has this name.*Nothing of this batch was committed"):
         committer(container, plan).commit(staged, QUERY)
@@ -403,13 +396,13 @@ def test_over_many_streams_a_taken_name_is_found_before_the_batch_is_decided() -
 # --- overwriting ------------------------------------------------------------------------------------------------------
 
 
-def test_the_repeat_of_a_voided_overwrite_deletes_nothing_before_its_own_blobs_are_public() -> None:
+def test_the_repeat_of_a_voided_overwrite_deletes_nothing_before_its_own_blobs_are_visible() -> None:
     account = new_account()
     write(account, [[1]], seed=1)
     for seed, skip in ((2, 1), (3, 2)):
         with pytest.raises(ProcessDied):
             write(dies(account, "commit_block_list", skip=skip), [[2]], QUERY, seed=seed, overwrite=True)
-        account.clock.sleep(8 * DAY)
+        account.clock.sleep(WEEK_AND_A_DAY)
     write(account, [[7]], seed=5)
     assert [1, 7] == numbers(account)
     write(account, [[2]], QUERY, seed=4, overwrite=True)
@@ -424,7 +417,7 @@ def test_overwriting_again_and_again_costs_the_same_each_time() -> None:
     costs = []
     for batch in range(40):
         before = faults.count
-        staged = [stage_rows(container, plan, [table([batch])], seed=batch)]
+        staged = [stage_rows(container, plan, [rows([batch])], seed=batch)]
         driver.commit(staged, Transaction("q", batch), overwrite=True)
         costs.append(faults.count - before)
     assert max(costs[1:]) == min(costs[1:])
@@ -439,7 +432,7 @@ def test_a_batch_over_many_streams_that_one_of_them_refuses_is_published_in_none
     container = account.container("container")
     write_streams(account, [0, 1], QUERY, 1)
     log = log_of(account, "b")
-    decide(log, LogEntry(-1, "leader", "2026-01-01T00:00:00+00:00", "epoch", epoch=5), publisher(account))
+    committed(log, Draft("leader", "2026-01-01T00:00:00+00:00", "epoch", epoch=5), publisher(account))
     before = public_blobs(account)
     with pytest.raises(AzureBlobError, match=r"at epoch 5.*Nothing of this batch was published"):
         write_streams(account, [2, 3], Transaction("q", 1), 2)
@@ -455,17 +448,17 @@ def test_a_task_that_publishes_at_once_is_fenced_before_it_does() -> None:
         log_of = cache(lambda stream: CommitLog(container, stream, readers=1))
         return publish_unless_fenced(log_of, publisher(account), plan.options.attributes, epoch)
 
-    staged = stage_rows(container, plan, [table([1])], seed=1, publish=publish_with(1))
+    staged = stage_rows(container, plan, [rows([1])], seed=1, publish=publish_with(1))
     committer(container, plan).commit([staged], None)
-    decide(log_of(account), LogEntry(-1, "leader", "2026-01-01T00:00:00+00:00", "epoch", epoch=2), publisher(account))
+    committed(log_of(account), Draft("leader", "2026-01-01T00:00:00+00:00", "epoch", epoch=2), publisher(account))
     with pytest.raises(FencedError, match=r"at epoch 2.*this writer has epoch 1.*stays visible"):
-        stage_rows(container, plan, [table([2])], seed=2, publish=publish_with(1))
+        stage_rows(container, plan, [rows([2])], seed=2, publish=publish_with(1))
     assert [1] == numbers(account)
-    stage_rows(container, plan, [table([3])], seed=3, publish=publish_with(2))
+    stage_rows(container, plan, [rows([3])], seed=3, publish=publish_with(2))
     assert 2 == len(public_blobs(account))
 
 
-def test_blobs_that_were_deleted_by_hand_can_be_left_out_and_the_others_stay() -> None:
+def test_blobs_that_were_deleted_by_hand_can_be_left_out_and_the_others_stay_live() -> None:
     account = new_account()
     container = account.container("container")
     (old,) = write(account, [[1]], Transaction("q", 0), seed=1)

@@ -8,12 +8,12 @@ import pytest
 
 from azure_account.errors import FencedError
 from azure_account.memory.faults import Crash, Fault, Faults, LateEffect, LostAnswer, ProcessDied, Reset, Throttle, at
-from azureblob_source.log.commit import commit, decide
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import BlobEntry, LogEntry, Transaction
+from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction
 from azureblob_source.log.naming import blob_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.repair import Repaired, RepairPlan, plan_repair, repair
+from tests.azureblob_source.log.committing import batch_committed, committed, published
 from tests.azureblob_source.write.sink_rows import new_account
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def staged(account: MemoryAccount, version: int, count: int = 2, stream: str = "
     return blobs
 
 
-def draft(account: MemoryAccount, version: int, *, epoch: int | None = None) -> LogEntry:
-    return LogEntry(-1, f"w{version}", WHEN, transaction=Transaction("q", version), epoch=epoch,
+def draft(account: MemoryAccount, version: int, *, epoch: int | None = None) -> Draft:
+    return Draft(f"w{version}", WHEN, transaction=Transaction("q", version), epoch=epoch,
                     blobs=staged(account, version))  # fmt: skip
 
 
@@ -42,8 +42,8 @@ def unpublished(account: MemoryAccount, *, publish: int = 0, epoch: int | None =
     container = account.container("container")
     log = CommitLog(container, "flights", readers=1)
     publisher = Publisher(container, threads=1)
-    commit(log, draft(account, 0, epoch=epoch), publisher)
-    entry = decide(log, draft(account, 1, epoch=epoch), publisher)
+    published(log, draft(account, 0, epoch=epoch), publisher)
+    entry = committed(log, draft(account, 1, epoch=epoch), publisher)
     for blob in entry.blobs[:publish]:
         publisher.publish_blob(blob, entry.attributes)
     return entry
@@ -58,7 +58,7 @@ def repaired(account: MemoryAccount, faults: Faults | None = None, *, epoch: int
     container = account.restarted(faults).container("container")
     ids = itertools.count()
     found = plan_repair(container, None, EPOCH + timedelta(seconds=account.clock.now() - DAY))
-    return repair(container, found, lambda: LogEntry(-1, f"repair-{id(found)}-{next(ids)}", WHEN, epoch=epoch),
+    return repair(container, found, lambda: Draft(f"repair-{id(found)}-{next(ids)}", WHEN, epoch=epoch),
                   Publisher(container, threads=1), leftovers=True)  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def public(account: MemoryAccount) -> list[str]:
 
 def test_a_published_stream_needs_no_repair() -> None:
     account = new_account()
-    commit(CommitLog(account.container("container"), "flights"), draft(account, 0),
+    published(CommitLog(account.container("container"), "flights"), draft(account, 0),
            Publisher(account.container("container")))  # fmt: skip
     assert RepairPlan(("flights",), (), (), ()) == plan(account)
     assert plan(account).is_empty
@@ -100,8 +100,8 @@ def test_an_entry_whose_blocks_have_expired_is_voided_and_its_repeat_writes_it_a
     container = account.container("container")
     log = CommitLog(container, "flights", readers=1)
     assert ["append", "append", "void"] == [each.operation for each in log.history()]
-    again = LogEntry(-1, "again", WHEN, transaction=Transaction("q", 1), blobs=staged(account, 9))
-    assert "append" == commit(log, again, Publisher(container, threads=1)).operation
+    again = Draft("again", WHEN, transaction=Transaction("q", 1), blobs=staged(account, 9))
+    assert "append" == published(log, again, Publisher(container, threads=1)).operation
     assert 4 == len(public(account))
 
 
@@ -141,11 +141,10 @@ def test_leftovers_are_kept_unless_their_removal_is_requested() -> None:
 
 def test_a_blob_that_a_batch_entry_names_is_no_leftover() -> None:
     account = new_account()
-    decide(
+    batch_committed(
         CommitLog(account.container("container"), "_batches/q"),
         draft(account, 0),
         Publisher(account.container("container")),
-        publishes=False,
     )
     account.clock.sleep(2 * DAY)
     found = plan(account)
@@ -160,7 +159,7 @@ def test_a_blob_that_is_committed_after_the_plan_is_no_leftover() -> None:
     container = account.container("container")
     found = plan(account)
     assert 2 == len(found.leftovers)
-    decide(CommitLog(container, "flights", readers=1), late, Publisher(container, threads=1))
+    committed(CommitLog(container, "flights", readers=1), late, Publisher(container, threads=1))
     assert 0 == repair(container, found, lambda: draft(account, 7), Publisher(container), leftovers=True).removed
     assert {blob.name for blob in late.blobs} <= set(public(account)) | set(account.service.staged("container"))
 
@@ -182,7 +181,7 @@ def test_a_blob_of_a_stream_whose_log_begins_after_the_plan_is_no_leftover() -> 
     account.clock.sleep(2 * DAY)
     container, found = account.container("container"), plan(account)
     assert (2, ()) == (len(found.leftovers), found.streams)
-    decide(CommitLog(container, "flights", readers=1), first, Publisher(container, threads=1))
+    committed(CommitLog(container, "flights", readers=1), first, Publisher(container, threads=1))
     assert 0 == repair(container, found, lambda: draft(account, 7), Publisher(container), leftovers=True).removed
 
 
@@ -190,9 +189,9 @@ def test_a_revived_blob_is_deleted() -> None:
     account = new_account()
     container = account.container("container")
     lost = draft(account, 0)
-    decide(CommitLog(container, "flights", readers=1), lost, Publisher(container, threads=1))
+    committed(CommitLog(container, "flights", readers=1), lost, Publisher(container, threads=1))
     account.clock.sleep(8 * DAY)
-    commit(CommitLog(container, "flights", readers=1), draft(account, 1), Publisher(container, threads=1))
+    published(CommitLog(container, "flights", readers=1), draft(account, 1), Publisher(container, threads=1))
     blob = lost.blobs[0]
     container.stage_block(blob.name, blob.block_ids[0], b"late")
     assert Publisher(container).publish_blob(blob, lost.attributes) is None
@@ -205,8 +204,8 @@ def test_a_revived_blob_is_deleted() -> None:
 def test_one_stream_can_be_repaired_alone() -> None:
     account = new_account()
     unpublished(account)
-    decide(CommitLog(account.container("container"), "other"),
-           LogEntry(-1, "o", WHEN, blobs=staged(account, 3, stream="other")),
+    committed(CommitLog(account.container("container"), "other"),
+           Draft("o", WHEN, blobs=staged(account, 3, stream="other")),
            Publisher(account.container("container")))  # fmt: skip
     assert ["other"] == [unfinished.stream for unfinished in plan(account, "other").unfinished]
     assert ["flights", "other"] == [unfinished.stream for unfinished in plan(account).unfinished]

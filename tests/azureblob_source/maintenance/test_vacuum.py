@@ -25,9 +25,9 @@ from azure_account.memory.faults import (
     at,
 )
 from azureblob_source.log.boundary import Boundary, move_boundary, read_boundary
-from azureblob_source.log.commit import commit, decide, replacement
+from azureblob_source.log.commit import commit_and_publish, replacement
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import ATTEMPT, BlobEntry, LogEntry, Transaction, to_json
+from azureblob_source.log.entry import ATTEMPT, BlobEntry, Draft, GoneEntry, LogEntry, Transaction, to_json
 from azureblob_source.log.naming import boundary_name, log_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance import vacuum as vacuum_module
@@ -39,10 +39,12 @@ from azureblob_source.maintenance.vacuum import (
     plan_vacuum,
     vacuum,
 )
+from tests.azureblob_source.log.committing import batch_committed, published
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, public_rows, stage_rows
 
 if TYPE_CHECKING:
     from azure_account.memory.account import MemoryAccount
+    from azureblob_source.log.entry import AnyEntry
     from azureblob_source.log.publish import Unpublishable
 
 DAY = 24 * 3600.0
@@ -54,16 +56,16 @@ def log_over(account: MemoryAccount, faults: Faults | None = None, stream: str =
     return CommitLog(container, stream, readers=1, monotonic=account.clock.monotonic)
 
 
-def write(account: MemoryAccount, version: int, *, blobs: int = 2) -> LogEntry:
+def write(account: MemoryAccount, version: int, *, blobs: int = 2) -> AnyEntry:
     """One published batch of a query, with `blobs` blobs."""
     container = account.container("container")
     names = [f"flights/{version}-{number}.avro" for number in range(blobs)]
     batch = [BlobEntry(name, "flights", None, f"{version:016x}", 1, 10, 200, 100, "f", "end") for name in names]
     for blob in batch:
         container.stage_block(blob.name, blob.block_ids[0], b"rows of " + blob.name.encode())
-    draft = LogEntry(-1, f"w{version}", "2026-01-01T00:00:00+00:00", blobs=tuple(batch),
+    draft = Draft(f"w{version}", "2026-01-01T00:00:00+00:00", blobs=tuple(batch),
                      transaction=Transaction("q", version))  # fmt: skip
-    return commit(log_over(account), draft, Publisher(container, threads=1))
+    return commit_and_publish(log_over(account), draft, Publisher(container, threads=1))
 
 
 def stream_of_days(days: int, *, blobs: int = 2) -> MemoryAccount:
@@ -148,7 +150,7 @@ def test_a_vacuumed_stream_takes_new_batches() -> None:
 def test_entries_that_are_not_published_stay() -> None:
     account = stream_of_days(4)
     container, log = account.container("container"), log_over(account)
-    lagging = LogEntry(4, "x", "2026-01-01T00:00:00+00:00", published=1)
+    lagging = LogEntry("x", "2026-01-01T00:00:00+00:00", version=4, published=1)
     container.put(log_name("flights", 4), to_json(lagging))
     account.clock.sleep(DAY)
     assert [0, 1] == [entry.version for entry in plan_vacuum(log, now(account)).expired]
@@ -224,7 +226,7 @@ def test_a_plan_removes_consecutive_old_published_entries_and_never_the_head(
     ages: list[int], first: int, published: int, needed: int, removing: dict[int, str], cut: int
 ) -> None:
     listed = [LoggedEntry(version, "e", EPOCH + timedelta(days=age)) for version, age in enumerate(ages)]
-    head = LogEntry(first + len(ages), "w", "t", published=published)
+    head = LogEntry("w", "t", version=first + len(ages), published=published)
     plan = plan_from_listing(
         "s", listed, Boundary(first, removing), head, before=EPOCH + timedelta(days=cut), needed=needed
     )
@@ -312,12 +314,11 @@ def test_an_entry_put_where_a_vacuum_died_is_distinguished_from_the_entry_being_
 
 def test_a_batch_whose_entry_was_vacuumed_counts_as_done() -> None:
     account = stream_of_days(3)
-    other = replace(log_over(account).read(2), version=-1, write_id="o", transaction=Transaction("other", 0), blobs=())
-    commit(log_over(account), other, Publisher(account.container("container")))
+    other = Draft("o", "2026-01-01T00:00:00+00:00", transaction=Transaction("other", 0))
+    published(log_over(account), other, Publisher(account.container("container")))
     account.clock.sleep(DAY)
     run(account, 0)
-    again = write(account, 2)
-    assert (2, (), Transaction("q", 2)) == (again.version, again.blobs, again.transaction)
+    assert GoneEntry(Transaction("q", 2), 2) == write(account, 2)
     assert [3] == [entry.version for entry in log_over(account).history()]
     assert write(account, 3).version == 4
 
@@ -325,14 +326,16 @@ def test_a_batch_whose_entry_was_vacuumed_counts_as_done() -> None:
 def test_an_overwrite_by_a_writer_whose_head_was_vacuumed_removes_all_live_blobs() -> None:
     account = stream_of_days(2)
     log = log_over(account)
-    assert 1 == (log.head() or LogEntry(-1, "", "")).version
+    head = log.head()
+    assert head is not None
+    assert 1 == head.version
     log.published = 1
     for version in (2, 3, 4):
         write(account, version)
         account.clock.sleep(DAY)
     run(account, 1.5)
-    draft = LogEntry(-1, "o", "2026-01-01T00:00:00+00:00", operation="overwrite", transaction=Transaction("o", 0))
-    entry = commit(log, draft, Publisher(account.container("container"), threads=1))
+    draft = Draft("o", "2026-01-01T00:00:00+00:00", operation="overwrite", transaction=Transaction("o", 0))
+    entry = published(log, draft, Publisher(account.container("container"), threads=1))
     assert (5, ("flights/4-0.avro", "flights/4-1.avro")) == (entry.version, entry.removed)
 
 
@@ -341,7 +344,7 @@ def test_a_writer_whose_batch_was_published_by_another_and_vacuumed_while_it_sle
     container = account.container("container")
     blob = BlobEntry("flights/late.avro", "flights", None, "a" * 16, 1, 1, 1, 1, "f", "end")
     container.stage_block(blob.name, blob.block_ids[0], b"late")
-    draft = LogEntry(-1, "late", "2026-01-01T00:00:00+00:00", blobs=(blob,), transaction=Transaction("slow", 0))
+    draft = Draft("late", "2026-01-01T00:00:00+00:00", blobs=(blob,), transaction=Transaction("slow", 0))
 
     class Sleepy(Publisher):
         def publish(self, entry: LogEntry) -> list[Unpublishable]:
@@ -353,7 +356,7 @@ def test_a_writer_whose_batch_was_published_by_another_and_vacuumed_while_it_sle
                 assert "flights/late.avro" not in names(account)
             return super().publish(entry)
 
-    entry = commit(log_over(account), draft, Sleepy(container, threads=1))
+    entry = published(log_over(account), draft, Sleepy(container, threads=1))
     assert (2, "late") == (entry.version, entry.write_id)
     assert kept(3, 4) == names(account)
 
@@ -365,10 +368,10 @@ def decisions(account: MemoryAccount, count: int, *, replaced: bool = False) -> 
     log = log_over(account, stream="_batches/q")
     blob = BlobEntry("flights/0-0.avro", "flights", None, f"{0:016x}", 1, 10, 200, 100, "f", "end")
     for version in range(count):
-        draft = LogEntry(-1, f"d{version}", "t", blobs=(blob,), transaction=Transaction("q", version))
-        entry = decide(log, draft, Publisher(log.container), publishes=False)
+        draft = Draft(f"d{version}", "t", blobs=(blob,), transaction=Transaction("q", version))
+        entry = batch_committed(log, draft, Publisher(log.container))
     if replaced:
-        decide(log, replacement(entry, replace(draft, write_id="r")), Publisher(log.container), publishes=False)
+        batch_committed(log, replacement(entry, replace(draft, write_id="r")), Publisher(log.container))
     account.clock.sleep(DAY)
 
 

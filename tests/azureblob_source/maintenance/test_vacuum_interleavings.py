@@ -104,7 +104,7 @@ def boundary_last(container: BlobContainer, world: World) -> None:
 class WithoutBoundaryCheck(CommitLog):
     """A mutant: after a put the boundary is not read."""
 
-    def _standing(self, there: LogEntry | None, put: LogEntry) -> LogEntry:
+    def _unless_below_boundary(self, there: LogEntry | None, put: LogEntry) -> LogEntry:
         self._head, self._looked = there or put, True
         return there or put
 

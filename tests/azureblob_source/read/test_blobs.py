@@ -18,7 +18,7 @@ NOON = datetime(2013, 1, 31, 12, 0, 5, tzinfo=timezone.utc)
 SECOND = 1_000_000
 AT_NOON = 1_359_633_605 * SECOND
 
-ENTRY = LogEntry(7, "write", "2013-01-31T12:00:09.123+00:00")
+ENTRY = LogEntry("write", "2013-01-31T12:00:09.123+00:00", version=7)
 BLOB = BlobEntry("flights/2013/01/31/12/00-05-0a1b2c3d.avro", "flights", "JFK", "a", 1, 2, 3, 44, "f" * 16, "end")
 
 

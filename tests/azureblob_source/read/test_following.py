@@ -45,9 +45,9 @@ def put(
     """An entry one minute after the previous one. Its blobs are published unless `published` is given."""
     container = account.container("container")
     entry = LogEntry(
-        version,
         f"w{version}",
         (NOON + timedelta(minutes=version)).isoformat(),
+        version=version,
         blobs=tuple(blob(version, number) for number in range(blobs)) if isinstance(blobs, int) else blobs,
         published=version - 1 if published is None else published,
         **given,

@@ -32,9 +32,9 @@ WRITER = {"query": "q", "batch": 3, "task": 1, "attempt": 0, "durationMs": 12, "
 
 def test_the_history_is_one_row_for_each_entry() -> None:
     entries = [
-        LogEntry(0, "w0", WHEN, transaction=Transaction("q", 3), blobs=(BLOB, BLOB), metrics={"messagesSent": 20},
-                 writers=(WRITER,), attributes=BlobAttributes({"owner": "ops"})),
-        LogEntry(1, "w1", WHEN, operation="replace", epoch=4, removed=("a", "b"), replaces=0),
+        LogEntry("w0", WHEN, version=0, transaction=Transaction("q", 3), blobs=(BLOB, BLOB),
+                 metrics={"messagesSent": 20}, writers=(WRITER,), attributes=BlobAttributes({"owner": "ops"})),
+        LogEntry("w1", WHEN, version=1, operation="replace", epoch=4, removed=("a", "b"), replaces=0),
     ]  # fmt: skip
     table = commits(entries)
     assert COMMITS == table.schema
@@ -56,7 +56,7 @@ def test_a_history_without_entries_has_the_schema() -> None:
 
 
 def test_writers_of_other_releases_may_report_fewer_or_more_fields() -> None:
-    entry = LogEntry(0, "w", WHEN, writers=({"task": 7, "host": "unknown here"},))
+    entry = LogEntry("w", WHEN, version=0, writers=({"task": 7, "host": "unknown here"},))
     (row,) = commits([entry]).to_pylist()
     assert [{"query": None, "batch": None, "task": 7, "attempt": None, "durationMs": None, "metrics": []}] == row[
         "writers"
@@ -64,7 +64,7 @@ def test_writers_of_other_releases_may_report_fewer_or_more_fields() -> None:
 
 
 def entry(version: int, *added: BlobEntry, **more: Any) -> LogEntry:
-    return LogEntry(version, "w", WHEN, blobs=added, **more)
+    return LogEntry("w", WHEN, version=version, blobs=added, **more)
 
 
 def test_blobs_have_what_the_log_says_of_them() -> None:

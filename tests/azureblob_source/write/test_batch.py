@@ -25,7 +25,7 @@ from azure_account.memory.faults import (
 )
 from azureblob_source.log.commit import open_epoch
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import BlobEntry, LogEntry, Transaction
+from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import is_data, log_name, schema_name
 from azureblob_source.log.publish import Publisher
@@ -33,6 +33,7 @@ from azureblob_source.metrics import batch_metrics
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.write import batch as batch_module
 from azureblob_source.write.staging import StagedTask
+from tests.azureblob_source.log.committing import ROWS, WEEK_AND_A_DAY, kept, rows
 from tests.azureblob_source.write.sink_rows import (
     blob_rows,
     committer,
@@ -46,13 +47,6 @@ from tests.azureblob_source.write.sink_rows import (
 
 if TYPE_CHECKING:
     from azure_account.memory.account import MemoryAccount
-
-ROWS = pa.schema([("stream", pa.string()), ("n", pa.int64())])
-WEEK_AND_A_DAY = 8 * 24 * 3600.0
-
-
-def rows(numbers: list[int], streams: list[str] | None = None) -> pa.RecordBatch:
-    return pa.record_batch([streams or ["-"] * len(numbers), numbers], schema=ROWS)
 
 
 def write(
@@ -81,7 +75,7 @@ def history(account: MemoryAccount, stream: str = "flights") -> list[LogEntry]:
 # --- one stream -------------------------------------------------------------------------------------------------------
 
 
-def test_an_entry_tells_blobs_metrics_writers_and_attributes() -> None:
+def test_an_entry_has_blobs_metrics_writers_and_attributes() -> None:
     account = new_account()
     plan = plan_of(ROWS, metadata__owner="ops", tags__class="raw", accessTier="Cool")
     container = account.container("container")
@@ -124,7 +118,7 @@ def test_the_schema_is_kept_even_if_answers_are_lost(fault: Fault) -> None:
     assert plan.avro == take_snapshot(CommitLog(account.container("container"), "flights"), None, no_wait).reader_schema
 
 
-def test_a_schema_that_cannot_be_kept_stops_the_batch_before_it_is_decided() -> None:
+def test_a_schema_that_cannot_be_kept_stops_the_batch_before_it_is_committed() -> None:
     account, plan = new_account(), plan_of(ROWS)
     faults = Faults(on("put", TimeOut(), name=lambda name: "_schemas" in name, times=100))
     container = account.restarted(faults).container("container")
@@ -156,7 +150,7 @@ def test_a_batch_older_than_the_last_one_of_its_transaction_is_ignored(caplog: p
     write(account, [1], Transaction("app", 5), seed=1)
     write(account, [2], Transaction("app", 3), seed=2, txnAppId="app", txnVersion=3)
     assert [1] == numbers_in(account)
-    assert "batch 3 of app was decided before batch 5" in caplog.text
+    assert "batch 3 of app was committed before batch 5" in caplog.text
 
 
 def test_a_query_whose_checkpoint_was_set_back_is_stopped_and_not_ignored() -> None:
@@ -169,7 +163,7 @@ def test_a_query_whose_checkpoint_was_set_back_is_stopped_and_not_ignored() -> N
     assert [0, 1, 2, 7] == numbers_in(account)
 
 
-def test_a_repeat_with_another_number_of_rows_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_repeat_with_another_number_of_rows_is_logged_as_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     account = new_account()
     write(account, [1, 2], Transaction("q", 0), seed=1)
     write(account, [1, 2], Transaction("q", 0), seed=2)
@@ -179,9 +173,9 @@ def test_a_repeat_with_another_number_of_rows_is_warned_of(caplog: pytest.LogCap
     assert [1, 2] == numbers_in(account)
 
 
-def test_a_repeat_without_rows_finishes_what_was_decided() -> None:
+def test_a_repeat_without_rows_publishes_what_was_committed() -> None:
     account = new_account()
-    decide_and_die(account, [1, 2], Transaction("q", 0), 1)
+    commit_and_die(account, [1, 2], Transaction("q", 0), 1)
     (entry,) = write(account, [], Transaction("q", 0), seed=2)
     assert 2 == entry.rows
     assert [1, 2] == numbers_in(account)
@@ -191,7 +185,7 @@ def test_a_repeat_without_rows_finishes_what_was_decided() -> None:
 
 def test_a_repeat_without_rows_replaces_what_has_expired_by_nothing() -> None:
     account = new_account()
-    decide_and_die(account, [1, 2], Transaction("q", 0), 1)
+    commit_and_die(account, [1, 2], Transaction("q", 0), 1)
     account.clock.sleep(WEEK_AND_A_DAY)
     (entry,) = write(account, [], Transaction("q", 0), seed=2)
     assert ("replace", 0) == (entry.operation, entry.rows)
@@ -202,7 +196,7 @@ def test_a_repeat_without_rows_replaces_what_has_expired_by_nothing() -> None:
 def test_an_old_version_never_replaces_a_newer_one_that_has_expired() -> None:
     account = new_account()
     write(account, [3], Transaction("app", 3), seed=1)
-    decide_and_die(account, [5], Transaction("app", 5), 2)
+    commit_and_die(account, [5], Transaction("app", 5), 2)
     account.clock.sleep(WEEK_AND_A_DAY)
     write(account, [3], Transaction("app", 3), seed=3, txnAppId="app", txnVersion=3)
     assert [3] == numbers_in(account)
@@ -265,7 +259,7 @@ def test_overwriting_with_no_rows_empties_the_stream() -> None:
     assert ((), plan_of(ROWS).avro) == (snapshot.blobs, snapshot.reader_schema)
 
 
-def test_a_batch_that_was_overwritten_and_is_repeated_stays_away() -> None:
+def test_a_batch_that_was_overwritten_is_not_written_again_by_its_repeat() -> None:
     account = new_account()
     write(account, [1], Transaction("q", 0), seed=1)
     write(account, [2], seed=2, overwrite=True)
@@ -326,8 +320,8 @@ def test_a_foreign_blob_of_the_same_name_is_left_as_it_is() -> None:
 
 def open_for(account: MemoryAccount, epoch: int) -> LogEntry:
     container = account.container("container")
-    draft = LogEntry(-1, f"open-{epoch}", "2013-01-31T12:00:05+00:00", epoch=epoch)
-    return open_epoch(CommitLog(container, "flights", readers=1), draft, Publisher(container))
+    draft = Draft(f"open-{epoch}", "2013-01-31T12:00:05+00:00", epoch=epoch)
+    return kept(open_epoch(CommitLog(container, "flights", readers=1), draft, Publisher(container)))
 
 
 def test_a_writer_of_an_older_epoch_is_fenced_and_publishes_nothing() -> None:
@@ -367,7 +361,7 @@ def test_opening_an_epoch_fences_older_writers_before_any_row_is_written() -> No
     assert [1, 3] == numbers_in(account)
 
 
-def test_opening_an_epoch_publishes_what_the_old_leader_had_decided() -> None:
+def test_opening_an_epoch_publishes_what_the_old_leader_had_committed() -> None:
     account = new_account()
     dying = account.restarted(Faults(on("commit_block_list", Crash())))
     with pytest.raises(ProcessDied):
@@ -380,7 +374,7 @@ def test_opening_an_epoch_publishes_what_the_old_leader_had_decided() -> None:
 # --- expired blocks (P6) ----------------------------------------------------------------------------------------------
 
 
-def decide_and_die(
+def commit_and_die(
     account: MemoryAccount, numbers: list[int], transaction: Transaction, seed: int, *, overwrite: bool = False
 ) -> None:
     dying = account.restarted(Faults(on("commit_block_list", Crash(), skip=1 if overwrite else 0)))
@@ -390,7 +384,7 @@ def decide_and_die(
 
 def test_an_expired_batch_is_voided_by_another_writer_and_replaced_by_its_own_repeat() -> None:
     account = new_account()
-    decide_and_die(account, [1, 2], Transaction("q", 0), 1)
+    commit_and_die(account, [1, 2], Transaction("q", 0), 1)
     account.clock.sleep(WEEK_AND_A_DAY)
     write(account, [9], Transaction("other", 0), seed=2)
     assert [9] == numbers_in(account)
@@ -405,7 +399,7 @@ def test_an_expired_batch_is_voided_by_another_writer_and_replaced_by_its_own_re
 def test_an_expired_overwrite_is_replaced_with_all_that_it_was_to_remove() -> None:
     account = new_account()
     write(account, [1], seed=1)
-    decide_and_die(account, [2, 3], Transaction("app", 0), 2, overwrite=True)
+    commit_and_die(account, [2, 3], Transaction("app", 0), 2, overwrite=True)
     assert [1] == numbers_in(account)
     assert "overwrite" == history(account)[-1].operation
     account.clock.sleep(WEEK_AND_A_DAY)
@@ -417,7 +411,7 @@ def test_an_expired_overwrite_is_replaced_with_all_that_it_was_to_remove() -> No
 def test_an_overwrite_that_is_voided_has_overwritten_nothing() -> None:
     account = new_account()
     write(account, [1], seed=1)
-    decide_and_die(account, [2, 3], Transaction("app", 0), 2, overwrite=True)
+    commit_and_die(account, [2, 3], Transaction("app", 0), 2, overwrite=True)
     account.clock.sleep(WEEK_AND_A_DAY)
     write(account, [9], seed=3)
     assert ["append", "overwrite", "void", "append"] == [entry.operation for entry in history(account)]
@@ -428,7 +422,7 @@ def test_an_overwrite_that_is_voided_has_overwritten_nothing() -> None:
     assert [4] == numbers_in(account)
 
 
-def test_an_expired_batch_tells_its_own_writer_to_run_it_again() -> None:
+def test_the_error_for_an_expired_batch_asks_its_own_writer_to_run_it_again() -> None:
     account, plan = new_account(), plan_of(ROWS)
     container = account.container("container")
     staged = stage_rows(container, plan, [rows([1])])
@@ -476,8 +470,8 @@ def test_rows_that_name_their_streams_are_committed_to_each() -> None:
         (entry,) = history(account, stream)
         assert {stream} == {blob.stream for blob in entry.blobs}
         assert batch_metrics(entry.blobs) == entry.metrics
-    (decision,) = history(account, "_batches/q")
-    assert {"a", "b/c"} == {blob.stream for blob in decision.blobs}
+    (entry,) = history(account, "_batches/q")
+    assert {"a", "b/c"} == {blob.stream for blob in entry.blobs}
 
 
 def test_a_stream_of_the_path_takes_rows_without_a_stream() -> None:

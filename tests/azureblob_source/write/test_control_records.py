@@ -33,6 +33,7 @@ from control_messages.messages import (
     to_fields,
 )
 from control_messages.producer import ProducerSpec
+from tests.azureblob_source.log.committing import WEEK_AND_A_DAY
 from tests.azureblob_source.write.sink_rows import (
     blob_rows,
     committer,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from azureblob_source.write.staging import WritePlan
 
 ENVELOPES = pa.schema([("partition", pa.string()), ("value", pa.binary())])
-WEEK_AND_A_DAY = 8 * 24 * 3600.0
 SAMZA = b'\x01{"timestamp":5,"taskName":"Partition 0","version":1}'
 Record = tuple["str | None", "bytes | None"]
 

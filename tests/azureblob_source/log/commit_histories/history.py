@@ -34,18 +34,18 @@ from tests.azureblob_source.log.commit_histories.world import (
 Event = tuple[str, int, int]
 """What happens, and two numbers that say where and how; they are read modulo what there is."""
 
-AIMS = ("decide", "decide", "publish", "publish", "publish", "remove", "stage", "boundary", "look", "other")
+AIMS = ("commit", "commit", "publish", "publish", "publish", "remove", "stage", "boundary", "look", "other")
 FAULTS: tuple[tuple[str, Fault], ...] = (
-    ("decide", LostAnswer()),
-    ("decide", LateEffect()),
-    ("decide", Reset()),
+    ("commit", LostAnswer()),
+    ("commit", LateEffect()),
+    ("commit", Reset()),
     ("publish", LostAnswer()),
     ("publish", LateEffect()),
     ("publish", Reset()),
     ("publish", Crash()),
     ("publish", Crash(after_effect=True)),
-    ("decide", Crash()),
-    ("decide", Crash(after_effect=True)),
+    ("commit", Crash()),
+    ("commit", Crash(after_effect=True)),
     ("remove", LostAnswer()),
     ("remove", Crash(after_effect=True)),
     ("remove", LateEffect()),
@@ -283,7 +283,7 @@ class History:
             self._kill_process(process)
 
     def _die(self, where: int, how: int) -> None:
-        """A driver decides and dies before or while it publishes; at times its blocks expire."""
+        """A driver commits and dies before or while it publishes; at times its blocks expire."""
         process = self._driver(where, how)
         if process is None:
             return
@@ -300,7 +300,7 @@ class History:
         """A driver falls asleep at a point of interest."""
         process = self._driver(where, how)
         if process is not None:
-            self._until_aim(process, ("stage", "decide", "decide", "publish", "publish", "remove")[(how >> 4) % 6])
+            self._until_aim(process, ("stage", "commit", "commit", "publish", "publish", "remove")[(how >> 4) % 6])
 
     def _expire(self, where: int, how: int) -> None:
         self.world.expiries += 1
@@ -339,14 +339,14 @@ class History:
             case 1 | 3 if leftovers and self._until_aim(process, "publish") and self._step(process):
                 self._kill_process(process)
             case 2:
-                self._until_aim(process, ("publish", "remove", "decide", "look")[(how >> 9) % 4])
+                self._until_aim(process, ("publish", "remove", "commit", "look")[(how >> 9) % 4])
             case _:
                 return
 
     def _overtake(self, where: int, how: int) -> None:
-        """A driver decides what a repair has just found to be left over."""
+        """A driver commits what a repair has just found to be a leftover."""
         process = self._driver(where, how)
-        if process is None or not self._until_aim(process, "decide"):
+        if process is None or not self._until_aim(process, "commit"):
             return
         act = forgive(partial(repair_stream, stream=None, age=timedelta(seconds=-1), leftovers=True))
         repair = self._begin("repair", act, how)
@@ -440,7 +440,7 @@ class History:
                 self._finish(self._begin("repair", forgive(partial(leave_out_missing, stream=found.stream)), 3))
 
     def _check_void(self) -> None:
-        """A follower gets past a voided entry at the head, if all that is decided is published or voided."""
+        """A follower gets past a voided entry at the head, if all that is committed is published or voided."""
         world = self.world
         if plan_repair(world.container, None, world.utc()).unfinished:
             return
@@ -474,16 +474,16 @@ class History:
         for query in world.queries:
             for batch in range(query.committed + 1):
                 transaction = query.transaction(batch)
-                standing = None if transaction is None else truth.standing(query.log, transaction)
+                in_effect = None if transaction is None else truth.in_effect(query.log, transaction)
                 allowed = {*query.allowed.get(batch, ())}
-                if standing is not None:
-                    truth.check_batch(f"batch {batch} of {query.id}", standing, allowed)
+                if in_effect is not None:
+                    truth.check_batch(f"batch {batch} of {query.id}", in_effect, allowed)
                 elif transaction is not None and frozenset() not in allowed:
-                    truth.fail(f"batch {batch} of {query.id} was never decided")
+                    truth.fail(f"batch {batch} of {query.id} was never committed")
             for batch, entries in query.plain:
                 for entry in entries:
                     truth.check_batch(f"batch {batch} of {query.id}", entry, query.allowed[batch])
-        truth.check_haunting()
+        truth.check_revoked()
         for stream in world.streams:
             self._check_readers(stream)
         world.seen["history"] += 1

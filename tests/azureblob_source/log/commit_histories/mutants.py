@@ -58,21 +58,19 @@ def _found(place: str) -> tuple[Any, str]:
 
 
 def _open(*_: object) -> object:
-    return importlib.import_module("azureblob_source.log.standing").State.OPEN
+    return importlib.import_module("azureblob_source.log.status").State.UNPUBLISHED
 
 
 MUTANTS: dict[str, Mutant] = {
     "a block list is committed without If-None-Match": edited(
-        "publish:Publisher.publish_blob", "own, condition=IF_ABSENT", "own"
+        "log.publish:Publisher.publish_blob", "own, condition=IF_ABSENT", "own"
     ),
-    "nobody looks at what later entries say of an entry": replaced("commit:standing", _open),
-    "a repair does not look again at what is decided": replaced("repair:_decided_now", lambda *_: set()),
-    "a follower does not skip a voided entry": edited(
-        "following:Follower._last_published", "entry.version in taken_back", "False"
+    "nobody looks at what later entries say of an entry": replaced("log.roll_forward:status_of", _open),
+    "a repair does not look again at what is committed": replaced("maintenance.repair:_decided_now", lambda *_: set()),
+    "a follower does not skip a voided entry": replaced("log.published:entries_in_effect", list),
+    "the head is taken for published": replaced("log.commit:publish_earlier", lambda *_: True),
+    "a batch entry that was replaced is taken to be in effect": replaced(
+        "write.batch:_newest_of", lambda _, entry: entry
     ),
-    "the head is taken for published": replaced("commit:_settle_earlier", lambda *_: True),
-    "a replaced decision over many streams is not followed": replaced(
-        "batch:_newest_decision", lambda _, decision: decision
-    ),
-    "a repeat without rows finishes nothing": replaced("batch:repeated", lambda *_: None),
+    "a repeat without rows finishes nothing": replaced("write.batch:commit_if_repeated", lambda *_: None),
 }

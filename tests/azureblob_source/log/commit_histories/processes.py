@@ -1,7 +1,7 @@
 """Processes that a history moves storage call by storage call: each is a greenlet that rests before its next call.
 
 Thread pools of the code under test run inline, in an order that the process draws, so that a history depends on its
-seed alone. Faults stand below the retries, as in `azure_account.memory.faults`.
+seed alone. Faults are placed below the retries, as in `azure_account.memory.faults`.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def aim_of(call: Call) -> str:
         case "put" if call.name.endswith("_first.json"):
             return "boundary"
         case "put" if log_version(call.name) is not None:
-            return "decide"
+            return "commit"
         case "commit_block_list":
             return "publish"
         case "delete" if call.name.endswith(".avro"):

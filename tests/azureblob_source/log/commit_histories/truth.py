@@ -54,27 +54,27 @@ class Truth:
     shared: set[str] = field(default_factory=set)
     """Blobs of batches over many streams: a part that was whole is written again if another part was not."""
     gone: set[Row] = field(default_factory=set)
-    """Rows that an overwrite or a vacuum has rightly taken away for good."""
+    """Rows that an overwrite or a vacuum has rightly removed for good."""
     by_hand: set[Batch] = field(default_factory=set)
     """Batches of which somebody deleted a blob by hand."""
-    decided_at: dict[Place, float] = field(default_factory=dict)
+    committed_at: dict[Place, float] = field(default_factory=dict)
     ever_public: set[str] = field(default_factory=set)
     empty: set[str] = field(default_factory=set)
     """Batches that were acknowledged without an entry: nothing was to be written, and nothing of them is owed."""
     removed: set[str] = field(default_factory=set)
-    """Blobs that a void or a replacement takes away."""
+    """Blobs that a void or a replacement removes."""
     discarded: set[str] = field(default_factory=set)
     """Empty blobs that a repair has put in the place of staged blocks and not deleted yet."""
     protected: set[str] = field(default_factory=set)
-    """Blobs that were decided when the running repair began: it must not touch them."""
+    """Blobs that were committed when the running repair began: it must not touch them."""
     clock: Callable[[], float] = lambda: 0.0
     writer: str = ""
     """The query whose driver makes the call that is under way."""
     hand: bool = False
-    haunting: set[str] = field(default_factory=set)
-    """Public blobs that were taken back: a Put Block that landed late lets a process do
-    that which has slept before its Put Block List. It looks at the log again and deletes them, if it slept
-    for long and was not killed; else a repair does."""
+    revoked: set[str] = field(default_factory=set)
+    """Revoked blobs that are public: a process that slept before its Put Block List can make them so, if a Put
+    Block took effect late. It reads the log again and deletes them, if it slept for long and was not killed; else a
+    repair does."""
     voids: int = 0
     puts: int = 0
 
@@ -100,7 +100,7 @@ class Truth:
     def deleted(self, name: str) -> None:
         """A blob was deleted."""
         self.discarded.discard(name)
-        self.haunting.discard(name)
+        self.revoked.discard(name)
         if self.public.pop(name, None) is None:
             return
         for row in self.blob_rows[name]:
@@ -111,11 +111,11 @@ class Truth:
     def _vanished(self, row: Row, name: str) -> None:
         place = self.named[name]
         excused = self.excused(row, place)
-        settled = row in self.acknowledged or (place in self.whole and name not in self.shared)
+        done = row in self.acknowledged or (place in self.whole and name not in self.shared)
         if row[:2] in self.by_hand:
-            if row in self.acknowledged and not self._may_give_up(row, place):
+            if row in self.acknowledged and not self._may_be_voided(row, place):
                 self.fail(f"acknowledged row {row} is deleted")
-        elif excused and settled:
+        elif excused and done:
             self.gone.add(row)
         elif row in self.acknowledged and not excused:
             self.fail(f"acknowledged row {row} is deleted")
@@ -126,16 +126,16 @@ class Truth:
         self.by_hand.update(row[:2] for row in self.blob_rows[name])
         self.hand = True
 
-    def _may_give_up(self, row: Row, place: Place) -> bool:
-        """Whether a batch that lacks a blob deleted by hand may be taken back: by itself, or when it is old."""
-        old = self.clock() >= self.decided_at[place] + STAGED_SECONDS
+    def _may_be_voided(self, row: Row, place: Place) -> bool:
+        """Whether a batch that lacks a blob deleted by hand may be voided: by itself, or when it is old."""
+        old = self.clock() >= self.committed_at[place] + STAGED_SECONDS
         return self.hand or old or self.writer == row[0] or self._is_past(place)
 
     def _published(self, name: str, etag: str, size: int) -> None:
         if size == 0:
             self.discarded.add(name)
             if name in self.protected:
-                self.fail(f"a repair drops the blocks of {name}, which was decided before it began")
+                self.fail(f"a repair drops the blocks of {name}, which was committed before it began")
             return
         self.discarded.discard(name)
         if size != self.sizes[name]:
@@ -147,8 +147,8 @@ class Truth:
             self.fail(f"{name} is published and no entry names it")
             return
         if name in self.removed or any(row in self.gone for row in self.blob_rows[name]):
-            self.seen["public for a moment after it was taken back"] += 1
-            self.haunting.add(name)
+            self.seen["public for a moment after it was revoked"] += 1
+            self.revoked.add(name)
             return
         self.public[name] = etag
         self.ever_public.add(name)
@@ -170,10 +170,10 @@ class Truth:
         there = self.log[stream].get(version)
         if there is not None:
             if there.write_id != entry.write_id:
-                self.fail(f"version {version} of {stream} was decided twice")
+                self.fail(f"version {version} of {stream} was committed twice")
             return
         self.log[stream][version] = entry
-        self.decided_at[stream, version] = self.clock()
+        self.committed_at[stream, version] = self.clock()
         self._count_entry(stream, entry)
         if entry.operation in ("void", "replace"):
             self.removed.update(entry.removed)
@@ -194,15 +194,15 @@ class Truth:
             self.seen["voided overwrite"] += self.is_overwrite(stream, replaced)
             self.seen["voided replacement"] += again
         elif stream.startswith(f"{BATCHES}/"):
-            self.seen["replaced decision over many streams"] += 1
-            self.seen["replaced replacement over many streams"] += again
+            self.seen["replaced batch entry"] += 1
+            self.seen["replaced replacement of a batch entry"] += again
         else:
             self.seen["replacement"] += 1
             self.seen["replaced replacement"] += again
         self.seen["second expiry"] += again
 
     def protect(self) -> None:
-        """A repair begins: it must not touch what is decided and was not published yet."""
+        """A repair begins: it must not touch what is committed and was not published yet."""
         self.protected = {
             blob.name
             for log, entries in self.log.items()
@@ -214,7 +214,7 @@ class Truth:
     # --- what was promised --------------------------------------------------------------------------------------------
 
     def is_overwrite(self, stream: str, entry: LogEntry) -> bool:
-        """Whether the entry overwrites, or stands in the place of one that does."""
+        """Whether the entry overwrites, or replaces one that does."""
         while entry.operation != "overwrite":
             before = None if entry.replaces is None else self.log[stream].get(entry.replaces)
             if before is None or entry.operation == "void":
@@ -238,13 +238,13 @@ class Truth:
         return place[1] < self.first[place[0]] or any(True for _ in self.overwrites(place))
 
     def must_be_gone(self, place: Place) -> bool:
-        """Whether a row of this entry must be gone: vacuumed, or older than the first decision on a later overwrite."""
+        """Whether a row of this entry must be gone: vacuumed, or older than the first entry of a later overwrite."""
         stream, version = place
         return version < self.first[stream] or any(
-            version < self._first_decision(stream, each) for each in self.overwrites(place)
+            version < self._first_entry(stream, each) for each in self.overwrites(place)
         )
 
-    def _first_decision(self, stream: str, entry: LogEntry) -> int:
+    def _first_entry(self, stream: str, entry: LogEntry) -> int:
         same = [
             each.version
             for each in self.log[stream].values()
@@ -252,16 +252,16 @@ class Truth:
         ]
         return min([*same, entry.version])
 
-    def standing(self, log: str, transaction: Transaction) -> LogEntry | None:
-        """The last entry that decides a batch."""
+    def in_effect(self, log: str, transaction: Transaction) -> LogEntry | None:
+        """The last entry of a batch."""
         found = [entry for entry in self.log[log].values() if entry.transaction == transaction]
         return max(found, key=lambda entry: entry.version, default=None)
 
     def acknowledge(self, batch: str, entries: Iterable[LogEntry], staged: Iterable[Row]) -> None:
-        """A batch was reported to be done. Its rows are those of the entries that stand for it."""
+        """A batch was reported to be done. Its rows are those of the entries in effect for it."""
         entries, without = list(entries), "" if list(staged) else " by a repeat without rows"
         if not entries and not without and batch not in self.empty:
-            self.fail(f"{batch} is acknowledged and was never decided")
+            self.fail(f"{batch} is acknowledged and was never committed")
         if not entries:
             self.empty.add(batch)
         for blob in (blob for entry in entries for blob in entry.blobs):
@@ -275,12 +275,12 @@ class Truth:
         place = self.named.get(name)
         return row[:2] in self.by_hand or (place is not None and self.excused(row, place))
 
-    def check_haunting(self) -> None:
-        """At the end: of what was taken back nothing is public that a repair could have found in the log."""
-        for name in self.haunting:
+    def check_revoked(self) -> None:
+        """At the end: no revoked blob is public that a repair could have found in the log."""
+        for name in self.revoked:
             stream, version = self.named[name]
             if version >= self.first[stream]:
-                self.fail(f"{name} was taken back and is public at the end")
+                self.fail(f"{name} was revoked and is public at the end")
             self.seen["public at the end after a vacuum: known limit"] += 1
 
     def check_batch(self, batch: str, entry: LogEntry, allowed: Iterable[frozenset[Row]]) -> None:

@@ -18,7 +18,7 @@ from azure_account.memory.faults import Fault, LateEffect, LostAnswer
 from azure_account.memory.service import MemoryService, OpenAnswers
 from azureblob_source.log.commit import open_epoch
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import BlobEntry, LogEntry, Transaction
+from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction
 from azureblob_source.log.naming import batches_stream, log_stream, log_version
 from azureblob_source.log.publish import Publisher
 from azureblob_source.log.void import leave_out
@@ -86,7 +86,7 @@ class Query:
 
     @property
     def log(self) -> str:
-        """The log that decides its batches."""
+        """The log that its batches are committed to first."""
         return batches_stream(self.id) if self.kind == "many" else self.streams[0]
 
     def input(self, batch: int) -> list[Row]:
@@ -149,7 +149,7 @@ class World:
 
     @property
     def logs(self) -> list[str]:
-        """Every log, those of decisions over many streams too."""
+        """Every log, batch logs too."""
         return sorted({*self.streams, *(query.log for query in self.queries)})
 
     def next_process(self) -> int:
@@ -170,12 +170,12 @@ class World:
         """Count what a call is part of, and show it."""
         self.truth.writer, aim = process.query, aim_of(call)
         if aim == "publish" and call.name in self.truth.removed:
-            self.seen["publishes what was taken back"] += 1
-        if aim == "decide" and process.kind == "driver" and process.voids_seen < self.truth.voids:
+            self.seen["publishes what was revoked"] += 1
+        if aim == "commit" and process.kind == "driver" and process.voids_seen < self.truth.voids:
             self.seen["zombie's put after a void"] += process.born < self.expiries
-        if aim == "decide" and (log_version(call.name) or 0) < self.truth.first[log_stream(call.name) or ""]:
+        if aim == "commit" and (log_version(call.name) or 0) < self.truth.first[log_stream(call.name) or ""]:
             self.seen["vacuum passed a sleeping writer"] += 1
-        if isinstance(fault, LostAnswer | LateEffect) and aim in ("decide", "publish"):
+        if isinstance(fault, LostAnswer | LateEffect) and aim in ("commit", "publish"):
             self.seen[f"lost answer: {aim}"] += 1
         if self.trace is not None:
             self.trace(f"    {process!r:12} {call.operation} {call.name}{f'   <-- {fault}' if fault else ''}")
@@ -231,7 +231,7 @@ def drive(process: Process, query: Query, *, final: bool = False) -> None:  # no
     if query.guarded and query.kind != "many" and draws.random() < 0.5:
         try:
             log = writer.logs(query.streams[0])
-            open_epoch(log, LogEntry(-1, world.new_id(), world.utc().isoformat(), epoch=epoch), writer.publisher)
+            open_epoch(log, Draft(world.new_id(), world.utc().isoformat(), epoch=epoch), writer.publisher)
         except AzureBlobError as error:
             _failed(process, error)
             query.stalled = f"{query.id} cannot open its epoch: {error}"
@@ -247,7 +247,7 @@ def drive(process: Process, query: Query, *, final: bool = False) -> None:  # no
             if query.kind == "app":
                 plan = write_plan(query.streams[0], epoch, query.transaction(batch))
                 writer = replace(writer, plan=plan)
-            before = standing(world, query, batch)
+            before = in_effect(world, query, batch)
             entries = writer.commit(staged, query.transaction(batch), overwrite=query.kind == "overwrite")
         except AzureBlobError as error:
             failures += 1
@@ -275,10 +275,10 @@ def _failed(process: Process, error: AzureBlobError) -> bool:
     return True
 
 
-def standing(world: World, query: Query, batch: int) -> LogEntry | None:
-    """The entry that stands for a batch by now, if it has been decided and has a transaction."""
+def in_effect(world: World, query: Query, batch: int) -> LogEntry | None:
+    """The entry in effect for a batch by now, if it was committed and has a transaction."""
     transaction = query.transaction(batch)
-    return None if transaction is None else world.truth.standing(query.log, transaction)
+    return None if transaction is None else world.truth.in_effect(query.log, transaction)
 
 
 def acknowledge(
@@ -291,8 +291,8 @@ def acknowledge(
 ) -> bool:
     """Tell Spark that a batch is done. False for a zombie, whose batch another driver has done.
 
-    `before` stood for the batch when the commit began. A repeat without rows that has found nothing then is right,
-    even if another driver decides the batch while the answer is on its way.
+    `before` was in effect for the batch when the commit began. A repeat without rows that found nothing then is
+    right, even if another driver commits the batch while the answer is on its way.
     """
     label = f"batch {batch} of {query.id}"
     if world.trace is not None:
@@ -307,11 +307,11 @@ def acknowledge(
             return False
         query.committed = batch
     query.committed = max(query.committed, batch)
-    stands = standing(world, query, batch)
-    if not entries and not staged and before is None and stands is not None and stands.blobs:
-        world.seen["decided beside a repeat without rows"] += 1
-        stands = None
-    world.truth.acknowledge(label, [] if stands is None else [stands], staged)
+    found = in_effect(world, query, batch)
+    if not entries and not staged and before is None and found is not None and found.blobs:
+        world.seen["committed beside a repeat without rows"] += 1
+        found = None
+    world.truth.acknowledge(label, [] if found is None else [found], staged)
     return True
 
 
@@ -357,13 +357,13 @@ def epoch_of(world: World, stream: str | None) -> int | None:
 def repair_stream(process: Process, stream: str | None, age: timedelta, *, leftovers: bool) -> None:
     """`azureblob repair`."""
     world = process.world
-    draft = LogEntry(-1, "", world.utc().isoformat(), epoch=epoch_of(world, stream))
+    draft = Draft("", world.utc().isoformat(), epoch=epoch_of(world, stream))
     plan = plan_repair(process.container, stream, world.utc() - age)
     world.truth.protect()
     done = repair(
         process.container,
         plan,
-        lambda: LogEntry(-1, world.new_id(), draft.timestamp, epoch=draft.epoch),
+        lambda: Draft(world.new_id(), draft.timestamp, epoch=draft.epoch),
         Publisher(process.container),
         leftovers=leftovers,
     )
@@ -375,7 +375,7 @@ def repair_stream(process: Process, stream: str | None, age: timedelta, *, lefto
 def leave_out_missing(process: Process, stream: str) -> None:
     """`azureblob repair --leave-out-missing`: what the error for a blob that was deleted by hand advises."""
     world, log = process.world, CommitLog(process.container, stream)
-    draft = LogEntry(-1, world.new_id(), world.utc().isoformat(), epoch=epoch_of(world, stream))
+    draft = Draft(world.new_id(), world.utc().isoformat(), epoch=epoch_of(world, stream))
     names = [blob.name for blob in missing_blobs(log)]
     leave_out(log, names, draft, Publisher(process.container))
     world.seen["blobs deleted by hand are left out"] += len(names)
@@ -502,13 +502,13 @@ def _micro_batch(process: Process, follower: Follower, reader: Reader) -> bool:
 
 def _check_entries(world: World, stream: str, entries: Iterable[LogEntry]) -> None:
     for entry in entries:
-        decided = world.truth.log[stream].get(entry.version)
-        if decided is None or decided.write_id != entry.write_id:
-            world.truth.fail(f"a follower reads version {entry.version} of {stream}, which was never decided")
+        committed = world.truth.log[stream].get(entry.version)
+        if committed is None or committed.write_id != entry.write_id:
+            world.truth.fail(f"a follower reads version {entry.version} of {stream}, which was never committed")
 
 
 def is_known_limit(world: World, row: Row) -> bool:
-    """Decision 2: parts of a batch over many streams that were whole are read again when the decision is replaced."""
+    """Decision 2: parts of a batch over many streams that were whole are read again if the batch entry is replaced."""
     query = next(query for query in world.queries if query.id == row[0])
-    decisions = [each for each in world.truth.log[query.log].values() if each.transaction == query.transaction(row[1])]
-    return query.kind == "many" and len(decisions) > 1
+    entries = [each for each in world.truth.log[query.log].values() if each.transaction == query.transaction(row[1])]
+    return query.kind == "many" and len(entries) > 1

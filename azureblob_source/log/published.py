@@ -1,0 +1,40 @@
+"""Up to which version a log is published. Pure.
+
+version      0 … 7     8        9        10       11
+             published revoked  visible  missing  not looked at          head.published = 7
+                       │        │        └ published up to 9
+                       │        └ in effect, every blob visible
+                       └ first unpublished: 8
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from azureblob_source.log.live import entries_in_effect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from azureblob_source.log.entry import LogEntry
+
+
+def first_unpublished(head: LogEntry | None, *, known: int = -1, kept_from: int = 0) -> int:
+    """The lowest version that is not known to be published.
+
+    `head.published` vouches for earlier ones, and so does `known`, what the caller has published or seen itself. Below
+    the retention boundary `kept_from` everything was published or revoked.
+    """
+    return max(-1 if head is None else head.published, known, kept_from - 1) + 1
+
+
+def published_up_to(published: int, unpublished: Iterable[LogEntry], is_published: Callable[[LogEntry], bool]) -> int:
+    """The version up to which every entry in effect is published.
+
+    `unpublished` are the entries after version `published`. `is_published` is called in their order, until it denies.
+    """
+    for entry in entries_in_effect(unpublished):
+        if not is_published(entry):
+            break
+        published = entry.version
+    return published

@@ -1,0 +1,124 @@
+"""Rolling forward: publishing what the log has committed, whichever process has committed it.
+
+earlier entries ─► publish ─┬─► published
+                            └─► unpublishable ─► void, if that is permitted (`void.py`)
+the batch's entry ─► status ─► publish, unless it was revoked ─► status again, if this process may have slept
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from azure_account.errors import NotFoundError
+from azureblob_source.log.entry import AnyEntry, GoneEntry
+from azureblob_source.log.fencing import check_epoch
+from azureblob_source.log.live import entries_in_effect
+from azureblob_source.log.published import first_unpublished
+from azureblob_source.log.status import Published, Replaced, State, Status, status_of
+from azureblob_source.log.void import check_may_void, void
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from azureblob_source.log.commit_log import CommitLog
+    from azureblob_source.log.entry import Draft, LogEntry
+    from azureblob_source.log.publish import Publisher, Unpublishable
+
+
+@dataclass(frozen=True)
+class NotPublished:
+    """The entry cannot be published: `blobs` say why, none if it was voided before."""
+
+    blobs: Sequence[Unpublishable] = ()
+
+
+def publish_committed(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry | None:
+    """Publish every committed entry, void those that have expired, and commit nothing.
+
+    `draft` gives write id, time and epoch of the entries that void. Returns the head, None if the log is empty.
+    `ConflictError` for an entry that cannot be published and is younger than seven days.
+    """
+    while True:
+        head = log.refresh()
+        check_epoch(log, head, draft.epoch)
+        if head is None or publish_earlier(log, head, publisher, draft):
+            return head
+
+
+def publish_earlier(log: CommitLog, head: LogEntry | None, publisher: Publisher, draft: Draft) -> bool:
+    """Publish what earlier writers have committed up to `head`, and void what cannot be. False if the head has moved.
+
+    `draft` is what is to be appended next. An entry that it replaces is voided at any age, others only if
+    `check_may_void` permits it.
+    """
+    if head is None or log.published >= head.version:
+        return True
+    first = first_unpublished(head, known=log.published, kept_from=log.kept_from)
+    try:
+        unpublished = log.entries(first, head.version)
+    except NotFoundError:
+        if log.refresh() == head and log.kept_from <= first:
+            raise
+        return False
+    for entry in entries_in_effect(unpublished):
+        failed = publisher.publish(entry)
+        if failed:
+            if log.refresh() == head:
+                if draft.replaces != entry.version:
+                    check_may_void(log, entry, failed)
+                void(log, head, entry, draft, publisher, failed)
+            return False
+    log.published = head.version
+    return True
+
+
+def publish_in_effect(
+    log: CommitLog, entry: AnyEntry, draft: Draft, publisher: Publisher
+) -> Replaced | NotPublished | None:
+    """Publish the entry of the draft's transaction, unless it was revoked. None if it is, or was, published.
+
+    The draft's own entry is voided here if it cannot be published. A process that has slept since it read the log may
+    publish what was revoked meanwhile: it looks at the log again, and deletes that.
+    """
+    if isinstance(entry, GoneEntry):
+        return _result(status_of(log, entry), ())
+    own = entry.write_id == draft.write_id
+    status: Status = State.UNPUBLISHED if own else status_of(log, entry)
+    failed: Sequence[Unpublishable] = ()
+    while status is State.UNPUBLISHED:
+        failed = publisher.publish(entry)
+        if not failed and log.looked_lately():
+            return None
+        status = status_of(log, entry)
+        publisher.remove(sorted(_to_delete(entry, status, failed)), entry)
+        if status is State.UNPUBLISHED:
+            if not failed:
+                return None
+            if not own or void(log, log.head(), entry, draft, publisher, failed) is not None:
+                return NotPublished(failed)
+            status = status_of(log, entry)  # another process has published it, or was first to append
+    return _result(status, failed)
+
+
+def _result(status: Status, failed: Sequence[Unpublishable]) -> Replaced | NotPublished | None:
+    match status:
+        case Replaced():
+            return status
+        case Published():
+            return None
+        case _:
+            return NotPublished(failed)
+
+
+def _to_delete(entry: LogEntry, status: Status, failed: Sequence[Unpublishable]) -> set[str]:
+    """The blobs of an entry that are visible, as they were just published or were before, and must not be any more."""
+    missing = {each.blob for each in failed}
+    visible = {blob.name for blob in entry.blobs if blob not in missing}
+    match status:
+        case State.UNPUBLISHED:
+            return set()
+        case Published(deleted):
+            return visible & deleted
+        case _:
+            return visible

@@ -1,0 +1,94 @@
+"""The status of a log entry as of now: unpublished, published, voided, or replaced by another entry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+from azure_account.errors import NotFoundError
+from azureblob_source.log.entry import VOIDED, AnyEntry, GoneEntry, LogEntry, Transaction, remembered
+from azureblob_source.log.live import entries_in_effect
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from azureblob_source.log.commit_log import CommitLog
+
+
+class State(Enum):
+    """A status without details."""
+
+    UNPUBLISHED = "no later entry shows that it is published"
+    VOIDED = "voided, and not replaced yet"
+
+
+@dataclass(frozen=True)
+class Published:
+    """The entry was published. An overwrite or a vacuum has deleted its blobs `deleted` since."""
+
+    deleted: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """The entry was revoked, and `by` is in effect for its transaction."""
+
+    by: AnyEntry
+
+
+Status: TypeAlias = State | Published | Replaced
+
+
+def status_of(log: CommitLog, entry: AnyEntry) -> Status:
+    """The status, as of now, of an entry that the log holds or has held."""
+    first = log.boundary().first
+    while isinstance(entry, LogEntry) and entry.version >= first:
+        head = log.refresh()
+        try:
+            later = [] if head is None else log.entries(entry.version + 1, head.version)
+        except NotFoundError:
+            before, first = first, log.boundary().first
+            if first == before:
+                raise
+            continue
+        return _by_later_entries(entry, later)
+    return _by_transaction(log, entry)
+
+
+def _by_later_entries(entry: LogEntry, later: Sequence[LogEntry]) -> Status:
+    if any(each.replaces == entry.version for each in later):
+        same = [each for each in later if entry.transaction is not None and each.transaction == entry.transaction]
+        return Replaced(same[-1]) if same else State.VOIDED
+    if any(each.published >= entry.version for each in later):
+        # An overwrite deletes nothing before its own blobs are visible, which of the newest entries is not known.
+        done = [each for each in entries_in_effect(later) if each.version <= later[-1].published]
+        removed = {name for each in done for name in each.removed}
+        return Published(frozenset(blob.name for blob in entry.blobs if blob.name in removed))
+    return State.UNPUBLISHED
+
+
+def _by_transaction(log: CommitLog, entry: AnyEntry) -> Status:
+    """The status of an entry that a vacuum has deleted, by the transactions that the head lists.
+
+    One without a transaction leaves no trace: it counts as voided, so that it is never taken for published.
+    """
+    head, transaction = log.refresh(), entry.transaction
+    if head is None or transaction is None:
+        return State.VOIDED
+    last = remembered(head, transaction)
+    if last is None or last.version > transaction.version or last.entry == entry.version:
+        return Published(frozenset() if isinstance(entry, GoneEntry) else frozenset(b.name for b in entry.blobs))
+    return State.VOIDED if last.entry == VOIDED else Replaced(read_or_gone(log, last.entry, transaction))
+
+
+def read_or_gone(log: CommitLog, version: int, transaction: Transaction) -> AnyEntry:
+    """The entry that has committed a transaction, by the `version` that a later entry lists for it."""
+    if version == VOIDED:
+        return GoneEntry(transaction, None)
+    try:
+        return log.read(version)
+    except NotFoundError:
+        if version >= log.kept_from:
+            raise
+    return GoneEntry(transaction, version)
