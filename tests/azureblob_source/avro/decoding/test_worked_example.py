@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from azureblob_source.avro.wire import datum
+from azureblob_source.avro.defaults import default_datum
 
 from azureblob_source.avro.decoding import arrays, forth, layout, program, scan
 from azureblob_source.avro.decoding import plan as plans
@@ -59,7 +59,7 @@ def scanned(plan: plans.Record) -> scan.Scan:
 
 
 def test_the_row_has_the_bytes_of_the_docstring() -> None:
-    assert BYTES == datum(WRITER, ROW)
+    assert BYTES == default_datum(WRITER, ROW)
     lines = ("06 3, zig-zagged", '04 61 62 length 2, zig-zagged, and "ab"', "00 branch 0, null")
     assert on_one_line(*lines) in shown(plans)
     assert json.dumps(ROW) in shown(plans)
