@@ -15,7 +15,6 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from typer.core import TyperGroup
 
@@ -26,6 +25,7 @@ from azure_account.options.option_table import seconds
 from azure_account.options.settings import account_settings
 from azureblob_source.cli import as_text as text
 from azureblob_source.cli.as_json import entry_json, json_line, repair_json, stored_json, streams_json, vacuum_json
+from azureblob_source.cli.plain_console import PlainConsole
 from azureblob_source.location import parse_location
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, LogEntry
@@ -61,15 +61,15 @@ class Shell:
     interactive: bool = field(default_factory=lambda: sys.stdin.isatty() and sys.stdout.isatty())
 
     @property
-    def out(self) -> Console:
+    def out(self) -> PlainConsole:
         """Standard output: as wide as the terminal, or 1,000 characters if it is none."""
-        console = Console(highlight=False, soft_wrap=False)
-        return console if console.is_terminal or "COLUMNS" in os.environ else Console(highlight=False, width=1000)
+        console = PlainConsole(soft_wrap=False)
+        return console if console.is_terminal or "COLUMNS" in os.environ else PlainConsole(width=1000)
 
     @property
-    def err(self) -> Console:
+    def err(self) -> PlainConsole:
         """Standard error."""
-        return Console(stderr=True, highlight=False, soft_wrap=True)
+        return PlainConsole(stderr=True, soft_wrap=True)
 
     @property
     def now(self) -> datetime:
@@ -103,7 +103,7 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except AzureBlobError as error:
-            Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(str(error))
+            PlainConsole(stderr=True, soft_wrap=True).print(str(error))
             raise typer.Exit(ERROR) from error
         except KeyboardInterrupt as error:
             raise typer.Exit(INTERRUPTED) from error

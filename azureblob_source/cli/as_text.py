@@ -26,6 +26,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _WIDEST_CELL = 40
 _MISSING_SHOWN = 3
 _NONE = "–"
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _UUID = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -48,6 +49,11 @@ def plural(count: int, noun: str) -> str:
     return (
         f"{count:,} {noun}" if count == 1 else f"{count:,} {noun[:-1]}ies" if noun[-1] == "y" else f"{count:,} {noun}s"
     )
+
+
+def printable(text: str) -> str:
+    """The text with control characters as escapes: what others wrote cannot steer the terminal."""
+    return _CONTROL_CHARACTER.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def time_text(moment: datetime) -> str:
@@ -78,7 +84,7 @@ def entries_table(entries: Sequence[LogEntry], *, header: bool = True) -> Table:
             str(entry.version),
             time_text(datetime.fromisoformat(entry.timestamp)),
             entry.operation if entry.replaces is None else f"{entry.operation} {entry.replaces}",
-            _NONE if who is None else _UUID.sub(r"\1", who.id) + f":{who.version}",
+            _NONE if who is None else printable(_UUID.sub(r"\1", who.id)) + f":{who.version}",
             count_text(len(entry.blobs)),
             count_text(entry.rows),
             size_text(sum(blob.size for blob in entry.blobs)),
@@ -245,7 +251,7 @@ def _cell(value: object) -> str:
         case None:
             return "null"
         case str():
-            return value.replace("\n", "⏎")
+            return printable(value.replace("\n", "⏎"))
         case datetime():
             return value.isoformat(sep=" ")
         case dict() | list() | tuple():
@@ -256,7 +262,7 @@ def _cell(value: object) -> str:
 
 
 def _compact(value: object) -> str:
-    return json.dumps(jsonable(value), ensure_ascii=False)
+    return printable(json.dumps(jsonable(value), ensure_ascii=False))
 
 
 def _table(*columns: str, title: str | None = None) -> Table:

@@ -68,7 +68,7 @@ def from_json(data: bytes, name: str, etag: str) -> Boundary:
         if written_as <= FORMAT_VERSION:
             removing = {int(version): str(of) for version, of in document.get("removing", {}).items()}
             return Boundary(int(document["first"]), removing, str(document.get("writeId", "")), etag)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         message = f"log boundary {name} is damaged ({error!r}). Restore it from a backup; do not delete it."
         raise CorruptError(message) from error
     message = (

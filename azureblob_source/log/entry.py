@@ -247,7 +247,7 @@ def from_json(data: bytes, name: str) -> LogEntry:
             )
             raise ConfigurationError(message)
         return _entry(document)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, ConfigurationError):
             raise
         message = f"log entry {name} is damaged ({error!r}). Restore it from a backup; do not delete it."

@@ -189,6 +189,23 @@ def test_tail_on_a_terminal_shows_the_last_rows_of_each_batch(account: MemoryAcc
     assert "the last 2 of 100 rows, version 3" in result.stderr
 
 
+def test_text_of_others_neither_steers_the_terminal_nor_is_read_as_markup(account: MemoryAccount) -> None:
+    hostile = "\x1b]0;owned\x07[red]\x9b2J[/red]"
+    container = account.container("demo")
+    plan = plan_of(ROWS, "demo/hostile")
+    rows = pa.record_batch([[hostile], [1]], schema=ROWS)
+    entries = committer(container, plan, 9).commit([stage_rows(container, plan, [rows])], Transaction(hostile, 0))
+    for command, shown in (
+        (["tail", "demo/hostile"], r"\x1b]0;owned\x07[red]\x9b2J[/red]"),
+        (["log", "demo/hostile"], r"\x1b]0;owned\x07[red]"),
+        (["log", "demo/hostile", "--version", "0"], r"\u001b]0;owned\u0007[red]\x9b2J[/red]"),
+    ):
+        printed = run(account, *command).output
+        assert shown in printed, command
+        assert [] == [character for character in printed if ord(character) < 32 and character != "\n"]
+    assert 1 == len(entries)
+
+
 def test_tail_reads_rows_of_several_schemas_as_one_table(account: MemoryAccount) -> None:
     write(account, 3, range(30, 32), dropRoutingColumns=True, partitionColumn="origin")
     lines = run(account, "tail", "demo/flights", "-n", "3", "--json").stdout.splitlines()

@@ -26,7 +26,17 @@ def test_a_newer_format_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{", b"[]", b"null", b"{}", b'{"formatVersion":1}', b'{"formatVersion":1,"first":1,"removing":[]}']
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"formatVersion":1}',
+        b'{"formatVersion":1,"first":1,"removing":[]}',
+        b"[" * 100_000,
+    ],
 )
 def test_a_damaged_boundary_is_an_error_and_not_taken_for_none(data: bytes) -> None:
     with pytest.raises(CorruptError, match=r"log boundary flights/_log/_first\.json is damaged"):

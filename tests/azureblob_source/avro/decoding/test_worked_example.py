@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from azureblob_source.avro.defaults import default_datum
 
 from azureblob_source.avro.decoding import arrays, forth, layout, program, scan
 from azureblob_source.avro.decoding import plan as plans
 from azureblob_source.avro.decoding.resolve import resolve
+from azureblob_source.avro.defaults import default_datum
 from azureblob_source.avro.schema import parse
 
 if TYPE_CHECKING:
