@@ -31,11 +31,15 @@ MINUTES, DAY = 60_000, 24 * 3600 * 1000
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(900)  # most of it waits for three Sparks to start, on a machine that may be busy
 @pytest.mark.parametrize(
     ("size", "kills"),
     [
-        pytest.param((6_000, 8), {"flights": 1, "windows": 1}, id="two jobs, once each"),
+        pytest.param(
+            (6_000, 8),
+            {"flights": 1, "windows": 1},
+            id="two jobs, once each",
+            marks=pytest.mark.timeout(900),  # most of it waits for three Sparks to start, on a machine that may be busy
+        ),
         pytest.param(
             (336_776, 80),
             {"flights": 4, "windows": 6, "totals": 5},
