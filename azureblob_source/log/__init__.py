@@ -1,1 +1,1 @@
-"""The commit log: what a stream consists of."""
+"""The commit log of a stream: committing, publishing, voiding."""

@@ -1,1 +1,1 @@
-"""The stream's blobs become rows."""
+"""The read path: the live blobs of a stream become rows."""
