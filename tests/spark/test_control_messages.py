@@ -216,7 +216,7 @@ def test_the_checkpoint_holds_the_records_of_samza_s_proposal(spark: SparkSessio
     ]
     kept = state("watermark")
     assert ("s", 3, {"a": 10, "b": -5, "c": -(2**63)}, 10) == tuple(
-        kept[0][name] for name in ("streamId", "totalTasks", "tasksToEventTime", "timestampOfLastProducerSpec")
+        kept[0][name] for name in ("streamId", "totalTasks", "tasksToEventTime", "timestampOfLastEmission")
     )
     trackers = read_trackers(spark, stream.checkpoint)
     for tracker in trackers:
@@ -271,7 +271,7 @@ BAD: dict[bytes, str] = {
     b"\x01{": "no JSON",
     b'\x01{"version":2,"timestamp":1}': "version 2",
     b'\x01{"timestamp":5,"taskName":"Partition 0","version":1}': "taskCount",
-    wrap(Watermark("b", 3, 1)): "3 tasks",
+    wrap(Watermark("b", 3, 1)): "task count of 3",
 }
 
 
