@@ -23,6 +23,8 @@ BLOCKS_OF_A_BLOB = 50_000
 """Blocks that Azure allows in one blob."""
 BYTES_OF_A_BLOCK = 4000 << 20
 """Bytes that Azure allows in one block."""
+STAGED_SECONDS = 7 * 24 * 3600.0
+"""How long Azure keeps the staged blocks of a blob after the last of them."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,7 @@ class BlobContainer(Protocol):
         """Release the lease."""
 
     def break_lease(self, blob: str) -> Outcome:
-        """Break the lease at once, whoever holds it."""
+        """Break the lease at once, even if another process holds it."""
 
 
 @dataclass(frozen=True)

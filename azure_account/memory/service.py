@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from azure_account.account import NO_ATTRIBUTES, BlobAttributes, BlobContent, BlobProperties
+from azure_account.account import NO_ATTRIBUTES, STAGED_SECONDS, BlobAttributes, BlobContent, BlobProperties
 from azure_account.clock import Clock, ManualClock
 from azure_account.errors import ConfigurationError, NotFoundError
 from azure_account.memory import leases
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from azure_account.account import Bytes, Condition
 
 
-STAGED_SECONDS = 7 * 24 * 3600
 # The most that one answer of Azure has.
 PAGE_BLOBS = 5000
 

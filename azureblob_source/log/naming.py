@@ -154,3 +154,8 @@ def schema_name(stream: str, fingerprint: str) -> str:
 def batches_stream(transaction_id: str) -> str:
     """The pseudo-stream whose log is the batch log of one transaction id."""
     return f"{BATCHES}/{partition_level(transaction_id)}"
+
+
+def is_batch_log(stream: str) -> bool:
+    """Whether it is not a stream, but the log of batches whose rows go to several streams."""
+    return stream.startswith(f"{BATCHES}/")

@@ -12,6 +12,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from azure_account.account import STAGED_SECONDS
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
 from azureblob_source.log.fencing import check_epoch
 from azureblob_source.log.live import entries_in_effect
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from azureblob_source.log.entry import Draft, LogEntry
 
 logger = logging.getLogger(__name__)
-
-STAGED_SECONDS = 7 * 24 * 3600.0
-"""How long Azure keeps the staged blocks of a blob after the last of them."""
 
 
 def void_version(

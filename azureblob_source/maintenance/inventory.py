@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.live import live_blobs
-from azureblob_source.log.naming import BATCHES, log_stream
-from azureblob_source.read.blobs import name_time
+from azureblob_source.log.naming import is_batch_log, log_stream
+from azureblob_source.read.blobs import is_readable, name_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,7 +46,7 @@ def inventory(
     streams = {stream for blob in listed if (stream := log_stream(blob.name)) is not None}
     summaries = [_folder(name, blobs) for name, blobs in _folders(listed, streams).items()]
     for stream in streams:
-        if not stream.startswith(f"{BATCHES}/"):
+        if not is_batch_log(stream):
             progress(stream)
             summary = _summary(CommitLog(container, stream))
             summaries += [] if summary is None else [summary]
@@ -75,8 +75,7 @@ def _folders(listed: Iterable[BlobProperties], streams: set[str]) -> dict[str, l
     for blob in listed:
         levels = blob.name.split("/")
         above = ("/".join(levels[:depth]) for depth in range(1, len(levels)))
-        hidden = any(level.startswith(("_", ".")) for level in levels)
-        if blob.size and blob.name.endswith((".avro", ".avro.gz")) and not hidden and streams.isdisjoint(above):
+        if is_readable(blob, levels) and streams.isdisjoint(above):
             place, _ = name_time(blob.name)
             folders[(blob.name[:place] if place is not None else "/".join(levels[:-1])).rstrip("/")].append(blob)
     return folders

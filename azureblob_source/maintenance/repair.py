@@ -17,7 +17,7 @@ from azure_account.errors import ConfigurationError, ConflictError
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import DISCARDED, attempt_of
 from azureblob_source.log.live import live_blobs
-from azureblob_source.log.naming import BATCHES, is_data, log_stream
+from azureblob_source.log.naming import BATCHES, is_batch_log, is_data, log_stream
 from azureblob_source.log.publish import drop_staged_blocks
 from azureblob_source.log.published import first_unpublished
 from azureblob_source.log.roll_forward import publish_committed
@@ -253,7 +253,7 @@ def _decided_over_streams(container: BlobContainer) -> set[str]:
 
 def _stream_of(blob: BlobProperties) -> str | None:
     stream = log_stream(blob.name)
-    return None if stream is None or stream.startswith(f"{BATCHES}/") else stream
+    return None if stream is None or is_batch_log(stream) else stream
 
 
 def _is_leftover(blob: BlobProperties, named: set[str]) -> bool:

@@ -25,7 +25,7 @@ from azureblob_source.concurrent_map import Item, Result, concurrent_map
 from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import find_entry
 from azureblob_source.log.entry import attempt_of
-from azureblob_source.log.naming import BATCHES, log_name, log_prefix, log_version
+from azureblob_source.log.naming import is_batch_log, log_name, log_prefix, log_version
 from azureblob_source.log.published import first_unpublished
 from azureblob_source.log.readback import ATTEMPTS, request_and_read_back
 
@@ -82,7 +82,7 @@ class VacuumPlan:
     @property
     def log_only(self) -> bool:
         """Whether the log is a batch log, whose blobs belong to other streams."""
-        return self.stream.startswith(f"{BATCHES}/")
+        return is_batch_log(self.stream)
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,7 @@ def _listed(container: BlobContainer, stream: str) -> Iterator[LoggedEntry]:
 def _needed(log: CommitLog, head: LogEntry) -> int:
     """The first version that the head needs: a batch entry needs the entries that it replaces."""
     entry = head
-    while log.stream.startswith(f"{BATCHES}/") and entry.replaces is not None:
+    while is_batch_log(log.stream) and entry.replaces is not None:
         entry = log.read(entry.replaces)
     return entry.version
 

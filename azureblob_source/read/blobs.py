@@ -75,11 +75,15 @@ def listed_blobs(stream: str, found: Sequence[BlobProperties]) -> list[StreamBlo
     return [
         listed_blob(stream, blob)
         for blob in found
-        if blob.size
-        and blob.name.endswith((".avro", ".avro.gz"))
-        and not _is_hidden(levels := blob.name[len(stream) + 1 :].split("/"))
+        if is_readable(blob, levels := blob.name[len(stream) + 1 :].split("/"))
         and not any("/".join((stream, *levels[:depth])) in nested for depth in range(1, len(levels)))
     ]
+
+
+def is_readable(blob: BlobProperties, levels: Iterable[str]) -> bool:
+    """Whether a read of the listing takes a blob: Avro by its name, not empty, and none of these levels hidden."""
+    hidden = any(level.startswith(("_", ".")) for level in levels)
+    return blob.size > 0 and blob.name.endswith((".avro", ".avro.gz")) and not hidden
 
 
 def name_time(name: str) -> tuple[int | None, int | None]:
@@ -101,7 +105,3 @@ def microseconds(moment: datetime) -> int:
 def _ordered(first: int | None, last: int) -> tuple[int | None, int]:
     """The two times as a range. They are of two clocks, so the first can be the later one."""
     return (None, last) if first is None else (min(first, last), max(first, last))
-
-
-def _is_hidden(levels: Iterable[str]) -> bool:
-    return any(level.startswith(("_", ".")) for level in levels)

@@ -6,7 +6,6 @@ They are parsed on the driver, before the first task runs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from azure_account.errors import ConfigurationError
@@ -15,15 +14,14 @@ from azureblob_source.avro import schema as avro_schema
 from azureblob_source.avro.limits import MAX_BATCH_BYTES, MAX_BLOCK_BYTES, ReadLimits
 from azureblob_source.location import Location, parse_location
 from azureblob_source.options import EARLIEST, OF_WRITES, SOURCE, TABLE
+from azureblob_source.read.blobs import Between, microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from azure_account.options.option_table import ParsedOptions
     from azureblob_source.avro.schema import AvroSchema
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class SourceOptions:
     columns: tuple[str, ...] | None
     metadata_columns: tuple[str, ...]
     avro_schema: AvroSchema | None
-    between: tuple[int | None, int | None]
+    between: Between
     ignore_corrupt: bool
     split_bytes: int
     limits: ReadLimits
@@ -95,14 +93,11 @@ def _refuse(group: str, given: ParsedOptions) -> None:
 
 
 def _time_range(given: ParsedOptions) -> tuple[int | None, int | None]:
-    start, end = (_microseconds(given[name]) for name in ("startTime", "endTime"))
+    moments = (given[name] for name in ("startTime", "endTime"))
+    start, end = (None if moment is None else microseconds(moment) for moment in moments)
     if start is not None and end is not None and start >= end:
         raise ConfigurationError("option `startTime` is not before `endTime`, so nothing can be read. Change one.")
     return start, end
-
-
-def _microseconds(moment: datetime | None) -> int | None:
-    return None if moment is None else (moment - _EPOCH) // _MICROSECOND
 
 
 def _schema(given: ParsedOptions) -> AvroSchema | None:

@@ -257,7 +257,10 @@ def _replaced_by(log: CommitLog, batch: LogEntry) -> list[BlobEntry]:
 
 
 def _each(act: Callable[[str], Result], streams: Sequence[str]) -> list[Result]:
-    """`act` on every stream, several at a time; the first error when all have ended."""
+    """`act` on every stream, several at a time; the first error when all have ended.
+
+    Unlike `concurrent_map` it waits, so that nothing of this attempt still runs when the batch is repeated.
+    """
     if len(streams) < 2:  # noqa: PLR2004 - nothing to do concurrently
         return [act(stream) for stream in streams]
     with ThreadPoolExecutor(_STREAMS_AT_ONCE, "azureblob-commit") as pool:
@@ -265,7 +268,7 @@ def _each(act: Callable[[str], Result], streams: Sequence[str]) -> list[Result]:
 
 
 def _put_schema(container: BlobContainer, name: str, data: bytes) -> None:
-    """Put a writer schema unless it is there. Its name is its fingerprint, so whoever put it put the same."""
+    """Put a writer schema unless it is there. Its name is its fingerprint, so every writer puts the same bytes."""
 
     def read_back(answer: Doubtful) -> Conflict | None:
         return answer if isinstance(answer, Conflict) else None
