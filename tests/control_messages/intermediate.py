@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from control_messages import stream_tracker
-from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, checkpoint, restore
+from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore, to_checkpoint
 from control_messages.messages import ControlMessage, EndOfStream, Watermark
 from control_messages.partition_tracker import Step
 from control_messages.stream_tracker import StreamTracker
@@ -285,7 +285,7 @@ class Ours(Design):
         return [-1 if mark is None else mark for mark in marks]
 
     def save(self, trackers: StreamTracker) -> str:
-        return json.dumps([[asdict(part) for part in checkpoint(each)] for each in trackers.partitions])
+        return json.dumps([[asdict(part) for part in to_checkpoint(each)] for each in trackers.partitions])
 
     def load(self, saved: str) -> StreamTracker:
         return StreamTracker(
@@ -304,7 +304,7 @@ class Plain(Design):
     """The number of tasks is the consumer's configuration, as in Samza, and not the messages'."""
     generations: bool = True
     exact: bool = False
-    """The names of all generations are counted, and their number must be equal to the total."""
+    """The names of all generations are counted, and their number must be equal to the task count."""
     waits: bool = True
     """Nothing is announced before all tasks have sent a message."""
     clamps: bool = True
@@ -312,7 +312,7 @@ class Plain(Design):
     """A new generation may end once more."""
 
     def empty(self, partitions: int) -> list[dict[str, Any]]:
-        return [{"generation": -1, "total": 0, "tasks": {}, "out": -1} for _ in range(partitions)]
+        return [{"generation": -1, "task_count": 0, "tasks": {}, "out": -1} for _ in range(partitions)]
 
     def receive(self, trackers: Any, messages: Messages, now: int, configured: int) -> Step[Any]:
         before = min(self.announced_watermarks(trackers))
@@ -336,13 +336,13 @@ class Plain(Design):
                 state["out"] = -1
         at = message.timestamp if isinstance(message, Watermark) else END
         state["tasks"][message.task] = max(at, state["tasks"].get(message.task, -1))
-        state["total"] = configured if self.configured else message.tasks
+        state["task_count"] = configured if self.configured else message.task_count
         return True
 
     def _announce(self, state: dict[str, Any]) -> None:
-        names = [f"Partition {task}" for task in range(state["total"])]
+        names = [f"Partition {task}" for task in range(state["task_count"])]
         received = [state["tasks"][name] for name in names if name in state["tasks"]]
-        whole = len(state["tasks"]) == state["total"] if self.exact else len(received) == state["total"]
+        whole = len(state["tasks"]) == state["task_count"] if self.exact else len(received) == state["task_count"]
         if state["out"] == END or not received or (self.waits and not whole):
             return
         state["out"] = max(min(received), state["out"]) if self.clamps else min(received)

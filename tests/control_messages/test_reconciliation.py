@@ -143,10 +143,10 @@ def samza() -> Plain:
 HANGS, UNSAFE = "the end was never announced|the watermark is stuck", "came after"
 FALLS, TWICE = "the watermark fell", "the end was announced twice|after the end"
 MISTAKES: list[tuple[str, Callable[[], Design], str]] = [
-    ("configured total, no checkpoint", samza, f"{HANGS}|{UNSAFE}|{FALLS}|{TWICE}"),
-    ("configured total", lambda: Plain(configured=True, generations=False), f"{HANGS}|{UNSAFE}"),
+    ("configured task count, no checkpoint", samza, f"{HANGS}|{UNSAFE}|{FALLS}|{TWICE}"),
+    ("configured task count", lambda: Plain(configured=True, generations=False), f"{HANGS}|{UNSAFE}"),
     ("no generations", lambda: Plain(generations=False), f"{HANGS}|{UNSAFE}"),
-    ("as many names as the total", lambda: Plain(generations=False, exact=True), f"{HANGS}|{UNSAFE}"),
+    ("as many names as the task count", lambda: Plain(generations=False, exact=True), f"{HANGS}|{UNSAFE}"),
     ("not checkpointed", lambda: Ours("never"), f"{HANGS}|{FALLS}|{TWICE}"),
     ("saved after the offsets", lambda: Ours("after the offsets"), f"{HANGS}|{FALLS}|{TWICE}"),
     ("not clamped", lambda: Plain(clamps=False), FALLS),
@@ -213,9 +213,9 @@ def one_of_two_tasks_takes_over_an_older_source(world: World) -> None:
 STORIES: list[tuple[str, Callable[[], Design], Callable[[World], None], str]] = [
     ("not checkpointed", lambda: Ours("never"), a_consumer_restarts_between_two_ends, HANGS),
     ("saved after the offsets", lambda: Ours("after the offsets"), a_consumer_restarts_between_two_ends, HANGS),
-    ("configured total, no checkpoint", samza, a_consumer_restarts_between_two_ends, HANGS),
-    ("configured total", lambda: Plain(configured=True, generations=False), one_of_two_tasks_is_left, HANGS),
-    ("as many names as the total", lambda: Plain(generations=False, exact=True), one_of_two_tasks_is_left, HANGS),
+    ("configured task count, no checkpoint", samza, a_consumer_restarts_between_two_ends, HANGS),
+    ("configured task count", lambda: Plain(configured=True, generations=False), one_of_two_tasks_is_left, HANGS),
+    ("as many names as the task count", lambda: Plain(generations=False, exact=True), one_of_two_tasks_is_left, HANGS),
     ("no generations", lambda: Plain(generations=False), one_of_two_tasks_takes_over_an_older_source, UNSAFE),
 ]
 

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from control_messages.producer import ProducerSpec
 from control_messages.spark import (
     EventTimeProcessor,
-    announce,
+    control_envelopes,
     emit,
     forward,
     partition_of,
@@ -59,7 +59,7 @@ def flights_job(spark: SparkSession, given: argparse.Namespace, account: dict[st
     writer = envelopes.writeStream.format("azureblob").options(**account, **emission.sink_options)
     writer = writer.option("partitionColumn", "partition").option("checkpointLocation", given.checkpoint)
     writer.trigger(availableNow=True).start(given.target).awaitTermination()
-    end = announce(spark, emission, emission.end_of_stream()).write.format("azureblob").mode("append")
+    end = control_envelopes(spark, emission, emission.end_of_stream()).write.format("azureblob").mode("append")
     end.options(**account, envelopeColumn="value", partitionColumn="partition").save(given.target)
 
 
