@@ -117,8 +117,8 @@ def receive(
 ) -> Step[PartitionTracker]:
     """The tracker after all control messages of a batch, in any order. `Drain` messages are ignored.
 
-    Order counts in two cases: a task is idle if its last watermark declares it; of messages that contradict each other, the
-    first one is accepted. A contradiction raises `ContradictionError`, and no message takes effect; with
+    Order counts in two cases: a task is idle if its last watermark declares it; of messages that contradict each other,
+    the first one is accepted. A contradiction raises `ContradictionError`, and no message takes effect; with
     `on_contradiction` that is called instead, the message is ignored, and the others take effect.
     """
     relevant = [message for message in messages if not isinstance(message, Drain)]

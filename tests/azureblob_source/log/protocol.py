@@ -66,7 +66,7 @@ class World:
         monotonic = self.account.clock.monotonic
         return kind(container or self.container, STREAM, readers=1, monotonic=monotonic)
 
-    def public_rows(self) -> Counter[Row]:
+    def visible_rows(self) -> Counter[Row]:
         """What a reader sees who lists the blobs and knows nothing of the log."""
         names = [blob.name for blob in self.container.list(f"{STREAM}/") if "/_" not in blob.name]
         return Counter(row for name in names for row in self.rows_of(name))

@@ -55,10 +55,10 @@ def for_every_call(seed: int, fault: Callable[[], Fault], *, expire: bool = Fals
         while not run_until(world, faults, seed + 1000 * restarts):
             restarts += 1
             faults = Faults()
-            assert set(world.public_rows().values()) <= {1}
+            assert set(world.visible_rows().values()) <= {1}
             if expire:
                 world.account.clock.sleep(WEEK_AND_A_DAY)
-        assert world.all_rows == dict(world.public_rows()), f"call {n}"
+        assert world.all_rows == dict(world.visible_rows()), f"call {n}"
         assert world.all_rows == dict(world.logged_rows()), f"call {n}"
 
 
@@ -91,4 +91,4 @@ def test_two_crashes_in_a_row_at_any_two_calls_change_nothing(seed: int) -> None
             scripts = [Faults(at(first, Crash(after_effect=True))), Faults(at(second, Crash()))]
             while not run_until(world, scripts.pop(0) if scripts else Faults(), seed + 1000 * restarts):
                 restarts += 1
-            assert world.all_rows == dict(world.public_rows())
+            assert world.all_rows == dict(world.visible_rows())

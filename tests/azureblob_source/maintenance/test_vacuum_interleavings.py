@@ -252,9 +252,9 @@ def machine(  # noqa: C901 - a class with its rules
             self.world.account.clock.sleep(seconds)
 
         @invariant()
-        def nothing_is_public_twice(self) -> None:
-            twice = {row: n for row, n in self.world.public_rows().items() if n > 1}
-            assert not twice, f"public twice: {twice}"
+        def nothing_is_visible_twice(self) -> None:
+            twice = {row: n for row, n in self.world.visible_rows().items() if n > 1}
+            assert not twice, f"visible twice: {twice}"
 
         def teardown(self) -> None:
             for place in list(self.processes):
@@ -268,10 +268,10 @@ def machine(  # noqa: C901 - a class with its rules
             self.finish("vacuum")
             self.processes["vacuum"] = self.process("vacuum")
             self.finish("vacuum")
-            public, logged = self.world.public_rows(), self.world.logged_rows()
-            assert public == logged, "public is not what is logged"
+            visible, logged = self.world.visible_rows(), self.world.logged_rows()
+            assert visible == logged, "visible is not what is logged"
             gone = self.observed.gone(self.world.log().boundary().first)
-            assert self.world.all_rows == dict(public + gone), "rows are lost or double"
+            assert self.world.all_rows == dict(visible + gone), "rows are lost or double"
             left = [blob.name for blob in self.world.container.list(log_prefix(STREAM))]
             assert len(left) == 2, "the head and the boundary"
             self.world.account.clock.sleep(700)
@@ -296,7 +296,7 @@ def explore(
 
 
 @pytest.mark.parametrize("queries", [1, 2])
-def test_each_row_is_public_once_or_vacuumed_whatever_slow_writers_and_vacuums_do(queries: int) -> None:
+def test_each_row_is_visible_once_or_vacuumed_whatever_slow_writers_and_vacuums_do(queries: int) -> None:
     seen = explore(queries=queries)
     for event in ("kills", "LostAnswer", "LateEffect", "vacuums", "strays", "failed: ConflictError"):
         assert seen[event] > 0, f"{event} never happened: {dict(seen)}"
@@ -312,9 +312,9 @@ def test_the_same_for_long(queries: int) -> None:
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     (
         {"sweep": boundary_last},
-        "public is not what is logged|rows are lost|is a stale writer's entry below the boundary",
+        "visible is not what is logged|rows are lost|is a stale writer's entry below the boundary",
     ),
-    ({"writing": WithoutBoundaryCheck}, "public is not what is logged|rows are lost"),
+    ({"writing": WithoutBoundaryCheck}, "visible is not what is logged|rows are lost"),
     ({"reading": WithoutBoundaryOnRefresh}, "is a stale writer's entry below the boundary"),
 ]
 

@@ -24,7 +24,7 @@ from azureblob_source.read.blob_bytes import FIRST_REQUEST
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_splits
 from azureblob_source.read.splits import split_blobs
-from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, public_blobs, stage_rows
+from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows, visible_blobs
 
 if TYPE_CHECKING:
     from azureblob_source.read.snapshot import Snapshot
@@ -70,7 +70,7 @@ def record(**fields: Any) -> dict[str, Any]:
 def test_a_snapshot_has_the_blobs_as_of_its_version_and_their_sizes() -> None:
     account = new_account()
     names = [write(account, seed) for seed in range(3)]
-    sizes = {name: len(data) for name, data in public_blobs(account).items()}
+    sizes = {name: len(data) for name, data in visible_blobs(account).items()}
     for version in range(3):
         found = snapshot(account, version)
         assert version == found.version
@@ -416,11 +416,11 @@ def test_a_batch_that_is_replaced_or_voided_while_a_reader_waits_is_read_as_the_
             write(account, 0 if repeat else 1, again=1)
 
     found = take_snapshot(CommitLog(account.container("container"), "flights"), None, go_on_at_the_second_look)
-    public = list(public_blobs(account))
-    assert (2, 1) == (waits, len(public))
+    visible = list(visible_blobs(account))
+    assert (2, 1) == (waits, len(visible))
     # The void is version 1, the repeat that replaces it version 2; another batch is none of this reader's business.
-    assert ((2, public) if repeat else (1, [])) == (found.version, [blob.name for blob in found.blobs])
-    assert public == [blob.name for blob in snapshot(account).blobs]
+    assert ((2, visible) if repeat else (1, [])) == (found.version, [blob.name for blob in found.blobs])
+    assert visible == [blob.name for blob in snapshot(account).blobs]
 
 
 @pytest.mark.parametrize("repeat", [True, False])

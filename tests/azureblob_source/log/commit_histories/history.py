@@ -377,8 +377,8 @@ class History:
                 self._finish(process)
 
     def _delete(self, where: int, how: int) -> None:
-        """Somebody deletes a public blob by hand."""
-        names = sorted(self.world.truth.public)
+        """Somebody deletes a visible blob by hand."""
+        names = sorted(self.world.truth.visible)
         if names:
             name = names[where % len(names)]
             self._say(f"  {name} is deleted by hand")
@@ -490,7 +490,7 @@ class History:
 
     def _check_readers(self, stream: str) -> None:
         world, truth = self.world, self.world.truth
-        names = [name for name in truth.public if name.startswith(f"{stream}/")]
+        names = [name for name in truth.visible if name.startswith(f"{stream}/")]
         listed = Counter(row for name in names for row in truth.blob_rows[name])
         found: list[Counter[Row]] = []
         process = self._begin(

@@ -412,7 +412,7 @@ def read_snapshot(process: Process, stream: str, *, timeout: float = 3.0) -> Cou
     truth = world.truth
     before = {
         row: truth.named[name]
-        for name in truth.public
+        for name in truth.visible
         if name.startswith(f"{stream}/")
         for row in truth.blob_rows[name]
         if row in truth.acknowledged
