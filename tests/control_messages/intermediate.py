@@ -51,12 +51,12 @@ class Upstream:
     positions: list[int]
     sent: set[ControlMessage] = field(default_factory=set)
 
-    def watermark(self, task: int, world: World) -> int | None:
+    def watermark(self, task: int, pipeline: Pipeline) -> int | None:
         """Of a task: the last time that it has read, of its slowest source. `END` if all have been read to the end."""
         times_read = []
         for source in range(task, SOURCES, self.tasks):
-            position, times = self.positions[source], world.sources[source]
-            if source in world.closed and position == len(times):
+            position, times = self.positions[source], pipeline.sources[source]
+            if source in pipeline.closed and position == len(times):
                 times_read.append(END)
             elif position == 0:
                 return None
@@ -64,8 +64,8 @@ class Upstream:
                 times_read.append(times[position - 1])
         return min(times_read, default=END)
 
-    def message(self, task: int, world: World) -> ControlMessage | None:
-        at = self.watermark(task, world)
+    def message(self, task: int, pipeline: Pipeline) -> ControlMessage | None:
+        at = self.watermark(task, pipeline)
         if at is None:
             return None
         if at == END:
@@ -74,10 +74,10 @@ class Upstream:
 
 
 @dataclass
-class World:
+class Pipeline:
     """The stream, its producers and its consumer. A safety property that is violated raises AssertionError at once."""
 
-    design: Design
+    design: ConsumerDesign
     partitions: int
     generations_rise: bool = True
     seen: Counter[str] = field(default_factory=Counter)
@@ -247,7 +247,7 @@ Saves = Literal["with the offsets", "after the offsets", "never"]
 
 
 @dataclass
-class Design:
+class ConsumerDesign:
     """How a consumer keeps its trackers."""
 
     saves: Saves = "with the offsets"
@@ -271,7 +271,7 @@ class Design:
 
 
 @dataclass
-class Ours(Design):
+class Ours(ConsumerDesign):
     """The code under test."""
 
     def empty(self, partitions: int) -> StreamTracker:
@@ -297,7 +297,7 @@ class Ours(Design):
 
 
 @dataclass
-class Plain(Design):
+class Plain(ConsumerDesign):
     """Trackers as plain dicts. The defaults are right; each field turns one mistake on."""
 
     configured: bool = False

@@ -18,7 +18,7 @@ from tests.azureblob_source.log.protocol import (
     Design,
     Driver,
     Progress,
-    World,
+    SharedState,
     blind_retry,
     in_tasks,
     log_first,
@@ -38,7 +38,7 @@ def machine(  # noqa: C901 - a class with its rules
     class Machine(RuleBasedStateMachine):
         def __init__(self) -> None:
             super().__init__()
-            self.world = World(queries={f"q{i}": Progress() for i in range(queries)}, seen=seen)
+            self.shared = SharedState(queries={f"q{i}": Progress() for i in range(queries)}, seen=seen)
             self.drivers: dict[int, Driver] = {}
             self.late: list[Driver] = []
             self.seed = 0
@@ -48,7 +48,7 @@ def machine(  # noqa: C901 - a class with its rules
             return (self.seed >> 4) % below
 
         def driver(self, place: int) -> Driver:
-            return Driver(self.world, f"q{place % queries}", self.draw, design)
+            return Driver(self.shared, f"q{place % queries}", self.draw, design)
 
         @rule(place=st.integers(0, 1), seed=st.integers(0, 10**6))
         def start(self, place: int, seed: int) -> None:
@@ -81,11 +81,11 @@ def machine(  # noqa: C901 - a class with its rules
         def expire(self) -> None:
             if expiry:
                 seen["weeks"] += 1
-                self.world.account.clock.sleep(WEEK_AND_A_DAY)
+                self.shared.account.clock.sleep(WEEK_AND_A_DAY)
 
         @invariant()
         def nothing_is_visible_twice(self) -> None:
-            twice = {row: n for row, n in self.world.visible_rows().items() if n > 1}
+            twice = {row: n for row, n in self.shared.visible_rows().items() if n > 1}
             assert not twice, f"visible twice: {twice}"
 
         def teardown(self) -> None:
@@ -96,9 +96,9 @@ def machine(  # noqa: C901 - a class with its rules
                 driver.turns.faults.apply_late_effects()
             for place in range(queries):
                 self.driver(place).finish()
-            assert self.world.all_rows == dict(self.world.visible_rows())
+            assert self.shared.all_rows == dict(self.shared.visible_rows())
             if design is log_first:
-                assert self.world.all_rows == dict(self.world.logged_rows())
+                assert self.shared.all_rows == dict(self.shared.logged_rows())
             seen["histories"] += 1
 
     return Machine

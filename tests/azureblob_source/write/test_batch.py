@@ -537,15 +537,15 @@ def test_a_row_that_moves_to_another_stream_is_gone_from_the_old_one_first(monke
     account, plan = new_account(), plan_of(ROWS, "container", streamColumn="stream")
     visible: list[list[int]] = []
 
-    class Watch(Faults):
+    class LooksAfterEachCall(Faults):
         def attempt(self, call: Any, request: Any) -> Any:
             answer = super().attempt(call, request)
             visible.append(numbers_in(account))
             return answer
 
     for streams, faults in [
-        (["y", "z"], Watch(on("commit_block_list", Crash(), skip=1))),
-        (["a", "b"], Watch()),
+        (["y", "z"], LooksAfterEachCall(on("commit_block_list", Crash(), skip=1))),
+        (["a", "b"], LooksAfterEachCall()),
     ]:
         container = account.restarted(faults).container("container")
         staged = stage_rows(account.container("container"), plan, [rows([1, 2], streams)], seed=len(visible))
