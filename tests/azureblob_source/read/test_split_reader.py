@@ -308,7 +308,7 @@ def test_bytes_are_fetched_ahead_and_no_more_than_the_budget() -> None:
     watch = RecordedGets()
     ahead = ReadAhead(watched(account, watch), list(split_blobs(blobs, 1 << 20)), 4, budget)
     with ahead:
-        assert all(watch.done.acquire(timeout=WAIT) for _ in range(budget // 1000))  # fetched before anyone asks
+        assert all(watch.done.acquire(timeout=WAIT) for _ in range(budget // 1000))  # fetched before the reader asks
         for _, source in ahead:
             for at in range(0, source.clip(1 << 20), longest):
                 source.forget(at)

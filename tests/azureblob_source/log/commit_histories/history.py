@@ -377,7 +377,7 @@ class History:
                 self._finish(process)
 
     def _delete(self, where: int, how: int) -> None:
-        """Somebody deletes a visible blob by hand."""
+        """Delete a visible blob by hand."""
         names = sorted(self.simulation.truth.visible)
         if names:
             name = names[where % len(names)]
@@ -406,7 +406,7 @@ class History:
             self._check()
 
     def _wake(self, share: float) -> None:
-        """Let this share of the processes go on to their end; at times eight days pass then, or somebody repairs."""
+        """Let this share of the processes go on to their end; at times eight days pass then, or a repair runs."""
         self.ends.shuffle(self.processes)
         for process in list(self.processes):
             if self.ends.random() < share:

@@ -43,7 +43,7 @@ DAY = 24 * 3600.0
 
 
 class WatchedService(MemoryService):
-    """Reports every write to the truth, whoever sends it and whenever it lands."""
+    """Reports every write to the truth, from any process and whenever it takes effect."""
 
     def __init__(self, clock: ManualClock, answers: OpenAnswers, truth: Truth) -> None:
         super().__init__(clock=clock, answers=answers)

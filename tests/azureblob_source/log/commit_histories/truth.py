@@ -31,7 +31,7 @@ _BOUNDARY = "/_log/_first.json"
 
 @dataclass
 class Truth:
-    """The storage as anyone could see it, and the promises made so far."""
+    """The storage as a reader of the listing sees it, and the promises made so far."""
 
     seen: Counter[str] = field(default_factory=Counter)
     violation: str | None = None
@@ -56,7 +56,7 @@ class Truth:
     gone: set[Row] = field(default_factory=set)
     """Rows that an overwrite or a vacuum has rightly removed for good."""
     by_hand: set[Batch] = field(default_factory=set)
-    """Batches of which somebody deleted a blob by hand."""
+    """Batches of which a blob was deleted by hand."""
     committed_at: dict[Place, float] = field(default_factory=dict)
     ever_visible: set[str] = field(default_factory=set)
     empty: set[str] = field(default_factory=set)
@@ -121,7 +121,7 @@ class Truth:
             self.fail(f"acknowledged row {row} is deleted")
 
     def delete_by_hand(self, name: str) -> None:
-        """Somebody is about to delete a blob."""
+        """A blob is about to be deleted by hand."""
         self.seen["deleted by hand"] += 1
         self.by_hand.update(row[:2] for row in self.blob_rows[name])
         self.hand = True
