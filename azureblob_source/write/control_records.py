@@ -70,14 +70,14 @@ _NEEDED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
 }
 
 
-def stored_rows(emission: ProducerSpec, rows: pa.Schema) -> pa.Schema:
+def stored_rows(producer: ProducerSpec, rows: pa.Schema) -> pa.Schema:
     """The columns that are stored when option `emission` is set.
 
     `ConfigurationError` names the first column that `rows` lack, or that has the wrong type.
     """
     for column, (fits, expected) in _NEEDED.items():
         place = rows.get_field_index(column)
-        if place < 0 and column == TASK and len(emission.names) == 1:
+        if place < 0 and column == TASK and len(producer.names) == 1:
             continue
         if place < 0:
             message = (
@@ -98,16 +98,16 @@ class EnvelopeRouter:
     `routed` is called once and consumed to its end; then `messages` are the control messages that it has yielded.
     """
 
-    def __init__(self, column: str, router: Router, emission: ProducerSpec | None) -> None:
+    def __init__(self, column: str, router: Router, producer: ProducerSpec | None) -> None:
         self._column, self._router = column, router
-        self._own = None if emission is None else _OwnWatermarks(emission)
+        self._own = None if producer is None else _OwnWatermarks(producer)
         self._held: list[pa.RecordBatch] = []
         self._fields: dict[bytes, dict[str, Any]] = {}
         self._routes: dict[bytes, dict[Route, None]] = {}
         self._exhausted = False
 
     def routed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[RoutedBatch]:
-        """User messages of each batch as it comes, then all control messages, then the watermarks of the emission.
+        """User messages of each batch as it comes, then all control messages, then the producer's watermarks.
 
         `ConfigurationError` describes the first row that is refused. Nothing of its batch is routed.
         """
@@ -148,7 +148,7 @@ class EnvelopeRouter:
         return batch if self._own is None else self._own.observed(batch)
 
     def _control_rows(self) -> Iterator[pa.RecordBatch]:
-        """The control messages held, then the watermarks of the emission."""
+        """The control messages held, then the producer's watermarks."""
         yield from self._held
         self._held = []
         if self._own is not None:
@@ -195,10 +195,10 @@ class EnvelopeRouter:
 
 
 class _OwnWatermarks:
-    """The watermarks that the sink sends for the rows of an emission."""
+    """The watermarks that the sink writes for the tasks of a producer."""
 
-    def __init__(self, emission: ProducerSpec) -> None:
-        self._emission, self._clocks = emission, TaskWatermarks(emission)
+    def __init__(self, producer: ProducerSpec) -> None:
+        self._producer, self._watermarks = producer, TaskWatermarks(producer)
         self._schema: pa.Schema | None = None
 
     def stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -211,14 +211,14 @@ class _OwnWatermarks:
         """The stored columns of user messages. Their event times advance the watermarks of their tasks."""
         tasks = batch.column(TASK) if batch.schema.get_field_index(TASK) >= 0 else None
         try:
-            self._clocks.observe(tasks, batch.column(EVENT_TIME))
+            self._watermarks.observe(tasks, batch.column(EVENT_TIME))
         except ValueError as error:
             message = f"option `emission`: {error}"
             raise ConfigurationError(message) from error
         return self.stored(batch)
 
     def check_partitions(self, batch: pa.RecordBatch) -> None:
-        """`ConfigurationError` if a row's partition is null or outside the emission's: no watermark would reach it."""
+        """`ConfigurationError` if a row's partition is null or not one of the producer's: no watermark reaches it."""
         column = batch.column(PARTITION)
         wrong: int | None = None
         if not column.null_count:
@@ -226,12 +226,12 @@ class _OwnWatermarks:
             if not len(numbers):
                 return
             least, greatest = int(numbers.min()), int(numbers.max())
-            if least >= 0 and greatest < self._emission.partitions:
+            if least >= 0 and greatest < self._producer.partitions:
                 return
             wrong = least if least < 0 else greatest
         message = (
             f"option `emission`: column {PARTITION!r} is {'null' if wrong is None else wrong} in a row; the stream has "
-            f"the partitions 0 to {self._emission.partitions - 1}. Correct the query, or `partitions` of the emission."
+            f"the partitions 0 to {self._producer.partitions - 1}. Correct the query, or `partitions` in the option."
         )
         raise ConfigurationError(message)
 
@@ -240,7 +240,7 @@ class _OwnWatermarks:
         if self._schema is None:
             return
         try:
-            batch = self._emission.envelopes(self._clocks.watermarks())
+            batch = self._producer.envelopes(self._watermarks.watermarks())
         except ValueError as error:
             message = f"option `emission`: {error}"
             raise ConfigurationError(message) from error

@@ -25,7 +25,7 @@ from tools.options_page import page
 
 UTC = timezone.utc
 ACCOUNT = {"accountName": "acme", "accountKey": "c2VjcmV0a2V5"}
-EMISSION = ProducerSpec("flights", 3, ("a", "ß"), generation=2, lateness_ms=500)
+PRODUCER = ProducerSpec("flights", 3, ("a", "ß"), generation=2, lateness_ms=500)
 SCHEMA = '{"type":"record","name":"r","fields":[{"name":"n","type":"long"}]}'
 
 
@@ -82,8 +82,8 @@ def test_the_defaults_are_those_of_the_design() -> None:
         ({"epoch": 0}, {"epoch": 0}),
         ({}, {"envelope_column": None, "emission": None}),
         ({"envelopeColumn": "e"}, {"envelope_column": "e", "emission": None}),
-        ({"emission": EMISSION.to_json()}, {"envelope_column": "value", "emission": EMISSION}),
-        ({"emission": EMISSION.to_json(), "envelopeColumn": "value"}, {"envelope_column": "value"}),
+        ({"emission": PRODUCER.to_json()}, {"envelope_column": "value", "emission": PRODUCER}),
+        ({"emission": PRODUCER.to_json(), "envelopeColumn": "value"}, {"envelope_column": "value"}),
         ({"txnAppId": "app", "txnVersion": 7}, {"transaction": Transaction("app", 7)}),
         (
             {"metadata__owner": "ops", "tags__class": "raw", "accessTier": "cool"},
@@ -206,9 +206,9 @@ def test_every_option_has_a_help_text(option: Any) -> None:
         ({"tags__a": "x" * 257}, "option `tags.a`"),
         ({"tags__a": "ä"}, "option `tags.a`"),
         ({"envelopeColumn": "e", "valueColumn": "v", "avroSchema": SCHEMA}, "Leave `valueColumn` out"),
-        ({"emission": EMISSION.to_json(), "valueColumn": "v", "avroSchema": SCHEMA}, "Leave `valueColumn` out"),
-        ({"emission": EMISSION.to_json(), "envelopeColumn": "e"}, "`envelopeColumn` (e) and `emission` disagree"),
-        ({"emission": EMISSION.to_json(), "streamColumn": "s"}, "`emission` is for one stream"),
+        ({"emission": PRODUCER.to_json(), "valueColumn": "v", "avroSchema": SCHEMA}, "Leave `valueColumn` out"),
+        ({"emission": PRODUCER.to_json(), "envelopeColumn": "e"}, "`envelopeColumn` (e) and `emission` disagree"),
+        ({"emission": PRODUCER.to_json(), "streamColumn": "s"}, "`emission` is for one stream"),
         ({"emission": "{"}, "Option emission: the value '{' is not valid"),
         ({"emission": '{"stream":"s","partitions":0}'}, "expected the JSON of a `control_messages` `ProducerSpec`"),
         ({"emission": '{"stream":"s","partitions":1,"task":2}'}, "Option emission"),
@@ -236,7 +236,7 @@ def test_options_are_pickled_to_the_executors_and_show_no_secret(secret: dict[st
         "accountName": "acme",
         **secret,
         "avroSchema": SCHEMA,
-        "emission": EMISSION.to_json(),
+        "emission": PRODUCER.to_json(),
     }
     for options in (sink_options(raw, {}), source_options(raw, {})):
         assert options == pickle.loads(pickle.dumps(options))  # noqa: S301 - our own bytes
