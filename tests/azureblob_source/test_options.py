@@ -45,7 +45,7 @@ def test_the_defaults_are_those_of_the_design() -> None:
         options.limits.blob_age,
         options.limits.blob_blocks,
     )
-    assert (64 << 20) <= options.limits.memory <= (128 << 20)
+    assert (64 << 20) <= options.limits.memory_budget <= (128 << 20)
     assert ("null", False, None, "row", None) == (
         options.codec,
         options.gzipped,
@@ -98,9 +98,9 @@ def test_options_are_parsed_into_types(given: dict[str, Any], expected: dict[str
 
 def test_limits_are_in_bytes_rows_and_seconds() -> None:
     options = sink(maxFlushThresholdSize="64k", maxBlobSize="1GiB", maxMessagesPerBlob=10, maxBlobAgeMs="1h")
-    expected = BlobLimits(64 << 10, 1 << 30, 10, 3600.0, memory=options.limits.memory)
+    expected = BlobLimits(64 << 10, 1 << 30, 10, 3600.0, memory_budget=options.limits.memory_budget)
     assert expected == options.limits
-    assert sink(memoryBudget="3m").limits.memory == 2 << 20
+    assert sink(memoryBudget="3m").limits.memory_budget == 2 << 20
 
 
 VALUES = {
