@@ -294,7 +294,7 @@ def test_options_of_a_read_are_parsed_into_types(given: dict[str, Any], expected
         (None, {"startTime": "yesterday"}, "Option startTime: the value 'yesterday' is not valid"),
         (None, {"startTime": "2013-01-02", "endTime": "2013-01-01"}, "`startTime` is not before `endTime`"),
         (None, {"startingVersion": "-1"}, "Option startingVersion"),
-        (None, {"startingVersion": 1, "startingTimestamp": "2013-01-01"}, "are two answers. Give one."),
+        (None, {"startingVersion": 1, "startingTimestamp": "2013-01-01"}, "exclude each other. Set one."),
         (True, {"versionAsOf": 1}, "option `versionAsOf` belongs to spark.read. Leave it out here."),
         (False, {"startingVersion": 1}, "option `startingVersion` belongs to spark.readStream. Leave it out here."),
         (False, {"maxBlobsPerTrigger": 1}, "option `maxBlobsPerTrigger` belongs to spark.readStream."),
