@@ -38,7 +38,7 @@ class UnresolvedError(TypeError):
         self.reason = reason
 
 
-class UnfitError(Exception):
+class UnrepresentableValueError(Exception):
     """A value is encoded correctly, but the type it is read as cannot hold it. `path` names its column from outside in.
 
     `plain` is the Avro type without logical type and hint, which can hold any such value; empty if there is none.
@@ -50,9 +50,9 @@ class UnfitError(Exception):
         self.plain = plain
         self.path = path
 
-    def within(self, name: str) -> UnfitError:
+    def within(self, name: str) -> UnrepresentableValueError:
         """The same error for the record that has the value in field `name`."""
-        return UnfitError(self.reason, self.plain, (name, *self.path))
+        return UnrepresentableValueError(self.reason, self.plain, (name, *self.path))
 
 
 class DamagedValueError(Exception):
