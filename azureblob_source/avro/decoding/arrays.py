@@ -129,7 +129,7 @@ class _Builder:
                 return self._branches(plan, node, count)
             case plans.Record(), _:
                 return struct(plan.arrow, self.fields(plan, node, count), count)
-            case plans.Listed() | plans.Mapped() | plans.Paired(), layout.Items():
+            case plans.List() | plans.Map() | plans.MapFromArray(), layout.Items():
                 return self._items(plan, node, count)
         raise TypeError(f"{node} cannot be read by {plan}")
 
@@ -178,7 +178,7 @@ class _Builder:
         self._scan.values(node.data, int(offsets[-1]))
         return offsets, data
 
-    def _items(self, plan: plans.Listed | plans.Mapped | plans.Paired, node: layout.Items, count: int) -> pa.Array:
+    def _items(self, plan: plans.List | plans.Map | plans.MapFromArray, node: layout.Items, count: int) -> pa.Array:
         counts = self._scan.numbers(node.counts, count)
         total = int(counts.sum())
         self._budget -= total * item_bytes(plan)
@@ -186,10 +186,10 @@ class _Builder:
             raise batch_too_large()
         if total > (MAX_EMPTY_ITEMS if node.empty else INT32_MAX):
             raise CorruptError(f"a row claims {total} items without bytes")
-        if isinstance(plan, plans.Listed):
+        if isinstance(plan, plans.List):
             offsets = indices(offsets_of(counts))
             return pa.ListArray.from_arrays(offsets, self.build(plan.item, node.item, total), type=plan.arrow)
-        if isinstance(plan, plans.Paired):
+        if isinstance(plan, plans.MapFromArray):
             keys, items = self.fields(plan.entry, node.item, total)
         else:
             entry = node.item.fields if isinstance(node.item, layout.Fields) else {}

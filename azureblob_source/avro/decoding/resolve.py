@@ -167,11 +167,11 @@ class _Resolution:
                 entry = self.plan(writer.element, reader.element, path)
                 if not isinstance(entry, plans.Record):
                     return _unresolved(writer, reader, arrow, path)
-                return plans.Paired(arrow, entry)
+                return plans.MapFromArray(arrow, entry)
             case "array", "array":
-                return plans.Listed(arrow, self.plan(writer.element, reader.element, (*path, "element")))
+                return plans.List(arrow, self.plan(writer.element, reader.element, (*path, "element")))
             case "map", "map":
-                return plans.Mapped(arrow, self.plan(writer.element, reader.element, (*path, "value")))
+                return plans.Map(arrow, self.plan(writer.element, reader.element, (*path, "value")))
             case "enum", "enum":
                 known = frozenset(reader.symbols)
                 symbols = [symbol if symbol in known else reader.default for symbol in writer.symbols]
