@@ -49,8 +49,8 @@ _Levels = tuple[str | None, ...]
 # rows of a task -------------------------------------------------------------------------------------------------------
 
 
-def is_bytes(kind: pa.DataType) -> bool:
-    """Whether a column of this type can hold envelopes."""
+def is_binary(kind: pa.DataType) -> bool:
+    """Binary or large binary: the type of a column of envelopes or datums."""
     return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
 
@@ -64,7 +64,7 @@ def _is_task(kind: pa.DataType) -> bool:
 
 _NEEDED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     PARTITION: (_is_int, "an int or bigint"),
-    VALUE: (is_bytes, "binary"),
+    VALUE: (is_binary, "binary"),
     TASK: (_is_task, "an integer or a string"),
     EVENT_TIME: (pa.types.is_timestamp, "a timestamp"),
 }

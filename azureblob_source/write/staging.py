@@ -25,7 +25,7 @@ from azureblob_source.avro.encoding.validate import validate_datums
 from azureblob_source.avro.files.block_codecs import codec
 from azureblob_source.log.entry import BlobEntry
 from azureblob_source.metrics import blob_counts
-from azureblob_source.write.control_records import EnvelopeRouter, is_bytes, stored_rows
+from azureblob_source.write.control_records import EnvelopeRouter, is_binary, stored_rows
 from azureblob_source.write.gathering import gather
 from azureblob_source.write.open_blobs import BlobFormat, OpenBlobs, SealedBlock
 from azureblob_source.write.routing import slices
@@ -121,9 +121,9 @@ def plan_write(options: SinkOptions, rows: pa.Schema) -> WritePlan:
     if options.event_time_column is not None:
         _check_column("eventTimeColumn", options.event_time_column, written, pa.types.is_timestamp, "a timestamp")
     if options.value_column is not None:
-        _check_column("valueColumn", options.value_column, written, is_bytes, "binary")
+        _check_column("valueColumn", options.value_column, written, is_binary, "binary")
     if options.envelope_column is not None:
-        _check_column("envelopeColumn", options.envelope_column, written, is_bytes, "binary")
+        _check_column("envelopeColumn", options.envelope_column, written, is_binary, "binary")
     if options.value_column is not None and options.avro_schema is not None:
         return WritePlan(options, rows, options.avro_schema)
     if not len(written):

@@ -31,15 +31,15 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 @dataclass(frozen=True, slots=True)
 class IntegerEncoder:
-    """Zig-zag varints of an Arrow type whose values the function `integers` makes numbers."""
+    """Zig-zag varints of an Arrow type whose values the function `convert` makes numbers."""
 
-    integers: Callable[[pa.Array], npt.NDArray[Any]]
+    convert: Callable[[pa.Array], npt.NDArray[Any]]
     kind: str
 
     def prepare(self, array: pa.Array) -> Column:
         """Convert to numbers and check their range."""
         valid = validity(array)
-        values = self.integers(array)
+        values = self.convert(array)
         smallest, largest = _range(values)
         limit = _LIMITS[self.kind]
         if valid is not None and not -varint.TABLED <= smallest <= largest < varint.TABLED:
@@ -225,7 +225,7 @@ def _fixed_decimal(low: U64, high: U64, size: int, valid: Flags | None) -> Fixed
     return FixedWidthColumn(shifted, sizes, valid)
 
 
-def integers(arrow: pa.DataType, avro: AvroType) -> Callable[[pa.Array], npt.NDArray[Any]]:
+def integer_converter(arrow: pa.DataType, avro: AvroType) -> Callable[[pa.Array], npt.NDArray[Any]]:
     """The function that gives the numbers of an array in the unit of the Avro type, rounded down."""
     if arrow_is.is_date64(arrow):
         return lambda array: stored_values(array, np.int64) // 86_400_000
