@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from azure_account.errors import ConfigurationError, describe
 from azureblob_source.arrow_values import int64_array, stored_values
-from azureblob_source.write.gathering import gather
+from azureblob_source.write.coalescing import coalesce
 from control_messages.envelopes import are_user_messages, unwrap
 from control_messages.errors import BadEnvelopeError
 from control_messages.messages import EARLIEST, MessageType, message_type, to_fields
@@ -115,7 +115,7 @@ class EnvelopeRouter:
             user = self._user_rows(batch)
             if user.num_rows:
                 yield self._router.route(user)
-        for batch in gather(self._control_rows()):
+        for batch in coalesce(self._control_rows()):
             routed = self._router.route(batch)
             self._record(routed)
             yield routed

@@ -18,7 +18,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, Transaction, to_json
 from azureblob_source.log.publish import Publisher
 from azureblob_source.read import views
-from azureblob_source.write import gathering
+from azureblob_source.write import coalescing
 from azureblob_source.write.control_records import EnvelopeRouter, merged
 from azureblob_source.write.routing import Router
 from azureblob_source.write.staging import StagedTask
@@ -175,11 +175,11 @@ records_of_a_task = st.lists(
     st.sampled_from([{}, {"maxMessagesPerBlob": 2}, {"maxFlushThresholdSize": 20}, {"maxBlobSize": 60}]),
 )
 def test_every_record_is_written_once_and_in_each_partition_control_messages_follow_data(
-    tasks: list[list[list[Record]]], gathered: int, limits: dict[str, int]
+    tasks: list[list[list[Record]]], coalesced: int, limits: dict[str, int]
 ) -> None:
     account, plan = new_account(), plan_for_envelopes(**limits)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gathering, "GATHERED_ROWS", gathered)
+        patch.setattr(coalescing, "COALESCED_ROWS", coalesced)
         staged = [stage_records(account, plan, *task, seed=n) for n, task in enumerate(tasks)]
     entries = committer(account.container("container"), plan).commit(staged, None)
     everything = [record for task in tasks for batch in task for record in batch]
