@@ -33,7 +33,7 @@ from azureblob_source.log.publish import Publisher
 from azureblob_source.log.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.log.roll_forward import NotPublished
 from azureblob_source.metrics import batch_metrics
-from azureblob_source.write.control_records import merged, split_by_stream
+from azureblob_source.write.control_objects import merged, split_by_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -4,10 +4,6 @@
           └─ control messages ─► held until the task's end ────┴─► last rows of their partition, and in the log entry
 
 With the option `emission` the sink also writes control messages itself: the watermarks of the tasks that sent the rows.
-
-A log entry lists each message once, with all partitions that received it: a thousand watermarks sent to a hundred
-partitions are a thousand objects `{"type": "watermark", …fields of the message…, "partitions": ["0", "1", …]}`. Without
-a `partitionColumn` there is no `partitions`. An entry of a batch log names the `stream` of each message too.
 """
 
 from __future__ import annotations
@@ -21,13 +17,13 @@ import pyarrow as pa
 from azure_account.errors import ConfigurationError, describe
 from azureblob_source.arrow_values import int64_array, stored_values
 from azureblob_source.write.coalescing import coalesce
-from control_messages.envelopes import are_user_messages, unwrap
+from azureblob_source.write.control_objects import log_fields, merged, objects_of
+from control_messages.envelopes import are_user_messages
 from control_messages.errors import BadEnvelopeError
-from control_messages.messages import EARLIEST, MessageType, message_type, to_fields
 from control_messages.producer import TaskWatermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from azureblob_source.arrow_values import I64
     from azureblob_source.write.routing import Route, RoutedBatch, Router
@@ -35,18 +31,6 @@ if TYPE_CHECKING:
 
 PARTITION, VALUE, TASK, EVENT_TIME = "partition", "value", "task", "eventTime"
 """The columns that the option `emission` needs."""
-
-_TYPE_NAMES = {
-    MessageType.WATERMARK: "watermark",
-    MessageType.END_OF_STREAM: "endOfStream",
-    MessageType.DRAIN: "drain",
-}
-_UNTIMED = EARLIEST - 1
-_MANY_DIGITS = 2000  # no level has as many
-_Levels = tuple[str | None, ...]
-
-
-# rows of a task -------------------------------------------------------------------------------------------------------
 
 
 def is_binary(kind: pa.DataType) -> bool:
@@ -126,14 +110,14 @@ class EnvelopeRouter:
         """The control messages as objects of the log, each with its stream. `RuntimeError` until `routed` has ended."""
         if not self._exhausted:
             raise RuntimeError("the control messages of a task are known when all its rows are routed")
-        objects: list[dict[str, Any]] = []
+        found: list[dict[str, Any]] = []
         for envelope, routes in self._routes.items():
             by_stream: dict[str, list[str | None]] = defaultdict(list)
             for route in routes:
                 by_stream[route.stream].append(route.partition)
             for stream, levels in by_stream.items():
-                objects += _objects({**self._message(envelope), "stream": stream}, levels)
-        return merged(objects)
+                found += objects_of({**self._message(envelope), "stream": stream}, levels)
+        return merged(found)
 
     def _user_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The user messages of a batch, perhaps none. Its control messages are held until the end."""
@@ -165,7 +149,7 @@ class EnvelopeRouter:
     def _message(self, envelope: bytes) -> dict[str, Any]:
         fields = self._fields.get(envelope)
         if fields is None:
-            fields = self._fields[envelope] = _log_fields(envelope)
+            fields = self._fields[envelope] = log_fields(envelope)
         return fields
 
     def _check(self, control: pa.RecordBatch) -> None:
@@ -252,68 +236,3 @@ def _distinct(envelopes: pa.Array) -> tuple[list[bytes], I64]:
     """The distinct values of a column without nulls, and for every row the index of its value."""
     encoded = envelopes.dictionary_encode()
     return encoded.dictionary.to_pylist(), stored_values(encoded.indices, np.int32).astype(np.int64)
-
-
-def _log_fields(envelope: bytes) -> dict[str, Any]:
-    """Type and fields of a control message. Samza's messages carry no task count, so their fields have none."""
-    try:
-        message, has_count = unwrap(envelope), True
-    except BadEnvelopeError:
-        message, has_count = unwrap(envelope, tasks=1), False
-    if isinstance(message, bytes):
-        raise TypeError("a user message has no fields for the log")
-    fields = to_fields(message)
-    if not has_count:
-        del fields["taskCount"]
-    return {"type": _TYPE_NAMES[message_type(message)], **fields}
-
-
-# objects of the log ---------------------------------------------------------------------------------------------------
-
-
-def merged(messages: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """Each message once, with all its partitions, in order of first appearance.
-
-    Of several watermarks for the same task and partition, written by different Spark tasks, the latest is kept.
-    """
-    by_key: dict[tuple[tuple[str, Any], ...], dict[_Levels, int]] = {}
-    for message in messages:
-        key = tuple((name, value) for name, value in message.items() if name not in ("timestamp", "partitions"))
-        latest = by_key.setdefault(key, {})
-        levels, time = tuple(message.get("partitions", (None,))), message.get("timestamp", _UNTIMED)
-        latest[levels] = max(time, latest.get(levels, time))
-    return tuple(each for key, latest in by_key.items() for each in _merged_objects(dict(key), latest))
-
-
-def _merged_objects(message: dict[str, Any], latest: Mapping[_Levels, int]) -> Iterator[dict[str, Any]]:
-    """The objects of messages that differ only in timestamp and partitions."""
-    of_level: dict[str | None, int] = {}
-    for levels, time in latest.items():
-        for level in levels:
-            of_level[level] = max(time, of_level.get(level, time))
-    by_time: dict[int, list[str | None]] = defaultdict(list)
-    for level, time in of_level.items():
-        by_time[time].append(level)
-    for time, same in by_time.items():
-        yield from _objects(message if time == _UNTIMED else {**message, "timestamp": time}, same)
-
-
-def _objects(message: dict[str, Any], levels: Iterable[str | None]) -> Iterator[dict[str, Any]]:
-    """The message as objects of the log: one that lists its partitions, one for rows without a partition."""
-    named = sorted((level for level in levels if level is not None), key=_numbers_first)
-    if None in levels:
-        yield message
-    if named:
-        yield {**message, "partitions": named}
-
-
-def _numbers_first(level: str) -> tuple[int, str]:
-    return (len(level), level) if level.isdecimal() else (_MANY_DIGITS, level)
-
-
-def split_by_stream(messages: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The messages by stream, each as the stream's own log lists it, without `stream`."""
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for message in messages:
-        found[message["stream"]].append({name: value for name, value in message.items() if name != "stream"})
-    return found

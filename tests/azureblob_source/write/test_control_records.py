@@ -19,7 +19,8 @@ from azureblob_source.log.entry import LogEntry, Transaction, to_json
 from azureblob_source.log.publish import Publisher
 from azureblob_source.read import views
 from azureblob_source.write import coalescing
-from azureblob_source.write.control_records import EnvelopeRouter, merged
+from azureblob_source.write.control_objects import merged
+from azureblob_source.write.control_records import EnvelopeRouter
 from azureblob_source.write.routing import Router
 from azureblob_source.write.staging import StagedTask
 from control_messages.envelopes import unwrap, wrap
