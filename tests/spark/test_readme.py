@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.pyspark40
+pytestmark = pytest.mark.every_spark
 
 
 WITHOUT_EXTRAS = """

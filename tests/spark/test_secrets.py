@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tools.azurite import Azurite
 
-pytestmark = pytest.mark.pyspark40
+pytestmark = pytest.mark.every_spark
 
 
 @pytest.fixture(scope="module")
