@@ -22,7 +22,7 @@ from benchmarks.flights import BATCH_ROWS
 from benchmarks.report import Report
 from benchmarks.rounds import alternate
 from control_messages import envelopes
-from control_messages.checkpoints import checkpoint
+from control_messages.checkpoints import to_checkpoint
 from control_messages.envelopes import unwrap, unwrap_all, wrap, wrap_payloads
 from control_messages.messages import Watermark
 from control_messages.partition_tracker import PartitionTracker, receive
@@ -102,7 +102,7 @@ def _spread(payloads: pa.Array, message: Watermark) -> pa.Array:
     rows: list[bytes] = []
     for at, first in enumerate(range(0, len(users), 99)):
         rows += users[first : first + 99]
-        rows.append(wrap(Watermark(message.task, message.tasks, START_MS + at)))
+        rows.append(wrap(Watermark(message.task, message.task_count, START_MS + at)))
     return pa.array(rows, pa.binary())
 
 
@@ -170,7 +170,7 @@ class Upstream:
         ]
         applied = time.process_time()
         self.trackers = [step.tracker for step in steps]
-        saved = [checkpoint(tracker) for tracker in self.trackers]
+        saved = [to_checkpoint(tracker) for tracker in self.trackers]
         end = time.process_time()
         risen = {step.watermark for step in steps}
         if risen != {START_MS + 1000 * self.turn} or len(saved) != self.partitions:

@@ -32,16 +32,18 @@ class WatermarkCheckpoint:
     since: int
 
 
-def checkpoint(tracker: PartitionTracker) -> tuple[EndOfStreamCheckpoint, WatermarkCheckpoint]:
+def to_checkpoint(tracker: PartitionTracker) -> tuple[EndOfStreamCheckpoint, WatermarkCheckpoint]:
     """The tracker as it is saved. Both parts must be saved in one write with the offsets of the messages.
 
     If the offsets are saved earlier, a consumer that restarts in between waits for ever for messages that it has read.
     """
     return (
-        EndOfStreamCheckpoint(tracker.stream, tracker.total, sorted(tracker.ended), tracker.generation, tracker.at_end),
+        EndOfStreamCheckpoint(
+            tracker.stream, tracker.task_count, sorted(tracker.ended), tracker.generation, tracker.at_end
+        ),
         WatermarkCheckpoint(
             tracker.stream,
-            tracker.total,
+            tracker.task_count,
             dict(tracker.watermarks),
             tracker.generation,
             tracker.watermark,
@@ -69,7 +71,7 @@ def restore(end: EndOfStreamCheckpoint, watermark: WatermarkCheckpoint, partitio
         stream=end.streamId,
         partition=partition,
         generation=end.generation,
-        total=end.totalTasks,
+        task_count=end.totalTasks,
         watermarks=dict(watermark.tasksToEventTime),
         ended=frozenset(end.tasks),
         idle=frozenset(watermark.idle),

@@ -74,8 +74,8 @@ def wrap(message: ControlMessage | bytes) -> bytes:
     return bytes((message_type(message),)) + to_json(message)
 
 
-def unwrap(envelope: bytes, tasks: int | None = None) -> ControlMessage | bytes:
-    """The control message or user payload in an envelope. `tasks` is the task count for messages without one.
+def unwrap(envelope: bytes, task_count: int | None = None) -> ControlMessage | bytes:
+    """The control message or user payload in an envelope. `task_count` is for messages without one.
 
     `BadEnvelopeError` if the bytes are no envelope.
     """
@@ -88,7 +88,7 @@ def unwrap(envelope: bytes, tasks: int | None = None) -> ControlMessage | bytes:
         text = f"The type byte is {envelope[0]}, {known}. Were these bytes written as an envelope?"
         raise BadEnvelopeError(text) from None
     data = envelope[1:]
-    return data if kind is MessageType.USER else from_json(kind, data, tasks)
+    return data if kind is MessageType.USER else from_json(kind, data, task_count)
 
 
 def wrap_payloads(payloads: pa.Array) -> pa.Array:
@@ -135,17 +135,18 @@ def are_user_messages(envelopes: pa.Array) -> npt.NDArray[np.bool_]:
     return user
 
 
-def unwrap_all(envelopes: pa.Array, tasks: int | None = None) -> Unwrapped:
+def unwrap_all(envelopes: pa.Array, task_count: int | None = None) -> Unwrapped:
     """`unwrap` for every row; bad envelopes are returned as `rejected`. Equal control envelopes are parsed once.
 
-    `tasks` is the task count for messages without one. `TypeError` for a column that is not binary.
+    `task_count` is for messages without one. `TypeError` for a column that is not binary.
     """
     is_user = are_user_messages(envelopes)
     user_rows, other_rows = np.flatnonzero(is_user), np.flatnonzero(~is_user)
     others = _chosen(envelopes, other_rows).dictionary_encode()
     codes, distinct = integers(others.indices), binary_values(others.dictionary)
     read = [
-        (_cached if len(envelope) <= _CACHED_BYTES else _control_or_reason)(envelope, tasks) for envelope in distinct
+        (_cached if len(envelope) <= _CACHED_BYTES else _control_or_reason)(envelope, task_count)
+        for envelope in distinct
     ]
     good = np.fromiter((not isinstance(one, str) for one in read), np.bool_, len(read))[codes]
     bad = zip(other_rows[~good].tolist(), codes[~good].tolist(), strict=True)
@@ -159,15 +160,15 @@ def unwrap_all(envelopes: pa.Array, tasks: int | None = None) -> Unwrapped:
 
 
 @lru_cache(maxsize=4096)
-def _cached(envelope: bytes, tasks: int | None) -> Any:
+def _cached(envelope: bytes, task_count: int | None) -> Any:
     """Every partition gets the same messages, and a consumer reads one partition after the other."""
-    return _control_or_reason(envelope, tasks)
+    return _control_or_reason(envelope, task_count)
 
 
-def _control_or_reason(envelope: bytes, tasks: int | None) -> Any:
+def _control_or_reason(envelope: bytes, task_count: int | None) -> Any:
     """The message; or a string, the reason why it cannot be read."""
     try:
-        return unwrap(envelope, tasks)
+        return unwrap(envelope, task_count)
     except BadEnvelopeError as error:
         return str(error)
 

@@ -46,7 +46,7 @@ class Hold:
     stream: str
     partition: Partition
     generation: int
-    total: int
+    task_count: int
     watermark: int | None
     at_end: bool
     now: int
@@ -72,7 +72,7 @@ class Hold:
     def _reasons(self) -> Iterable[str]:
         if self.unseen and not self.unseen_timed_out:
             age = _age(self.now - self.first_seen)
-            yield f"{self.unseen} of {self.total} tasks have sent no message since it began {age} ago"
+            yield f"{self.unseen} of {self.task_count} tasks have sent no message since it began {age} ago"
         if self.lowest:
             yield f"lowest is {_time(self.lowest[0].watermark)}, of {self._names(self.lowest)}"
         if self.silent:
@@ -81,11 +81,11 @@ class Hold:
         if self.timed_out:
             yield f"timed out: {self._names(self.timed_out)}"
         if self.unseen_timed_out:
-            yield f"timed out without a message: {self.unseen} of {self.total} tasks"
+            yield f"timed out without a message: {self.unseen} of {self.task_count} tasks"
         if self.idle:
             yield f"idle as declared: {self._names(self.idle)}"
         if self.ended:
-            yield f"{self.ended} of {self.total} tasks have ended" if self.total else "all have ended"
+            yield f"{self.ended} of {self.task_count} tasks have ended" if self.task_count else "all have ended"
 
     def _names(self, tasks: Sequence[TaskState], most: int = 5) -> str:
         return listed(tasks, most, lambda task: f"{task.name} (last message {_age(self.now - task.last_seen)} ago)")
@@ -99,7 +99,7 @@ def why_held(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | No
         stream=tracker.stream,
         partition=tracker.partition,
         generation=tracker.generation,
-        total=tracker.total,
+        task_count=tracker.task_count,
         watermark=tracker.watermark,
         at_end=tracker.at_end,
         now=now,
@@ -111,7 +111,7 @@ def why_held(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | No
         silent=_states(tracker, waiting),
         idle=_states(tracker, tracker.idle - tracker.ended),
         ended=len(tracker.ended),
-        needed=0 if idle_timeout is None else idle_timeout.needed(tracker.total),
+        needed=0 if idle_timeout is None else idle_timeout.needed(tracker.task_count),
     )
 
 

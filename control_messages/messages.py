@@ -44,13 +44,13 @@ class Watermark:
     """A task has written all rows older than `timestamp` (milliseconds since 1970 UTC).
 
     task: its name; None stands for all tasks, as from Samza's aggregating task.
-    tasks: how many tasks write to the stream in this generation; 1 if `task` is None.
+    task_count: how many tasks write to the stream in this generation; 1 if `task` is None.
     generation: rises when the tasks change or start again; messages of lower ones are stale.
     idle: the task has nothing to write for the time being, and does not hold the watermark until its next one.
     """
 
     task: str | None
-    tasks: int
+    task_count: int
     timestamp: int
     generation: int = 0
     idle: bool = False
@@ -61,7 +61,7 @@ class EndOfStream:
     """A task sends no more; fields as in `Watermark`."""
 
     task: str | None
-    tasks: int
+    task_count: int
     stream: str | None = None
     generation: int = 0
 
@@ -71,7 +71,7 @@ class Drain:
     """A task is being drained for run `run`. Passed on as it is; trackers ignore it."""
 
     task: str | None
-    tasks: int
+    task_count: int
     run: str | None = None
     generation: int = 0
 
@@ -105,7 +105,7 @@ def to_fields(message: ControlMessage) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "version": VERSION,
         "taskName": message.task,
-        "taskCount": message.tasks,
+        "taskCount": message.task_count,
         "generation": message.generation,
     }
     match message:
@@ -124,18 +124,18 @@ def to_json(message: ControlMessage) -> bytes:
     return json.dumps(to_fields(message), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def from_json(kind: MessageType, data: bytes, tasks: int | None = None) -> ControlMessage:
-    """The message of type `kind` in `data`. `tasks` is the task count for messages without one.
+def from_json(kind: MessageType, data: bytes, task_count: int | None = None) -> ControlMessage:
+    """The message of type `kind` in `data`. `task_count` is for messages without one.
 
     `BadEnvelopeError` if it cannot be read. A message without a task name stands for all tasks, so its count is 1.
     """
     fields = _fields(data)
     task = _text(fields, "taskName", "task-name")
     stated = _integer(fields, "taskCount", 1, MOST_TASKS)
-    if stated is None and tasks is not None and not is_integer(tasks, 1, MOST_TASKS):
-        text = f"tasks is {tasks!r}, it must be an integer from 1 to {MOST_TASKS}."
+    if stated is None and task_count is not None and not is_integer(task_count, 1, MOST_TASKS):
+        text = f"task_count is {task_count!r}, it must be an integer from 1 to {MOST_TASKS}."
         raise ValueError(text)
-    count = 1 if task is None else stated or tasks
+    count = 1 if task is None else stated or task_count
     if count is None:
         text = f"{_shown(data)} has no taskCount, as in Samza's messages. Give the number of tasks to the reader."
         raise BadEnvelopeError(text)
@@ -201,8 +201,8 @@ def _fault(message: ControlMessage) -> str | None:
     """Why the message would not be read back equal."""
     if not (message.task is None or is_text(message.task)):
         return "the task is None or a name, which is a text that is not empty."
-    if not is_integer(message.tasks, 1, MOST_TASKS) or (message.task is None and message.tasks != 1):
-        return f"tasks is an integer from 1 to {MOST_TASKS}, and 1 for a message without a task."
+    if not is_integer(message.task_count, 1, MOST_TASKS) or (message.task is None and message.task_count != 1):
+        return f"task_count is an integer from 1 to {MOST_TASKS}, and 1 for a message without a task."
     if not is_integer(message.generation, 0, LATEST):
         return f"the generation is an integer from 0 to {LATEST}."
     match message:

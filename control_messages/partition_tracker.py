@@ -45,9 +45,9 @@ class IdleTimeout:
             text = f"{self}: the timeout must be at least 1 ms, and the quorum a share from 0 to 1."
             raise ValueError(text)
 
-    def needed(self, total: int) -> int:
-        """How many of `total` tasks must be active, ended or idle for the timeout to apply to the others."""
-        return max(1, int(total * self.quorum))
+    def needed(self, task_count: int) -> int:
+        """How many of `task_count` tasks must be active, ended or idle for the timeout to apply to the others."""
+        return max(1, int(task_count * self.quorum))
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class PartitionTracker:
     """What a consumer knows of the tasks that write to one partition. All times are milliseconds.
 
     generation: of the tasks below; -1 before the first message.
-    total: how many tasks there are; 0 before the first message with a count.
+    task_count: how many tasks there are; 0 before the first message with a count.
     watermarks: the highest of each task that has sent one.
     ended, idle: the tasks that have ended; those that have declared themselves idle.
     last_seen: when the last message of each task was processed. first_seen: when the first of the generation was.
@@ -65,7 +65,7 @@ class PartitionTracker:
     stream: str
     partition: Partition = 0
     generation: int = -1
-    total: int = 0
+    task_count: int = 0
     watermarks: Mapping[str, int] = field(default_factory=dict)
     ended: frozenset[str] = frozenset()
     idle: frozenset[str] = frozenset()
@@ -77,7 +77,7 @@ class PartitionTracker:
     @property
     def unseen(self) -> int:
         """How many tasks of the generation have not sent a message yet."""
-        return self.total - _named(self.last_seen)
+        return self.task_count - _named(self.last_seen)
 
 
 @dataclass(frozen=True)
@@ -117,14 +117,14 @@ def receive(
 ) -> Step[PartitionTracker]:
     """The tracker after all control messages of a batch, in any order. `Drain` messages are ignored.
 
-    Order counts in two cases: a task is idle if its last watermark says so; of messages that contradict each other, the
-    first one is accepted. A contradiction raises `ContradictionError`, and no message takes effect; with
+    Order counts in two cases: a task is idle if its last watermark declares it; of messages that contradict each other,
+    the first one is accepted. A contradiction raises `ContradictionError`, and no message takes effect; with
     `on_contradiction` that is called instead, the message is ignored, and the others take effect.
     """
     relevant = [message for message in messages if not isinstance(message, Drain)]
     newest = tracker.generation
     for message in relevant:
-        if message.generation > newest and message.tasks > 0 and not _of_another_stream(tracker, message):
+        if message.generation > newest and message.task_count > 0 and not _of_another_stream(tracker, message):
             newest = message.generation
     update = _Update.of(tracker, newest, now)
     stale = 0
@@ -171,8 +171,8 @@ def timed_out(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | N
         return NONE_TIMED_OUT
     unseen = tracker.unseen > 0 and now - tracker.first_seen >= idle_timeout.timeout_ms
     found = TimedOut(silent(tracker, now, idle_timeout), unseen)
-    known = tracker.total - tracker.unseen - len(found.tasks)
-    return found if known >= idle_timeout.needed(tracker.total) else NONE_TIMED_OUT
+    known = tracker.task_count - tracker.unseen - len(found.tasks)
+    return found if known >= idle_timeout.needed(tracker.task_count) else NONE_TIMED_OUT
 
 
 def silent(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout) -> frozenset[str]:
@@ -199,7 +199,7 @@ def not_holding(tracker: PartitionTracker, out: TimedOut) -> frozenset[str]:
 
 
 def _minimum(tracker: PartitionTracker, out: TimedOut) -> int | None:
-    if tracker.total == 0 or (tracker.unseen and not out.unseen):
+    if tracker.task_count == 0 or (tracker.unseen and not out.unseen):
         return None
     ignored = not_holding(tracker, out)
     if not ignored:
@@ -210,7 +210,7 @@ def _minimum(tracker: PartitionTracker, out: TimedOut) -> int | None:
 def _announce(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | None) -> Step[PartitionTracker]:
     if tracker.at_end:
         return Step(tracker)
-    if ALL in tracker.ended or 0 < tracker.total == len(tracker.ended):
+    if ALL in tracker.ended or 0 < tracker.task_count == len(tracker.ended):
         return Step(replace(tracker, at_end=True), end=True)
     computed = computed_watermark(tracker, timed_out(tracker, now, idle_timeout))
     if computed is None or computed <= (EARLIEST if tracker.watermark is None else tracker.watermark):
@@ -233,7 +233,7 @@ class _Update:
     before: PartitionTracker
     generation: int
     now: int
-    total: int
+    task_count: int
     watermarks: dict[str, int]
     ended: set[str]
     idle: set[str]
@@ -245,11 +245,11 @@ class _Update:
             return cls(tracker, generation, now, 0, {}, set(), set(), {})
         watermarks, last_seen = dict(tracker.watermarks), dict(tracker.last_seen)
         return cls(
-            tracker, generation, now, tracker.total, watermarks, set(tracker.ended), set(tracker.idle), last_seen
+            tracker, generation, now, tracker.task_count, watermarks, set(tracker.ended), set(tracker.idle), last_seen
         )
 
     def apply(self, message: Watermark | EndOfStream) -> None:
-        """Take over what the message says. `ContradictionError` if it cannot be true; nothing has changed then."""
+        """Take over what the message states. `ContradictionError` if it cannot be true; nothing has changed then."""
         task = message.task or ALL
         if isinstance(message, Watermark):
             self._see(message, task)
@@ -269,9 +269,9 @@ class _Update:
             self.ended.add(task)
 
     def _see(self, message: Watermark | EndOfStream, task: str) -> None:
-        if message.tasks < 1 or (task and message.tasks != self.total):
-            self._set_total(message)
-        if task and task not in self.last_seen and _named(self.last_seen) >= message.tasks:
+        if message.task_count < 1 or (task and message.task_count != self.task_count):
+            self._set_task_count(message)
+        if task and task not in self.last_seen and _named(self.last_seen) >= message.task_count:
             known = listed(sorted(self.last_seen.keys() - {ALL}), 10, _short)
             raise self._contradiction(
                 message,
@@ -280,14 +280,15 @@ class _Update:
             )
         self.last_seen[task] = self.now
 
-    def _set_total(self, message: Watermark | EndOfStream) -> None:
-        if self.total or message.tasks < 1:
+    def _set_task_count(self, message: Watermark | EndOfStream) -> None:
+        if self.task_count or message.task_count < 1:
             raise self._contradiction(
                 message,
-                f"has a task count of {message.tasks}, its generation has {self.total or 'at least one task'}",
+                f"has a task count of {message.task_count}, "
+                f"its generation has {self.task_count or 'at least one task'}",
                 "Raise the generation when the number of tasks changes.",
             )
-        self.total = message.tasks
+        self.task_count = message.task_count
 
     def _contradiction(self, message: Watermark | EndOfStream, cause: str, next_step: str) -> ContradictionError:
         place = f"partition {self.before.partition} of stream {self.before.stream}"
@@ -297,7 +298,7 @@ class _Update:
         return replace(
             self.before,
             generation=self.generation,
-            total=self.total,
+            task_count=self.task_count,
             watermarks=self.watermarks,
             ended=frozenset(self.ended),
             idle=frozenset(self.idle),

@@ -122,14 +122,14 @@ class ProducerSpec:
         """The end of every task."""
         return [EndOfStream(name, len(self.names), self.stream, self.generation) for name in self.names]
 
-    def idle(self, tasks: Iterable[str | int], since_ms: int = EARLIEST) -> list[Watermark]:
+    def idle(self, tasks: Iterable[str | int], up_to_ms: int = EARLIEST) -> list[Watermark]:
         """Declares the given tasks, by name or number, idle: they hold no watermark until their next one.
 
-        since_ms: the tasks have written all rows up to this time. If a consumer finds the declaration in one batch with
+        up_to_ms: the tasks have written all rows up to this time. If a consumer finds the declaration in one batch with
         watermarks of the same task, whose order it cannot know, the message with the latest time counts.
         """
-        names = [self.names[self.position(task)] for task in tasks]
-        return [Watermark(name, len(self.names), since_ms, self.generation, idle=True) for name in names]
+        names = [self.names[self.number_of(task)] for task in tasks]
+        return [Watermark(name, len(self.names), up_to_ms, self.generation, idle=True) for name in names]
 
     def envelopes(self, messages: Iterable[ControlMessage]) -> pa.RecordBatch:
         """Every message for every partition, within a partition in the order given; schema `ENVELOPES`.
@@ -148,10 +148,10 @@ class ProducerSpec:
         values = binary_array(offsets, b"".join(wrapped) * self.partitions)
         return pa.RecordBatch.from_arrays([integer_array(partitions), values], schema=ENVELOPES)
 
-    def position(self, task: str | int | None) -> int:
+    def number_of(self, task: str | int | None) -> int:
         """The number of the task given by name or number. `ControlMessageError` if there is no such task."""
-        if isinstance(task, str) and task in self._positions:
-            return self._positions[task]
+        if isinstance(task, str) and task in self._numbers:
+            return self._numbers[task]
         if is_integer(task, 0, len(self.names) - 1):
             return task
         known = f"0 to {len(self.names) - 1}" if is_integer(task, EARLIEST, LATEST) else listed(self.names)
@@ -159,15 +159,15 @@ class ProducerSpec:
         raise ControlMessageError(text)
 
     @cached_property
-    def _positions(self) -> dict[str, int]:
-        return {name: position for position, name in enumerate(self.names)}
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names)}
 
     def _own(self, message: ControlMessage) -> ControlMessage:
         if message.task is not None:
-            self.position(message.task)
+            self.number_of(message.task)
         tasks = 1 if message.task is None else len(self.names)
         stream = message.stream if isinstance(message, EndOfStream) else None
-        if (message.tasks, message.generation, stream or self.stream) != (tasks, self.generation, self.stream):
+        if (message.task_count, message.generation, stream or self.stream) != (tasks, self.generation, self.stream):
             text = f"{message} is not of {self.stream}, which has {tasks} tasks in generation {self.generation}."
             raise ControlMessageError(text)
         return message
@@ -195,11 +195,11 @@ class TaskWatermarks:
             if len(self._latest) > 1:
                 text = f"{self._producer.stream} has {len(self._latest)} tasks: name the task of each row."
                 raise ControlMessageError(text)
-            positions = np.zeros(len(times), np.int64)
+            numbers = np.zeros(len(times), np.int64)
         else:
-            positions = self._positions(tasks)
+            numbers = self._numbers(tasks)
         latest = np.full_like(self._latest, EARLIEST)
-        np.maximum.at(latest, positions[valid], ticks[valid])
+        np.maximum.at(latest, numbers[valid], ticks[valid])
         seen = np.flatnonzero(latest != EARLIEST)
         self._latest[seen] = np.maximum(self._latest[seen], _milliseconds(latest[seen], times.type))
 
@@ -212,20 +212,20 @@ class TaskWatermarks:
             if latest != EARLIEST
         ]
 
-    def _positions(self, tasks: pa.Array) -> I64:
+    def _numbers(self, tasks: pa.Array) -> I64:
         if tasks.null_count:
-            self._producer.position(None)
+            self._producer.number_of(None)
         if arrow_is.is_string(tasks.type) or arrow_is.is_large_string(tasks.type):
             encoded = tasks.dictionary_encode()
-            positions = np.array([self._producer.position(name.as_py()) for name in encoded.dictionary], np.int64)
-            return np.asarray(positions[integers(encoded.indices)])
+            numbers = np.array([self._producer.number_of(name.as_py()) for name in encoded.dictionary], np.int64)
+            return np.asarray(numbers[integers(encoded.indices)])
         if not arrow_is.is_integer(tasks.type):
             text = f"tasks are integers or strings, these are {tasks.type}."
             raise TypeError(text)
-        positions = integers(tasks)
-        for position in (positions.min(), positions.max()) if len(positions) else ():
-            self._producer.position(int(position))
-        return positions.astype(np.int64)
+        numbers = integers(tasks)
+        for number in (numbers.min(), numbers.max()) if len(numbers) else ():
+            self._producer.number_of(int(number))
+        return numbers.astype(np.int64)
 
 
 def with_watermarks(producer: ProducerSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

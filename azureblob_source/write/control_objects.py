@@ -32,7 +32,7 @@ def log_fields(envelope: bytes) -> dict[str, Any]:
     try:
         message, has_count = unwrap(envelope), True
     except BadEnvelopeError:
-        message, has_count = unwrap(envelope, tasks=1), False
+        message, has_count = unwrap(envelope, task_count=1), False
     if isinstance(message, bytes):
         raise TypeError("a user message has no fields for the log")
     fields = to_fields(message)

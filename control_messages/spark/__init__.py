@@ -1,6 +1,7 @@
 """Control messages in Spark: every name that a job needs, in the order in which data pass.
 
-    rows ─ emit ─► envelopes ─► any sink        announce: control messages alone, such as the end of a stream
+    rows ─ emit ─► envelopes ─► any sink
+    control messages alone, such as the end of a stream ─ control_envelopes ─► envelopes ─► any sink
     any source ─► envelopes ─ reconcile ─► flow ─ process ─► flow ─ forward ─► envelopes of the next stream
 
 `run_until_end` stops a query when its input has ended; `read_trackers` and `why_held` show what holds its watermarks.
@@ -11,13 +12,13 @@ from control_messages.producer import ProducerSpec
 from control_messages.spark.event_time import EventTimeProcessor, process
 from control_messages.spark.progress import read_trackers, run_until_end, why_held
 from control_messages.spark.reconciliation import reconcile
-from control_messages.spark.upstream import announce, emit, forward, partition_of
+from control_messages.spark.upstream import control_envelopes, emit, forward, partition_of
 
 __all__ = [
     "EventTimeProcessor",
     "IdleTimeout",
     "ProducerSpec",
-    "announce",
+    "control_envelopes",
     "emit",
     "forward",
     "partition_of",

@@ -23,7 +23,7 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, checkpoint, restore
+from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore, to_checkpoint
 from control_messages.envelopes import unwrap_all
 from control_messages.errors import BadEnvelopeError, ControlMessageError
 from control_messages.messages import LATEST, Drain, MessageType, Watermark
@@ -55,14 +55,14 @@ def reconcile(  # noqa: PLR0913 - the names of columns
     value: str = "value",
     partition: str = "partition",
     position: Sequence[str] = (),
-    tasks: int | None = None,
+    task_count: int | None = None,
     idle_timeout: IdleTimeout | None = None,
     on_bad: Literal["fail", "keep"] = "fail",
 ) -> DataFrame:
     """Envelopes to a flow: the user messages; for every partition its watermark when it has risen, and its end, once.
 
-    stream: the name that its producer gives it. partition: a column without nulls. tasks: the task count, for messages
-    without one, such as Samza's. position: columns that locate an envelope (`offset` of Kafka, `_blob` of azureblob),
+    stream: the name that its producer gives it. partition: a column without nulls. task_count: for messages without
+    one, such as Samza's. position: columns that locate an envelope (`offset` of Kafka, `_blob` of azureblob),
     for error messages. idle_timeout: tasks without a message for that time do not hold the watermark. Spark then runs a
     batch at every trigger, so `availableNow` and `processAllAvailable` never end; and an idle timeout cannot be added
     to an existing query, nor removed from it.
@@ -91,7 +91,7 @@ def reconcile(  # noqa: PLR0913 - the names of columns
         key.alias("partition"), data.alias("value"), F.concat_ws(", ", *positions).alias("position")
     )
     announced = control.groupBy("partition").transformWithStateInPandas(
-        _Reconciler(stream, tasks, idle_timeout, fails=on_bad == "fail"),
+        _Reconciler(stream, task_count, idle_timeout, fails=on_bad == "fail"),
         users.schema,
         "Append",
         "None" if idle_timeout is None else "ProcessingTime",
@@ -127,9 +127,9 @@ END_STATE = "streamId string, totalTasks int, tasks array<string>, generation bi
 class _Reconciler(StatefulProcessor):
     """The trackers of a stream, one for each partition. Its input is all envelopes but user messages."""
 
-    def __init__(self, stream: str, tasks: int | None, idle_timeout: IdleTimeout | None, *, fails: bool) -> None:
+    def __init__(self, stream: str, task_count: int | None, idle_timeout: IdleTimeout | None, *, fails: bool) -> None:
         self._stream = stream
-        self._tasks = tasks
+        self._task_count = task_count
         self._idle_timeout = idle_timeout
         self._fails = fails
 
@@ -151,7 +151,7 @@ class _Reconciler(StatefulProcessor):
         messages: dict[ControlMessage, tuple[bytes, str]] = {}
         for frame in rows:
             envelopes, positions = frame["value"].tolist(), frame["position"].tolist()
-            unwrapped = unwrap_all(pa.array(envelopes, pa.binary()), self._tasks)
+            unwrapped = unwrap_all(pa.array(envelopes, pa.binary()), self._task_count)
             for bad in unwrapped.rejected:
                 output.reject(bad.envelope, positions[bad.row], BadEnvelopeError(bad.reason))
             for row, message in unwrapped.control:
@@ -196,7 +196,7 @@ class _Reconciler(StatefulProcessor):
 
     def _save(self, output: _Output, step: Step[PartitionTracker], now: int) -> Iterator[pd.DataFrame]:
         """Keep the tracker as state, set its next timer, and return the output with the announcements of the step."""
-        end, watermark = checkpoint(step.tracker)
+        end, watermark = to_checkpoint(step.tracker)
         self._watermark.update(tuple(vars(watermark).values()))  # astuple would copy the maps
         self._end.update(tuple(vars(end).values()))
         if self._idle_timeout is not None:

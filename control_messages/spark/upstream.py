@@ -1,6 +1,7 @@
 """Rows to envelopes: the upstream side.
 
-    rows ─ emit ─► envelopes ─► any sink        announce: control messages alone, such as the end of a bounded stream
+    rows ─ emit ─► envelopes ─► any sink
+    control messages alone, such as the end of a bounded stream ─ control_envelopes ─► envelopes ─► any sink
     flow ─ forward ─► envelopes of the next stream
 
 User messages stay in the JVM, except in `emit` for a sink that does not add the watermarks itself.
@@ -71,11 +72,11 @@ def emit(  # noqa: PLR0913 - the names of columns
     return rows.mapInArrow(partial(with_watermarks, producer), "partition int, value binary")
 
 
-def announce(spark: SparkSession, producer: ProducerSpec, messages: Iterable[ControlMessage]) -> DataFrame:
+def control_envelopes(spark: SparkSession, producer: ProducerSpec, messages: Iterable[ControlMessage]) -> DataFrame:
     """Control messages alone, as envelopes for every partition; to be written after all rows that they refer to.
 
-    The end of a bounded stream is `announce(spark, producer, producer.end_of_stream())`, written after the query that
-    wrote the rows has ended. Writing it again has no effect.
+    The end of a bounded stream is `control_envelopes(spark, producer, producer.end_of_stream())`, written after the
+    query that wrote the rows has ended. Writing it again has no effect.
     """
     return spark.createDataFrame(pa.Table.from_batches([producer.envelopes(messages)])).coalesce(1)
 

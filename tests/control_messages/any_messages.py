@@ -21,12 +21,12 @@ timestamps = st.integers(EARLIEST, LATEST)
 @st.composite
 def control_messages(draw: st.DrawFn) -> ControlMessage:
     task = draw(maybe_texts)
-    tasks = 1 if task is None else draw(st.integers(1, 2**31 - 1))
+    task_count = 1 if task is None else draw(st.integers(1, 2**31 - 1))
     return draw(
         st.one_of(
-            st.builds(Watermark, st.just(task), st.just(tasks), timestamps, generations, idle=st.booleans()),
-            st.builds(EndOfStream, st.just(task), st.just(tasks), maybe_texts, generations),
-            st.builds(Drain, st.just(task), st.just(tasks), maybe_texts, generations),
+            st.builds(Watermark, st.just(task), st.just(task_count), timestamps, generations, idle=st.booleans()),
+            st.builds(EndOfStream, st.just(task), st.just(task_count), maybe_texts, generations),
+            st.builds(Drain, st.just(task), st.just(task_count), maybe_texts, generations),
         )
     )
 

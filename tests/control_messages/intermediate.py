@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from control_messages import stream_tracker
-from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, checkpoint, restore
+from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore, to_checkpoint
 from control_messages.messages import ControlMessage, EndOfStream, Watermark
 from control_messages.partition_tracker import Step
 from control_messages.stream_tracker import StreamTracker
@@ -51,12 +51,12 @@ class Upstream:
     positions: list[int]
     sent: set[ControlMessage] = field(default_factory=set)
 
-    def watermark(self, task: int, world: World) -> int | None:
+    def watermark(self, task: int, pipeline: Pipeline) -> int | None:
         """Of a task: the last time that it has read, of its slowest source. `END` if all have been read to the end."""
         times_read = []
         for source in range(task, SOURCES, self.tasks):
-            position, times = self.positions[source], world.sources[source]
-            if source in world.closed and position == len(times):
+            position, times = self.positions[source], pipeline.sources[source]
+            if source in pipeline.closed and position == len(times):
                 times_read.append(END)
             elif position == 0:
                 return None
@@ -64,8 +64,8 @@ class Upstream:
                 times_read.append(times[position - 1])
         return min(times_read, default=END)
 
-    def message(self, task: int, world: World) -> ControlMessage | None:
-        at = self.watermark(task, world)
+    def message(self, task: int, pipeline: Pipeline) -> ControlMessage | None:
+        at = self.watermark(task, pipeline)
         if at is None:
             return None
         if at == END:
@@ -74,10 +74,10 @@ class Upstream:
 
 
 @dataclass
-class World:
+class Pipeline:
     """The stream, its producers and its consumer. A safety property that is violated raises AssertionError at once."""
 
-    design: Design
+    design: ConsumerDesign
     partitions: int
     generations_rise: bool = True
     seen: Counter[str] = field(default_factory=Counter)
@@ -247,7 +247,7 @@ Saves = Literal["with the offsets", "after the offsets", "never"]
 
 
 @dataclass
-class Design:
+class ConsumerDesign:
     """How a consumer keeps its trackers."""
 
     saves: Saves = "with the offsets"
@@ -271,7 +271,7 @@ class Design:
 
 
 @dataclass
-class Ours(Design):
+class Ours(ConsumerDesign):
     """The code under test."""
 
     def empty(self, partitions: int) -> StreamTracker:
@@ -285,7 +285,7 @@ class Ours(Design):
         return [-1 if mark is None else mark for mark in marks]
 
     def save(self, trackers: StreamTracker) -> str:
-        return json.dumps([[asdict(part) for part in checkpoint(each)] for each in trackers.partitions])
+        return json.dumps([[asdict(part) for part in to_checkpoint(each)] for each in trackers.partitions])
 
     def load(self, saved: str) -> StreamTracker:
         return StreamTracker(
@@ -297,14 +297,14 @@ class Ours(Design):
 
 
 @dataclass
-class Plain(Design):
+class Plain(ConsumerDesign):
     """Trackers as plain dicts. The defaults are right; each field turns one mistake on."""
 
     configured: bool = False
     """The number of tasks is the consumer's configuration, as in Samza, and not the messages'."""
     generations: bool = True
     exact: bool = False
-    """The names of all generations are counted, and their number must be equal to the total."""
+    """The names of all generations are counted, and their number must be equal to the task count."""
     waits: bool = True
     """Nothing is announced before all tasks have sent a message."""
     clamps: bool = True
@@ -312,7 +312,7 @@ class Plain(Design):
     """A new generation may end once more."""
 
     def empty(self, partitions: int) -> list[dict[str, Any]]:
-        return [{"generation": -1, "total": 0, "tasks": {}, "out": -1} for _ in range(partitions)]
+        return [{"generation": -1, "task_count": 0, "tasks": {}, "out": -1} for _ in range(partitions)]
 
     def receive(self, trackers: Any, messages: Messages, now: int, configured: int) -> Step[Any]:
         before = min(self.announced_watermarks(trackers))
@@ -336,13 +336,13 @@ class Plain(Design):
                 state["out"] = -1
         at = message.timestamp if isinstance(message, Watermark) else END
         state["tasks"][message.task] = max(at, state["tasks"].get(message.task, -1))
-        state["total"] = configured if self.configured else message.tasks
+        state["task_count"] = configured if self.configured else message.task_count
         return True
 
     def _announce(self, state: dict[str, Any]) -> None:
-        names = [f"Partition {task}" for task in range(state["total"])]
+        names = [f"Partition {task}" for task in range(state["task_count"])]
         received = [state["tasks"][name] for name in names if name in state["tasks"]]
-        whole = len(state["tasks"]) == state["total"] if self.exact else len(received) == state["total"]
+        whole = len(state["tasks"]) == state["task_count"] if self.exact else len(received) == state["task_count"]
         if state["out"] == END or not received or (self.waits and not whole):
             return
         state["out"] = max(min(received), state["out"]) if self.clamps else min(received)

@@ -46,13 +46,13 @@ def by_row(unwrapped: Unwrapped) -> dict[int, object]:
     return dict(rows)
 
 
-def by_row_one_by_one(column: pa.Array, tasks: int | None) -> dict[int, object]:
-    return {row: content_of(row, envelope, tasks) for row, envelope in enumerate(column.to_pylist())}
+def by_row_one_by_one(column: pa.Array, task_count: int | None) -> dict[int, object]:
+    return {row: content_of(row, envelope, task_count) for row, envelope in enumerate(column.to_pylist())}
 
 
-def content_of(row: int, envelope: bytes | None, tasks: int | None) -> object:
+def content_of(row: int, envelope: bytes | None, task_count: int | None) -> object:
     try:
-        return None if envelope is None else unwrap(envelope, tasks)
+        return None if envelope is None else unwrap(envelope, task_count)
     except BadEnvelopeError as error:
         return Rejected(row, str(error), envelope or b"")
 
@@ -81,8 +81,8 @@ def test_the_first_byte_is_the_type() -> None:
     ],
 )
 def test_samza_s_envelopes_are_unwrapped(envelope: bytes, message: ControlMessage | bytes) -> None:
-    assert message == unwrap(envelope, tasks=4)
-    assert {0: message} == by_row(unwrap_all(pa.array([envelope]), tasks=4))
+    assert message == unwrap(envelope, task_count=4)
+    assert {0: message} == by_row(unwrap_all(pa.array([envelope]), task_count=4))
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_a_bad_envelope_is_rejected_and_the_others_are_not(envelope: bytes, reas
 
 
 @given(columns(envelopes, BINARY), st.none() | st.integers(1, 9))
-def test_a_column_is_unwrapped_like_its_rows_one_by_one(column: pa.Array, tasks: int | None) -> None:
-    unwrapped = unwrap_all(column, tasks)
-    assert by_row_one_by_one(column, tasks) == by_row(unwrapped)
+def test_a_column_is_unwrapped_like_its_rows_one_by_one(column: pa.Array, task_count: int | None) -> None:
+    unwrapped = unwrap_all(column, task_count)
+    assert by_row_one_by_one(column, task_count) == by_row(unwrapped)
     assert column.type == unwrapped.payloads.type
     unwrapped.payloads.validate(full=True)
     for rows in (unwrapped.user_rows, unwrapped.control_rows):

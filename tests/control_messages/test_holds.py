@@ -17,7 +17,7 @@ from tests.control_messages.trackers import EMPTY, TIMEOUT, after, at, end, idle
 
 def test_a_hold_counts_the_tasks_without_a_message() -> None:
     hold = why_held(receive(EMPTY, [at("a", 10, 4)], 0).tracker, now=90_000)
-    assert (3, 4, None, 0) == (hold.unseen, hold.total, hold.watermark, hold.first_seen)
+    assert (3, 4, None, 0) == (hold.unseen, hold.task_count, hold.watermark, hold.first_seen)
     assert (
         "Partition 0 of by-destination has no watermark yet (generation 0): 3 of 4 tasks have sent no message "
         "since it began 90 s ago; lowest is 1970-01-01 00:00:00.010 UTC, of 'a' (last message 90 s ago)."

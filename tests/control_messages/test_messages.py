@@ -47,8 +47,8 @@ def test_the_json_has_the_fields_of_samza_s_proposal() -> None:
 def test_an_idle_watermark_may_leave_out_its_timestamp() -> None:
     idle = Watermark("a", 2, EARLIEST, idle=True)
     assert idle == from_json(WATERMARK, b'{"taskName":"a","taskCount":2,"idle":true}')
-    since = from_json(WATERMARK, b'{"taskName":"a","taskCount":2,"idle":true,"timestamp":7}')
-    assert Watermark("a", 2, 7, idle=True) == since
+    up_to = from_json(WATERMARK, b'{"taskName":"a","taskCount":2,"idle":true,"timestamp":7}')
+    assert Watermark("a", 2, 7, idle=True) == up_to
     assert to_fields(idle)["idle"] is True
     assert "idle" not in to_fields(Watermark("a", 2, 7))
 
@@ -66,16 +66,16 @@ def test_an_idle_watermark_may_leave_out_its_timestamp() -> None:
 def test_samza_s_messages_are_read_with_a_task_count_from_the_caller(
     kind: MessageType, data: bytes, message: ControlMessage
 ) -> None:
-    assert message == from_json(kind, data, tasks=4)
+    assert message == from_json(kind, data, task_count=4)
 
 
 def test_a_message_for_all_tasks_has_a_count_of_1() -> None:
     assert Watermark(None, 1, 5) == from_json(WATERMARK, b'{"taskName":null,"timestamp":5}')
-    assert Watermark(None, 1, 5) == from_json(WATERMARK, b'{"taskCount":7,"timestamp":5}', tasks=4)
+    assert Watermark(None, 1, 5) == from_json(WATERMARK, b'{"taskCount":7,"timestamp":5}', task_count=4)
 
 
 def test_the_count_in_the_message_overrides_the_caller_s() -> None:
-    assert EndOfStream("a", 2) == from_json(END, b'{"taskName":"a","taskCount":2}', tasks=4)
+    assert EndOfStream("a", 2) == from_json(END, b'{"taskName":"a","taskCount":2}', task_count=4)
 
 
 def test_without_any_count_the_error_asks_for_one() -> None:
@@ -83,10 +83,10 @@ def test_without_any_count_the_error_asks_for_one() -> None:
         from_json(WATERMARK, b'{"timestamp":5,"taskName":"Partition 0","version":1}')
 
 
-@pytest.mark.parametrize("tasks", [0, -1, True, 2**31])
-def test_a_count_out_of_range_is_refused(tasks: int) -> None:
-    with pytest.raises(ValueError, match=f"tasks is {tasks}, it must be an integer from 1 to 2147483647"):
-        from_json(END, b'{"taskName":"a"}', tasks)
+@pytest.mark.parametrize("task_count", [0, -1, True, 2**31])
+def test_a_count_out_of_range_is_refused(task_count: int) -> None:
+    with pytest.raises(ValueError, match=f"task_count is {task_count}, it must be an integer from 1 to 2147483647"):
+        from_json(END, b'{"taskName":"a"}', task_count)
 
 
 def test_fields_of_later_releases_are_ignored() -> None:
@@ -159,8 +159,8 @@ def test_half_of_a_surrogate_pair_is_no_name_but_a_whole_pair_is() -> None:
 
 
 @given(st.sampled_from([WATERMARK, END, DRAIN]), st.binary(max_size=40), st.none() | st.integers(1, 9))
-def test_any_bytes_are_read_or_rejected(kind: MessageType, data: bytes, tasks: int | None) -> None:
-    read_or_rejected(kind, data, tasks)
+def test_any_bytes_are_read_or_rejected(kind: MessageType, data: bytes, task_count: int | None) -> None:
+    read_or_rejected(kind, data, task_count)
 
 
 _json_values = st.recursive(
@@ -196,10 +196,10 @@ def test_any_values_in_the_known_fields_are_read_or_rejected(
     read_or_rejected(kind, json.dumps(fields, ensure_ascii=ascii_only).encode(errors="surrogatepass"), 3)
 
 
-def read_or_rejected(kind: MessageType, data: bytes, tasks: int | None) -> None:
+def read_or_rejected(kind: MessageType, data: bytes, task_count: int | None) -> None:
     """What was read can also be written, and is then read back equal."""
     try:
-        message = from_json(kind, data, tasks)
+        message = from_json(kind, data, task_count)
     except BadEnvelopeError:
         return
     assert message == from_json(message_type(message), to_json(message))
@@ -216,9 +216,9 @@ def test_a_user_message_has_no_control_data() -> None:
         (Watermark("", 1, 5), "task is None or a name"),
         (Watermark("\ud800", 1, 5), "task is None or a name"),
         (Watermark(7, 1, 5), "task is None or a name"),  # type: ignore[arg-type]
-        (Watermark("a", 0, 5), "tasks is an integer from 1"),
-        (Watermark("a", True, 5), "tasks is an integer from 1"),
-        (Watermark("a", 2**31, 5), "tasks is an integer from 1"),
+        (Watermark("a", 0, 5), "task_count is an integer from 1"),
+        (Watermark("a", True, 5), "task_count is an integer from 1"),
+        (Watermark("a", 2**31, 5), "task_count is an integer from 1"),
         (Watermark(None, 2, 5), "and 1 for a message without a task"),
         (Watermark("a", 1, 5, -1), "generation is an integer from 0"),
         (Watermark("a", 1, 5, 2**63), "generation is an integer from 0"),

@@ -116,7 +116,7 @@ def test_the_end_of_stream_is_the_end_of_every_task() -> None:
     assert ends == FLIGHTS.end_of_stream()
 
 
-def test_tasks_are_declared_idle_by_name_or_position() -> None:
+def test_tasks_are_declared_idle_by_name_or_number() -> None:
     idle = [Watermark(f"Partition {task}", 2, EARLIEST, 7, idle=True) for task in (1, 0)]
     assert idle == FLIGHTS.idle([1, "Partition 0"])
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from control_messages.errors import ContradictionError
-from tests.control_messages.intermediate import SOURCES, Design, Ours, Plain, Upstream, World
+from tests.control_messages.intermediate import SOURCES, ConsumerDesign, Ours, Pipeline, Plain, Upstream
 from tests.histories import run_histories
 
 sources = st.integers(0, SOURCES - 1)
@@ -22,14 +22,14 @@ tasks = st.integers(0, 2)
 
 
 def machine(  # noqa: C901 - a class with its rules
-    seen: Counter[str], design: Callable[[], Design], *, generations_rise: bool
+    seen: Counter[str], design: Callable[[], ConsumerDesign], *, generations_rise: bool
 ) -> type[RuleBasedStateMachine]:
     class Machine(RuleBasedStateMachine):
         @initialize(partitions=st.integers(1, 2), times=st.tuples(st.integers(0, 9), st.integers(0, 9)))
         def begin(self, partitions: int, times: tuple[int, int]) -> None:
-            self.world = World(design(), partitions, generations_rise, seen)
+            self.pipeline = Pipeline(design(), partitions, generations_rise, seen)
             for source, time in enumerate(times):
-                self.world.add(source, time)
+                self.pipeline.add(source, time)
 
         @rule(
             events=st.lists(st.tuples(sources, st.integers(0, 9)), max_size=4),
@@ -41,11 +41,11 @@ def machine(  # noqa: C901 - a class with its rules
             self, events: list[tuple[int, int]], reads: list[int], senders: list[int], closing: int | None
         ) -> None:
             for source, later in events:
-                self.world.add(source, later)
+                self.pipeline.add(source, later)
             if closing is not None:
-                self.world.close(closing)
-            self.write(self.world.upstream, reads, senders)
-            self.world.consume([99, 99], 0)
+                self.pipeline.close(closing)
+            self.write(self.pipeline.upstream, reads, senders)
+            self.pipeline.consume([99, 99], 0)
 
         @rule(
             reads=st.lists(sources, max_size=3),
@@ -56,49 +56,49 @@ def machine(  # noqa: C901 - a class with its rules
         def all_write_and_the_consumer_lags(
             self, reads: list[int], senders: list[int], counts: list[int], shuffle: int
         ) -> None:
-            for job in [self.world.upstream, *self.world.zombies]:
-                seen["zombies"] += job is not self.world.upstream
+            for job in [self.pipeline.upstream, *self.pipeline.zombies]:
+                seen["zombies"] += job is not self.pipeline.upstream
                 self.write(job, reads, senders)
-            self.world.consume(counts, shuffle)
+            self.pipeline.consume(counts, shuffle)
 
         def write(self, job: Upstream, reads: list[int], senders: list[int]) -> None:
             for source in reads:
-                self.world.read(job, source, 2)
+                self.pipeline.read(job, source, 2)
             for task in senders:
-                self.world.send(job, task)
+                self.pipeline.send(job, task)
 
         @rule(partition=st.integers(0, 1), back=st.integers(1, 20), length=st.integers(1, 5))
         def a_producer_repeats_itself(self, partition: int, back: int, length: int) -> None:
-            self.world.duplicate(partition % self.world.partitions, back, length)
+            self.pipeline.duplicate(partition % self.pipeline.partitions, back, length)
 
         @rule(commits=st.booleans(), count=st.sampled_from([None, None, 1, 2, 3]))
         def the_upstream_job_stops(self, commits: bool, count: int | None) -> None:
             if commits:
-                self.world.commit_upstream()
+                self.pipeline.commit_upstream()
             if count is None:
-                self.world.restart_upstream()
+                self.pipeline.restart_upstream()
             else:
-                self.world.rescale(count)
+                self.pipeline.rescale(count)
 
         @rule(saves=st.sampled_from([0, 1, 2]), dies=st.booleans())
         def the_consumer_saves_and_dies(self, saves: int, dies: bool) -> None:
             if saves > 0:
-                self.world.checkpoint()
+                self.pipeline.checkpoint()
             if saves > 1:
-                self.world.save_later()
+                self.pipeline.save_later()
             if dies:
-                self.world.restart_consumer()
+                self.pipeline.restart_consumer()
 
         def teardown(self) -> None:
-            if self.world.sound:
-                self.world.settle()
-                self.world.finish()
+            if self.pipeline.sound:
+                self.pipeline.settle()
+                self.pipeline.finish()
 
     return Machine
 
 
 def explore(
-    design: Callable[[], Design],
+    design: Callable[[], ConsumerDesign],
     *,
     generations_rise: bool = True,
     examples: int = 120,
@@ -142,11 +142,11 @@ def samza() -> Plain:
 
 HANGS, UNSAFE = "the end was never announced|the watermark is stuck", "came after"
 FALLS, TWICE = "the watermark fell", "the end was announced twice|after the end"
-MISTAKES: list[tuple[str, Callable[[], Design], str]] = [
-    ("configured total, no checkpoint", samza, f"{HANGS}|{UNSAFE}|{FALLS}|{TWICE}"),
-    ("configured total", lambda: Plain(configured=True, generations=False), f"{HANGS}|{UNSAFE}"),
+MISTAKES: list[tuple[str, Callable[[], ConsumerDesign], str]] = [
+    ("configured task count, no checkpoint", samza, f"{HANGS}|{UNSAFE}|{FALLS}|{TWICE}"),
+    ("configured task count", lambda: Plain(configured=True, generations=False), f"{HANGS}|{UNSAFE}"),
     ("no generations", lambda: Plain(generations=False), f"{HANGS}|{UNSAFE}"),
-    ("as many names as the total", lambda: Plain(generations=False, exact=True), f"{HANGS}|{UNSAFE}"),
+    ("as many names as the task count", lambda: Plain(generations=False, exact=True), f"{HANGS}|{UNSAFE}"),
     ("not checkpointed", lambda: Ours("never"), f"{HANGS}|{FALLS}|{TWICE}"),
     ("saved after the offsets", lambda: Ours("after the offsets"), f"{HANGS}|{FALLS}|{TWICE}"),
     ("not clamped", lambda: Plain(clamps=False), FALLS),
@@ -158,7 +158,7 @@ MISTAKES: list[tuple[str, Callable[[], Design], str]] = [
 @pytest.mark.parametrize(
     ("design", "found"), [pytest.param(design, found, id=name) for name, design, found in MISTAKES]
 )
-def test_a_wrong_design_is_caught(design: Callable[[], Design], found: str) -> None:
+def test_a_wrong_design_is_caught(design: Callable[[], ConsumerDesign], found: str) -> None:
     with pytest.raises(AssertionError, match=found):
         explore(design, examples=2000, phases=(Phase.generate,))
 
@@ -168,62 +168,62 @@ def test_a_changed_task_count_without_a_new_generation_is_a_contradiction() -> N
         explore(Ours, generations_rise=False, examples=2000, phases=(Phase.generate,))
 
 
-def a_consumer_restarts_between_two_ends(world: World) -> None:
-    world.rescale(2)
-    world.restart_consumer()
+def a_consumer_restarts_between_two_ends(pipeline: Pipeline) -> None:
+    pipeline.rescale(2)
+    pipeline.restart_consumer()
     for source in range(SOURCES):
-        world.add(source, 1)
-        world.close(source)
-        world.read(world.upstream, source, 1)
-    world.send(world.upstream, 0)
-    world.consume([99], 0)
-    world.checkpoint()
-    world.restart_consumer()
-    world.finish()
+        pipeline.add(source, 1)
+        pipeline.close(source)
+        pipeline.read(pipeline.upstream, source, 1)
+    pipeline.send(pipeline.upstream, 0)
+    pipeline.consume([99], 0)
+    pipeline.checkpoint()
+    pipeline.restart_consumer()
+    pipeline.finish()
 
 
-def one_of_two_tasks_is_left(world: World) -> None:
-    world.rescale(2)
-    world.restart_consumer()
+def one_of_two_tasks_is_left(pipeline: Pipeline) -> None:
+    pipeline.rescale(2)
+    pipeline.restart_consumer()
     for source in range(SOURCES):
-        world.add(source, 1)
-        world.read(world.upstream, source, 1)
-        world.send(world.upstream, source)
-    world.consume([99], 0)
-    world.checkpoint()
-    world.rescale(1)
-    world.finish()
+        pipeline.add(source, 1)
+        pipeline.read(pipeline.upstream, source, 1)
+        pipeline.send(pipeline.upstream, source)
+    pipeline.consume([99], 0)
+    pipeline.checkpoint()
+    pipeline.rescale(1)
+    pipeline.finish()
 
 
-def one_of_two_tasks_takes_over_an_older_source(world: World) -> None:
-    world.rescale(2)
-    world.add(0, 2)
-    world.read(world.upstream, 0, 1)
-    world.send(world.upstream, 0)
-    world.rescale(1)
+def one_of_two_tasks_takes_over_an_older_source(pipeline: Pipeline) -> None:
+    pipeline.rescale(2)
+    pipeline.add(0, 2)
+    pipeline.read(pipeline.upstream, 0, 1)
+    pipeline.send(pipeline.upstream, 0)
+    pipeline.rescale(1)
     for later in (0, 1):
-        world.add(1, later)
-        world.read(world.upstream, 1, 1)
-        world.read(world.upstream, 0, 1)
-        world.send(world.upstream, 0)
-        world.consume([99], 0)
-    world.finish()
+        pipeline.add(1, later)
+        pipeline.read(pipeline.upstream, 1, 1)
+        pipeline.read(pipeline.upstream, 0, 1)
+        pipeline.send(pipeline.upstream, 0)
+        pipeline.consume([99], 0)
+    pipeline.finish()
 
 
-STORIES: list[tuple[str, Callable[[], Design], Callable[[World], None], str]] = [
+STORIES: list[tuple[str, Callable[[], ConsumerDesign], Callable[[Pipeline], None], str]] = [
     ("not checkpointed", lambda: Ours("never"), a_consumer_restarts_between_two_ends, HANGS),
     ("saved after the offsets", lambda: Ours("after the offsets"), a_consumer_restarts_between_two_ends, HANGS),
-    ("configured total, no checkpoint", samza, a_consumer_restarts_between_two_ends, HANGS),
-    ("configured total", lambda: Plain(configured=True, generations=False), one_of_two_tasks_is_left, HANGS),
-    ("as many names as the total", lambda: Plain(generations=False, exact=True), one_of_two_tasks_is_left, HANGS),
+    ("configured task count, no checkpoint", samza, a_consumer_restarts_between_two_ends, HANGS),
+    ("configured task count", lambda: Plain(configured=True, generations=False), one_of_two_tasks_is_left, HANGS),
+    ("as many names as the task count", lambda: Plain(generations=False, exact=True), one_of_two_tasks_is_left, HANGS),
     ("no generations", lambda: Plain(generations=False), one_of_two_tasks_takes_over_an_older_source, UNSAFE),
 ]
 
 
 @pytest.mark.parametrize(("design", "story", "found"), [pytest.param(*rest, id=name) for name, *rest in STORIES])
 def test_a_history_in_which_a_wrong_design_fails(
-    design: Callable[[], Design], story: Callable[[World], None], found: str
+    design: Callable[[], ConsumerDesign], story: Callable[[Pipeline], None], found: str
 ) -> None:
-    story(World(Ours(), 1))
+    story(Pipeline(Ours(), 1))
     with pytest.raises(AssertionError, match=found):
-        story(World(design(), 1))
+        story(Pipeline(design(), 1))

@@ -9,7 +9,7 @@ from itertools import groupby
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, checkpoint, restore
+from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore, to_checkpoint
 from control_messages.messages import ControlMessage
 from control_messages.partition_tracker import (
     IdleTimeout,
@@ -101,7 +101,7 @@ def test_a_checkpoint_restores_the_tracker(
     for batch, wait in flow:
         now += wait
         tracker = receive(tracker, batch, now, idle_timeout).tracker
-    of_end, of_watermark = (json.loads(json.dumps(asdict(part))) for part in checkpoint(tracker))
+    of_end, of_watermark = (json.loads(json.dumps(asdict(part))) for part in to_checkpoint(tracker))
     assert tracker == restore(EndOfStreamCheckpoint(**of_end), WatermarkCheckpoint(**of_watermark), 7)
 
 

@@ -14,16 +14,16 @@ EMPTY = PartitionTracker(STREAM)
 TIMEOUT = IdleTimeout(timeout_ms=100)
 
 
-def at(task: str | None, timestamp: int, tasks: int = 2, generation: int = 0) -> Watermark:
-    return Watermark(task, tasks, timestamp, generation)
+def at(task: str | None, timestamp: int, task_count: int = 2, generation: int = 0) -> Watermark:
+    return Watermark(task, task_count, timestamp, generation)
 
 
-def end(task: str | None, tasks: int = 2, generation: int = 0) -> EndOfStream:
-    return EndOfStream(task, tasks, STREAM, generation)
+def end(task: str | None, task_count: int = 2, generation: int = 0) -> EndOfStream:
+    return EndOfStream(task, task_count, STREAM, generation)
 
 
-def idle(task: str, tasks: int = 2, generation: int = 0) -> Watermark:
-    return Watermark(task, tasks, EARLIEST, generation, idle=True)
+def idle(task: str, task_count: int = 2, generation: int = 0) -> Watermark:
+    return Watermark(task, task_count, EARLIEST, generation, idle=True)
 
 
 def after(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tests.crash.public_blobs import PublicBlobs
+    from tests.crash.visible_blobs import VisibleBlobs
     from tools.azurite import Azurite
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -187,7 +187,7 @@ class Killings:
     """Lives of one job, one after the other, until the end of its input."""
 
     job: FlightsJob
-    public: PublicBlobs
+    visible: VisibleBlobs
     after_kill: Callable[[], None]
     """Called after every kill, while nothing runs."""
     hits: list[Hit] = field(default_factory=list)
@@ -217,7 +217,7 @@ class Killings:
                 last = seen
                 if moment.event == "begun":
                     seen = self.job.batches("offsets") - begun
-                elif self.public.has_version(committed + seen):
+                elif self.visible.has_version(committed + seen):
                     seen += 1
                 moved = time.monotonic() if seen > last else moved
                 due = time.monotonic() + moment.delay if seen >= moment.count else None
@@ -225,7 +225,7 @@ class Killings:
         return True
 
     def _note(self, moment: Moment) -> None:
-        state = self.public.state()
+        state = self.visible.state()
         last = state.entries[-1] if state.entries else {}
         evidence = Evidence(
             begun=self.job.batches("offsets"),

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from control_messages.producer import ProducerSpec
 from control_messages.spark import (
     EventTimeProcessor,
-    announce,
+    control_envelopes,
     emit,
     forward,
     partition_of,
@@ -59,14 +59,14 @@ def flights_job(spark: SparkSession, given: argparse.Namespace, account: dict[st
     writer = envelopes.writeStream.format("azureblob").options(**account, **emission.sink_options)
     writer = writer.option("partitionColumn", "partition").option("checkpointLocation", given.checkpoint)
     writer.trigger(availableNow=True).start(given.target).awaitTermination()
-    end = announce(spark, emission, emission.end_of_stream()).write.format("azureblob").mode("append")
+    end = control_envelopes(spark, emission, emission.end_of_stream()).write.format("azureblob").mode("append")
     end.options(**account, envelopeColumn="value", partitionColumn="partition").save(given.target)
 
 
 class DailyWindows(EventTimeProcessor):
     """Flights and minutes of delay by destination and day. A day is returned when the watermark has passed its end."""
 
-    schema = "dest string, day bigint, flights bigint, delay double, late boolean, told_by string"
+    schema = "dest string, day bigint, flights bigint, delay double, late boolean, emitted_on string"
 
     def init(self, handle: Any) -> None:
         """State: the open windows, and the watermark."""
@@ -79,7 +79,7 @@ class DailyWindows(EventTimeProcessor):
         for (dest, day), flights in messages.groupby(["dest", "day"]):
             window, added = (str(dest), int(day)), (len(flights), float(flights["dep_delay"].sum()))
             if passed is not None and window[1] + DAY <= passed:
-                yield _window(window, added, late=True, told_by="message")
+                yield _window(window, added, late=True, emitted_on="message")
                 continue
             if self._open.containsKey(window):
                 before = self._open.getValue(window)
@@ -92,18 +92,18 @@ class DailyWindows(EventTimeProcessor):
         for window, content in list(self._open.iterator()):
             if window[1] + DAY <= watermark:
                 self._open.removeKey(window)
-                yield _window(window, content, late=False, told_by="watermark")
+                yield _window(window, content, late=False, emitted_on="watermark")
 
     def on_end(self, key: tuple[Any, ...]) -> Iterator[pd.DataFrame]:
         """Return all other windows."""
         for window, content in list(self._open.iterator()):
             self._open.removeKey(window)
-            yield _window(window, content, late=False, told_by="end")
+            yield _window(window, content, late=False, emitted_on="end")
 
 
-def _window(window: tuple[str, int], content: tuple[int, float], *, late: bool, told_by: str) -> pd.DataFrame:
+def _window(window: tuple[str, int], content: tuple[int, float], *, late: bool, emitted_on: str) -> pd.DataFrame:
     (dest, day), (flights, delay) = window, content
-    row = {"dest": dest, "day": day, "flights": flights, "delay": delay, "late": late, "told_by": told_by}
+    row = {"dest": dest, "day": day, "flights": flights, "delay": delay, "late": late, "emitted_on": emitted_on}
     return pd.DataFrame([row])
 
 
@@ -118,7 +118,7 @@ def windows_job(spark: SparkSession, given: argparse.Namespace, account: dict[st
     envelopes = forward(
         windows,
         emission,
-        value=F.to_json(F.struct("dest", "day", "flights", "delay", "late", "told_by")),
+        value=F.to_json(F.struct("dest", "day", "flights", "delay", "late", "emitted_on")),
         partition=partition_of(emission, "dest"),
     )
     _run(envelopes, given, account | {"envelopeColumn": "value"}, {"flights": FLIGHTS_PARTITIONS})

@@ -10,7 +10,7 @@ import pytest
 
 from tests.crash.flights import flights, write_files
 from tests.crash.killing import FlightsJob, live
-from tests.crash.public_blobs import PublicBlobs, assert_exactly_once
+from tests.crash.visible_blobs import VisibleBlobs, assert_exactly_once
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,8 +42,8 @@ def test_a_copy_made_while_both_are_killed_equals_the_original(
         _folder(tmp_path, "copier"),
         module="tests.crash.copy_job",
     )
-    original = PublicBlobs.of(azurite.connection_string, container_name, "flights", table.schema)
-    copy = PublicBlobs.of(azurite.connection_string, container_name, "copy", table.schema)
+    original = VisibleBlobs.of(azurite.connection_string, container_name, "flights", table.schema)
+    copy = VisibleBlobs.of(azurite.connection_string, container_name, "copy", table.schema)
 
     jobs = {"writer": writer, "copier": copier}
     died = live(jobs, kills, random.Random(files), ending={"writer"}, after_kill=lambda _: copy.assert_no_row_twice())

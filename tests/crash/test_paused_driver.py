@@ -9,7 +9,7 @@ import pytest
 
 from tests.crash.flights import flights, write_files
 from tests.crash.killing import STUCK_SECONDS, FlightsJob, Killings, Moment, signal_session
-from tests.crash.public_blobs import PublicBlobs, assert_exactly_once
+from tests.crash.visible_blobs import VisibleBlobs, assert_exactly_once
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,16 +31,16 @@ def test_each_row_is_published_once_when_a_paused_driver_continues_after_its_suc
     table = flights(ROWS)
     write_files(table, tmp_path / "input", FILES)
     job = FlightsJob(azurite, f"{container_name}/flights", tmp_path / "input", tmp_path)
-    public = PublicBlobs.of(azurite.connection_string, container_name, "flights", table.schema)
+    visible = VisibleBlobs.of(azurite.connection_string, container_name, "flights", table.schema)
 
     with job.life() as paused:
-        assert Killings(job, public, after_kill=public.assert_no_row_twice).reached(moment, paused)
+        assert Killings(job, visible, after_kill=visible.assert_no_row_twice).reached(moment, paused)
         assert signal_session(paused, signal.SIGSTOP) > 0
         job.run()
-        before = public.state()
+        before = visible.state()
         assert signal_session(paused, signal.SIGCONT) > 0
         paused.wait(STUCK_SECONDS)
 
-    assert before.published == public.state().published
-    assert before.entries == public.state().entries
-    assert_exactly_once(public, table, batches=FILES // FILES_PER_BATCH)
+    assert before.published == visible.state().published
+    assert before.entries == visible.state().entries
+    assert_exactly_once(visible, table, batches=FILES // FILES_PER_BATCH)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.crash.flights import flights, write_files
 from tests.crash.killing import FlightsJob, Hit, Killings, Moment
-from tests.crash.public_blobs import PublicBlobs, assert_exactly_once
+from tests.crash.visible_blobs import VisibleBlobs, assert_exactly_once
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,8 +33,8 @@ def test_each_flight_is_published_once_when_the_query_is_killed_at_random_moment
     table = flights()
     write_files(table, tmp_path / "input", FILES)
     job = FlightsJob(azurite, f"{container_name}/flights", tmp_path / "input", tmp_path)
-    public = PublicBlobs.of(azurite.connection_string, container_name, "flights", table.schema)
-    killings = Killings(job, public, after_kill=public.assert_no_row_twice)
+    visible = VisibleBlobs.of(azurite.connection_string, container_name, "flights", table.schema)
+    killings = Killings(job, visible, after_kill=visible.assert_no_row_twice)
     rng = random.Random(seed)
 
     started = time.monotonic()
@@ -45,4 +45,4 @@ def test_each_flight_is_published_once_when_the_query_is_killed_at_random_moment
     print(f"{KILLS} kills in {time.monotonic() - started:.0f} s", *lines, sep="\n")  # noqa: T201 - shown by -s
     assert KILLS == len(killings.hits)
     assert sum(hits[hit] for hit in IN_A_BATCH) >= KILLS // 3
-    assert_exactly_once(public, table, batches=FILES // FILES_PER_BATCH)
+    assert_exactly_once(visible, table, batches=FILES // FILES_PER_BATCH)

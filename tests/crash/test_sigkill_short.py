@@ -8,7 +8,7 @@ import pytest
 
 from tests.crash.flights import flights, write_files
 from tests.crash.killing import FlightsJob, Killings, Moment
-from tests.crash.public_blobs import PublicBlobs, assert_exactly_once
+from tests.crash.visible_blobs import VisibleBlobs, assert_exactly_once
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,10 +27,10 @@ def test_each_row_is_published_once_when_the_query_is_killed_three_times(
     table = flights(ROWS)
     write_files(table, tmp_path / "input", FILES)
     job = FlightsJob(azurite, f"{container_name}/flights", tmp_path / "input", tmp_path)
-    public = PublicBlobs.of(azurite.connection_string, container_name, "flights", table.schema)
-    killings = Killings(job, public, after_kill=public.assert_no_row_twice)
+    visible = VisibleBlobs.of(azurite.connection_string, container_name, "flights", table.schema)
+    killings = Killings(job, visible, after_kill=visible.assert_no_row_twice)
 
     killings.run(MOMENTS)
 
     assert len(MOMENTS) == len(killings.hits)
-    assert_exactly_once(public, table, batches=FILES // FILES_PER_BATCH)
+    assert_exactly_once(visible, table, batches=FILES // FILES_PER_BATCH)

@@ -83,8 +83,8 @@ def test_totals_through_streams_equal_a_batch_computation(
         assert expected == {(window["dest"], window["day"]): (window["flights"], window["delay"]) for window in windows}
         assert len(expected) == len(windows)
         assert not any(window["late"] for window in windows)
-        told_by = Counter(window["told_by"] for window in windows)
-        assert told_by["watermark"] > told_by["end"] / 2, told_by
+        emitted_on = Counter(window["emitted_on"] for window in windows)
+        assert emitted_on["watermark"] > emitted_on["end"] / 2, emitted_on
         if "totals" in jobs:
             totals = list(records(client, "totals"))
             assert len(totals) == len({total["dest"] for total in totals})

@@ -10,7 +10,7 @@ import pytest
 
 from tests.crash.flights import flights, write_files
 from tests.crash.killing import FlightsJob
-from tests.crash.public_blobs import PublicBlobs, assert_exactly_once
+from tests.crash.visible_blobs import VisibleBlobs, assert_exactly_once
 
 if TYPE_CHECKING:
     from tools.azurite import Azurite
@@ -33,10 +33,10 @@ def test_rows_of_failed_attempts_are_published_once_by_the_attempt_that_succeeds
 
     job.run()
 
-    public = PublicBlobs.of(azurite.connection_string, container_name, "flights", table.schema)
-    assert_exactly_once(public, table, BATCHES)
+    visible = VisibleBlobs.of(azurite.connection_string, container_name, "flights", table.schema)
+    assert_exactly_once(visible, table, BATCHES)
     assert [] != list(traces.iterdir())
-    assert frozenset() != public.state().staged, "no failed attempt had staged anything: the test shows too little"
+    assert frozenset() != visible.state().staged, "no failed attempt had staged anything: the test shows too little"
 
 
 @pytest.mark.slow
@@ -56,10 +56,10 @@ def test_rows_of_an_executor_that_dies_are_published_once_by_another(
 
     job.run()
 
-    public = PublicBlobs.of(azurite.connection_string, container_name, "flights", table.schema)
-    assert_exactly_once(public, table, BATCHES)
+    visible = VisibleBlobs.of(azurite.connection_string, container_name, "flights", table.schema)
+    assert_exactly_once(visible, table, BATCHES)
     assert ["0-0-0", "1-0-0"] == sorted(trace.name for trace in traces.iterdir())
-    assert frozenset() != public.state().staged, "no lost executor had staged anything: the test shows too little"
+    assert frozenset() != visible.state().staged, "no lost executor had staged anything: the test shows too little"
 
 
 def spark_home(folder: Path) -> Path:

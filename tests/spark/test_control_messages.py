@@ -14,7 +14,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from control_messages.checkpoints import checkpoint
+from control_messages.checkpoints import to_checkpoint
 from control_messages.envelopes import unwrap, wrap
 from control_messages.messages import Drain, EndOfStream, Watermark
 from control_messages.partition_tracker import PartitionTracker, receive
@@ -22,7 +22,7 @@ from control_messages.producer import ENVELOPES, ProducerSpec
 from control_messages.spark import (
     EventTimeProcessor,
     IdleTimeout,
-    announce,
+    control_envelopes,
     emit,
     forward,
     partition_of,
@@ -174,7 +174,7 @@ def test_rows_of_an_unknown_partition_or_task_are_refused(spark: SparkSession) -
 def test_control_messages_can_be_announced_alone(spark: SparkSession) -> None:
     producer = ProducerSpec("numbers", 2, ("a", "b"), generation=1)
 
-    ends = unwrapped(announce(spark, producer, [*producer.end_of_stream(), *producer.idle(["b"])]))
+    ends = unwrapped(control_envelopes(spark, producer, [*producer.end_of_stream(), *producer.idle(["b"])]))
 
     expected = [EndOfStream("a", 2, "numbers", 1), EndOfStream("b", 2, "numbers", 1), *producer.idle(["b"])]
     assert [(partition, message) for partition in range(2) for message in expected] == sorted(ends, key=lambda e: e[0])
@@ -223,7 +223,7 @@ def test_the_checkpoint_holds_the_records_of_samza_s_proposal(spark: SparkSessio
     for tracker in trackers:
         said = messages if tracker.partition == 0 else [*messages, Watermark("a", 3, 20, generation=2)]
         pure = receive(PartitionTracker("s", tracker.partition), said, 0).tracker
-        end, watermark = checkpoint(pure)
+        end, watermark = to_checkpoint(pure)
         assert vars(end) == state("endOfStream")[tracker.partition]
         times = {"heard": kept[tracker.partition]["heard"], "since": kept[tracker.partition]["since"]}
         assert vars(watermark) | times == kept[tracker.partition]
@@ -315,7 +315,7 @@ def test_samza_s_messages_are_reconciled_if_the_reader_gives_the_task_count(stre
         (1, b'\x03{"taskName":"t","version":1,"runId":"run1"}'),
     )
 
-    rows = announced(stream.run(reconcile(stream.frame(), "s", tasks=2)))
+    rows = announced(stream.run(reconcile(stream.frame(), "s", task_count=2)))
 
     assert [(0, 0, "watermark", 5), (0, 1, "drain", None), (0, 1, "watermark", 4)] == rows
 

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from azureblob_source.concurrent_map import concurrent_map
-from tools.foreign_avro.examination import Finding, Outcome, examine, in_own_process
+from tools.foreign_avro.examination import Finding, Verdict, examine, in_own_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,21 +38,21 @@ def avro_files(folders: Iterable[Path]) -> Iterator[tuple[str, Path]]:
 
 
 def counts_table(findings: Iterable[tuple[str, Finding]]) -> Table:
-    """The number of files by repository and outcome, and of rows that are the same."""
-    counts: dict[str, Counter[Outcome]] = {}
+    """The number of files by repository and verdict, and of rows that are the same."""
+    counts: dict[str, Counter[Verdict]] = {}
     rows: Counter[str] = Counter()
     for repository, finding in findings:
-        counts.setdefault(repository, Counter())[finding.outcome] += 1
-        rows[repository] += finding.rows if finding.outcome is Outcome.SAME else 0
+        counts.setdefault(repository, Counter())[finding.verdict] += 1
+        rows[repository] += finding.rows if finding.verdict is Verdict.SAME else 0
     table = Table(show_footer=True)
     total = sum(counts.values(), Counter())
     table.add_column("repository", f"{len(counts)} repositories", overflow="fold")
     table.add_column("files", str(total.total()), justify="right")
-    for outcome in Outcome:
-        table.add_column(outcome.value, str(total[outcome]), justify="right")
+    for verdict in Verdict:
+        table.add_column(verdict.value, str(total[verdict]), justify="right")
     table.add_column("rows the same", f"{rows.total():,}", justify="right")
     for repository, found in sorted(counts.items()):
-        cells = (str(found[outcome] or "–") for outcome in Outcome)
+        cells = (str(found[verdict] or "–") for verdict in Verdict)
         table.add_row(Text(repository), str(found.total()), *cells, f"{rows[repository]:,}")
     return table
 
@@ -74,7 +74,7 @@ def main(
         finding = in_own_process(examine, path)
         if verbose:
             print(
-                "\t".join(map(str, (finding.outcome.value, finding.rows, path, finding.reason))) + "\n",
+                "\t".join(map(str, (finding.verdict.value, finding.rows, path, finding.reason))) + "\n",
                 end="",
                 flush=True,
             )
@@ -82,7 +82,7 @@ def main(
 
     findings = concurrent_map(examined, files, workers)
     console.print(counts_table(findings))
-    wrong = {Outcome.DIFFERENT, Outcome.FAULT} & {finding.outcome for _, finding in findings}
+    wrong = {Verdict.DIFFERENT, Verdict.FAULT} & {finding.verdict for _, finding in findings}
     raise typer.Exit(1 if wrong else 0)
 
 

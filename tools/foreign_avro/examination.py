@@ -34,7 +34,7 @@ MEMORY = 4 << 30
 _SPLITS = 3
 
 
-class Outcome(Enum):
+class Verdict(Enum):
     """The result of a file, as a column of the table."""
 
     SAME = "same"
@@ -49,7 +49,7 @@ class Outcome(Enum):
 class Finding:
     """The result of one file. Unless it is `SAME`, `reason` is the difference, or the error of each reader."""
 
-    outcome: Outcome
+    verdict: Verdict
     rows: int = 0
     reason: str = ""
 
@@ -69,13 +69,13 @@ def examine(path: Path) -> Finding:
     theirs = _theirs(data)
     match ours, theirs:
         case Refusal(reason, known=False), _:
-            return Finding(Outcome.FAULT, reason=reason)
+            return Finding(Verdict.FAULT, reason=reason)
         case Refusal(), Refusal():
-            return Finding(Outcome.REFUSED_BY_BOTH, reason=f"{ours.reason} fastavro: {theirs.reason}")
+            return Finding(Verdict.REFUSED_BY_BOTH, reason=f"{ours.reason} fastavro: {theirs.reason}")
         case Refusal(), (_, datums):
-            return Finding(Outcome.REFUSED, len(datums), ours.reason)
+            return Finding(Verdict.REFUSED, len(datums), ours.reason)
         case list(), Refusal():
-            return Finding(Outcome.FASTAVRO_REFUSES, len(ours), theirs.reason)
+            return Finding(Verdict.FASTAVRO_REFUSES, len(ours), theirs.reason)
         case list(), (schema, datums):
             return _compared(schema, ours, datums)
     raise AssertionError(ours, theirs)
@@ -90,10 +90,10 @@ def in_own_process(
     process.start()
     there.close()
     try:
-        return here.recv() if here.poll(seconds) else Finding(Outcome.FAULT, reason=f"no answer after {seconds:g} s")
+        return here.recv() if here.poll(seconds) else Finding(Verdict.FAULT, reason=f"no answer after {seconds:g} s")
     except EOFError:
         process.join()
-        return Finding(Outcome.FAULT, reason=f"the process ended with {process.exitcode}")
+        return Finding(Verdict.FAULT, reason=f"the process ended with {process.exitcode}")
     finally:
         process.kill()
         process.join()
@@ -106,7 +106,7 @@ def _send(answer: Connection, act: Callable[[Argument], Finding], argument: Argu
     try:
         answer.send(act(argument))
     except Exception as error:  # noqa: BLE001 - a finding like any other
-        answer.send(Finding(Outcome.FAULT, reason=f"{type(error).__name__}: {error}".rstrip(": ")))
+        answer.send(Finding(Verdict.FAULT, reason=f"{type(error).__name__}: {error}".rstrip(": ")))
 
 
 def _ours(data: bytes, name: str) -> list[Mapping[str, Any]] | Refusal:
@@ -146,7 +146,7 @@ def _compared(schema: Any, ours: list[Mapping[str, Any]], theirs: list[Any]) -> 
     found = difference(schema, ours, theirs)
     if found is None and len(ours) != len(theirs):
         found = f"{len(ours)} rows, not {len(theirs)}"
-    return Finding(Outcome.SAME if found is None else Outcome.DIFFERENT, len(ours), found or "")
+    return Finding(Verdict.SAME if found is None else Verdict.DIFFERENT, len(ours), found or "")
 
 
 # Processes are forked from one that has only imported this module: no threads, and no second of imports for each file.

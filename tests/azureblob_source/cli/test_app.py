@@ -226,7 +226,7 @@ def test_vacuum_removes_old_versions_after_a_question(account: MemoryAccount) ->
     assert "versions 0 to 1 will be removed" in result.stdout
     assert "Also removed: 2 blobs, 20 rows, " in result.stdout
     assert "Removed 2 entries and 2 blobs." in result.stdout
-    assert (0, 1) == (result.exit_code, len(public(account)))
+    assert (0, 1) == (result.exit_code, len(visible(account)))
 
 
 @pytest.mark.parametrize(
@@ -273,10 +273,10 @@ def test_vacuum_clears_batch_logs(account: MemoryAccount) -> None:
             [stage_rows(container, plan, [rows], seed=batch)], Transaction("q", batch)
         )
         account.clock.sleep(DAY)
-    blobs = public(account)
+    blobs = visible(account)
     result = run(account, "vacuum", "demo/_batches", "--older-than", "36h", "--yes", "--json")
     assert [2] == [log["done"]["entries"] for log in json.loads(result.stdout)["logs"]]
-    assert blobs == public(account)
+    assert blobs == visible(account)
     result = run(account, "vacuum", "demo/_batches/q", "--older-than", "1h", "--yes", "--json")
     assert ("_batches/q", 0) == (json.loads(result.stdout)["stream"], result.exit_code)
 
@@ -299,7 +299,7 @@ def test_repair_shows_leftovers_and_removes_them_on_request(account: MemoryAccou
 def test_repair_removes_blobs_that_were_deleted_by_hand_from_the_log(account: MemoryAccount) -> None:
     whole = run(account, "repair", "demo/flights", "--leave-out-missing")
     assert "No blob of the stream is missing." in whole.stdout
-    first = min(name for name in public(account) if name.startswith("flights/"))
+    first = min(name for name in visible(account) if name.startswith("flights/"))
     account.container("demo").delete(first)
     result = run(account, "repair", "demo/flights", "--leave-out-missing")
     assert (UNCONFIRMED, True) == (result.exit_code, "Missing from the stream: 1 blob with 10 rows" in result.stdout)
@@ -314,7 +314,7 @@ def test_repair_voids_a_version_only_if_it_cannot_be_published(account: MemoryAc
     assert "it is published. There is nothing to void." in result.stderr
 
 
-def public(account: MemoryAccount) -> list[str]:
+def visible(account: MemoryAccount) -> list[str]:
     return [name for name in account.service.contents("demo") if not any(x.startswith("_") for x in name.split("/"))]
 
 

@@ -41,7 +41,7 @@ class Progress:
 
 
 @dataclass
-class World:
+class SharedState:
     """The storage, the queries' checkpoints, and what has happened so far."""
 
     account: MemoryAccount = field(default_factory=MemoryAccount)
@@ -66,7 +66,7 @@ class World:
         monotonic = self.account.clock.monotonic
         return kind(container or self.container, STREAM, readers=1, monotonic=monotonic)
 
-    def public_rows(self) -> Counter[Row]:
+    def visible_rows(self) -> Counter[Row]:
         """What a reader sees who lists the blobs and knows nothing of the log."""
         names = [blob.name for blob in self.container.list(f"{STREAM}/") if "/_" not in blob.name]
         return Counter(row for name in names for row in self.rows_of(name))
@@ -85,7 +85,7 @@ class World:
 class Run:
     """One driver process of one query."""
 
-    world: World
+    shared: SharedState
     container: BlobContainer
     query: str
     draw: Draw
@@ -96,7 +96,7 @@ Design = Callable[[Run, int, list[BlobEntry]], None]
 
 
 def drive(  # noqa: PLR0913 - all that a process is made of
-    world: World,
+    shared: SharedState,
     container: BlobContainer,
     query: str,
     draw: Draw,
@@ -109,23 +109,23 @@ def drive(  # noqa: PLR0913 - all that a process is made of
 
     `forgetful` says that it takes a new log after a failure, as a process does that is started again.
     """
-    run = Run(world, container, query, draw, world.log(container, kind))
-    progress = world.queries[query]
+    run = Run(shared, container, query, draw, shared.log(container, kind))
+    progress = shared.queries[query]
     failures = 0
     while progress.committed + 1 < BATCHES:
         batch = progress.committed + 1
         try:
             design(run, batch, stage_batch(run, batch, design))
         except AzureBlobError as error:
-            world.seen[f"failed: {type(error).__name__}"] += 1
+            shared.seen[f"failed: {type(error).__name__}"] += 1
             if forgetful:
-                run.log = world.log(container, kind)
+                run.log = shared.log(container, kind)
             failures += 1
             if failures > 10:
                 raise
             continue
         if progress.committed + 1 != batch:
-            world.seen["zombies stopped"] += 1
+            shared.seen["zombies stopped"] += 1
             return
         progress.committed = batch
 
@@ -139,7 +139,7 @@ def stage_batch(run: Run, batch: int, design: Design) -> list[BlobEntry]:
     for task, rows in sorted(tasks.items()):
         attempts = [_stage_task(run, f"{batch}-{task}", rows, design) for _ in range(1 + (run.draw(4) == 0))]
         if len(attempts) > 1:
-            run.world.seen["attempts lost"] += 1
+            run.shared.seen["attempts lost"] += 1
         winners.append(attempts[run.draw(len(attempts))])
     return winners
 
@@ -175,9 +175,9 @@ def log_first(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
     draft = _draft(run, batch, blobs)
     entry = commit_and_publish(run.log, draft, Publisher(run.container, threads=1))
     if not isinstance(entry, LogEntry) or entry.write_id != draft.write_id:
-        run.world.seen["rolled forward"] += 1
+        run.shared.seen["rolled forward"] += 1
     if isinstance(entry, LogEntry) and entry.operation == "replace":
-        run.world.seen["replaced"] += 1
+        run.shared.seen["replaced"] += 1
 
 
 def in_tasks(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
@@ -268,13 +268,13 @@ class Turns(Intercept):
         self._changed.notify_all()
 
 
-class Process:
+class SteppedProcess:
     """A process that the test moves call by call. `act` is what it does with its container."""
 
-    def __init__(self, world: World, act: Callable[[BlobContainer], object]) -> None:
+    def __init__(self, shared: SharedState, act: Callable[[BlobContainer], object]) -> None:
         self.turns = Turns()
         self.error: BaseException | None = None
-        container = world.account.restarted(self.turns).container("container")
+        container = shared.account.restarted(self.turns).container("container")
 
         def run() -> None:
             try:
@@ -304,8 +304,8 @@ class Process:
             raise self.error
 
 
-class Driver(Process):
+class Driver(SteppedProcess):
     """A driver process that the test moves call by call."""
 
-    def __init__(self, world: World, query: str, draw: Draw, design: Design) -> None:
-        super().__init__(world, lambda container: drive(world, container, query, draw, design))
+    def __init__(self, shared: SharedState, query: str, draw: Draw, design: Design) -> None:
+        super().__init__(shared, lambda container: drive(shared, container, query, draw, design))

@@ -20,7 +20,7 @@ from azure_account.memory.faults import (
     at,
 )
 from tests.azureblob_source.log.committing import WEEK_AND_A_DAY
-from tests.azureblob_source.log.protocol import Draw, World, drive, log_first
+from tests.azureblob_source.log.protocol import Draw, SharedState, drive, log_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,11 +30,11 @@ def draws(seed: int) -> Draw:
     return random.Random(seed).randrange
 
 
-def run_until(world: World, faults: Faults, seed: int) -> bool:
+def run_until(shared: SharedState, faults: Faults, seed: int) -> bool:
     """One driver process; True if it lived to the end of the input."""
-    container = world.account.restarted(faults).container("container")
+    container = shared.account.restarted(faults).container("container")
     try:
-        drive(world, container, "q", draws(seed), log_first)
+        drive(shared, container, "q", draws(seed), log_first)
     except ProcessDied:
         return False
     finally:
@@ -44,22 +44,22 @@ def run_until(world: World, faults: Faults, seed: int) -> bool:
 
 def calls_of_a_run(seed: int) -> int:
     faults = Faults()
-    assert run_until(World(), faults, seed)
+    assert run_until(SharedState(), faults, seed)
     return faults.count
 
 
 def for_every_call(seed: int, fault: Callable[[], Fault], *, expire: bool = False) -> None:
     for n in range(1, calls_of_a_run(seed) + 1):
-        world, restarts = World(), 0
+        shared, restarts = SharedState(), 0
         faults = Faults(at(n, fault()))
-        while not run_until(world, faults, seed + 1000 * restarts):
+        while not run_until(shared, faults, seed + 1000 * restarts):
             restarts += 1
             faults = Faults()
-            assert set(world.public_rows().values()) <= {1}
+            assert set(shared.visible_rows().values()) <= {1}
             if expire:
-                world.account.clock.sleep(WEEK_AND_A_DAY)
-        assert world.all_rows == dict(world.public_rows()), f"call {n}"
-        assert world.all_rows == dict(world.logged_rows()), f"call {n}"
+                shared.account.clock.sleep(WEEK_AND_A_DAY)
+        assert shared.all_rows == dict(shared.visible_rows()), f"call {n}"
+        assert shared.all_rows == dict(shared.logged_rows()), f"call {n}"
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -87,8 +87,8 @@ def test_two_crashes_in_a_row_at_any_two_calls_change_nothing(seed: int) -> None
     calls = calls_of_a_run(seed)
     for first in range(1, calls + 1, 3):
         for second in range(1, calls + 1, 4):
-            world, restarts = World(), 0
+            shared, restarts = SharedState(), 0
             scripts = [Faults(at(first, Crash(after_effect=True))), Faults(at(second, Crash()))]
-            while not run_until(world, scripts.pop(0) if scripts else Faults(), seed + 1000 * restarts):
+            while not run_until(shared, scripts.pop(0) if scripts else Faults(), seed + 1000 * restarts):
                 restarts += 1
-            assert world.all_rows == dict(world.public_rows())
+            assert shared.all_rows == dict(shared.visible_rows())

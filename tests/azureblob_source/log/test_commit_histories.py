@@ -49,7 +49,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("ERROR")
 
 
-def test_each_row_is_public_once_in_every_history_and_everything_has_happened() -> None:
+def test_each_row_is_visible_once_in_every_history_and_everything_has_happened() -> None:
     seen: Counter[str] = Counter()
     for seed in range(HISTORIES):
         violation, events = run_seed(seed)

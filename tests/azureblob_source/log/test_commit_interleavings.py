@@ -18,7 +18,7 @@ from tests.azureblob_source.log.protocol import (
     Design,
     Driver,
     Progress,
-    World,
+    SharedState,
     blind_retry,
     in_tasks,
     log_first,
@@ -38,7 +38,7 @@ def machine(  # noqa: C901 - a class with its rules
     class Machine(RuleBasedStateMachine):
         def __init__(self) -> None:
             super().__init__()
-            self.world = World(queries={f"q{i}": Progress() for i in range(queries)}, seen=seen)
+            self.shared = SharedState(queries={f"q{i}": Progress() for i in range(queries)}, seen=seen)
             self.drivers: dict[int, Driver] = {}
             self.late: list[Driver] = []
             self.seed = 0
@@ -48,7 +48,7 @@ def machine(  # noqa: C901 - a class with its rules
             return (self.seed >> 4) % below
 
         def driver(self, place: int) -> Driver:
-            return Driver(self.world, f"q{place % queries}", self.draw, design)
+            return Driver(self.shared, f"q{place % queries}", self.draw, design)
 
         @rule(place=st.integers(0, 1), seed=st.integers(0, 10**6))
         def start(self, place: int, seed: int) -> None:
@@ -81,12 +81,12 @@ def machine(  # noqa: C901 - a class with its rules
         def expire(self) -> None:
             if expiry:
                 seen["weeks"] += 1
-                self.world.account.clock.sleep(WEEK_AND_A_DAY)
+                self.shared.account.clock.sleep(WEEK_AND_A_DAY)
 
         @invariant()
-        def nothing_is_public_twice(self) -> None:
-            twice = {row: n for row, n in self.world.public_rows().items() if n > 1}
-            assert not twice, f"public twice: {twice}"
+        def nothing_is_visible_twice(self) -> None:
+            twice = {row: n for row, n in self.shared.visible_rows().items() if n > 1}
+            assert not twice, f"visible twice: {twice}"
 
         def teardown(self) -> None:
             for place in range(queries):
@@ -96,9 +96,9 @@ def machine(  # noqa: C901 - a class with its rules
                 driver.turns.faults.apply_late_effects()
             for place in range(queries):
                 self.driver(place).finish()
-            assert self.world.all_rows == dict(self.world.public_rows())
+            assert self.shared.all_rows == dict(self.shared.visible_rows())
             if design is log_first:
-                assert self.world.all_rows == dict(self.world.logged_rows())
+                assert self.shared.all_rows == dict(self.shared.logged_rows())
             seen["histories"] += 1
 
     return Machine
@@ -112,7 +112,7 @@ def explore(design: Design, *, queries: int = 1, examples: int = 150, expiry: bo
 
 @pytest.mark.parametrize("queries", [1, 2])
 @pytest.mark.parametrize("expiry", [False, True])
-def test_each_row_is_public_once_whatever_two_drivers_do(queries: int, expiry: bool) -> None:
+def test_each_row_is_visible_once_whatever_two_drivers_do(queries: int, expiry: bool) -> None:
     seen = explore(log_first, queries=queries, expiry=expiry)
     for event in ("kills", "LostAnswer", "LateEffect", "attempts lost", "rolled forward"):
         assert seen[event] > 0, f"{event} never happened: {dict(seen)}"
@@ -122,5 +122,5 @@ def test_each_row_is_public_once_whatever_two_drivers_do(queries: int, expiry: b
 
 @pytest.mark.parametrize("mistake", [in_tasks, same_names, log_last, blind_retry])
 def test_a_wrong_protocol_is_caught(mistake: Design) -> None:
-    with pytest.raises(AssertionError, match=r"public twice|=="):
+    with pytest.raises(AssertionError, match=r"visible twice|=="):
         explore(mistake, examples=2000)

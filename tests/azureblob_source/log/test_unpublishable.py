@@ -23,7 +23,7 @@ from azureblob_source.log.void import leave_out, void_version
 from azureblob_source.maintenance.repair import missing_blobs
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from tests.azureblob_source.log.committing import ROWS, WEEK_AND_A_DAY, committed, published, rows
-from tests.azureblob_source.write.sink_rows import blob_rows, committer, new_account, plan_of, public_blobs, stage_rows
+from tests.azureblob_source.write.sink_rows import blob_rows, committer, new_account, plan_of, stage_rows, visible_blobs
 
 if TYPE_CHECKING:
     from typing import Any
@@ -67,7 +67,7 @@ def publisher(account: MemoryAccount) -> Publisher:
 
 def numbers(account: MemoryAccount) -> list[int]:
     """What a reader sees who lists the blobs; it must be what the logs say."""
-    blobs = public_blobs(account)
+    blobs = visible_blobs(account)
     streams = {name.split("/")[0] for name in blobs}
     assert set(blobs) == {name for stream in streams for name in live_blobs(log_of(account, stream).history())}
     return sorted(row["n"] for data in blobs.values() for row in blob_rows(data))
@@ -98,7 +98,7 @@ def test_a_driver_that_finds_its_batch_replaced_publishes_the_replacement_before
     with pytest.raises(ProcessDied):
         write(dies(account, "commit_block_list", skip=2), [[1]], QUERY, seed=2)
     assert [] == numbers(account) or operations(account)
-    assert {} == public_blobs(account)
+    assert {} == visible_blobs(account)
     late = Draft("late", found.timestamp, transaction=QUERY, blobs=found.blobs)
     entry = published(log_of(account), late, publisher(account))
     assert "replace" == entry.operation
@@ -189,7 +189,7 @@ def leased(account: MemoryAccount) -> str:
     """A stream of one blob that is leased, and an overwrite that cannot delete it. The blob's name."""
     container = account.container("container")
     write(account, [[1]], seed=1)
-    (name,) = public_blobs(account)
+    (name,) = visible_blobs(account)
     container.acquire_lease(name, "00000000-0000-0000-0000-000000000001", 60)
     with pytest.raises(ConflictError, match=r"version 1: delete blob .*Break its lease.*--void 1 --leave-blobs"):
         write(account, [[2]], seed=2, overwrite=True)
@@ -214,15 +214,15 @@ def test_old_blobs_that_cannot_be_deleted_can_be_left_visible_to_the_listing() -
     void_version(log_of(account), 1, draft(account), publisher(account), leave_blobs=True)
     write(account, [[3]], seed=4)
     live = live_blobs(log_of(account).history())
-    assert {name, *live} == set(public_blobs(account))
-    assert [2, 3] == sorted(row["n"] for each in live for row in blob_rows(public_blobs(account)[each]))
+    assert {name, *live} == set(visible_blobs(account))
+    assert [2, 3] == sorted(row["n"] for each in live for row in blob_rows(visible_blobs(account)[each]))
 
 
 def test_after_an_overwrite_is_voided_no_deleted_blob_is_live() -> None:
     account = new_account()
     write(account, [[1]], seed=1)
     write(account, [[2]], QUERY, seed=2, overwrite=True)
-    (name,) = public_blobs(account)
+    (name,) = visible_blobs(account)
     account.container("container").delete(name)
     write(account, [[3]], seed=3)
     assert [3] == numbers(account)
@@ -298,11 +298,11 @@ def test_blobs_that_a_policy_protects_can_be_left_visible_to_the_listing_too() -
 def test_a_young_version_that_lacks_a_blob_is_not_taken_for_expired() -> None:
     account = new_account()
     write(account, [[1], [2]], QUERY, seed=1)
-    name = min(public_blobs(account))
+    name = min(visible_blobs(account))
     account.container("container").delete(name)
     with pytest.raises(ConflictError, match=r"version 0 .*If a blob was deleted by hand, restore it.*--void 0"):
         write(account, [[3]], Transaction("other", 0), seed=2)
-    assert 1 == len(public_blobs(account))
+    assert 1 == len(visible_blobs(account))
     account.clock.sleep(WEEK_AND_A_DAY)
     write(account, [[3]], Transaction("other", 0), seed=3)
     assert [3] == numbers(account)
@@ -313,7 +313,7 @@ def test_the_advice_for_a_version_that_lacks_a_blob_works(advice: str) -> None:
     account = new_account()
     container = account.container("container")
     write(account, [[1], [2]], QUERY, seed=1)
-    name = min(public_blobs(account))
+    name = min(visible_blobs(account))
     there = container.properties(name)
     assert there is not None
     data = container.get(name).data
@@ -336,7 +336,7 @@ def test_the_advice_for_a_version_that_lacks_a_blob_works(advice: str) -> None:
 def test_a_blob_whose_metadata_another_tool_has_replaced_is_recognised_by_its_blocks() -> None:
     account = new_account()
     write(account, [[1]], QUERY, seed=1)
-    (name,) = public_blobs(account)
+    (name,) = visible_blobs(account)
     blob = account.service._containers["container"][name]
     blob.attributes = BlobAttributes({"owner": "somebody"})
     write(account, [[2]], Transaction("other", 0), seed=2)
@@ -433,10 +433,10 @@ def test_a_batch_over_many_streams_that_one_of_them_refuses_is_published_in_none
     write_streams(account, [0, 1], QUERY, 1)
     log = log_of(account, "b")
     committed(log, Draft("leader", "2026-01-01T00:00:00+00:00", "epoch", epoch=5), publisher(account))
-    before = public_blobs(account)
+    before = visible_blobs(account)
     with pytest.raises(AzureBlobError, match=r"at epoch 5.*Nothing of this batch was published"):
         write_streams(account, [2, 3], Transaction("q", 1), 2)
-    assert before == public_blobs(account)
+    assert before == visible_blobs(account)
     assert 1 == len(CommitLog(container, "_batches/q", readers=1).history())
 
 
@@ -455,7 +455,7 @@ def test_a_task_that_publishes_at_once_is_fenced_before_it_does() -> None:
         stage_rows(container, plan, [rows([2])], seed=2, publish=publish_with(1))
     assert [1] == numbers(account)
     stage_rows(container, plan, [rows([3])], seed=3, publish=publish_with(2))
-    assert 2 == len(public_blobs(account))
+    assert 2 == len(visible_blobs(account))
 
 
 def test_blobs_that_were_deleted_by_hand_can_be_left_out_and_the_others_stay_live() -> None:

@@ -62,7 +62,7 @@ def repaired(account: MemoryAccount, faults: Faults | None = None, *, epoch: int
                   Publisher(container, threads=1), leftovers=True)  # fmt: skip
 
 
-def public(account: MemoryAccount) -> list[str]:
+def visible(account: MemoryAccount) -> list[str]:
     return [name for name in account.service.contents("container") if "/_log/" not in name]
 
 
@@ -83,9 +83,9 @@ def test_a_committed_entry_that_is_not_published_is_published(published: int) ->
     assert ("flights", 1, names[published:], ()) == (
         found.stream, found.entry.version, found.missing, found.lost
     )  # fmt: skip
-    assert 2 + published == len(public(account)), "a plan changes nothing"
+    assert 2 + published == len(visible(account)), "a plan changes nothing"
     assert Repaired(1, 0, 0) == repaired(account)
-    assert 4 == len(public(account))
+    assert 4 == len(visible(account))
     assert plan(account).is_empty
 
 
@@ -96,13 +96,13 @@ def test_an_entry_whose_blocks_have_expired_is_voided_and_its_repeat_writes_it_a
     [found] = plan(account).unpublished
     assert (entry.blobs[1].name,) == found.missing == found.lost
     assert Repaired(0, 1, 0) == repaired(account)
-    assert 2 == len(public(account))
+    assert 2 == len(visible(account))
     container = account.container("container")
     log = CommitLog(container, "flights", readers=1)
     assert ["append", "append", "void"] == [each.operation for each in log.history()]
     again = Draft("again", WHEN, transaction=Transaction("q", 1), blobs=staged(account, 9))
     assert "append" == published(log, again, Publisher(container, threads=1)).operation
-    assert 4 == len(public(account))
+    assert 4 == len(visible(account))
 
 
 def test_a_stream_with_an_epoch_is_repaired_with_that_epoch() -> None:
@@ -126,7 +126,7 @@ def test_leftovers_are_removed_when_they_are_old_enough() -> None:
     assert young == [leftover.name for leftover in found.recent]
     assert Repaired(1, 0, 2) == repaired(account)
     assert sorted([*young, "flights/upload-of-somebody-else.bin"]) == sorted(account.service.staged("container"))
-    assert 4 == len(public(account))
+    assert 4 == len(visible(account))
 
 
 def test_leftovers_are_kept_unless_their_removal_is_requested() -> None:
@@ -161,7 +161,7 @@ def test_a_blob_that_is_committed_after_the_plan_is_no_leftover() -> None:
     assert 2 == len(found.leftovers)
     committed(CommitLog(container, "flights", readers=1), late, Publisher(container, threads=1))
     assert 0 == repair(container, found, lambda: draft(account, 7), Publisher(container), leftovers=True).removed
-    assert {blob.name for blob in late.blobs} <= set(public(account)) | set(account.service.staged("container"))
+    assert {blob.name for blob in late.blobs} <= set(visible(account)) | set(account.service.staged("container"))
 
 
 def test_a_blob_that_was_published_after_the_plan_is_never_discarded() -> None:
@@ -172,7 +172,7 @@ def test_a_blob_that_was_published_after_the_plan_is_never_discarded() -> None:
     for blob in blobs:
         container.commit_block_list(blob.name, blob.block_ids)
     assert 0 == repair(container, found, lambda: draft(account, 7), Publisher(container), leftovers=True).removed
-    assert sorted(blob.name for blob in blobs) == public(account)
+    assert sorted(blob.name for blob in blobs) == visible(account)
 
 
 def test_a_blob_of_a_stream_whose_log_begins_after_the_plan_is_no_leftover() -> None:
@@ -198,7 +198,7 @@ def test_a_revived_blob_is_deleted() -> None:
     assert [blob.name] == [revived.name for revived in plan(account).revived]
     assert Repaired(0, 0, 0, 1) == repaired(account)
     assert plan(account).is_empty
-    assert 2 == len(public(account))
+    assert 2 == len(visible(account))
 
 
 def test_one_stream_can_be_repaired_alone() -> None:
@@ -234,7 +234,7 @@ def test_a_repair_that_dies_at_any_call_is_finished_by_the_next(after_effect: bo
             repaired(account, Faults(at(n, Crash(after_effect=after_effect))))
         account.clock.sleep(2 * DAY)
         repaired(account)
-        assert 2 == len(public(account)), f"call {n}"
+        assert 2 == len(visible(account)), f"call {n}"
         assert {} == account.service.staged("container"), f"call {n}"
         assert plan(account).is_empty, f"call {n}"
 
@@ -248,5 +248,5 @@ def test_after_a_single_fault_at_any_call_the_next_repair_finishes_everything(fa
         faults.apply_late_effects()
         account.clock.sleep(2 * DAY)
         repaired(account)
-        assert 2 == len(public(account)), f"call {n}"
+        assert 2 == len(visible(account)), f"call {n}"
         assert plan(account).is_empty, f"call {n}"

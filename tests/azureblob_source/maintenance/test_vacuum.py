@@ -40,7 +40,7 @@ from azureblob_source.maintenance.vacuum import (
     vacuum,
 )
 from tests.azureblob_source.log.committing import batch_committed, published
-from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, public_rows, stage_rows
+from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows, visible_rows
 
 if TYPE_CHECKING:
     from azure_account.memory.account import MemoryAccount
@@ -409,5 +409,5 @@ def test_a_repeat_writes_nothing_to_a_stream_whose_entry_of_the_batch_was_vacuum
     account.clock.sleep(DAY)
     assert 1 == len(run(account, 0, stream="x").outdated)
     repeat(3)
-    rows = {stream: [row["n"] for row in rows] for stream, rows in public_rows(account).items()}
+    rows = {stream: [row["n"] for row in rows] for stream, rows in visible_rows(account).items()}
     assert {"x": [3], "y": [2]} == rows

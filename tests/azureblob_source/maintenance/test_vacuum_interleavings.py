@@ -25,20 +25,20 @@ from azureblob_source.log.entry import LogEntry, from_json
 from azureblob_source.log.naming import log_prefix, log_version
 from azureblob_source.maintenance import vacuum as vacuum_module
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
-from tests.azureblob_source.log.protocol import STREAM, Process, Progress, Row, World, drive, log_first
+from tests.azureblob_source.log.protocol import STREAM, Progress, Row, SharedState, SteppedProcess, drive, log_first
 from tests.histories import run_histories
 
 FAULTS = [LostAnswer(), Reset(), Throttle(0.5), LateEffect(2)]
 FOR_EVER = datetime(9999, 1, 1, tzinfo=timezone.utc)
 
-Vacuum = Callable[[BlobContainer, World], None]
+Vacuum = Callable[[BlobContainer, SharedState], None]
 
 
 class ObservedLog:
     """Every entry that was put at or above the boundary, with the rows of its blobs; seen after each call."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, shared: SharedState) -> None:
+        self.shared = shared
         self.committed: dict[int, tuple[str, set[str]]] = {}
         self.rows: dict[str, list[Row]] = {}
         self.strays: set[str] = set()
@@ -46,20 +46,20 @@ class ObservedLog:
 
     def observe(self) -> None:
         """Look at the storage after every single call."""
-        first = self.world.log().boundary().first
-        for blob in self.world.container.list(log_prefix(STREAM)):
+        first = self.shared.log().boundary().first
+        for blob in self.shared.container.list(log_prefix(STREAM)):
             version = log_version(blob.name)
             if version is not None and blob.etag not in self._seen:
                 self._seen.add(blob.etag)
-                entry = from_json(self.world.container.get(blob.name).data, blob.name)
+                entry = from_json(self.shared.container.get(blob.name).data, blob.name)
                 if version >= first:
                     assert version not in self.committed, f"version {version} was committed twice"
                     self.committed[version] = entry.write_id, {each.name for each in entry.blobs}
                 else:
                     self.strays.add(entry.write_id)
-        for blob in self.world.container.list(f"{STREAM}/q"):
+        for blob in self.shared.container.list(f"{STREAM}/q"):
             if blob.name not in self.rows:
-                self.rows[blob.name] = self.world.rows_of(blob.name)
+                self.rows[blob.name] = self.shared.rows_of(blob.name)
 
     def check(self, entry: LogEntry) -> None:
         """Assert that an entry that a reader got was committed as that version."""
@@ -73,15 +73,15 @@ class ObservedLog:
         return Counter(row for name in names for row in self.rows.get(name, ()))
 
 
-def careful(container: BlobContainer, world: World) -> None:
+def careful(container: BlobContainer, shared: SharedState) -> None:
     """The code as it is."""
-    log = world.log(container)
+    log = shared.log(container)
     plan = plan_vacuum(log, FOR_EVER)
-    ids = itertools.count(world.seen["vacuums"] * 1000)
+    ids = itertools.count(shared.seen["vacuums"] * 1000)
     vacuum(container, plan, lambda: f"v{next(ids)}", threads=1)
 
 
-def boundary_last(container: BlobContainer, world: World) -> None:
+def boundary_last(container: BlobContainer, shared: SharedState) -> None:
     """A mutant: delete first, then move the boundary."""
     moves: list[Callable[[], Boundary]] = []
     move = move_boundary
@@ -92,8 +92,8 @@ def boundary_last(container: BlobContainer, world: World) -> None:
             return old
         return move(of, stream, old, new)
 
-    plan = plan_vacuum(world.log(container), FOR_EVER)
-    ids = itertools.count(world.seen["vacuums"] * 1000)
+    plan = plan_vacuum(shared.log(container), FOR_EVER)
+    ids = itertools.count(shared.seen["vacuums"] * 1000)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vacuum_module, "move_boundary", later)
         vacuum(container, plan, lambda: f"v{next(ids)}", threads=1)
@@ -128,25 +128,25 @@ def machine(  # noqa: C901 - a class with its rules
     class Machine(RuleBasedStateMachine):
         def __init__(self) -> None:
             super().__init__()
-            self.world = World(queries={f"q{i}": Progress() for i in range(queries)}, seen=seen)
-            self.observed = ObservedLog(self.world)
-            self.processes: dict[str, Process] = {}
-            self.reader = self.world.log(kind=reading)
+            self.shared = SharedState(queries={f"q{i}": Progress() for i in range(queries)}, seen=seen)
+            self.observed = ObservedLog(self.shared)
+            self.processes: dict[str, SteppedProcess] = {}
+            self.reader = self.shared.log(kind=reading)
             self.seed = 0
 
         def draw(self, below: int) -> int:
             self.seed = (self.seed * 6364136223846793005 + 1442695040888963407) % 2**64
             return (self.seed >> 4) % below
 
-        def process(self, place: str) -> Process:
+        def process(self, place: str) -> SteppedProcess:
             if place == "vacuum":
                 seen["vacuums"] += 1
-                return Process(self.world, lambda container: sweep(container, self.world))
+                return SteppedProcess(self.shared, lambda container: sweep(container, self.shared))
             query, forgetful = f"q{int(place) % queries}", self.draw(2) == 0
-            return Process(
-                self.world,
+            return SteppedProcess(
+                self.shared,
                 lambda container: drive(
-                    self.world, container, query, self.draw, log_first, kind=writing, forgetful=forgetful
+                    self.shared, container, query, self.draw, log_first, kind=writing, forgetful=forgetful
                 ),
             )
 
@@ -249,12 +249,12 @@ def machine(  # noqa: C901 - a class with its rules
 
         @rule(seconds=st.sampled_from([30.0, 700.0]))
         def wait(self, seconds: float) -> None:
-            self.world.account.clock.sleep(seconds)
+            self.shared.account.clock.sleep(seconds)
 
         @invariant()
-        def nothing_is_public_twice(self) -> None:
-            twice = {row: n for row, n in self.world.public_rows().items() if n > 1}
-            assert not twice, f"public twice: {twice}"
+        def nothing_is_visible_twice(self) -> None:
+            twice = {row: n for row, n in self.shared.visible_rows().items() if n > 1}
+            assert not twice, f"visible twice: {twice}"
 
         def teardown(self) -> None:
             for place in list(self.processes):
@@ -268,13 +268,13 @@ def machine(  # noqa: C901 - a class with its rules
             self.finish("vacuum")
             self.processes["vacuum"] = self.process("vacuum")
             self.finish("vacuum")
-            public, logged = self.world.public_rows(), self.world.logged_rows()
-            assert public == logged, "public is not what is logged"
-            gone = self.observed.gone(self.world.log().boundary().first)
-            assert self.world.all_rows == dict(public + gone), "rows are lost or double"
-            left = [blob.name for blob in self.world.container.list(log_prefix(STREAM))]
+            visible, logged = self.shared.visible_rows(), self.shared.logged_rows()
+            assert visible == logged, "visible is not what is logged"
+            gone = self.observed.gone(self.shared.log().boundary().first)
+            assert self.shared.all_rows == dict(visible + gone), "rows are lost or double"
+            left = [blob.name for blob in self.shared.container.list(log_prefix(STREAM))]
             assert len(left) == 2, "the head and the boundary"
-            self.world.account.clock.sleep(700)
+            self.shared.account.clock.sleep(700)
             self.read()
             seen["histories"] += 1
 
@@ -296,7 +296,7 @@ def explore(
 
 
 @pytest.mark.parametrize("queries", [1, 2])
-def test_each_row_is_public_once_or_vacuumed_whatever_slow_writers_and_vacuums_do(queries: int) -> None:
+def test_each_row_is_visible_once_or_vacuumed_whatever_slow_writers_and_vacuums_do(queries: int) -> None:
     seen = explore(queries=queries)
     for event in ("kills", "LostAnswer", "LateEffect", "vacuums", "strays", "failed: ConflictError"):
         assert seen[event] > 0, f"{event} never happened: {dict(seen)}"
@@ -312,9 +312,9 @@ def test_the_same_for_long(queries: int) -> None:
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     (
         {"sweep": boundary_last},
-        "public is not what is logged|rows are lost|is a stale writer's entry below the boundary",
+        "visible is not what is logged|rows are lost|is a stale writer's entry below the boundary",
     ),
-    ({"writing": WithoutBoundaryCheck}, "public is not what is logged|rows are lost"),
+    ({"writing": WithoutBoundaryCheck}, "visible is not what is logged|rows are lost"),
     ({"reading": WithoutBoundaryOnRefresh}, "is a stale writer's entry below the boundary"),
 ]
 

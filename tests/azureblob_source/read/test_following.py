@@ -18,7 +18,7 @@ from azureblob_source.log.entry import BlobEntry, LogEntry, to_json
 from azureblob_source.log.naming import log_name, schema_name
 from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits, new_blobs
 from azureblob_source.read.query_schema import QuerySchema
-from tests.azureblob_source.log.protocol import Driver, Progress, Row, World, log_first
+from tests.azureblob_source.log.protocol import Driver, Progress, Row, SharedState, log_first
 from tests.azureblob_source.write.sink_rows import NOON, new_account
 from tests.histories import run_histories
 
@@ -341,18 +341,18 @@ def test_a_replacement_of_what_an_earlier_range_read_does_not_hold_back_the_vers
     assert 2 == ended(guard, 1)
 
 
-class Reader:
+class StreamingQuery:
     """A streaming query: plans a range, reads it, commits it. Position, plan and committed rows survive a kill."""
 
-    def __init__(self, world: World, limit: int | None) -> None:
-        self.world, self.limit = world, limit
+    def __init__(self, shared: SharedState, limit: int | None) -> None:
+        self.shared, self.limit = shared, limit
         self.at, self.planned = -1, -1
         self.rows: Counter[Row] = Counter()
         self.first_seen: list[Row] | None = None
         self.start()
 
     def start(self) -> None:
-        log = CommitLog(self.world.container, "flights", readers=1)
+        log = CommitLog(self.shared.container, "flights", readers=1)
         self.follower = Follower(log, float("inf"), lambda: 0.0)
 
     def step(self, *, killed: bool) -> None:
@@ -365,15 +365,15 @@ class Reader:
         assert self.first_seen in (None, rows), "the range gave other rows than before"
         if killed:
             self.first_seen = rows
-            self.world.seen["reader killed"] += 1
+            self.shared.seen["reader killed"] += 1
             self.start()
             return
         self.rows.update(rows)
         self.at, self.first_seen = self.planned, None
-        self.world.seen["micro-batches"] += 1
+        self.shared.seen["micro-batches"] += 1
 
     def read(self, each: BlobEntry) -> list[Row]:
-        lines = self.world.container.get(each.name).data.decode().splitlines()
+        lines = self.shared.container.get(each.name).data.decode().splitlines()
         return [tuple(json.loads(line)) for line in lines]
 
 
@@ -399,9 +399,9 @@ def machine(  # noqa: C901 - a class with its rules
     class Machine(RuleBasedStateMachine):
         def __init__(self) -> None:
             super().__init__()
-            self.world = World(queries={"q": Progress()}, seen=seen)
+            self.shared = SharedState(queries={"q": Progress()}, seen=seen)
             self.drivers: dict[int, Driver] = {}
-            self.reader = Reader(self.world, limit)
+            self.reader = StreamingQuery(self.shared, limit)
             self.seed = 0
             self.renew()
 
@@ -415,7 +415,7 @@ def machine(  # noqa: C901 - a class with its rules
         @rule(place=st.integers(0, 1), seed=st.integers(0, 10**6), steps=st.integers(1, 12))
         def write(self, place: int, seed: int, steps: int) -> None:
             self.seed += seed
-            driver = self.drivers.setdefault(place, Driver(self.world, "q", self.draw, log_first))
+            driver = self.drivers.setdefault(place, Driver(self.shared, "q", self.draw, log_first))
             if not all(driver.step() for _ in range(steps)):
                 driver.finish()
                 del self.drivers[place]
@@ -429,7 +429,7 @@ def machine(  # noqa: C901 - a class with its rules
         @rule()
         def expire(self) -> None:
             seen["weeks"] += 1
-            self.world.account.clock.sleep(8 * 24 * 3600.0)
+            self.shared.account.clock.sleep(8 * 24 * 3600.0)
 
         @rule(killed=st.booleans())
         def read(self, killed: bool) -> None:
@@ -441,15 +441,15 @@ def machine(  # noqa: C901 - a class with its rules
             assert not [row for row, times in self.reader.rows.items() if times > 1]
 
         def teardown(self) -> None:
-            Driver(self.world, "q", self.draw, log_first).finish()
+            Driver(self.shared, "q", self.draw, log_first).finish()
             for driver in self.drivers.values():
                 driver.finish()
-            Driver(self.world, "q", self.draw, log_first).finish()
-            head = CommitLog(self.world.container, "flights").head()
+            Driver(self.shared, "q", self.draw, log_first).finish()
+            head = CommitLog(self.shared.container, "flights").head()
             while head is not None and self.reader.at < head.version:
                 self.reader.step(killed=False)
                 self.renew()
-            assert self.world.all_rows == dict(self.reader.rows)
+            assert self.shared.all_rows == dict(self.reader.rows)
             seen["histories"] += 1
 
     return Machine

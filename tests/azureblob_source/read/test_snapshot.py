@@ -24,7 +24,7 @@ from azureblob_source.read.blob_bytes import FIRST_REQUEST
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_splits
 from azureblob_source.read.splits import split_blobs
-from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, public_blobs, stage_rows
+from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows, visible_blobs
 
 if TYPE_CHECKING:
     from azureblob_source.read.snapshot import Snapshot
@@ -70,7 +70,7 @@ def record(**fields: Any) -> dict[str, Any]:
 def test_a_snapshot_has_the_blobs_as_of_its_version_and_their_sizes() -> None:
     account = new_account()
     names = [write(account, seed) for seed in range(3)]
-    sizes = {name: len(data) for name, data in public_blobs(account).items()}
+    sizes = {name: len(data) for name, data in visible_blobs(account).items()}
     for version in range(3):
         found = snapshot(account, version)
         assert version == found.version
@@ -184,14 +184,14 @@ def test_only_the_beginning_of_a_large_file_is_fetched() -> None:
     account.container("container").put("flights/a.avro", avro_file(record(s="string"), [{"s": "x" * 500_000}]))
     ranges = []
 
-    class Watch(Faults):
+    class RangeSizes(Faults):
         def attempt(self, call: Any, request: Any) -> Any:
             answer = super().attempt(call, request)
             if call.operation == "get":
                 ranges.append(len(answer.data))
             return answer
 
-    take_snapshot(CommitLog(account.restarted(Watch()).container("container"), "flights"), None, no_wait)
+    take_snapshot(CommitLog(account.restarted(RangeSizes()).container("container"), "flights"), None, no_wait)
     assert [FIRST_REQUEST] == ranges
 
 
@@ -221,7 +221,7 @@ NOON_MICROSECONDS = 1_359_633_605_000_000
 SECOND = 1_000_000
 
 
-class Requests(Faults):
+class AnswerSizes(Faults):
     """Notes the size of every answer to a GET of a data blob."""
 
     def __init__(self) -> None:
@@ -236,7 +236,7 @@ class Requests(Faults):
 
 
 def between(
-    account: MemoryAccount, start: int | None, end: int | None, requests: Requests | None = None, **options: Any
+    account: MemoryAccount, start: int | None, end: int | None, requests: AnswerSizes | None = None, **options: Any
 ) -> Snapshot:
     """A snapshot of a range, given in seconds from noon."""
     moments = tuple(None if each is None else NOON_MICROSECONDS + each * SECOND for each in (start, end))
@@ -248,7 +248,7 @@ def test_with_a_log_blobs_outside_the_range_are_left_out_and_the_schema_stays() 
     account = new_account()
     write(account, 0)
     write(account, 1, WIDER)
-    requests = Requests()
+    requests = AnswerSizes()
     whole, none = between(account, None, None, requests), between(account, 10, 20, requests)
     assert [2, 0] == [len(whole.blobs), len(none.blobs)]
     assert whole.schemas == none.schemas
@@ -285,7 +285,7 @@ def test_without_a_log_headers_outside_the_range_are_not_read() -> None:
     account = MemoryAccount(clock=ManualClock(NOON_MICROSECONDS / SECOND + 600))
     account.container("container").create()
     names = capture(account, 9)
-    requests = Requests()
+    requests = AnswerSizes()
     found = between(account, None, 180, requests)
     assert names[:3] == [blob.name for blob in found.blobs] == sorted(name for name, _ in requests.answers)
     assert [("0", None)] * 3 == [(blob.partition, blob.version) for blob in found.blobs]
@@ -296,7 +296,7 @@ def test_without_a_log_an_empty_range_has_the_newest_blobs_schema() -> None:
     account = MemoryAccount(clock=ManualClock(NOON_MICROSECONDS / SECOND + 600))
     account.container("container").create()
     capture(account, 2)
-    requests = Requests()
+    requests = AnswerSizes()
     found = between(account, 700, None, requests)
     assert ((), ["n"]) == (found.blobs, [field["name"] for field in found.reader_schema.root["fields"]])
     assert 1 == len(requests.answers)
@@ -375,7 +375,7 @@ def test_only_the_beginning_of_a_large_gzip_is_fetched() -> None:
     account = new_account()
     rows = [{"s": random.Random(1).randbytes(300_000).hex()}]
     account.container("container").put("flights/a.avro.gz", gzip.compress(avro_file(record(s="string"), rows)))
-    requests = Requests()
+    requests = AnswerSizes()
     between(account, None, None, requests)
     assert sum(size for _, size in requests.answers) < 100_000
 
@@ -416,11 +416,11 @@ def test_a_batch_that_is_replaced_or_voided_while_a_reader_waits_is_read_as_the_
             write(account, 0 if repeat else 1, again=1)
 
     found = take_snapshot(CommitLog(account.container("container"), "flights"), None, go_on_at_the_second_look)
-    public = list(public_blobs(account))
-    assert (2, 1) == (waits, len(public))
+    visible = list(visible_blobs(account))
+    assert (2, 1) == (waits, len(visible))
     # The void is version 1, the repeat that replaces it version 2; another batch is none of this reader's business.
-    assert ((2, public) if repeat else (1, [])) == (found.version, [blob.name for blob in found.blobs])
-    assert public == [blob.name for blob in snapshot(account).blobs]
+    assert ((2, visible) if repeat else (1, [])) == (found.version, [blob.name for blob in found.blobs])
+    assert visible == [blob.name for blob in snapshot(account).blobs]
 
 
 @pytest.mark.parametrize("repeat", [True, False])

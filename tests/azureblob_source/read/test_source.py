@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 VERSIONS = 40
 
 
-class Requests(Intercept):
+class RequestCounter(Intercept):
     """Counts requests by operation and name."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ def account() -> MemoryAccount:
     return account
 
 
-def read_plan(account: MemoryAccount, requests: Requests, **options: str) -> ReadPlan:
+def read_plan(account: MemoryAccount, requests: RequestCounter, **options: str) -> ReadPlan:
     plan = ReadPlan(source_options({"path": "container/flights", **ACCOUNT, **options}, {}))
     plan.container = account.restarted(requests).container("container")
     return plan
@@ -53,7 +53,7 @@ def read_plan(account: MemoryAccount, requests: Requests, **options: str) -> Rea
 
 @pytest.mark.parametrize("options", [{}, {"versionAsOf": "30"}])
 def test_the_head_of_the_log_is_searched_for_once(account: MemoryAccount, options: dict[str, str]) -> None:
-    requests = Requests()
+    requests = RequestCounter()
     plan = read_plan(account, requests, **options)
     schema = spark_schema(plan)
     assert SnapshotReader(plan, schema).partitions()
@@ -63,7 +63,7 @@ def test_the_head_of_the_log_is_searched_for_once(account: MemoryAccount, option
 
 
 def test_a_view_of_schemas_reads_each_schema_once(account: MemoryAccount) -> None:
-    requests = Requests()
+    requests = RequestCounter()
     plan = read_plan(account, requests, view="schemas")
     reader = SnapshotReader(plan, spark_schema(plan))
     (partition,) = reader.partitions()

@@ -245,7 +245,7 @@ def test_rows_are_those_of_the_reader_and_the_columns() -> None:
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
-class Watch(Intercept):
+class RecordedGets(Intercept):
     """Records every GET: its blob and size. `before` is called first, on the thread that makes the request."""
 
     def __init__(self, before: Callable[[Call], None] | None = None) -> None:
@@ -277,7 +277,7 @@ def watched(account: MemoryAccount, watch: Intercept) -> BlobContainer:
 
 def test_a_small_blob_costs_one_request() -> None:
     account, blobs = stored(**{f"{number:03d}__avro": avro_file(numbered(2)) for number in range(50)})
-    watch = Watch()
+    watch = RecordedGets()
     assert numbered(2) * 50 == rows_of(watched(account, watch), list(split_blobs(blobs)))
     assert sorted((blob.name, blob.size) for blob in blobs) == sorted(watch.sizes)
 
@@ -285,7 +285,7 @@ def test_a_small_blob_costs_one_request() -> None:
 def test_a_blob_in_splits_costs_little_more_than_its_size() -> None:
     data = avro_file(numbered(120, 100_000), interval=1 << 18)
     account, (blob,) = stored(a__avro=data)
-    watch = Watch()
+    watch = RecordedGets()
     for split in split_blobs([blob], 3 << 20):
         rows_of(watched(account, watch), [split])
     assert len(data) <= watch.total <= len(data) * 1.25
@@ -295,7 +295,7 @@ def test_a_blob_in_splits_costs_little_more_than_its_size() -> None:
 def test_bytes_are_fetched_ahead_and_no_more_than_the_budget() -> None:
     account, blobs = stored(a__avro=avro_file(numbered(300)), b__avro=avro_file(numbered(300)))
     budget, longest = 5000, 300
-    watch = Watch()
+    watch = RecordedGets()
     found = read_splits(watched(account, watch), list(split_blobs(blobs, 1 << 20)), budget=budget, columns=["n"])
     rows = 0
     for _, batch in found:
@@ -305,10 +305,10 @@ def test_bytes_are_fetched_ahead_and_no_more_than_the_budget() -> None:
     assert 600 == rows
     assert_no_threads()
 
-    watch = Watch()
+    watch = RecordedGets()
     ahead = ReadAhead(watched(account, watch), list(split_blobs(blobs, 1 << 20)), 4, budget)
     with ahead:
-        assert all(watch.done.acquire(timeout=WAIT) for _ in range(budget // 1000))  # fetched before anyone asks
+        assert all(watch.done.acquire(timeout=WAIT) for _ in range(budget // 1000))  # fetched before the reader asks
         for _, source in ahead:
             for at in range(0, source.clip(1 << 20), longest):
                 source.forget(at)
@@ -332,7 +332,7 @@ def test_a_size_is_accepted_only_if_a_marker_is_where_the_block_would_end(sync: 
     size = len(next(blocks(data, read_header(data))).body)
     broken = resized(data, 1, size * 64 - 7)
     account, (blob,) = stored(a__avro=broken)
-    watch = Watch()
+    watch = RecordedGets()
     split = next(split_blobs([blob], 50_000)) if sync == SYNC else Split(blob)
     limits = DEFAULT_LIMITS if sync == SYNC else ReadLimits(block_bytes=size * 2)
     with pytest.raises(CorruptError, match="does not end with the file's sync marker"):
@@ -344,7 +344,7 @@ def test_a_size_is_accepted_only_if_a_marker_is_where_the_block_would_end(sync: 
 def test_a_size_beyond_the_blob_is_corrupt_and_fetches_nothing() -> None:
     data = avro_file(numbered(400, 1_000), interval=20_000)
     account, (blob,) = stored(a__avro=resized(data, 1, len(data)))
-    watch = Watch()
+    watch = RecordedGets()
     with pytest.raises(CorruptError, match="it stops within the body of a block"):
         list(read_splits(watched(account, watch), list(split_blobs([blob], 50_000))[:1], budget=50_000))
     assert watch.total < 110_000 < len(data) // 3
@@ -354,7 +354,7 @@ def test_a_size_beyond_the_blob_is_corrupt_and_fetches_nothing() -> None:
 def test_a_block_that_is_larger_than_its_split_costs_a_small_request_more() -> None:
     data = avro_file(numbered(30, 9_000), interval=100_000)
     account, (blob,) = stored(a__avro=data)
-    watch = Watch()
+    watch = RecordedGets()
     assert numbered(30, 9_000)[:12] == rows_of(watched(account, watch), list(split_blobs([blob], 1_000))[:1])[:12]
     assert 1 <= sum(size == SYNC_SIZE for _, size in watch.sizes) <= 2
 
@@ -378,7 +378,7 @@ def test_a_block_larger_than_the_budget_is_read() -> None:
 @pytest.mark.usefixtures("small_requests")
 def test_nothing_is_fetched_before_the_first_row_is_asked_for() -> None:
     account, blobs = stored(a__avro=avro_file(numbered(300)))
-    watch = Watch()
+    watch = RecordedGets()
     read_splits(watched(account, watch), list(split_blobs(blobs)))
     assert [] == watch.sizes
     assert_no_threads()
@@ -387,7 +387,7 @@ def test_nothing_is_fetched_before_the_first_row_is_asked_for() -> None:
 @pytest.mark.usefixtures("small_requests")
 def test_closing_early_ends_the_threads_and_the_fetching() -> None:
     account, blobs = stored(a__avro=avro_file(numbered(10)), b__avro=avro_file(numbered(30_000)))
-    watch = Watch()
+    watch = RecordedGets()
     found = read_splits(watched(account, watch), list(split_blobs(blobs, 1 << 21)), budget=8000)
     next(found)
     found.close()  # type: ignore[attr-defined]
@@ -454,7 +454,7 @@ def test_a_blob_that_is_replaced_between_two_requests_is_a_conflict(ignore: bool
         if gets == 3:
             account.container("container").put("s/a.avro", avro_file(numbered(3000, 7)))
 
-    container = watched(account, Watch(replace_before_the_third))
+    container = watched(account, RecordedGets(replace_before_the_third))
     with pytest.raises(ConflictError, match=r"read blob s/a\.avro in \S+ failed: the blob was replaced"):
         rows_of(container, list(split_blobs(blobs)), threads=1, ignore_corrupt=ignore)
 

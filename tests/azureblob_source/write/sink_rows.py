@@ -100,15 +100,15 @@ def blob_rows(data: bytes) -> list[Any]:
     return list(fastavro.reader(io.BytesIO(plain)))
 
 
-def public_blobs(account: MemoryAccount) -> dict[str, bytes]:
+def visible_blobs(account: MemoryAccount) -> dict[str, bytes]:
     """The visible data blobs, by name."""
     contents = account.service.contents("container")
     return {name: data for name, data in contents.items() if not any(x.startswith("_") for x in name.split("/"))}
 
 
-def public_rows(account: MemoryAccount) -> dict[str, list[Any]]:
+def visible_rows(account: MemoryAccount) -> dict[str, list[Any]]:
     """The rows of visible blobs, in name order, by the part of the blob's name before the time."""
     rows: dict[str, list[Any]] = defaultdict(list)
-    for name, data in public_blobs(account).items():
+    for name, data in visible_blobs(account).items():
         rows[name.rsplit("/", 5)[0]] += blob_rows(data)
     return dict(rows)

@@ -39,10 +39,10 @@ from tests.azureblob_source.write.sink_rows import (
     committer,
     new_account,
     plan_of,
-    public_blobs,
-    public_rows,
     stage_rows,
     survives,
+    visible_blobs,
+    visible_rows,
 )
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def write(
 
 
 def numbers_in(account: MemoryAccount) -> list[int]:
-    return sorted(row["n"] for of_level in public_rows(account).values() for row in of_level)
+    return sorted(row["n"] for of_level in visible_rows(account).values() for row in of_level)
 
 
 def history(account: MemoryAccount, stream: str = "flights") -> list[LogEntry]:
@@ -89,8 +89,8 @@ def test_an_entry_has_blobs_metrics_writers_and_attributes() -> None:
     assert staged[0].blobs + staged[2].blobs == entry.blobs
     assert [{"task": t, "metrics": staged[t].metrics} for t in (0, 2)] == list(entry.writers)
     assert (3, 2, 2) == tuple(entry.metrics[name] for name in ("messagesSent", "blockUploads", "blobCommits"))
-    assert sum(map(len, public_blobs(account).values())) == entry.metrics["bytesCompressed"]
-    for name in public_blobs(account):
+    assert sum(map(len, visible_blobs(account).values())) == entry.metrics["bytesCompressed"]
+    for name in visible_blobs(account):
         properties = container.properties(name)
         assert properties is not None
         assert ("ops", "Cool") == (properties.metadata["owner"], properties.tier)
@@ -231,7 +231,7 @@ def test_at_least_once_without_suffix_commits_the_blobs_that_its_tasks_have_publ
 
     staged = stage_rows(container, plan, [rows([1, 2])], publish=publish)
     (entry,) = committer(container, plan).commit([staged], None)
-    assert list(public_blobs(account)) == [blob.name for blob in entry.blobs]
+    assert list(visible_blobs(account)) == [blob.name for blob in entry.blobs]
     assert [1, 2] == numbers_in(account)
 
 
@@ -254,7 +254,7 @@ def test_overwriting_with_no_rows_empties_the_stream() -> None:
     account = new_account()
     write(account, [1], seed=1)
     write(account, [], overwrite=True)
-    assert {} == public_blobs(account)
+    assert {} == visible_blobs(account)
     snapshot = take_snapshot(CommitLog(account.container("container"), "flights"), None, no_wait)
     assert ((), plan_of(ROWS).avro) == (snapshot.blobs, snapshot.reader_schema)
 
@@ -296,7 +296,7 @@ def test_without_suffix_two_tasks_with_one_name_are_an_error() -> None:
     staged = [stage_rows(container, plan, [rows([n])], seed=n) for n in (1, 2)]
     with pytest.raises(ConflictError, match=r"two tasks of this batch gave it.*suffixRandomStringToBlobName"):
         committer(container, plan).commit(staged, Transaction("q", 0))
-    assert {} == public_blobs(account)
+    assert {} == visible_blobs(account)
     assert [] == history(account)
 
 
@@ -393,7 +393,7 @@ def test_an_expired_batch_is_voided_by_another_writer_and_replaced_by_its_own_re
     operations = [(entry.operation, entry.replaces) for entry in history(account)]
     assert [("append", None), ("void", 0), ("append", None), ("append", None)] == operations
     live = live_blobs(history(account))
-    assert set(public_blobs(account)) == set(live)
+    assert set(visible_blobs(account)) == set(live)
 
 
 def test_an_expired_overwrite_is_replaced_with_all_that_it_was_to_remove() -> None:
@@ -405,7 +405,7 @@ def test_an_expired_overwrite_is_replaced_with_all_that_it_was_to_remove() -> No
     account.clock.sleep(WEEK_AND_A_DAY)
     write(account, [2, 3], Transaction("app", 0), seed=3, overwrite=True)
     assert [2, 3] == numbers_in(account)
-    assert set(public_blobs(account)) == set(live_blobs(history(account)))
+    assert set(visible_blobs(account)) == set(live_blobs(history(account)))
 
 
 def test_an_overwrite_that_is_voided_has_overwritten_nothing() -> None:
@@ -417,7 +417,7 @@ def test_an_overwrite_that_is_voided_has_overwritten_nothing() -> None:
     assert ["append", "overwrite", "void", "append"] == [entry.operation for entry in history(account)]
     assert [1, 9] == numbers_in(account)
     snapshot = take_snapshot(CommitLog(account.container("container"), "flights"), None, no_wait)
-    assert set(public_blobs(account)) == {blob.name for blob in snapshot.blobs}
+    assert set(visible_blobs(account)) == {blob.name for blob in snapshot.blobs}
     write(account, [4], seed=4, overwrite=True)
     assert [4] == numbers_in(account)
 
@@ -445,7 +445,7 @@ def spread(shift: int) -> pa.RecordBatch:
 
 
 def by_stream(account: MemoryAccount) -> dict[str, list[int]]:
-    return {stream: [row["n"] for row in of_stream] for stream, of_stream in public_rows(account).items()}
+    return {stream: [row["n"] for row in of_stream] for stream, of_stream in visible_rows(account).items()}
 
 
 def run_batch(account: MemoryAccount, faults: Faults, run: int, batch: int = 0) -> bool:
@@ -480,7 +480,7 @@ def test_a_stream_of_the_path_takes_rows_without_a_stream() -> None:
     batch = pa.record_batch([pa.array(["a", None], pa.string()), [1, 2]], schema=ROWS)
     container = account.container("container")
     committer(container, plan).commit([stage_rows(container, plan, [batch])], Transaction("q", 0))
-    assert {"a": [{"n": 1}], "flights": [{"n": 2}]} == public_rows(account)
+    assert {"a": [{"n": 1}], "flights": [{"n": 2}]} == visible_rows(account)
 
 
 def test_overwriting_by_stream_column_replaces_the_streams_that_the_rows_name() -> None:
@@ -535,27 +535,27 @@ def test_a_driver_that_dies_again_while_it_replaces_expired_blocks_writes_each_r
 def test_a_row_that_moves_to_another_stream_is_gone_from_the_old_one_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_module, "_STREAMS_AT_ONCE", 1)
     account, plan = new_account(), plan_of(ROWS, "container", streamColumn="stream")
-    public: list[list[int]] = []
+    visible: list[list[int]] = []
 
-    class Watch(Faults):
+    class LooksAfterEachCall(Faults):
         def attempt(self, call: Any, request: Any) -> Any:
             answer = super().attempt(call, request)
-            public.append(numbers_in(account))
+            visible.append(numbers_in(account))
             return answer
 
     for streams, faults in [
-        (["y", "z"], Watch(on("commit_block_list", Crash(), skip=1))),
-        (["a", "b"], Watch()),
+        (["y", "z"], LooksAfterEachCall(on("commit_block_list", Crash(), skip=1))),
+        (["a", "b"], LooksAfterEachCall()),
     ]:
         container = account.restarted(faults).container("container")
-        staged = stage_rows(account.container("container"), plan, [rows([1, 2], streams)], seed=len(public))
+        staged = stage_rows(account.container("container"), plan, [rows([1, 2], streams)], seed=len(visible))
         try:
-            committer(container, plan, len(public)).commit([staged], Transaction("q", 0))
+            committer(container, plan, len(visible)).commit([staged], Transaction("q", 0))
         except ProcessDied:
             assert {"y": [1]} == by_stream(account)
         account.clock.sleep(WEEK_AND_A_DAY)
     assert {"a": [1], "b": [2]} == by_stream(account)
-    assert [[], [1], [], [1], [1, 2]] == [seen for seen, _ in groupby(public)]
+    assert [[], [1], [], [1], [1, 2]] == [seen for seen, _ in groupby(visible)]
 
 
 @pytest.mark.parametrize("fault", [LostAnswer(), TimeOut(), LateEffect(1), LateEffect(3)])
@@ -570,7 +570,7 @@ def test_a_fault_at_any_call_of_a_batch_of_many_streams_changes_nothing(fault: F
 def check_logs(account: MemoryAccount) -> None:
     """Readers who follow the logs see what readers see who list the blobs."""
     live = {name for stream in STREAMS for name in live_blobs(history(account, stream))}
-    assert set(public_blobs(account)) == live
+    assert set(visible_blobs(account)) == live
 
 
 def test_an_old_batch_of_many_streams_that_comes_late_changes_nothing() -> None:
@@ -609,5 +609,5 @@ def test_a_log_entry_is_plain_json_that_other_tools_can_read() -> None:
     account = new_account()
     (entry,) = write(account, [1, 2], Transaction("q", 0))
     document = json.loads(account.service.contents("container")[log_name("flights", 0)])
-    assert 2 == sum(len(blob_rows(public_blobs(account)[blob["name"]])) for blob in document["blobs"])
+    assert 2 == sum(len(blob_rows(visible_blobs(account)[blob["name"]])) for blob in document["blobs"])
     assert entry.transactions["q"].version == document["transactions"]["q"][0]

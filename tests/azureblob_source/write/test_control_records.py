@@ -40,9 +40,9 @@ from tests.azureblob_source.write.sink_rows import (
     committer,
     new_account,
     plan_of,
-    public_blobs,
     stage_rows,
     survives,
+    visible_blobs,
 )
 
 if TYPE_CHECKING:
@@ -92,10 +92,10 @@ def commit(account: MemoryAccount, plan: WritePlan, *staged: StagedTask, batch: 
 
 def written(account: MemoryAccount, blobs: Iterable[BlobEntry]) -> dict[str | None, list[bytes | None]]:
     """What a reader finds in each partition, blob by blob."""
-    public = public_blobs(account)
+    visible = visible_blobs(account)
     found: dict[str | None, list[bytes | None]] = defaultdict(list)
     for blob in blobs:
-        found[blob.partition] += [row["value"] for row in blob_rows(public[blob.name])]
+        found[blob.partition] += [row["value"] for row in blob_rows(visible[blob.name])]
     return dict(found)
 
 
@@ -417,11 +417,11 @@ def test_the_sink_writes_the_watermark_of_each_task_to_every_partition(drop: boo
         "2": watermarks,
     } == written(account, entry.blobs)
     assert (logged(own("a", 5.001), "0", "1", "2"), logged(own("b", 7), "0", "1", "2")) == entry.control
-    public = public_blobs(account)
-    stored = [row for blob in entry.blobs for row in blob_rows(public[blob.name])]
+    visible = visible_blobs(account)
+    stored = [row for blob in entry.blobs for row in blob_rows(visible[blob.name])]
     assert {("value",) if drop else ("partition", "value")} == {tuple(row) for row in stored}
     assert drop or {("2", 2)} == {
-        (b.partition, r["partition"]) for b in entry.blobs[2:] for r in blob_rows(public[b.name])
+        (b.partition, r["partition"]) for b in entry.blobs[2:] for r in blob_rows(visible[b.name])
     }
 
 
@@ -429,7 +429,7 @@ def test_without_a_partition_column_all_partitions_are_in_one_blob() -> None:
     account, plan = new_account(), plan_of(ROWS, emission=PRODUCER.to_json())
     entry = commit(account, plan, stage_rows_of_producer(account, plan, [row(1, user(1))]))
     (blob,) = entry.blobs
-    stored = [(row["partition"], row["value"]) for row in blob_rows(public_blobs(account)[blob.name])]
+    stored = [(row["partition"], row["value"]) for row in blob_rows(visible_blobs(account)[blob.name])]
     assert [(1, user(1)), *((n, wrap(own("a", 0))) for n in range(3))] == stored
     assert (logged(own("a", 0)),) == entry.control
 

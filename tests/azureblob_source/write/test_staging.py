@@ -25,9 +25,9 @@ from tests.azureblob_source.write.sink_rows import (
     committer,
     new_account,
     plan_of,
-    public_blobs,
-    public_rows,
     stage_rows,
+    visible_blobs,
+    visible_rows,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_what_tasks_stage_is_invisible_until_the_driver_commits_it() -> None:
     assert {} == account.service.contents("container")
     assert 5 == len(account.service.staged("container"))
     (entry,) = committer(container, plan).commit(staged, Transaction("q", 0))
-    numbers = {key: sorted(row["number"] for row in rows) for key, rows in public_rows(account).items()}
+    numbers = {key: sorted(row["number"] for row in rows) for key, rows in visible_rows(account).items()}
     assert {"flights/EWR": [0, 2], "flights/JFK": [1, 4], "flights": [3], "flights/LGA": [5, 6]} == numbers
     assert entry.blobs == staged[0].blobs + staged[1].blobs
     assert {} == account.service.staged("container")
@@ -91,9 +91,9 @@ def test_the_blobs_have_the_rows_and_the_entries_describe_the_blobs(
     committer(account.container("container"), plan).commit([staged], None)
     rows = [row for batch in batches for row in batch.to_pylist()]
     kept = [{k: v for k, v in row.items() if not (drop and k == "origin")} for row in rows]
-    found = [row for of_level in public_rows(account).values() for row in of_level]
+    found = [row for of_level in visible_rows(account).values() for row in of_level]
     assert sorted(kept, key=lambda row: row["number"]) == sorted(found, key=lambda row: row["number"])
-    blobs = public_blobs(account)
+    blobs = visible_blobs(account)
     for blob in staged.blobs:
         in_blob = blob_rows(blobs[blob.name])
         assert (blob.rows, blob.size) == (len(in_blob), len(blobs[blob.name]))
@@ -118,7 +118,7 @@ def test_our_own_reader_returns_the_rows_unchanged() -> None:
     batch = flights(["EWR", None] * 500)
     staged = stage_rows(account.container("container"), plan, [batch])
     committer(account.container("container"), plan).commit([staged], None)
-    (data,) = public_blobs(account).values()
+    (data,) = visible_blobs(account).values()
     tables = list(decode_blob(data, blob="b", reader=plan.avro, columns=None))
     assert batch.to_pylist() == [row for table in tables for row in table.to_pylist()]
 
@@ -183,7 +183,7 @@ def test_a_minute_of_throttling_is_waited_out() -> None:
     staged = stage_rows(container_of(account, throttled_for_a_minute), plan, [flights(["EWR"] * 5)])
     assert 60 <= account.clock.now() - started < 120
     committer(account.container("container"), plan).commit([staged], None)
-    assert 5 == len(public_rows(account)["flights"])
+    assert 5 == len(visible_rows(account)["flights"])
 
 
 def test_at_least_once_publishes_each_blob_when_it_is_finished() -> None:
@@ -194,14 +194,14 @@ def test_at_least_once_publishes_each_blob_when_it_is_finished() -> None:
 
     def publish(blob: BlobEntry) -> None:
         Publisher(container).publish_blob(blob, plan.options.attributes)
-        seen.append(len(public_rows(account)["flights"]))
+        seen.append(len(visible_rows(account)["flights"]))
 
     staged = stage_rows(container, plan, [flights(["EWR"] * 5)], publish=publish)
     assert [2, 4, 5] == seen
     assert 3 == staged.metrics["blobCommits"]
     (entry,) = committer(container, plan).commit([staged], Transaction("q", 0))
     assert (staged.blobs, None) == (entry.blobs, entry.transaction)
-    assert 5 == len(public_rows(account)["flights"])
+    assert 5 == len(visible_rows(account)["flights"])
 
 
 def test_a_staged_task_survives_serialization_to_the_driver() -> None:
@@ -234,7 +234,7 @@ def test_datums_are_written_unchanged() -> None:
     plan = plan_of(DATUMS, valueColumn="value", avroSchema=RECORD, partitionColumn="key")
     staged = stage_rows(account.container("container"), plan, [datums([datum(n) for n in range(50)])])
     committer(account.container("container"), plan).commit([staged], None)
-    assert {"flights/k": [{"n": n, "s": "x" * n} for n in range(50)]} == public_rows(account)
+    assert {"flights/k": [{"n": n, "s": "x" * n} for n in range(50)]} == visible_rows(account)
 
 
 def test_a_datum_that_does_not_fit_is_an_error_unless_validation_is_off() -> None:

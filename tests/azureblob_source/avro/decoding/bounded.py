@@ -37,7 +37,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DecodeResult:
     """`error` is the class of what was raised, or empty; `peak` is resident bytes beyond those before the read."""
 
     rows: int
@@ -47,17 +47,17 @@ class Outcome:
     peak: int
 
 
-def outcomes(cases: Sequence[Case]) -> list[Outcome]:
+def outcomes(cases: Sequence[Case]) -> list[DecodeResult]:
     """What became of each case."""
     given = pickle.dumps([(case.blob, case.limits, case.columns, case.reader) for case in cases])
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
     answer = subprocess.run(
         [sys.executable, __file__], input=given, capture_output=True, check=True, env=environment, timeout=280
     )
-    return [Outcome(**json.loads(line)) for line in answer.stdout.splitlines()]
+    return [DecodeResult(**json.loads(line)) for line in answer.stdout.splitlines()]
 
 
-def _decoded(case: tuple[bytes, ReadLimits, Any, str | None], before: int) -> Outcome:
+def _decoded(case: tuple[bytes, ReadLimits, Any, str | None], before: int) -> DecodeResult:
     from azureblob_source.avro.decoding.decode import decode_blob
     from azureblob_source.avro.schema import parse
 
@@ -70,7 +70,7 @@ def _decoded(case: tuple[bytes, ReadLimits, Any, str | None], before: int) -> Ou
             rows, batches = rows + batch.num_rows, batches + 1
     except Exception as raised:  # noqa: BLE001 - the test checks which are right
         error, message = type(raised).__name__, str(raised)
-    return Outcome(rows, batches, error, message, _peak() - before)
+    return DecodeResult(rows, batches, error, message, _peak() - before)
 
 
 def _peak() -> int:
@@ -89,7 +89,7 @@ def _in_a_fork(case: Any) -> str:
     with os.fdopen(read, "rb") as answer:
         found = answer.read().decode()
     _, status = os.waitpid(child, 0)
-    return found or json.dumps(vars(Outcome(0, 0, "died", f"wait status {status}", 0)))
+    return found or json.dumps(vars(DecodeResult(0, 0, "died", f"wait status {status}", 0)))
 
 
 def _main() -> None:

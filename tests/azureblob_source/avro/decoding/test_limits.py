@@ -21,7 +21,7 @@ from azureblob_source.avro.files.block_codecs import NAMES, codec
 from azureblob_source.avro.files.container_file import block, header
 from azureblob_source.avro.limits import BeyondLimitError, ReadLimits
 from azureblob_source.avro.varint import encode
-from tests.azureblob_source.avro.decoding.bounded import MIB, Case, Outcome, outcomes
+from tests.azureblob_source.avro.decoding.bounded import MIB, Case, DecodeResult, outcomes
 from tests.azureblob_source.avro.decoding.test_scan import array, mapping, record
 from tests.azureblob_source.sync_marker import SYNC
 
@@ -281,7 +281,7 @@ def odd_schemas(draw: st.DrawFn) -> tuple[Case, int]:
     return Case(of_codec("null", 1, bytes(4), schema), TIGHT, columns), 4
 
 
-EVENTS: dict[str, Callable[[Outcome], bool]] = {
+EVENTS: dict[str, Callable[[DecodeResult], bool]] = {
     "read": lambda found: not found.error,
     "cut into batches": lambda found: not found.error and found.batches > 1,
     "corrupt": lambda found: found.error == "CorruptError",

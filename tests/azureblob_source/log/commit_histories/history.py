@@ -15,13 +15,13 @@ from azure_account.memory.service import OpenAnswers
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.maintenance.repair import plan_repair
 from azureblob_source.read.following import TriggerLimits
-from tests.azureblob_source.log.commit_histories.processes import Process, aim_of, effect, inline_pools
+from tests.azureblob_source.log.commit_histories.processes import HistoryProcess, aim_of, effect, inline_pools
 from tests.azureblob_source.log.commit_histories.truth import Row
-from tests.azureblob_source.log.commit_histories.world import (
+from tests.azureblob_source.log.commit_histories.simulation import (
     DAY,
     Query,
-    Reader,
-    World,
+    ReaderState,
+    Simulation,
     drive,
     follow_stream,
     forgive,
@@ -138,8 +138,8 @@ def draw_events(setting: Setting, draws: Random) -> list[Event]:
     ]
 
 
-def draw_world(setting: Setting, trace: Callable[[str], object] | None) -> World:
-    """The world before anything has happened."""
+def draw_simulation(setting: Setting, trace: Callable[[str], object] | None) -> Simulation:
+    """The simulation before anything has happened."""
     draws = Random(setting.seed)
     stream = "a"
     fickle = draws.random() < 0.1
@@ -156,8 +156,8 @@ def draw_world(setting: Setting, trace: Callable[[str], object] | None) -> World
         )
         for place, kind in enumerate(setting.kinds)
     ]
-    readers = [Reader(stream, draws.choice([TriggerLimits(), TriggerLimits(blobs=1), TriggerLimits(blobs=3)]))]
-    return World(setting.answers, queries, readers, trace)
+    readers = [ReaderState(stream, draws.choice([TriggerLimits(), TriggerLimits(blobs=1), TriggerLimits(blobs=3)]))]
+    return Simulation(setting.answers, queries, readers, trace)
 
 
 repair_all = forgive(partial(repair_stream, stream=None, age=timedelta(0), leftovers=True))
@@ -173,64 +173,64 @@ class History:
         self.ends = Random(draws.getrandbits(32))
         self.events = draw_events(self.setting, draws) if events is None else list(events)
         self.lines: list[str] = []
-        self.world = draw_world(self.setting, self.lines.append if trace else None)
-        self.processes: list[Process] = []
+        self.simulation = draw_simulation(self.setting, self.lines.append if trace else None)
+        self.processes: list[HistoryProcess] = []
 
     def run(self) -> str | None:
         """The violation that was found, None if all holds."""
-        with inline_pools(self.world.clock.monotonic, self.seed):
+        with inline_pools(self.simulation.clock.monotonic, self.seed):
             try:
                 for name, where, how in self.events:
                     self._say(f"{name} {where} {how}")
                     getattr(self, f"_{name}")(where, how)
-                    if self.world.truth.violation:
+                    if self.simulation.truth.violation:
                         break
                 else:
                     self._end()
             finally:
-                violation = self.world.truth.violation
+                violation = self.simulation.truth.violation
                 for process in self.processes:
                     process.kill()
         return violation
 
     def _say(self, line: str) -> None:
-        if self.world.trace is not None:
-            self.world.trace(line)
+        if self.simulation.trace is not None:
+            self.simulation.trace(line)
 
     # --- moving processes ---------------------------------------------------------------------------------------------
 
-    def _begin(self, kind: str, act: Callable[[Process], object], seed: int, query: str = "") -> Process:
-        process = Process(self.world, kind, act, seed, query)
+    def _begin(self, kind: str, act: Callable[[HistoryProcess], object], seed: int, query: str = "") -> HistoryProcess:
+        process = HistoryProcess(self.simulation, kind, act, seed, query)
         self.processes.append(process)
         self._say(f"  {process!r} begins")
         self._look(process)
         return process
 
-    def _step(self, process: Process) -> bool:
+    def _step(self, process: HistoryProcess) -> bool:
         alive = process.step()
         self._look(process)
-        return alive and self.world.truth.violation is None
+        return alive and self.simulation.truth.violation is None
 
-    def _look(self, process: Process) -> None:
+    def _look(self, process: HistoryProcess) -> None:
         if process.error is not None:
-            self.world.truth.fail(f"{process.kind} ends with {type(process.error).__name__}: {process.error}")
+            self.simulation.truth.fail(f"{process.kind} ends with {type(process.error).__name__}: {process.error}")
         if process.ended and process in self.processes:
             self.processes.remove(process)
 
-    def _finish(self, process: Process) -> None:
+    def _finish(self, process: HistoryProcess) -> None:
         for _ in range(MAX_STEPS):
             if not self._step(process):
                 return
-        self.world.truth.fail(f"{process!r} does not end")
+        self.simulation.truth.fail(f"{process!r} does not end")
 
-    def _kill_process(self, process: Process) -> None:
-        if process.kind == "repair" and self.world.truth.discarded:
-            self.world.seen["repair killed between its two steps"] += 1
+    def _kill_process(self, process: HistoryProcess) -> None:
+        if process.kind == "repair" and self.simulation.truth.discarded:
+            self.simulation.seen["repair killed between its two steps"] += 1
         self._say(f"  {process!r} is killed")
         process.kill()
         self._look(process)
 
-    def _until_aim(self, process: Process, aim: str) -> bool:
+    def _until_aim(self, process: HistoryProcess, aim: str) -> bool:
         for _ in range(60):
             if process.next is not None and aim_of(process.next) == aim:
                 return True
@@ -238,18 +238,18 @@ class History:
                 return False
         return True
 
-    def _driver(self, where: int, how: int) -> Process | None:
-        query = self.world.queries[where % len(self.world.queries)]
+    def _driver(self, where: int, how: int) -> HistoryProcess | None:
+        query = self.simulation.queries[where % len(self.simulation.queries)]
         if len(self.processes) >= ALIVE:
             return None
-        if any(each.query == query.id and each.born < self.world.expiries for each in self.processes):
-            self.world.seen["two drivers on a checkpoint after an expiry"] += 1
+        if any(each.query == query.id and each.born < self.simulation.expiries for each in self.processes):
+            self.simulation.seen["two drivers on a checkpoint after an expiry"] += 1
         process = self._begin("driver", lambda process: drive(process, query), how, query.id)
         if self.setting.late:
             process.faults += [("stage", LateEffect())] * process.draws.choice([0, 1, 2])
         return process
 
-    def _pick(self, where: int) -> Process | None:
+    def _pick(self, where: int) -> HistoryProcess | None:
         return self.processes[where % len(self.processes)] if self.processes else None
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -303,12 +303,12 @@ class History:
             self._until_aim(process, ("stage", "commit", "commit", "publish", "publish", "remove")[(how >> 4) % 6])
 
     def _expire(self, where: int, how: int) -> None:
-        self.world.expiries += 1
-        self.world.clock.advance(8 * DAY)
+        self.simulation.expiries += 1
+        self.simulation.clock.advance(8 * DAY)
         self._say("  eight days pass")
 
     def _wait(self, where: int, how: int) -> None:
-        self.world.clock.advance((30.0, 700.0, 4000.0, DAY)[how % 4])
+        self.simulation.clock.advance((30.0, 700.0, 4000.0, DAY)[how % 4])
 
     def _fault(self, where: int, how: int) -> None:
         process = self._pick(where)
@@ -316,19 +316,19 @@ class History:
             process.faults.append(FAULTS[how % len(FAULTS)])
 
     def _land(self, where: int, how: int) -> None:
-        if self.world.late:
-            call, request, expiries, voids = self.world.late.pop(where % len(self.world.late))
-            if call.operation == "stage_block" and expiries < self.world.expiries:
+        if self.simulation.late:
+            call, request, expiries, voids = self.simulation.late.pop(where % len(self.simulation.late))
+            if call.operation == "stage_block" and expiries < self.simulation.expiries:
                 return  # no Put Block is under way for as long as staged blocks are kept
             self._say(f"  {call.operation} {call.name} takes effect late")
-            self.world.seen["late effect after an expiry"] += expiries < self.world.expiries
-            self.world.seen["late effect after a void"] += voids < self.world.truth.voids
+            self.simulation.seen["late effect after an expiry"] += expiries < self.simulation.expiries
+            self.simulation.seen["late effect after a void"] += voids < self.simulation.truth.voids
             effect(request)
 
     def _repair(self, where: int, how: int) -> None:
         if len(self.processes) >= ALIVE:
             return
-        streams: list[str | None] = [None, *self.world.streams]
+        streams: list[str | None] = [None, *self.simulation.streams]
         stream, age = streams[where % len(streams)], timedelta(seconds=AGES[how % len(AGES)])
         leftovers = bool(how & 16)
         act = forgive(lambda process: repair_stream(process, stream, age, leftovers=leftovers))
@@ -356,14 +356,14 @@ class History:
     def _vacuum(self, where: int, how: int) -> None:
         if len(self.processes) >= ALIVE:
             return
-        log, age = self.world.logs[where % len(self.world.logs)], timedelta(seconds=AGES[how % len(AGES)])
+        log, age = self.simulation.logs[where % len(self.simulation.logs)], timedelta(seconds=AGES[how % len(AGES)])
         process = self._begin("vacuum", forgive(lambda process: vacuum_log(process, log, age)), how)
         if how & 64:
             self._finish(process)
 
     def _snapshot(self, where: int, how: int) -> None:
         if len(self.processes) < ALIVE:
-            stream = self.world.streams[where % len(self.world.streams)]
+            stream = self.simulation.streams[where % len(self.simulation.streams)]
             act = forgive(partial(read_snapshot, stream=stream))
             process = self._begin("snapshot", act, how)
             if how & 64:
@@ -371,20 +371,20 @@ class History:
 
     def _follow(self, where: int, how: int) -> None:
         if len(self.processes) < ALIVE:
-            reader = self.world.readers[where % len(self.world.readers)]
+            reader = self.simulation.readers[where % len(self.simulation.readers)]
             process = self._begin("follower", lambda process: follow_stream(process, reader, 1 + how % 3), how)
             if how & 192:
                 self._finish(process)
 
     def _delete(self, where: int, how: int) -> None:
-        """Somebody deletes a public blob by hand."""
-        names = sorted(self.world.truth.public)
+        """Delete a visible blob by hand."""
+        names = sorted(self.simulation.truth.visible)
         if names:
             name = names[where % len(names)]
             self._say(f"  {name} is deleted by hand")
-            self.world.truth.delete_by_hand(name)
-            self.world.container.delete(name)
-            self.world.truth.hand = False
+            self.simulation.truth.delete_by_hand(name)
+            self.simulation.container.delete(name)
+            self.simulation.truth.hand = False
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -395,18 +395,18 @@ class History:
         self._finish_queries()
         self._say("the end, again")
         self._wake(1.0)
-        while self.world.late:
+        while self.simulation.late:
             self._land(0, 0)
-        for query in self.world.queries:
+        for query in self.simulation.queries:
             query.rows.append(2)
         self._finish_queries()
-        if self.world.truth.violation is None:
+        if self.simulation.truth.violation is None:
             self._clear_up()
-        if self.world.truth.violation is None:
+        if self.simulation.truth.violation is None:
             self._check()
 
     def _wake(self, share: float) -> None:
-        """Let this share of the processes go on to their end; at times eight days pass then, or somebody repairs."""
+        """Let this share of the processes go on to their end; at times eight days pass then, or a repair runs."""
         self.ends.shuffle(self.processes)
         for process in list(self.processes):
             if self.ends.random() < share:
@@ -420,58 +420,58 @@ class History:
 
     def _clear_up(self) -> None:
         """What repairs and vacuums that died have left."""
-        world = self.world
-        plan = plan_repair(world.container, None, world.utc())
+        simulation = self.simulation
+        plan = plan_repair(simulation.container, None, simulation.utc())
         if plan.unpublished or plan.revived:
-            world.seen["repair deletes what came back"] += len(plan.revived)
+            simulation.seen["repair deletes what came back"] += len(plan.revived)
             self._finish(self._begin("repair", repair_all, 2))
             self._follow_advice()
-        for _ in range(2 if any(world.truth.first.values()) else 0):
-            for log in world.logs:
+        for _ in range(2 if any(simulation.truth.first.values()) else 0):
+            for log in simulation.logs:
                 act = forgive(partial(vacuum_log, log=log, age=timedelta(days=9999)))
                 self._finish(self._begin("vacuum", act, 3))
 
     def _follow_advice(self) -> None:
         """What a repair leaves because blobs were deleted by hand, and what its error says to do then."""
-        world = self.world
-        for found in plan_repair(world.container, None, world.utc()).unpublished:
-            lost = {row[:2] for name in found.lost for row in world.truth.blob_rows[name]}
-            if lost and lost <= world.truth.by_hand:
+        simulation = self.simulation
+        for found in plan_repair(simulation.container, None, simulation.utc()).unpublished:
+            lost = {row[:2] for name in found.lost for row in simulation.truth.blob_rows[name]}
+            if lost and lost <= simulation.truth.by_hand:
                 self._finish(self._begin("repair", forgive(partial(leave_out_missing, stream=found.stream)), 3))
 
     def _check_void(self) -> None:
         """A follower gets past a voided entry at the head, if all that is committed is published or voided."""
-        world = self.world
-        if plan_repair(world.container, None, world.utc()).unpublished:
+        simulation = self.simulation
+        if plan_repair(simulation.container, None, simulation.utc()).unpublished:
             return
-        for stream in world.streams:
-            head = CommitLog(world.container, stream).refresh()
+        for stream in simulation.streams:
+            head = CommitLog(simulation.container, stream).refresh()
             if head is not None and head.operation == "void":
-                world.seen["void at the head"] += 1
-                self._check_follower(Reader(stream, TriggerLimits()), head.version, Counter())
+                simulation.seen["void at the head"] += 1
+                self._check_follower(ReaderState(stream, TriggerLimits()), head.version, Counter())
 
     def _finish_queries(self) -> None:
         """Fresh drivers. One may have to wait for another, which finishes or gives up its entry, or for an expiry."""
-        world = self.world
-        left = self.ends.sample(world.queries, len(world.queries))
+        simulation = self.simulation
+        left = self.ends.sample(simulation.queries, len(simulation.queries))
         for waited in range(2 * len(left) + 2):
             for query in left:
                 act = partial(drive, query=query, final=True)
                 self._finish(self._begin("driver", act, 1, query.id))
             left = [query for query in left if query.stalled]
-            if not left or world.truth.violation:
+            if not left or simulation.truth.violation:
                 return
-            if waited == len(world.queries):
-                world.seen["waits for an expiry"] += 1
+            if waited == len(simulation.queries):
+                simulation.seen["waits for an expiry"] += 1
                 self._expire(0, 0)
-        world.truth.fail(f"stalled: {left[0].stalled}")
+        simulation.truth.fail(f"stalled: {left[0].stalled}")
 
     def _check(self) -> None:
-        world, truth = self.world, self.world.truth
-        plan = plan_repair(world.container, None, world.utc())
+        simulation, truth = self.simulation, self.simulation.truth
+        plan = plan_repair(simulation.container, None, simulation.utc())
         for found in (*plan.unpublished, *plan.revived):
             truth.fail(f"a second repair finds {found}")
-        for query in world.queries:
+        for query in simulation.queries:
             for batch in range(query.committed + 1):
                 transaction = query.transaction(batch)
                 in_effect = None if transaction is None else truth.in_effect(query.log, transaction)
@@ -484,13 +484,13 @@ class History:
                 for entry in entries:
                     truth.check_batch(f"batch {batch} of {query.id}", entry, query.allowed[batch])
         truth.check_revoked()
-        for stream in world.streams:
+        for stream in simulation.streams:
             self._check_readers(stream)
-        world.seen["history"] += 1
+        simulation.seen["history"] += 1
 
     def _check_readers(self, stream: str) -> None:
-        world, truth = self.world, self.world.truth
-        names = [name for name in truth.public if name.startswith(f"{stream}/")]
+        simulation, truth = self.simulation, self.simulation.truth
+        names = [name for name in truth.visible if name.startswith(f"{stream}/")]
         listed = Counter(row for name in names for row in truth.blob_rows[name])
         found: list[Counter[Row]] = []
         process = self._begin(
@@ -499,25 +499,25 @@ class History:
         self._finish(process)
         if found != [listed] and truth.violation is None:
             truth.fail(f"{stream}: the log has {sorted(found[0])}, the listing {sorted(listed)}")
-        log = CommitLog(world.container, stream)
+        log = CommitLog(simulation.container, stream)
         head = log.refresh()
         if head is None:
             return
         self._check_follower(
-            Reader(stream, self.ends.choice([TriggerLimits(), TriggerLimits(blobs=1)])), head.version, listed
+            ReaderState(stream, self.ends.choice([TriggerLimits(), TriggerLimits(blobs=1)])), head.version, listed
         )
-        for reader in world.readers:
+        for reader in simulation.readers:
             if reader.stream == stream and reader.after is not None:
                 self._check_follower(reader, head.version, listed)
 
-    def _check_follower(self, reader: Reader, head: int, listed: Counter[Row]) -> None:
+    def _check_follower(self, reader: ReaderState, head: int, listed: Counter[Row]) -> None:
         for _ in range(2):  # one that was overtaken by a vacuum begins anew
             self._finish(self._begin("follower", lambda each: follow_stream(each, reader, 200), 5))
-        if self.world.truth.violation is None and reader.after != head:
-            self.world.truth.fail(f"a follower of {reader.stream} stalls at {reader.after}, the head is {head}")
+        if self.simulation.truth.violation is None and reader.after != head:
+            self.simulation.truth.fail(f"a follower of {reader.stream} stalls at {reader.after}, the head is {head}")
         lacks = set(listed) - set(reader.delivered)
         if lacks:
-            self.world.truth.fail(f"a follower of {reader.stream} never gets {min(lacks)}")
+            self.simulation.truth.fail(f"a follower of {reader.stream} never gets {min(lacks)}")
 
 
 def run_seed(seed: int) -> tuple[str | None, Counter[str]]:
@@ -527,7 +527,7 @@ def run_seed(seed: int) -> tuple[str | None, Counter[str]]:
         violation = history.run()
     except AzureBlobError as error:
         violation = f"{type(error).__name__}: {error}"
-    return violation, history.world.seen
+    return violation, history.simulation.seen
 
 
 def shrink(seed: int, same: Callable[[str], bool]) -> list[Event]:

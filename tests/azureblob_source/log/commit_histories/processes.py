@@ -24,29 +24,31 @@ from azureblob_source.log.naming import BATCHES, log_version
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
-    from tests.azureblob_source.log.commit_histories.world import World
+    from tests.azureblob_source.log.commit_histories.simulation import Simulation
 
 T = TypeVar("T")
 CONTAINER = "container"
 
 
-class Process(Intercept):
+class HistoryProcess(Intercept):
     """A process of a history. `act` is what it does; it gets the process and its container."""
 
-    def __init__(self, world: World, kind: str, act: Callable[[Process], object], seed: int, query: str = "") -> None:
-        self.world = world
+    def __init__(
+        self, simulation: Simulation, kind: str, act: Callable[[HistoryProcess], object], seed: int, query: str = ""
+    ) -> None:
+        self.simulation = simulation
         self.kind = kind
         self.query = query
-        self.number = world.next_process()
+        self.number = simulation.next_process()
         self.draws = Random(seed * 1_000_003 + self.number)
         self.next: Call | None = None
         self.error: BaseException | None = None
         self.faults: list[tuple[str, Fault]] = []
         self.calls = 0
-        self.born = world.expiries
-        self.voids_seen = world.truth.voids
+        self.born = simulation.expiries
+        self.voids_seen = simulation.truth.voids
         self._killed = False
-        account = MemoryAccount(world.service, intercept=self)
+        account = MemoryAccount(simulation.service, intercept=self)
         self.container: BlobContainer = account.container(CONTAINER)
         self._act = act
         self._greenlet = greenlet(self._run)
@@ -81,11 +83,11 @@ class Process(Intercept):
         self.next = None
         self.calls += 1
         fault = self._fault(call)
-        self.world.note_call(self, call, fault)
+        self.simulation.note_call(self, call, fault)
         return request() if fault is None else self._fail(fault, call, request)
 
     def _resume(self) -> None:
-        self.world.running = self
+        self.simulation.running = self
         self._greenlet.switch()
 
     def _run(self) -> None:
@@ -108,7 +110,7 @@ class Process(Intercept):
             case Throttle(retry_after):
                 raise Throttled("503 ServerBusy", retry_after=retry_after)
             case LateEffect():
-                self.world.late.append((call, request, self.world.expiries, self.world.truth.voids))
+                self.simulation.late.append((call, request, self.simulation.expiries, self.simulation.truth.voids))
                 raise Ambiguous("no answer within the time limit")
             case LostAnswer():
                 effect(request)
@@ -124,7 +126,7 @@ class Process(Intercept):
 
 
 def effect(request: Callable[[], object]) -> None:
-    """Send a request whose answer nobody sees."""
+    """Send a request whose answer is lost."""
     try:
         request()
     except (Failure, AzureBlobError):

@@ -1,6 +1,6 @@
 """What has truly happened in a history, in plain dicts, and what must hold of it at every step and at the end.
 
-It watches the storage itself, not the protocol: which blobs are public, which entries were put at or above the
+It watches the storage itself, not the protocol: which blobs are visible, which entries were put at or above the
 boundary, what was acknowledged. The first violation is kept in `violation`.
 """
 
@@ -31,14 +31,14 @@ _BOUNDARY = "/_log/_first.json"
 
 @dataclass
 class Truth:
-    """The storage as anyone could see it, and the promises made so far."""
+    """The storage as a reader of the listing sees it, and the promises made so far."""
 
     seen: Counter[str] = field(default_factory=Counter)
     violation: str | None = None
     blob_rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     """Rows of every staged blob, by name."""
     sizes: dict[str, int] = field(default_factory=dict)
-    public: dict[str, str] = field(default_factory=dict)
+    visible: dict[str, str] = field(default_factory=dict)
     """ETags of the data blobs that a listing shows."""
     count: Counter[Row] = field(default_factory=Counter)
     """How often a listing reader sees each row."""
@@ -49,16 +49,16 @@ class Truth:
     named: dict[str, Place] = field(default_factory=dict)
     """The last entry of its stream's log that names a blob."""
     whole: set[Place] = field(default_factory=set)
-    """Entries whose blobs were all public at one time."""
+    """Entries whose blobs were all visible at one time."""
     acknowledged: set[Row] = field(default_factory=set)
     shared: set[str] = field(default_factory=set)
     """Blobs of batches over many streams: a part that was whole is written again if another part was not."""
     gone: set[Row] = field(default_factory=set)
     """Rows that an overwrite or a vacuum has rightly removed for good."""
     by_hand: set[Batch] = field(default_factory=set)
-    """Batches of which somebody deleted a blob by hand."""
+    """Batches of which a blob was deleted by hand."""
     committed_at: dict[Place, float] = field(default_factory=dict)
-    ever_public: set[str] = field(default_factory=set)
+    ever_visible: set[str] = field(default_factory=set)
     empty: set[str] = field(default_factory=set)
     """Batches that were acknowledged without an entry: nothing was to be written, and nothing of them is owed."""
     removed: set[str] = field(default_factory=set)
@@ -72,7 +72,7 @@ class Truth:
     """The query whose driver makes the call that is under way."""
     hand: bool = False
     revoked: set[str] = field(default_factory=set)
-    """Revoked blobs that are public: a process that slept before its Put Block List can make them so, if a Put
+    """Revoked blobs that are visible: a process that slept before its Put Block List can make them so, if a Put
     Block took effect late. It reads the log again and deletes them, if it slept for long and was not killed; else a
     repair does."""
     voids: int = 0
@@ -101,7 +101,7 @@ class Truth:
         """A blob was deleted."""
         self.discarded.discard(name)
         self.revoked.discard(name)
-        if self.public.pop(name, None) is None:
+        if self.visible.pop(name, None) is None:
             return
         for row in self.blob_rows[name]:
             self.count[row] -= 1
@@ -121,7 +121,7 @@ class Truth:
             self.fail(f"acknowledged row {row} is deleted")
 
     def delete_by_hand(self, name: str) -> None:
-        """Somebody is about to delete a blob."""
+        """A blob is about to be deleted by hand."""
         self.seen["deleted by hand"] += 1
         self.by_hand.update(row[:2] for row in self.blob_rows[name])
         self.hand = True
@@ -140,26 +140,26 @@ class Truth:
         self.discarded.discard(name)
         if size != self.sizes[name]:
             self.fail(f"{name} is published in part")
-        if name in self.public:
-            self.fail(f"{name} is public and is written again")
+        if name in self.visible:
+            self.fail(f"{name} is visible and is written again")
             return
         if name not in self.named:
             self.fail(f"{name} is published and no entry names it")
             return
         if name in self.removed or any(row in self.gone for row in self.blob_rows[name]):
-            self.seen["public for a moment after it was revoked"] += 1
+            self.seen["visible for a moment after it was revoked"] += 1
             self.revoked.add(name)
             return
-        self.public[name] = etag
-        self.ever_public.add(name)
+        self.visible[name] = etag
+        self.ever_visible.add(name)
         for row in self.blob_rows[name]:
             self.count[row] += 1
             if self.count[row] > 1:
-                self.fail(f"row {row} is public twice")
+                self.fail(f"row {row} is visible twice")
         self._look_whole(self.named[name])
 
     def _look_whole(self, place: Place) -> None:
-        if all(blob.name in self.public for blob in self.log[place[0]][place[1]].blobs):
+        if all(blob.name in self.visible for blob in self.log[place[0]][place[1]].blobs):
             self.whole.add(place)
 
     def _entry(self, stream: str, version: int, entry: LogEntry) -> None:
@@ -209,7 +209,7 @@ class Truth:
             for entry in entries.values()
             for blob in entry.blobs
             if entry.version >= self.first[log]
-        } - (self.removed | self.ever_public)
+        } - (self.removed | self.ever_visible)
 
     # --- what was promised --------------------------------------------------------------------------------------------
 
@@ -268,7 +268,7 @@ class Truth:
             for row in self.blob_rows[blob.name]:
                 owed = batch not in self.empty and row not in self.gone
                 if owed and not self.count[row] and not self._excused_blob(row, blob.name):
-                    self.fail(f"{batch} is acknowledged{without} and row {row} is not public")
+                    self.fail(f"{batch} is acknowledged{without} and row {row} is not visible")
                 self.acknowledged.add(row)
 
     def _excused_blob(self, row: Row, name: str) -> bool:
@@ -276,15 +276,15 @@ class Truth:
         return row[:2] in self.by_hand or (place is not None and self.excused(row, place))
 
     def check_revoked(self) -> None:
-        """At the end: no revoked blob is public that a repair could have found in the log."""
+        """At the end: no revoked blob is visible that a repair could have found in the log."""
         for name in self.revoked:
             stream, version = self.named[name]
             if version >= self.first[stream]:
-                self.fail(f"{name} was revoked and is public at the end")
-            self.seen["public at the end after a vacuum: known limit"] += 1
+                self.fail(f"{name} was revoked and is visible at the end")
+            self.seen["visible at the end after a vacuum: known limit"] += 1
 
     def check_batch(self, batch: str, entry: LogEntry, allowed: Iterable[frozenset[Row]]) -> None:
-        """At the end: the rows of a batch that was acknowledged are public once, or rightly gone."""
+        """At the end: the rows of a batch that was acknowledged are visible once, or rightly gone."""
         rows = [row for blob in entry.blobs for row in self.blob_rows[blob.name]]
         if frozenset(rows) not in set(allowed):
             self.fail(f"{batch} has other rows than its input")

@@ -34,7 +34,7 @@ class StreamState:
 
 
 @dataclass
-class PublicBlobs:
+class VisibleBlobs:
     """The blobs of the stream `stream`, whose rows have `schema`. Blobs and entries that were read are kept."""
 
     container: ContainerClient
@@ -44,10 +44,10 @@ class PublicBlobs:
     _entries: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @staticmethod
-    def of(connection_string: str, container: str, stream: str, schema: pa.Schema) -> PublicBlobs:
+    def of(connection_string: str, container: str, stream: str, schema: pa.Schema) -> VisibleBlobs:
         """The blobs of a stream, whose container need not exist yet."""
         service = BlobServiceClient.from_connection_string(connection_string)
-        return PublicBlobs(service.get_container_client(container), stream, schema)
+        return VisibleBlobs(service.get_container_client(container), stream, schema)
 
     def has_version(self, version: int) -> bool:
         """Whether the log has this entry."""
@@ -96,18 +96,18 @@ class PublicBlobs:
         return self._tables[name, etag]
 
 
-def assert_exactly_once(public: PublicBlobs, expected: pa.Table, batches: int) -> None:
+def assert_exactly_once(visible: VisibleBlobs, expected: pa.Table, batches: int) -> None:
     """Each row of `expected` is in one published blob; the log names those blobs alone, and each batch once.
 
     There are `batches`, or fewer: a kill between two logs of Spark's, the one of the files and the one of the offsets,
     leaves it with the files of two batches for the next one.
     """
-    state = public.state()
+    state = visible.state()
     assert list(range(len(state.entries))) == [entry["transaction"]["version"] for entry in state.entries]
     assert len(state.entries) <= batches
     assert 1 == len({entry["transaction"]["id"] for entry in state.entries})
     assert state.published == {blob["name"] for entry in state.entries for blob in entry["blobs"]}
-    rows = public.rows()
+    rows = visible.rows()
     assert expected.num_rows == rows.num_rows
     assert expected.equals(rows)
 

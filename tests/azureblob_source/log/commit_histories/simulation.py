@@ -29,7 +29,7 @@ from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.staging import StagedTask, WritePlan
-from tests.azureblob_source.log.commit_histories.processes import CONTAINER, Process, aim_of
+from tests.azureblob_source.log.commit_histories.processes import CONTAINER, HistoryProcess, aim_of
 from tests.azureblob_source.log.commit_histories.truth import Row, Truth
 from tests.azureblob_source.write.sink_rows import plan_of
 
@@ -43,7 +43,7 @@ DAY = 24 * 3600.0
 
 
 class WatchedService(MemoryService):
-    """Reports every write to the truth, whoever sends it and whenever it lands."""
+    """Reports every write to the truth, from any process and whenever it takes effect."""
 
     def __init__(self, clock: ManualClock, answers: OpenAnswers, truth: Truth) -> None:
         super().__init__(clock=clock, answers=answers)
@@ -99,7 +99,7 @@ class Query:
 
 
 @dataclass
-class Reader:
+class ReaderState:
     """A streaming query over one stream: its checkpoint, and what it has delivered."""
 
     stream: str
@@ -111,18 +111,18 @@ class Reader:
 
 
 @dataclass
-class World:
+class Simulation:
     """One history's storage, queries and readers."""
 
     answers: OpenAnswers
     queries: list[Query]
-    readers: list[Reader]
+    readers: list[ReaderState]
     trace: Callable[[str], object] | None = None
     truth: Truth = field(default_factory=Truth)
     clock: ManualClock = field(default_factory=ManualClock)
     late: list[tuple[Call, Callable[[], object], int, int]] = field(default_factory=list)
     expiries: int = 0
-    running: Process | None = None
+    running: HistoryProcess | None = None
     last_void: Counter[str] = field(default_factory=Counter)
     processes: int = 0
     ids: int = 0
@@ -166,7 +166,7 @@ class World:
         """The time of the history."""
         return datetime.fromtimestamp(self.clock.now(), timezone.utc)
 
-    def note_call(self, process: Process, call: Call, fault: Fault | None) -> None:
+    def note_call(self, process: HistoryProcess, call: Call, fault: Fault | None) -> None:
         """Count what a call is part of, and show it."""
         self.truth.writer, aim = process.query, aim_of(call)
         if aim == "publish" and call.name in self.truth.removed:
@@ -198,7 +198,7 @@ FINGERPRINT = write_plan("a", None, None).avro.fingerprint
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def committer(process: Process, query: Query, epoch: int | None) -> BatchCommitter:
+def committer(process: HistoryProcess, query: Query, epoch: int | None) -> BatchCommitter:
     """A driver's committer, with logs that it has just opened."""
     logs: dict[str, CommitLog] = {}
     plan = write_plan(None if query.kind == "many" else query.streams[0], epoch, None)
@@ -206,17 +206,17 @@ def committer(process: Process, query: Query, epoch: int | None) -> BatchCommitt
         plan,
         process.container,
         lambda stream: logs.setdefault(stream, CommitLog(process.container, stream)),
-        process.world.new_id,
-        process.world.utc,
+        process.simulation.new_id,
+        process.simulation.utc,
     )
 
 
-def drive(process: Process, query: Query, *, final: bool = False) -> None:  # noqa: C901 - as Spark's loop is
+def drive(process: HistoryProcess, query: Query, *, final: bool = False) -> None:  # noqa: C901 - as Spark's loop is
     """One driver process of a query: batches until the input is through, as Spark runs and repeats them.
 
     The final drivers, which meet no faults, repeat every batch with its rows.
     """
-    world, draws = process.world, process.draws
+    simulation, draws = process.simulation, process.draws
     epoch = None
     if query.guarded:
         query.epoch += 1
@@ -226,12 +226,12 @@ def drive(process: Process, query: Query, *, final: bool = False) -> None:  # no
     batch = query.committed + 1
     if query.kind == "app" and batch and (final or draws.random() < 0.6):
         batch = draws.randrange(batch)
-        world.seen["older txnVersion"] += 1
-        world.seen["older txnVersion after an expiry"] += world.expiries > 0
+        simulation.seen["older txnVersion"] += 1
+        simulation.seen["older txnVersion after an expiry"] += simulation.expiries > 0
     if query.guarded and query.kind != "many" and draws.random() < 0.5:
         try:
             log = writer.logs(query.streams[0])
-            open_epoch(log, Draft(world.new_id(), world.utc().isoformat(), epoch=epoch), writer.publisher)
+            open_epoch(log, Draft(simulation.new_id(), simulation.utc().isoformat(), epoch=epoch), writer.publisher)
         except AzureBlobError as error:
             _failed(process, error)
             query.stalled = f"{query.id} cannot open its epoch: {error}"
@@ -243,11 +243,11 @@ def drive(process: Process, query: Query, *, final: bool = False) -> None:  # no
             batch = query.committed = query.committed + 1
         try:
             staged = stage_batch(process, query, batch, whole=final)
-            rows = [row for task in staged for blob in task.blobs for row in world.truth.blob_rows[blob.name]]
+            rows = [row for task in staged for blob in task.blobs for row in simulation.truth.blob_rows[blob.name]]
             if query.kind == "app":
                 plan = write_plan(query.streams[0], epoch, query.transaction(batch))
                 writer = replace(writer, plan=plan)
-            before = in_effect(world, query, batch)
+            before = in_effect(simulation, query, batch)
             entries = writer.commit(staged, query.transaction(batch), overwrite=query.kind == "overwrite")
         except AzureBlobError as error:
             failures += 1
@@ -257,32 +257,32 @@ def drive(process: Process, query: Query, *, final: bool = False) -> None:  # no
             if query.forgetful:
                 writer = committer(process, query, epoch)
             continue
-        if not acknowledge(world, query, batch, entries, rows, before):
+        if not acknowledge(simulation, query, batch, entries, rows, before):
             return
         batch += 1
     query.stalled = ""
 
 
-def _failed(process: Process, error: AzureBlobError) -> bool:
+def _failed(process: HistoryProcess, error: AzureBlobError) -> bool:
     """Count a failure; False if the process is to end."""
-    seen = process.world.seen
+    seen = process.simulation.seen
     seen[f"failed: {type(error).__name__}"] += 1
-    if process.world.trace is not None:
-        process.world.trace(f"    {process!r:12} failed: {error}")
+    if process.simulation.trace is not None:
+        process.simulation.trace(f"    {process!r:12} failed: {error}")
     if isinstance(error, FencedError):
         seen["fenced writer"] += 1
         return False
     return True
 
 
-def in_effect(world: World, query: Query, batch: int) -> LogEntry | None:
+def in_effect(simulation: Simulation, query: Query, batch: int) -> LogEntry | None:
     """The entry in effect for a batch by now, if it was committed and has a transaction."""
     transaction = query.transaction(batch)
-    return None if transaction is None else world.truth.in_effect(query.log, transaction)
+    return None if transaction is None else simulation.truth.in_effect(query.log, transaction)
 
 
 def acknowledge(
-    world: World,
+    simulation: Simulation,
     query: Query,
     batch: int,
     entries: Sequence[LogEntry],
@@ -295,32 +295,32 @@ def acknowledge(
     right, even if another driver commits the batch while the answer is on its way.
     """
     label = f"batch {batch} of {query.id}"
-    if world.trace is not None:
-        world.trace(f"    {label} is done; {len(entries)} entries")
+    if simulation.trace is not None:
+        simulation.trace(f"    {label} is done; {len(entries)} entries")
     if query.transaction(batch) is None:
         query.plain.append((batch, list(entries)))
-        world.truth.acknowledge(label, entries, staged)
+        simulation.truth.acknowledge(label, entries, staged)
         return True
     if query.kind != "app":
         if query.committed + 1 != batch:
-            world.seen["zombie stopped by its checkpoint"] += 1
+            simulation.seen["zombie stopped by its checkpoint"] += 1
             return False
         query.committed = batch
     query.committed = max(query.committed, batch)
-    found = in_effect(world, query, batch)
+    found = in_effect(simulation, query, batch)
     if not entries and not staged and before is None and found is not None and found.blobs:
-        world.seen["committed beside a repeat without rows"] += 1
+        simulation.seen["committed beside a repeat without rows"] += 1
         found = None
-    world.truth.acknowledge(label, [] if found is None else [found], staged)
+    simulation.truth.acknowledge(label, [] if found is None else [found], staged)
     return True
 
 
-def stage_batch(process: Process, query: Query, batch: int, *, whole: bool) -> list[StagedTask]:
+def stage_batch(process: HistoryProcess, query: Query, batch: int, *, whole: bool) -> list[StagedTask]:
     """The tasks of a batch: rows spread at random over tasks and, if they move, over streams."""
     draws, rows = process.draws, query.input(batch)
     attempted = query.allowed.setdefault(batch, set())
     if attempted and query.fickle and not whole and draws.random() < 0.4:
-        process.world.seen["repeat without rows"] += bool(rows)
+        process.simulation.seen["repeat without rows"] += bool(rows)
         rows = []
     attempted.add(frozenset(rows))
     tasks: dict[tuple[int, str], list[Row]] = {}
@@ -330,9 +330,9 @@ def stage_batch(process: Process, query: Query, batch: int, *, whole: bool) -> l
     return [StagedTask(blobs=(stage_blob(process, stream, of_task),)) for (_, stream), of_task in sorted(tasks.items())]
 
 
-def stage_blob(process: Process, stream: str, rows: Sequence[Row]) -> BlobEntry:
+def stage_blob(process: HistoryProcess, stream: str, rows: Sequence[Row]) -> BlobEntry:
     """One blob of one or two blocks."""
-    truth, attempt = process.world.truth, f"{process.draws.getrandbits(64):016x}"
+    truth, attempt = process.simulation.truth, f"{process.draws.getrandbits(64):016x}"
     name = f"{stream}/2013/01/31/12/00-05-{attempt[:8]}.avro"
     blocks = process.draws.choice([1, 1, 2])
     blob = BlobEntry(
@@ -348,57 +348,59 @@ def stage_blob(process: Process, stream: str, rows: Sequence[Row]) -> BlobEntry:
 # --- maintenance ------------------------------------------------------------------------------------------------------
 
 
-def epoch_of(world: World, stream: str | None) -> int | None:
+def epoch_of(simulation: Simulation, stream: str | None) -> int | None:
     """The epoch that a repair by hand has to name."""
-    epochs = [query.epoch for query in world.queries if query.guarded and (stream is None or stream in query.streams)]
+    epochs = [
+        query.epoch for query in simulation.queries if query.guarded and (stream is None or stream in query.streams)
+    ]
     return max(epochs, default=None)
 
 
-def repair_stream(process: Process, stream: str | None, age: timedelta, *, leftovers: bool) -> None:
+def repair_stream(process: HistoryProcess, stream: str | None, age: timedelta, *, leftovers: bool) -> None:
     """`azureblob repair`."""
-    world = process.world
-    draft = Draft("", world.utc().isoformat(), epoch=epoch_of(world, stream))
-    plan = plan_repair(process.container, stream, world.utc() - age)
-    world.truth.protect()
+    simulation = process.simulation
+    draft = Draft("", simulation.utc().isoformat(), epoch=epoch_of(simulation, stream))
+    plan = plan_repair(process.container, stream, simulation.utc() - age)
+    simulation.truth.protect()
     done = repair(
         process.container,
         plan,
-        lambda: Draft(world.new_id(), draft.timestamp, epoch=draft.epoch),
+        lambda: Draft(simulation.new_id(), draft.timestamp, epoch=draft.epoch),
         Publisher(process.container),
         leftovers=leftovers,
     )
-    world.seen["repair published"] += done.published
-    world.seen["repair voided"] += done.voided
-    world.seen["repair removed leftovers"] += done.removed
+    simulation.seen["repair published"] += done.published
+    simulation.seen["repair voided"] += done.voided
+    simulation.seen["repair removed leftovers"] += done.removed
 
 
-def leave_out_missing(process: Process, stream: str) -> None:
+def leave_out_missing(process: HistoryProcess, stream: str) -> None:
     """`azureblob repair --leave-out-missing`: what the error for a blob that was deleted by hand advises."""
-    world, log = process.world, CommitLog(process.container, stream)
-    draft = Draft(world.new_id(), world.utc().isoformat(), epoch=epoch_of(world, stream))
+    simulation, log = process.simulation, CommitLog(process.container, stream)
+    draft = Draft(simulation.new_id(), simulation.utc().isoformat(), epoch=epoch_of(simulation, stream))
     names = [blob.name for blob in missing_blobs(log)]
     leave_out(log, names, draft, Publisher(process.container))
-    world.seen["blobs deleted by hand are left out"] += len(names)
+    simulation.seen["blobs deleted by hand are left out"] += len(names)
 
 
-def vacuum_log(process: Process, log: str, age: timedelta) -> None:
+def vacuum_log(process: HistoryProcess, log: str, age: timedelta) -> None:
     """`azureblob vacuum`."""
-    world = process.world
-    plan = plan_vacuum(CommitLog(process.container, log), world.utc() - age)
-    done = vacuum(process.container, plan, world.new_id)
-    world.seen["vacuumed entries"] += done.entries
+    simulation = process.simulation
+    plan = plan_vacuum(CommitLog(process.container, log), simulation.utc() - age)
+    done = vacuum(process.container, plan, simulation.new_id)
+    simulation.seen["vacuumed entries"] += done.entries
 
 
-def forgive(act: Callable[[Process], object]) -> Callable[[Process], None]:
+def forgive(act: Callable[[HistoryProcess], object]) -> Callable[[HistoryProcess], None]:
     """Maintenance that may end with an error of ours, and is run again."""
 
-    def forgiven(process: Process) -> None:
+    def forgiven(process: HistoryProcess) -> None:
         try:
             act(process)
         except AzureBlobError as error:
-            process.world.seen[f"{process.kind} failed: {type(error).__name__}"] += 1
-            if process.world.trace is not None:
-                process.world.trace(f"    {process!r:12} failed: {error}")
+            process.simulation.seen[f"{process.kind} failed: {type(error).__name__}"] += 1
+            if process.simulation.trace is not None:
+                process.simulation.trace(f"    {process!r:12} failed: {error}")
 
     return forgiven
 
@@ -406,23 +408,25 @@ def forgive(act: Callable[[Process], object]) -> Callable[[Process], None]:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_snapshot(process: Process, stream: str, *, timeout: float = 3.0) -> Counter[Row] | None:
+def read_snapshot(process: HistoryProcess, stream: str, *, timeout: float = 3.0) -> Counter[Row] | None:
     """A batch read: each row once, and every row that was acknowledged before it began. None if there is nothing."""
-    world = process.world
-    truth = world.truth
+    simulation = process.simulation
+    truth = simulation.truth
     before = {
         row: truth.named[name]
-        for name in truth.public
+        for name in truth.visible
         if name.startswith(f"{stream}/")
         for row in truth.blob_rows[name]
         if row in truth.acknowledged
     }
     try:
-        snapshot = take_snapshot(CommitLog(process.container, stream), None, world.clock.sleep, publish_timeout=timeout)
+        snapshot = take_snapshot(
+            CommitLog(process.container, stream), None, simulation.clock.sleep, publish_timeout=timeout
+        )
         found = read_blobs(process, (blob.name for blob in snapshot.blobs))
     except NotFoundError:
         return None
-    world.seen["snapshot"] += 1
+    simulation.seen["snapshot"] += 1
     if any(count > 1 for count in found.values()):
         truth.fail("a snapshot has a row twice")
     missing = [row for row, place in before.items() if row not in found and not truth.excused(row, place)]
@@ -431,39 +435,39 @@ def read_snapshot(process: Process, stream: str, *, timeout: float = 3.0) -> Cou
     return found
 
 
-def read_blobs(process: Process, names: Iterable[str]) -> Counter[Row]:
+def read_blobs(process: HistoryProcess, names: Iterable[str]) -> Counter[Row]:
     """The rows of blobs, without those that are gone by now."""
     found: Counter[Row] = Counter()
     for name in names:
         try:
             process.container.get(name)
         except NotFoundError:
-            process.world.seen["blob gone when it is read"] += 1
+            process.simulation.seen["blob gone when it is read"] += 1
             continue
-        found.update(process.world.truth.blob_rows[name])
+        found.update(process.simulation.truth.blob_rows[name])
     return found
 
 
-def follow_stream(process: Process, reader: Reader, batches: int) -> None:
+def follow_stream(process: HistoryProcess, reader: ReaderState, batches: int) -> None:
     """A streaming read: micro-batches from its checkpoint on."""
-    world = process.world
-    follower = Follower(CommitLog(process.container, reader.stream), 30.0, world.clock.monotonic)
+    simulation = process.simulation
+    follower = Follower(CommitLog(process.container, reader.stream), 30.0, simulation.clock.monotonic)
     for _ in range(batches):
         try:
             if not _micro_batch(process, follower, reader):
                 return
         except NotFoundError:  # noqa: PERF203 - a micro-batch may fail
-            world.seen["follower overtaken by a vacuum"] += 1
+            simulation.seen["follower overtaken by a vacuum"] += 1
             reader.after, reader.planned, reader.delivered = None, None, Counter()
             return
         except TransientError:
-            world.seen["follower waits for a publisher"] += 1
+            simulation.seen["follower waits for a publisher"] += 1
             return
 
 
-def _micro_batch(process: Process, follower: Follower, reader: Reader) -> bool:
+def _micro_batch(process: HistoryProcess, follower: Follower, reader: ReaderState) -> bool:
     """False if there is nothing new."""
-    world = process.world
+    simulation = process.simulation
     start = follower.version_before(EARLIEST) if reader.after is None else reader.after
     after = reader.after = start if reader.after is None else reader.after
     again = reader.planned
@@ -476,39 +480,41 @@ def _micro_batch(process: Process, follower: Follower, reader: Reader) -> bool:
     if (reader.after, reader.planned) not in ((after, None), (after, until)):
         return False  # another process of this query has planned the next range
     entries = follower.entries(after, until)
-    _check_entries(world, reader.stream, entries)
+    _check_entries(simulation, reader.stream, entries)
     names = [blob.name for _, blob in new_blobs(entries)]
     if (reader.after, reader.planned) not in ((after, None), (after, until)):
         return False
     if reader.planned is not None and names != reader.names:
-        world.truth.fail(f"a follower reads versions {after + 1} to {until} again, and they name other blobs")
+        simulation.truth.fail(f"a follower reads versions {after + 1} to {until} again, and they name other blobs")
     reader.planned, reader.names = until, names
     found = read_blobs(process, names)
     if reader.planned != until or reader.after != after:
         return False  # another process of this query has done it
     reader.delivered.update(found)
     reader.after, reader.planned = until, None
-    world.seen["follower's batch"] += 1
+    simulation.seen["follower's batch"] += 1
     follower.forget(until)
     twice = [row for row in found if reader.delivered[row] > 1]
     for row in twice:
-        if row[:2] in world.truth.by_hand or is_known_limit(world, row):
-            world.seen["delivered twice: known limit"] += 1
+        if row[:2] in simulation.truth.by_hand or is_known_limit(simulation, row):
+            simulation.seen["delivered twice: known limit"] += 1
             reader.delivered[row] = 1
         else:
-            world.truth.fail(f"a follower delivers row {row} twice")
+            simulation.truth.fail(f"a follower delivers row {row} twice")
     return True
 
 
-def _check_entries(world: World, stream: str, entries: Iterable[LogEntry]) -> None:
+def _check_entries(simulation: Simulation, stream: str, entries: Iterable[LogEntry]) -> None:
     for entry in entries:
-        committed = world.truth.log[stream].get(entry.version)
+        committed = simulation.truth.log[stream].get(entry.version)
         if committed is None or committed.write_id != entry.write_id:
-            world.truth.fail(f"a follower reads version {entry.version} of {stream}, which was never committed")
+            simulation.truth.fail(f"a follower reads version {entry.version} of {stream}, which was never committed")
 
 
-def is_known_limit(world: World, row: Row) -> bool:
+def is_known_limit(simulation: Simulation, row: Row) -> bool:
     """Decision 2: parts of a batch over many streams that were whole are read again if the batch entry is replaced."""
-    query = next(query for query in world.queries if query.id == row[0])
-    entries = [each for each in world.truth.log[query.log].values() if each.transaction == query.transaction(row[1])]
+    query = next(query for query in simulation.queries if query.id == row[0])
+    entries = [
+        each for each in simulation.truth.log[query.log].values() if each.transaction == query.transaction(row[1])
+    ]
     return query.kind == "many" and len(entries) > 1
