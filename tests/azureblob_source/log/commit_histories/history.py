@@ -16,7 +16,6 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.maintenance.repair import plan_repair
 from azureblob_source.read.following import TriggerLimits
 from tests.azureblob_source.log.commit_histories.processes import HistoryProcess, aim_of, effect, inline_pools
-from tests.azureblob_source.log.commit_histories.truth import Row
 from tests.azureblob_source.log.commit_histories.simulation import (
     DAY,
     Query,
@@ -30,6 +29,7 @@ from tests.azureblob_source.log.commit_histories.simulation import (
     repair_stream,
     vacuum_log,
 )
+from tests.azureblob_source.log.commit_histories.truth import Row
 
 Event = tuple[str, int, int]
 """What happens, and two numbers that say where and how; they are read modulo what there is."""
