@@ -24,12 +24,12 @@ class IncompatibleTypeError(TypeError):
         self.reason = reason
 
 
-def is_text(arrow: pa.DataType) -> bool:
+def is_any_string(arrow: pa.DataType) -> bool:
     """Any of the three string layouts."""
     return arrow_is.is_string(arrow) or arrow_is.is_large_string(arrow) or arrow_is.is_string_view(arrow)
 
 
-def is_bytes(arrow: pa.DataType) -> bool:
+def is_any_binary(arrow: pa.DataType) -> bool:
     """Any of the four binary layouts."""
     return (
         arrow_is.is_binary(arrow)
@@ -39,7 +39,7 @@ def is_bytes(arrow: pa.DataType) -> bool:
     )
 
 
-def is_list(arrow: pa.DataType) -> bool:
+def is_any_list(arrow: pa.DataType) -> bool:
     """A list, large list or fixed-size list."""
     return arrow_is.is_list(arrow) or arrow_is.is_large_list(arrow) or arrow_is.is_fixed_size_list(arrow)
 
@@ -91,14 +91,14 @@ _LEAVES: dict[tuple[str, str], Predicate] = {
     ("long", "local-timestamp-nanos"): _is_wall_clock,
     ("float", ""): _any_of(arrow_is.is_float16, arrow_is.is_float32, _is_tiny_int),
     ("double", ""): _any_of(arrow_is.is_floating, _is_small_int),
-    ("bytes", ""): _any_of(is_bytes, is_text),
+    ("bytes", ""): _any_of(is_any_binary, is_any_string),
     ("bytes", "decimal"): arrow_is.is_decimal128,
-    ("string", ""): is_text,
-    ("string", "uuid"): is_text,
-    ("enum", ""): is_text,
-    ("fixed", ""): is_bytes,
-    ("fixed", "uuid"): is_bytes,
-    ("fixed", "duration"): is_bytes,
+    ("string", ""): is_any_string,
+    ("string", "uuid"): is_any_string,
+    ("enum", ""): is_any_string,
+    ("fixed", ""): is_any_binary,
+    ("fixed", "uuid"): is_any_binary,
+    ("fixed", "duration"): is_any_binary,
     ("fixed", "decimal"): arrow_is.is_decimal128,
 }
 
@@ -108,8 +108,8 @@ _NATURAL: tuple[tuple[Predicate, str], ...] = (
     (arrow_is.is_integer, "int"),
     (arrow_is.is_float64, "double"),
     (arrow_is.is_floating, "float"),
-    (is_text, "string"),
-    (is_bytes, "bytes"),
+    (is_any_string, "string"),
+    (is_any_binary, "bytes"),
 )
 
 
@@ -153,9 +153,9 @@ def check_compatible(arrow: pa.DataType, avro: AvroType, path: tuple[str, ...] =
         key, value = avro.element.fields
         check_compatible(arrow.key_type, key.type, (*path, "key"))
         check_compatible(arrow.item_type, value.type, (*path, "value"))
-    elif avro.kind == "array" and is_list(arrow):
+    elif avro.kind == "array" and is_any_list(arrow):
         check_compatible(arrow.value_type, avro.element, (*path, "element"))
-    elif avro.kind == "map" and arrow_is.is_map(arrow) and is_text(plain_type(arrow.key_type)):
+    elif avro.kind == "map" and arrow_is.is_map(arrow) and is_any_string(plain_type(arrow.key_type)):
         check_compatible(arrow.item_type, avro.element, (*path, "value"))
     else:
         _check_leaf(arrow, avro, path)

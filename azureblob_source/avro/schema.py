@@ -18,9 +18,9 @@ from azure_account.errors import ConfigurationError, CorruptError, describe
 from azureblob_source.avro.compatibility import (
     IncompatibleTypeError,
     check_compatible,
-    is_bytes,
-    is_list,
-    is_text,
+    is_any_binary,
+    is_any_list,
+    is_any_string,
     match_fields,
     plain_type,
 )
@@ -198,9 +198,9 @@ class _Inference:
     def _type(self, arrow: pa.DataType, name: str, path: tuple[str, ...]) -> Any:
         if arrow_is.is_decimal128(arrow):
             return self._decimal(arrow, name, path)
-        if is_list(arrow):
+        if is_any_list(arrow):
             return {"type": "array", "items": self._nullable(arrow.value_field, f"{name}_element", path)}
-        if arrow_is.is_map(arrow) and is_text(plain_type(arrow.key_type)):
+        if arrow_is.is_map(arrow) and is_any_string(plain_type(arrow.key_type)):
             return {"type": "map", "values": self._nullable(arrow.item_field, f"{name}_value", path)}
         if arrow_is.is_map(arrow):
             entry = [arrow.key_field.with_name("key"), arrow.item_field.with_name("value")]
@@ -225,9 +225,9 @@ class _Inference:
 def _leaf(arrow: pa.DataType, path: tuple[str, ...]) -> Any:
     if arrow in _LEAVES:
         return _LEAVES[arrow]
-    if is_text(arrow):
+    if is_any_string(arrow):
         return "string"
-    if is_bytes(arrow):
+    if is_any_binary(arrow):
         return "bytes"
     if arrow_is.is_date(arrow):
         return {"type": "int", "logicalType": "date"}

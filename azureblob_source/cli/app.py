@@ -243,7 +243,7 @@ def repair_command(  # noqa: PLR0913 - one argument for each option
         _void_version(shell, place, void, leave_blobs=leave_blobs, dry_run=dry_run, yes=yes, as_json=as_json)
         return
     plan = plan_repair(place.container, place.stream, shell.now - _age(older_than))
-    work = len(plan.unfinished) + len(plan.revived) + (len(plan.leftovers) if leftovers else 0)
+    work = len(plan.unpublished) + len(plan.revived) + (len(plan.leftovers) if leftovers else 0)
     for line in text.repair_lines(plan, leftovers=leftovers):
         (shell.err if as_json else shell.out).print(line, soft_wrap=True)
     done = None
@@ -331,7 +331,7 @@ def vacuum_command(  # noqa: PLR0913 - one argument for each option
     work = sum(not plan.is_empty for plan in plans)
     done = None
     if work and not dry_run and _confirmed(shell, "Remove them permanently?", yes=yes, as_json=as_json):
-        entries = sum(len(plan.expired) + len(plan.leftovers) + len(plan.strays) for plan in plans)
+        entries = sum(len(plan.outdated) + len(plan.interrupted) + len(plan.strays) for plan in plans)
         with _progress(shell, "removing", entries) as advance:
             done = [vacuum(place.container, plan, lambda: uuid.uuid4().hex, advance) for plan in plans]
     documents = [vacuum_json(plan, done[at] if done else None) for at, plan in enumerate(plans)]

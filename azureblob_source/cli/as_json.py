@@ -91,14 +91,14 @@ def vacuum_json(plan: VacuumPlan, done: Vacuumed | None) -> dict[str, object]:
     document: dict[str, object] = {
         "stream": plan.stream,
         "plan": {
-            "entries": len(plan.expired),
+            "entries": len(plan.outdated),
             "firstVersion": plan.boundary.first,
             "newFirstVersion": plan.first,
             "version": plan.last,
             "blobs": 0 if plan.log_only else plan.blobs,
             "rows": 0 if plan.log_only else plan.rows,
             "bytes": 0 if plan.log_only else plan.bytes,
-            "leftovers": len(plan.leftovers),
+            "leftovers": len(plan.interrupted),
             "strays": len(plan.strays),
         },
         "done": None,
@@ -121,7 +121,7 @@ def repair_json(plan: RepairPlan, done: Repaired | None) -> dict[str, object]:
                 "lost": list(each.lost),
                 "stillThere": list(each.still_there),
             }
-            for each in plan.unfinished
+            for each in plan.unpublished
         ],
         "leftovers": [{"name": each.name, "since": jsonable(each.since)} for each in plan.leftovers],
         "recent": [{"name": each.name, "since": jsonable(each.since)} for each in plan.recent],

@@ -157,8 +157,8 @@ def vacuum_lines(plan: VacuumPlan) -> list[str]:
     if plan.is_empty:
         return [f"{plan.stream}: nothing to remove, {_stay(plan)}. The newest version always stays."]
     lines = []
-    if plan.expired:
-        first, last = plan.expired[0], plan.expired[-1]
+    if plan.outdated:
+        first, last = plan.outdated[0], plan.outdated[-1]
         span = f"committed {time_text(first.written)} to {time_text(last.written)} UTC"
         lines += [
             f"{plan.stream}: versions {first.version} to {last.version} will be removed ({span});",
@@ -167,8 +167,10 @@ def vacuum_lines(plan: VacuumPlan) -> list[str]:
             if plan.log_only
             else f"Also removed: {plural(plan.blobs, 'blob')}, {plural(plan.rows, 'row')}, {size_text(plan.bytes)}.",
         ]
-    if plan.leftovers or plan.boundary.removing:
-        lines.append(f"{plan.stream}: an interrupted vacuum will be completed: {plural(len(plan.leftovers), 'entry')}.")
+    if plan.interrupted or plan.boundary.removing:
+        lines.append(
+            f"{plan.stream}: an interrupted vacuum will be completed: {plural(len(plan.interrupted), 'entry')}."
+        )
     if plan.strays:
         lines.append(
             f"{plan.stream}: {plural(len(plan.strays), 'entry')} below the retention boundary, put there by a stale "
@@ -184,7 +186,7 @@ def _stay(plan: VacuumPlan) -> str:
 def repair_lines(plan: RepairPlan, *, leftovers: bool) -> list[str]:
     """What a repair would do, in sentences."""
     lines = []
-    for each in plan.unfinished:
+    for each in plan.unpublished:
         what = f"{each.stream}: version {each.entry.version} is committed and not published: "
         if each.lost:
             what += (
@@ -196,7 +198,7 @@ def repair_lines(plan: RepairPlan, *, leftovers: bool) -> list[str]:
         else:
             what += f"{plural(len(each.still_there), 'blob')} that it removes will be deleted."
         lines.append(what)
-    if not plan.unfinished:
+    if not plan.unpublished:
         lines.append(f"{plural(len(plan.streams), 'stream')}: everything that is committed is published.")
     if plan.revived:
         lines.append(

@@ -88,7 +88,7 @@ class Change:
     """What a draft and an entry have in common.
 
     removed: blobs of earlier entries that this one removes.
-    control: the control messages in the blobs, each once with its `partitions` (see `control_records.py`).
+    control: the control messages in the blobs, each once with its `partitions` (see `write/control_objects.py`).
     batch_version: of a stream's part of a batch over many streams, the version of its batch entry (the JSON field
       `decision`); None for other batches, and if an older release wrote the entry.
     """

@@ -38,7 +38,7 @@ _TIME_LEVELS = 5
 
 
 @dataclass(frozen=True)
-class Unfinished:
+class UnpublishedEntry:
     """A committed entry that is not published: its `missing` blobs are not visible, `lost` ones are not staged either.
 
     still_there: blobs that the entry removes and that are not deleted yet.
@@ -72,7 +72,7 @@ class RepairPlan:
     """What a repair would do. `recent` are staged blocks that it keeps: their batch may still be committed."""
 
     streams: tuple[str, ...]
-    unfinished: tuple[Unfinished, ...]
+    unpublished: tuple[UnpublishedEntry, ...]
     leftovers: tuple[Leftover, ...]
     recent: tuple[Leftover, ...]
     revived: tuple[Revived, ...] = ()
@@ -80,7 +80,7 @@ class RepairPlan:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
-        return not (self.unfinished or self.leftovers or self.revived)
+        return not (self.unpublished or self.leftovers or self.revived)
 
 
 @dataclass(frozen=True)
@@ -101,23 +101,23 @@ def plan_repair(container: BlobContainer, stream: str | None, before: datetime) 
     listed = list(container.list("" if stream is None else f"{stream}/", uncommitted=True))
     streams = sorted({of for blob in listed if (of := _stream_of(blob)) is not None})
     staged = {blob.name for blob in listed if not blob.committed}
-    unpublished = {name: _unpublished(CommitLog(container, name)) for name in streams}
-    unfinished = [
+    entries_of = {name: _unpublished(CommitLog(container, name)) for name in streams}
+    unpublished = [
         found
-        for name, entries in unpublished.items()
+        for name, entries in entries_of.items()
         for entry in entries
-        if (found := _unfinished(container, name, entry, entries, staged)) is not None
+        if (found := _unpublished_entry(container, name, entry, entries, staged)) is not None
     ]
-    committed = {blob.name: blob for blob in listed if blob.committed}
-    revived = [found for name in streams for found in _revived(CommitLog(container, name), committed)]
-    named = {blob.name for entries in unpublished.values() for entry in entries for blob in entry.blobs}
-    named |= _decided_over_streams(container)
-    undecided = [Leftover(blob.name, blob.last_modified) for blob in listed if _is_leftover(blob, named)]
+    visible = {blob.name: blob for blob in listed if blob.committed}
+    revived = [found for name in streams for found in _revived(CommitLog(container, name), visible)]
+    committed_names = {blob.name for entries in entries_of.values() for entry in entries for blob in entry.blobs}
+    committed_names |= _committed_in_batch_logs(container)
+    uncommitted = [Leftover(blob.name, blob.last_modified) for blob in listed if _is_leftover(blob, committed_names)]
     return RepairPlan(
         tuple(streams),
-        tuple(unfinished),
-        tuple(leftover for leftover in undecided if leftover.since < before),
-        tuple(leftover for leftover in undecided if leftover.since >= before),
+        tuple(unpublished),
+        tuple(leftover for leftover in uncommitted if leftover.since < before),
+        tuple(leftover for leftover in uncommitted if leftover.since >= before),
         tuple(revived),
     )
 
@@ -148,8 +148,8 @@ def repair(
     """
     published = voided = 0
     failures: list[ConflictError] = []
-    for stream in dict.fromkeys(each.stream for each in plan.unfinished):
-        todo = {each.entry.version for each in plan.unfinished if each.stream == stream}
+    for stream in dict.fromkeys(each.stream for each in plan.unpublished):
+        todo = {each.entry.version for each in plan.unpublished if each.stream == stream}
         log = CommitLog(container, stream)
         before = log.refresh()
         try:
@@ -166,9 +166,9 @@ def repair(
     progress(len(plan.revived))
     removed = 0
     if leftovers and plan.leftovers:
-        decided = _decided_now(container, {*plan.streams, *_streams_above(plan.leftovers)})
+        committed_names = _committed_now(container, {*plan.streams, *_streams_above(plan.leftovers)})
         for leftover in plan.leftovers:
-            if leftover.name not in decided:
+            if leftover.name not in committed_names:
                 removed += _discard(container, leftover.name)
             progress(1)
     if failures:
@@ -182,7 +182,7 @@ def _unpublished(log: CommitLog) -> list[LogEntry]:
     return [] if head is None else log.entries(first_unpublished(head, kept_from=log.kept_from), head.version)
 
 
-def _revived(log: CommitLog, committed: Mapping[str, BlobProperties]) -> list[Revived]:
+def _revived(log: CommitLog, visible: Mapping[str, BlobProperties]) -> list[Revived]:
     """Blobs of published entries that are visible although a published entry has voided or overwritten them."""
     entries = log.history()
     if not entries:
@@ -193,7 +193,7 @@ def _revived(log: CommitLog, committed: Mapping[str, BlobProperties]) -> list[Re
         Revived(blob.name, blob.attempt)
         for entry in done
         for blob in entry.blobs
-        if blob.name not in live and blob.name in committed and _wrote(committed[blob.name], blob.attempt)
+        if blob.name not in live and blob.name in visible and _wrote(visible[blob.name], blob.attempt)
     ]
 
 
@@ -212,21 +212,21 @@ def _remove_revived(container: BlobContainer, blob: Revived) -> bool:
         return False
 
 
-def _unfinished(
+def _unpublished_entry(
     container: BlobContainer, stream: str, entry: LogEntry, entries: Sequence[LogEntry], staged: set[str]
-) -> Unfinished | None:
+) -> UnpublishedEntry | None:
     later = [each for each in entries if each.version > entry.version]
     if any(each.replaces == entry.version for each in later):
         return None
     taken_away = {name for each in later for name in each.removed}
     blobs = [blob for blob in entry.blobs if blob.name not in taken_away]
-    missing = tuple(blob.name for blob in blobs if not _is_public(container, blob))
+    missing = tuple(blob.name for blob in blobs if not _is_visible(container, blob))
     lost = tuple(name for name in missing if name not in staged)
     still_there = tuple(name for name in entry.removed if container.properties(name) is not None)
-    return Unfinished(stream, entry, missing, lost, still_there) if missing or still_there else None
+    return UnpublishedEntry(stream, entry, missing, lost, still_there) if missing or still_there else None
 
 
-def _is_public(container: BlobContainer, blob: BlobEntry) -> bool:
+def _is_visible(container: BlobContainer, blob: BlobEntry) -> bool:
     """Whether a blob is visible, and not the empty one that an interrupted repair has left."""
     there = container.properties(blob.name)
     return there is not None and attempt_of(there.metadata) != DISCARDED
@@ -238,13 +238,13 @@ def _streams_above(leftovers: Iterable[Leftover]) -> set[str]:
     return {"/".join(above[:depth]) for above in levels for depth in range(1, len(above) + 1)}
 
 
-def _decided_now(container: BlobContainer, streams: Iterable[str]) -> set[str]:
-    """Names in entries that may not be published yet, as of now."""
+def _committed_now(container: BlobContainer, streams: Iterable[str]) -> set[str]:
+    """The blobs of unpublished entries and of the newest batch entries, as of now."""
     entries = (entry for stream in streams for entry in _unpublished(CommitLog(container, stream)))
-    return {blob.name for entry in entries for blob in entry.blobs} | _decided_over_streams(container)
+    return {blob.name for entry in entries for blob in entry.blobs} | _committed_in_batch_logs(container)
 
 
-def _decided_over_streams(container: BlobContainer) -> set[str]:
+def _committed_in_batch_logs(container: BlobContainer) -> set[str]:
     """Blobs that the newest batch entries name: the logs of their streams may not have them yet."""
     logs = sorted({found for blob in container.list(f"{BATCHES}/") if (found := log_stream(blob.name)) is not None})
     heads = (CommitLog(container, log).head() for log in logs)
@@ -256,10 +256,10 @@ def _stream_of(blob: BlobProperties) -> str | None:
     return None if stream is None or is_batch_log(stream) else stream
 
 
-def _is_leftover(blob: BlobProperties, named: set[str]) -> bool:
+def _is_leftover(blob: BlobProperties, committed_names: set[str]) -> bool:
     if blob.committed:
         return blob.size == 0 and attempt_of(blob.metadata) == DISCARDED
-    return is_data(blob.name) and blob.name not in named
+    return is_data(blob.name) and blob.name not in committed_names
 
 
 def _discard(container: BlobContainer, name: str) -> bool:

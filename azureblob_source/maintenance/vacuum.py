@@ -57,16 +57,16 @@ class LoggedEntry:
 class VacuumPlan:
     """What a vacuum would do.
 
-    expired: entries to remove, oldest first; `blobs`, `rows` and `bytes` are the totals of their blobs.
-    leftovers: entries below the boundary that an interrupted vacuum began to remove, to be removed with their blobs.
+    outdated: entries to remove, oldest first; `blobs`, `rows` and `bytes` are the totals of their blobs.
+    interrupted: entries below the boundary that an interrupted vacuum began to remove, to be removed with their blobs.
     strays: entries that a stale writer put below the boundary, to be deleted without their blobs.
     first, last: the first version that is kept, and the head.
     """
 
     stream: str
     boundary: Boundary
-    expired: tuple[LoggedEntry, ...]
-    leftovers: tuple[LoggedEntry, ...]
+    outdated: tuple[LoggedEntry, ...]
+    interrupted: tuple[LoggedEntry, ...]
     strays: tuple[LoggedEntry, ...]
     first: int
     last: int
@@ -77,7 +77,7 @@ class VacuumPlan:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
-        return not (self.expired or self.leftovers or self.strays or self.boundary.removing)
+        return not (self.outdated or self.interrupted or self.strays or self.boundary.removing)
 
     @property
     def log_only(self) -> bool:
@@ -117,7 +117,7 @@ def plan_vacuum(log: CommitLog, before: datetime, progress: Callable[[int], obje
     listed = list(_listed(log.container, log.stream))
     plan = plan_from_listing(log.stream, listed, boundary, head, before=before, needed=_needed(log, head))
     blobs = rows = size = 0
-    for chunk in _chunks(plan.expired):
+    for chunk in _chunks(plan.outdated):
         for entry in log.entries(chunk[0].version, chunk[-1].version):
             blobs += len(entry.blobs)
             rows += entry.rows
@@ -131,21 +131,21 @@ def plan_from_listing(
 ) -> VacuumPlan:
     """The plan, without totals, from the listing of a log. Entries from version `needed` on are kept. Pure."""
     below = [entry for entry in listed if entry.version < boundary.first]
-    leftovers = [entry for entry in below if boundary.removing.get(entry.version) == entry.etag]
+    interrupted = [entry for entry in below if boundary.removing.get(entry.version) == entry.etag]
     end = min(first_unpublished(head), head.version, needed)
-    expired: list[LoggedEntry] = []
+    outdated: list[LoggedEntry] = []
     for entry in listed:
         if boundary.first <= entry.version < end:
             if entry.written >= before:
                 break
-            expired.append(entry)
+            outdated.append(entry)
     return VacuumPlan(
         stream=stream,
         boundary=boundary,
-        expired=tuple(expired),
-        leftovers=tuple(leftovers),
-        strays=tuple(entry for entry in below if entry not in leftovers),
-        first=expired[-1].version + 1 if expired else boundary.first,
+        outdated=tuple(outdated),
+        interrupted=tuple(interrupted),
+        strays=tuple(entry for entry in below if entry not in interrupted),
+        first=outdated[-1].version + 1 if outdated else boundary.first,
         last=head.version,
     )
 
@@ -165,9 +165,9 @@ def vacuum(
     """
     work = _Work(container, plan, threads, progress)
     work.delete_entries(plan.strays)
-    work.clear(plan.leftovers, work.read(plan.leftovers))
+    work.clear(plan.interrupted, work.read(plan.interrupted))
     boundary = plan.boundary
-    for chunk in _chunks(plan.expired):
+    for chunk in _chunks(plan.outdated):
         entries = work.read(chunk)
         removing = {entry.version: entry.etag for entry in chunk}
         new = Boundary(chunk[-1].version + 1, removing, new_id())

@@ -84,7 +84,7 @@ class BlobBytes:
         self.blob = blob
         self._ranges = ranges
         self._size: int | None = None
-        self._pieces = BufferedRanges()
+        self._buffered = BufferedRanges()
 
     def clip(self, end: int) -> int:
         """`end`, or the blob's size."""
@@ -94,27 +94,27 @@ class BlobBytes:
 
     def read(self, start: int, end: int) -> memoryview:
         """The bytes `[start, end)`. They are not kept if there is a gap between the kept bytes and `start`."""
-        while (at := self._pieces.until(start)) < end:
+        while (at := self._buffered.until(start)) < end:
             if self._take_fetched(at):
                 continue
-            if at == start and self._pieces.is_far(start):
+            if at == start and self._buffered.is_far(start):
                 return self._unkept(start, end)
             self._request(at, end - at + FIRST_REQUEST)
-        return self._pieces.view(start, end)
+        return self._buffered.view(start, end)
 
     def forget(self, before: int) -> None:
         """Free the bytes before this place."""
-        self._pieces.drop(before)
+        self._buffered.drop(before)
 
     def is_near(self, end: int) -> bool:
         """Whether the bytes up to `end` are kept."""
-        return self._pieces.until(0) >= end
+        return self._buffered.until(0) >= end
 
     def peek(self, start: int, end: int) -> memoryview | None:
         """The bytes `[start, end)`, cut at the blob's end: if they are not kept, by a request for just them."""
         end = self.clip(end)
-        if end <= start or self._pieces.until(start) >= end:
-            return self._pieces.view(start, end)
+        if end <= start or self._buffered.until(start) >= end:
+            return self._buffered.view(start, end)
         return self._unkept(start, end)
 
     def _take_fetched(self, at: int | None = None) -> bool:  # noqa: ARG002 - nothing is fetched ahead here
@@ -129,7 +129,7 @@ class BlobBytes:
 
     def _keep(self, start: int, content: BlobContent, charge: int = 0) -> None:
         self._size = content.properties.size
-        self._pieces.add(start, content.data, charge)
+        self._buffered.add(start, content.data, charge)
 
 
 def without_gzip(source: BlobBytes) -> Source:

@@ -19,10 +19,10 @@ Between: TypeAlias = "tuple[int | None, int | None]"
 """[start, end) in microseconds since 1970 UTC; None is open."""
 
 ALL_TIMES: Between = (None, None)
+UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 # As this project and Samza write it, yyyy/MM/dd/HH/mm-ss, and as Event Hubs Capture does, yyyy/MM/dd/HH/mm/ss.
 _TIME_PATH = re.compile(r"(?:^|/)(?=(\d{4})/(\d\d)/(\d\d)/(\d\d)/(\d\d)[-/](\d\d)(?:[-./]|$))", re.ASCII)
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
 _WITHIN_SECOND = 999_999
 _WITHIN_MILLISECOND = 999
@@ -99,7 +99,7 @@ def name_time(name: str) -> tuple[int | None, int | None]:
 
 def microseconds(moment: datetime) -> int:
     """Microseconds since 1970 UTC."""
-    return (moment - _EPOCH) // _MICROSECOND
+    return (moment - UNIX_EPOCH) // _MICROSECOND
 
 
 def _ordered(first: int | None, last: int) -> tuple[int | None, int]:

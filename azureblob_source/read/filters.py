@@ -78,8 +78,8 @@ class ColumnFilter:
         return pa.scalar(self.value, kind)
 
 
-def condition(spark_filter: Any, schema: pa.Schema) -> ColumnFilter | None:
-    """The filter as a condition on rows of `schema`, or None if only Spark can apply it."""
+def column_filter(spark_filter: Any, schema: pa.Schema) -> ColumnFilter | None:
+    """The filter as one on a column of `schema`, or None if only Spark can apply it."""
     name, negated = type(spark_filter).__name__, False
     if name == "Not":
         spark_filter, negated = spark_filter.child, True
@@ -110,11 +110,11 @@ def _is_exact(found: ColumnFilter, schema: pa.Schema) -> bool:
     return True
 
 
-def selected(batch: pa.RecordBatch, conditions: Sequence[ColumnFilter]) -> pa.RecordBatch:
-    """The rows for which every condition is true."""
-    if not conditions:
+def selected(batch: pa.RecordBatch, filters: Sequence[ColumnFilter]) -> pa.RecordBatch:
+    """The rows for which every filter holds."""
+    if not filters:
         return batch
-    mask = conditions[0].holds(batch)
-    for each in conditions[1:]:
+    mask = filters[0].holds(batch)
+    for each in filters[1:]:
         mask = pc.and_kleene(mask, each.holds(batch))
     return batch.filter(mask)

@@ -4,7 +4,7 @@ A micro-batch ends with a version. The blobs of a range of versions depend on th
 that is read again gives the same blobs. A voided entry and the entry that revokes it are never in different ranges,
 since the first names blobs that were never published as a whole and the second removes them. One case is not covered:
 a batch over many streams (`streamColumn`) whose staged blocks expire in some of the streams is committed again in all
-of them, so the follower of a stream that had published its share reads that share twice.
+of them, so the follower of a stream that had published its part reads that part twice.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         message = f"no stream is named to read from container {location.container!r}. Load `container/stream`."
         raise ConfigurationError(message)
     if {"startingVersion", "startingTimestamp"} <= given.given:
-        raise ConfigurationError("options `startingVersion` and `startingTimestamp` are two answers. Give one.")
+        raise ConfigurationError("options `startingVersion` and `startingTimestamp` exclude each other. Set one.")
     return SourceOptions(
         account=account_settings(given, location.account, env, url_endpoint=location.endpoint),
         location=location,
@@ -92,7 +92,7 @@ def _refuse(group: str, given: ParsedOptions) -> None:
             raise ConfigurationError(f"option `{option.name}` belongs to {right}. Leave it out here.")
 
 
-def _time_range(given: ParsedOptions) -> tuple[int | None, int | None]:
+def _time_range(given: ParsedOptions) -> Between:
     moments = (given[name] for name in ("startTime", "endTime"))
     start, end = (None if moment is None else microseconds(moment) for moment in moments)
     if start is not None and end is not None and start >= end:

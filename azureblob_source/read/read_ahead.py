@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 REQUEST_BYTES = 4 << 20
 
 _AFTER_END = 5
-"""A split's share (two to the power) that is fetched after its end, as its last block rarely ends there."""
+"""The part of a split's size (two to the power) that is fetched after its end, as its last block rarely ends there."""
 _ANYWHERE = 1 << 63
 
 
@@ -35,7 +35,7 @@ class SplitBytes(BlobBytes):
     def forget(self, before: int) -> None:
         """Free the bytes before this place, and fetch on."""
         self._fetcher.skip(self._queue, before)
-        freed = self._pieces.drop(before)
+        freed = self._buffered.drop(before)
         if freed:
             self._fetcher.release(freed)
 
@@ -45,13 +45,13 @@ class SplitBytes(BlobBytes):
 
     def read_on(self) -> None:
         """Fetch the blob to its end: the split, which begins with the blob, has all its rows."""
-        start = max(self._queue.end, self._pieces.until(0))
+        start = max(self._queue.end, self._buffered.until(0))
         self._fetcher.extend(self._queue, _ranges(start, self.clip(_ANYWHERE)))
 
     def close(self) -> None:
         """Free all bytes, and fetch no more."""
         self._fetcher.drop(self._queue)
-        self._fetcher.release(self._pieces.drop(_ANYWHERE))
+        self._fetcher.release(self._buffered.drop(_ANYWHERE))
 
     def _take_fetched(self, at: int | None = None) -> bool:
         fetched = self._fetcher.take(self._queue, at)

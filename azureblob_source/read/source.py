@@ -21,7 +21,7 @@ from azureblob_source.avro.schema import arrow_schema
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.options import METADATA_COLUMNS
 from azureblob_source.read import views
-from azureblob_source.read.filters import condition, selected
+from azureblob_source.read.filters import column_filter, selected
 from azureblob_source.read.following import new_blobs
 from azureblob_source.read.options import SourceOptions, source_options
 from azureblob_source.read.snapshot import Snapshot, kept_history, take_snapshot, writer_schemas
@@ -151,7 +151,7 @@ class PartitionReader:
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:
         self.options = plan.options
         self.schema = schema
-        self.conditions: list[ColumnFilter] = []
+        self.filters: list[ColumnFilter] = []
         self.plan = plan
         unknown = set(schema.names) - set(views.VIEWS[plan.options.view].names) if plan.options.view != "data" else ()
         if unknown:
@@ -170,7 +170,7 @@ class PartitionReader:
 
     def partitions_of(self, blobs: Iterable[StreamBlob]) -> list[InputPartition]:
         """Partitions over blobs, in name order: a large blob is split, and small ones share a partition."""
-        about_blobs = [each for each in self.conditions if each.column in self.metadata]
+        about_blobs = [each for each in self.filters if each.column in self.metadata]
         if about_blobs:
             blobs = [blob for blob in blobs if selected(_origin(blob, 1), about_blobs).num_rows]
         size = self.options.split_bytes
@@ -183,7 +183,7 @@ class PartitionReader:
         expected = arrow_of(self.schema)
         found = self._rows(partition) if isinstance(partition, SplitsPartition) else self._view(partition)
         for batch in found:
-            rows = selected(_as(expected, batch.select(self.schema.names)), self.conditions)
+            rows = selected(_as(expected, batch.select(self.schema.names)), self.filters)
             if rows.num_rows:
                 yield rows
 
@@ -231,8 +231,8 @@ class PartitionReader:
 
     def _view_of_listing(self) -> pa.RecordBatch:
         if self.options.view == "blobs":
-            return views.listed_blobs(self.plan.snapshot.blobs)
-        return views.listed_schemas(self.plan.snapshot.schemas)
+            return views.blobs_without_log(self.plan.snapshot.blobs)
+        return views.schemas_without_log(self.plan.snapshot.schemas)
 
 
 class SnapshotReader(PartitionReader, DataSourceReader):
@@ -253,11 +253,11 @@ class FilteringReader(SnapshotReader):
         schema = arrow_of(self.schema)
         others = []
         for each in filters:
-            found = condition(each, schema)
+            found = column_filter(each, schema)
             if found is None:
                 others.append(each)
             else:
-                self.conditions.append(found)
+                self.filters.append(found)
         return others
 
 

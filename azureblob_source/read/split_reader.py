@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Decode: TypeAlias = Callable[[Iterable[AvroBlock]], Iterator[pa.RecordBatch]]
 
 THREADS = 4
-BUDGET = 32 << 20
+FETCH_BYTES = 32 << 20
 
 
 def read_splits(  # noqa: PLR0913 - the settings of a read, by name
@@ -42,7 +42,7 @@ def read_splits(  # noqa: PLR0913 - the settings of a read, by name
     columns: Sequence[str] | None = None,
     ignore_corrupt: bool = False,
     threads: int = THREADS,
-    budget: int = BUDGET,
+    budget: int = FETCH_BYTES,
     limits: ReadLimits = DEFAULT_LIMITS,
 ) -> Iterator[tuple[Split, pa.RecordBatch]]:
     """The rows of all splits, in order, resolved to `reader` (see `decode_blob`), each batch with its split.

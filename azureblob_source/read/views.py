@@ -7,7 +7,7 @@ for each control message that was written to the stream.
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from azureblob_source.arrow_values import int64_array
 from azureblob_source.log.live import entries_in_effect
+from azureblob_source.read.blobs import UNIX_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 _COUNTS = pa.map_(pa.string(), pa.int64())
 _TIME = pa.timestamp("us", tz="UTC")
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 COMMITS = pa.schema(
     [
@@ -145,7 +145,7 @@ def blobs(added: Iterable[tuple[LogEntry, BlobEntry]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([_blob(entry, blob) for entry, blob in added], BLOBS)
 
 
-def listed_blobs(found: Iterable[StreamBlob]) -> pa.RecordBatch:
+def blobs_without_log(found: Iterable[StreamBlob]) -> pa.RecordBatch:
     """The blobs of a stream without a log."""
     rows = [{"name": blob.name, "partition": blob.partition, "bytes": blob.size} for blob in found]
     return pa.RecordBatch.from_pylist(rows, BLOBS)
@@ -182,7 +182,7 @@ def schemas(added: Iterable[tuple[LogEntry, BlobEntry]], texts: Mapping[str, str
     return pa.RecordBatch.from_pylist(list(rows.values()), SCHEMAS)
 
 
-def listed_schemas(found: Iterable[AvroSchema]) -> pa.RecordBatch:
+def schemas_without_log(found: Iterable[AvroSchema]) -> pa.RecordBatch:
     """The writer schemas of a stream without a log."""
     rows = [{"fingerprint": avro.fingerprint, "schema": avro.json} for avro in found]
     return pa.RecordBatch.from_pylist(rows, SCHEMAS)
@@ -208,7 +208,7 @@ def _blob(entry: LogEntry, blob: BlobEntry) -> dict[str, object]:
 def _moment(microseconds: int | None) -> datetime | None:
     """The time; None for one beyond the calendar, too."""
     try:
-        return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)
+        return None if microseconds is None else UNIX_EPOCH + timedelta(microseconds=microseconds)
     except OverflowError:
         return None
 

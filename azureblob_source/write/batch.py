@@ -33,7 +33,7 @@ from azureblob_source.log.publish import Publisher
 from azureblob_source.log.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.log.roll_forward import NotPublished
 from azureblob_source.metrics import batch_metrics
-from azureblob_source.write.control_records import merged, split_by_stream
+from azureblob_source.write.control_objects import merged, split_by_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -87,14 +87,15 @@ class BatchCommitter:
         writers = [{**task.writer, "metrics": task.metrics} for task in staged if task.blobs]
         control = merged(message for task in staged for message in task.control)
         if options.router.stream_column is not None and transaction is not None:
-            entries = self._commit_streams(self._draft("append", transaction, blobs, control), transaction, writers)
+            draft = self._draft("append", transaction, blobs, control)
+            entries = self._commit_by_batch_log(draft, transaction, writers)
         else:
             operation: Operation = "overwrite" if overwrite else "append"
-            entries = self._commit_each(operation, transaction, blobs, control, writers)
+            entries = self._commit_each_stream(operation, transaction, blobs, control, writers)
         self._check_order(transaction, entries)
         return [entry for entry in entries if isinstance(entry, LogEntry)]
 
-    def _commit_each(
+    def _commit_each_stream(
         self,
         operation: Operation,
         transaction: Transaction | None,
@@ -152,9 +153,10 @@ class BatchCommitter:
         for stream in new:
             self.logs(stream).schemas.add(avro.fingerprint)
 
-    def _commit_streams(
+    def _commit_by_batch_log(
         self, draft: Draft, transaction: Transaction, writers: Sequence[Mapping[str, Any]]
     ) -> list[AnyEntry]:
+        """Commit the batch entry, then the part of each stream; again if another entry has replaced it meanwhile."""
         log = self.logs(batches_stream(transaction.id))
         self._check_epochs(draft)
         entry = commit_batch_entry(log, draft, self.publisher)

@@ -4,10 +4,6 @@
           └─ control messages ─► held until the task's end ────┴─► last rows of their partition, and in the log entry
 
 With the option `emission` the sink also writes control messages itself: the watermarks of the tasks that sent the rows.
-
-A log entry lists each message once, with all partitions that received it: a thousand watermarks sent to a hundred
-partitions are a thousand objects `{"type": "watermark", …fields of the message…, "partitions": ["0", "1", …]}`. Without
-a `partitionColumn` there is no `partitions`. An entry of a batch log names the `stream` of each message too.
 """
 
 from __future__ import annotations
@@ -20,14 +16,14 @@ import pyarrow as pa
 
 from azure_account.errors import ConfigurationError, describe
 from azureblob_source.arrow_values import int64_array, stored_values
-from azureblob_source.write.gathering import gather
-from control_messages.envelopes import are_user_messages, unwrap
+from azureblob_source.write.coalescing import coalesce
+from azureblob_source.write.control_objects import log_fields, merged, objects_of
+from control_messages.envelopes import are_user_messages
 from control_messages.errors import BadEnvelopeError
-from control_messages.messages import EARLIEST, MessageType, message_type, to_fields
 from control_messages.producer import TaskWatermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from azureblob_source.arrow_values import I64
     from azureblob_source.write.routing import Route, RoutedBatch, Router
@@ -36,21 +32,9 @@ if TYPE_CHECKING:
 PARTITION, VALUE, TASK, EVENT_TIME = "partition", "value", "task", "eventTime"
 """The columns that the option `emission` needs."""
 
-_TYPE_NAMES = {
-    MessageType.WATERMARK: "watermark",
-    MessageType.END_OF_STREAM: "endOfStream",
-    MessageType.DRAIN: "drain",
-}
-_UNTIMED = EARLIEST - 1
-_MANY_DIGITS = 2000  # no level has as many
-_Levels = tuple[str | None, ...]
 
-
-# rows of a task -------------------------------------------------------------------------------------------------------
-
-
-def is_bytes(kind: pa.DataType) -> bool:
-    """Whether a column of this type can hold envelopes."""
+def is_binary(kind: pa.DataType) -> bool:
+    """Binary or large binary: the type of a column of envelopes or datums."""
     return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
 
@@ -64,20 +48,20 @@ def _is_task(kind: pa.DataType) -> bool:
 
 _NEEDED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     PARTITION: (_is_int, "an int or bigint"),
-    VALUE: (is_bytes, "binary"),
+    VALUE: (is_binary, "binary"),
     TASK: (_is_task, "an integer or a string"),
     EVENT_TIME: (pa.types.is_timestamp, "a timestamp"),
 }
 
 
-def stored_rows(emission: ProducerSpec, rows: pa.Schema) -> pa.Schema:
+def stored_rows(producer: ProducerSpec, rows: pa.Schema) -> pa.Schema:
     """The columns that are stored when option `emission` is set.
 
     `ConfigurationError` names the first column that `rows` lack, or that has the wrong type.
     """
     for column, (fits, expected) in _NEEDED.items():
         place = rows.get_field_index(column)
-        if place < 0 and column == TASK and len(emission.names) == 1:
+        if place < 0 and column == TASK and len(producer.names) == 1:
             continue
         if place < 0:
             message = (
@@ -98,16 +82,16 @@ class EnvelopeRouter:
     `routed` is called once and consumed to its end; then `messages` are the control messages that it has yielded.
     """
 
-    def __init__(self, column: str, router: Router, emission: ProducerSpec | None) -> None:
+    def __init__(self, column: str, router: Router, producer: ProducerSpec | None) -> None:
         self._column, self._router = column, router
-        self._own = None if emission is None else _OwnWatermarks(emission)
+        self._own = None if producer is None else _OwnWatermarks(producer)
         self._held: list[pa.RecordBatch] = []
         self._fields: dict[bytes, dict[str, Any]] = {}
         self._routes: dict[bytes, dict[Route, None]] = {}
         self._exhausted = False
 
     def routed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[RoutedBatch]:
-        """User messages of each batch as it comes, then all control messages, then the watermarks of the emission.
+        """User messages of each batch as it comes, then all control messages, then the producer's watermarks.
 
         `ConfigurationError` describes the first row that is refused. Nothing of its batch is routed.
         """
@@ -115,7 +99,7 @@ class EnvelopeRouter:
             user = self._user_rows(batch)
             if user.num_rows:
                 yield self._router.route(user)
-        for batch in gather(self._control_rows()):
+        for batch in coalesce(self._control_rows()):
             routed = self._router.route(batch)
             self._record(routed)
             yield routed
@@ -126,14 +110,14 @@ class EnvelopeRouter:
         """The control messages as objects of the log, each with its stream. `RuntimeError` until `routed` has ended."""
         if not self._exhausted:
             raise RuntimeError("the control messages of a task are known when all its rows are routed")
-        objects: list[dict[str, Any]] = []
+        found: list[dict[str, Any]] = []
         for envelope, routes in self._routes.items():
             by_stream: dict[str, list[str | None]] = defaultdict(list)
             for route in routes:
                 by_stream[route.stream].append(route.partition)
             for stream, levels in by_stream.items():
-                objects += _objects({**self._message(envelope), "stream": stream}, levels)
-        return merged(objects)
+                found += objects_of({**self._message(envelope), "stream": stream}, levels)
+        return merged(found)
 
     def _user_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The user messages of a batch, perhaps none. Its control messages are held until the end."""
@@ -148,7 +132,7 @@ class EnvelopeRouter:
         return batch if self._own is None else self._own.observed(batch)
 
     def _control_rows(self) -> Iterator[pa.RecordBatch]:
-        """The control messages held, then the watermarks of the emission."""
+        """The control messages held, then the producer's watermarks."""
         yield from self._held
         self._held = []
         if self._own is not None:
@@ -165,7 +149,7 @@ class EnvelopeRouter:
     def _message(self, envelope: bytes) -> dict[str, Any]:
         fields = self._fields.get(envelope)
         if fields is None:
-            fields = self._fields[envelope] = _log_fields(envelope)
+            fields = self._fields[envelope] = log_fields(envelope)
         return fields
 
     def _check(self, control: pa.RecordBatch) -> None:
@@ -195,10 +179,10 @@ class EnvelopeRouter:
 
 
 class _OwnWatermarks:
-    """The watermarks that the sink sends for the rows of an emission."""
+    """The watermarks that the sink writes for the tasks of a producer."""
 
-    def __init__(self, emission: ProducerSpec) -> None:
-        self._emission, self._clocks = emission, TaskWatermarks(emission)
+    def __init__(self, producer: ProducerSpec) -> None:
+        self._producer, self._watermarks = producer, TaskWatermarks(producer)
         self._schema: pa.Schema | None = None
 
     def stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -211,14 +195,14 @@ class _OwnWatermarks:
         """The stored columns of user messages. Their event times advance the watermarks of their tasks."""
         tasks = batch.column(TASK) if batch.schema.get_field_index(TASK) >= 0 else None
         try:
-            self._clocks.observe(tasks, batch.column(EVENT_TIME))
+            self._watermarks.observe(tasks, batch.column(EVENT_TIME))
         except ValueError as error:
             message = f"option `emission`: {error}"
             raise ConfigurationError(message) from error
         return self.stored(batch)
 
     def check_partitions(self, batch: pa.RecordBatch) -> None:
-        """`ConfigurationError` if a row's partition is null or outside the emission's: no watermark would reach it."""
+        """`ConfigurationError` if a row's partition is null or not one of the producer's: no watermark reaches it."""
         column = batch.column(PARTITION)
         wrong: int | None = None
         if not column.null_count:
@@ -226,12 +210,12 @@ class _OwnWatermarks:
             if not len(numbers):
                 return
             least, greatest = int(numbers.min()), int(numbers.max())
-            if least >= 0 and greatest < self._emission.partitions:
+            if least >= 0 and greatest < self._producer.partitions:
                 return
             wrong = least if least < 0 else greatest
         message = (
             f"option `emission`: column {PARTITION!r} is {'null' if wrong is None else wrong} in a row; the stream has "
-            f"the partitions 0 to {self._emission.partitions - 1}. Correct the query, or `partitions` of the emission."
+            f"the partitions 0 to {self._producer.partitions - 1}. Correct the query, or `partitions` in the option."
         )
         raise ConfigurationError(message)
 
@@ -240,7 +224,7 @@ class _OwnWatermarks:
         if self._schema is None:
             return
         try:
-            batch = self._emission.envelopes(self._clocks.watermarks())
+            batch = self._producer.envelopes(self._watermarks.watermarks())
         except ValueError as error:
             message = f"option `emission`: {error}"
             raise ConfigurationError(message) from error
@@ -252,68 +236,3 @@ def _distinct(envelopes: pa.Array) -> tuple[list[bytes], I64]:
     """The distinct values of a column without nulls, and for every row the index of its value."""
     encoded = envelopes.dictionary_encode()
     return encoded.dictionary.to_pylist(), stored_values(encoded.indices, np.int32).astype(np.int64)
-
-
-def _log_fields(envelope: bytes) -> dict[str, Any]:
-    """Type and fields of a control message. Samza's messages carry no task count, so their fields have none."""
-    try:
-        message, has_count = unwrap(envelope), True
-    except BadEnvelopeError:
-        message, has_count = unwrap(envelope, task_count=1), False
-    if isinstance(message, bytes):
-        raise TypeError("a user message has no fields for the log")
-    fields = to_fields(message)
-    if not has_count:
-        del fields["taskCount"]
-    return {"type": _TYPE_NAMES[message_type(message)], **fields}
-
-
-# objects of the log ---------------------------------------------------------------------------------------------------
-
-
-def merged(messages: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """Each message once, with all its partitions, in order of first appearance.
-
-    Of several watermarks for the same task and partition, written by different Spark tasks, the latest is kept.
-    """
-    by_key: dict[tuple[tuple[str, Any], ...], dict[_Levels, int]] = {}
-    for message in messages:
-        key = tuple((name, value) for name, value in message.items() if name not in ("timestamp", "partitions"))
-        latest = by_key.setdefault(key, {})
-        levels, time = tuple(message.get("partitions", (None,))), message.get("timestamp", _UNTIMED)
-        latest[levels] = max(time, latest.get(levels, time))
-    return tuple(each for key, latest in by_key.items() for each in _merged_objects(dict(key), latest))
-
-
-def _merged_objects(message: dict[str, Any], latest: Mapping[_Levels, int]) -> Iterator[dict[str, Any]]:
-    """The objects of messages that differ only in timestamp and partitions."""
-    of_level: dict[str | None, int] = {}
-    for levels, time in latest.items():
-        for level in levels:
-            of_level[level] = max(time, of_level.get(level, time))
-    by_time: dict[int, list[str | None]] = defaultdict(list)
-    for level, time in of_level.items():
-        by_time[time].append(level)
-    for time, same in by_time.items():
-        yield from _objects(message if time == _UNTIMED else {**message, "timestamp": time}, same)
-
-
-def _objects(message: dict[str, Any], levels: Iterable[str | None]) -> Iterator[dict[str, Any]]:
-    """The message as objects of the log: one that lists its partitions, one for rows without a partition."""
-    named = sorted((level for level in levels if level is not None), key=_numbers_first)
-    if None in levels:
-        yield message
-    if named:
-        yield {**message, "partitions": named}
-
-
-def _numbers_first(level: str) -> tuple[int, str]:
-    return (len(level), level) if level.isdecimal() else (_MANY_DIGITS, level)
-
-
-def split_by_stream(messages: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The messages by stream, each as the stream's own log lists it, without `stream`."""
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for message in messages:
-        found[message["stream"]].append({name: value for name, value in message.items() if name != "stream"})
-    return found

@@ -41,7 +41,7 @@ class BlobLimits:
     blob_rows: int | None = None
     blob_age: float | None = None
     blob_blocks: int = BLOCKS_OF_A_BLOB
-    memory: int = 128 << 20
+    memory_budget: int = 128 << 20
     avro_block: int = AVRO_BLOCK
 
     @property
@@ -67,7 +67,7 @@ class BlobFormat:
 
 @dataclass(frozen=True)
 class SealedBlock:
-    """The content of one Azure block: Avro blocks, not compressed yet. `opens` is true for a blob's first block.
+    """The content of one Azure block: Avro blocks, not compressed yet. `is_first` is true for a blob's first block.
 
     bodies: row count and encoded rows of each Avro block.
     """
@@ -76,17 +76,17 @@ class SealedBlock:
     id: str
     sync: bytes
     bodies: tuple[tuple[int, bytes | bytearray | memoryview], ...]
-    plain_bytes: int
-    opens: bool
+    uncompressed: int
+    is_first: bool
 
     def render(self, blob_format: BlobFormat) -> bytes:
         """The bytes to stage."""
-        parts: list[bytes | bytearray | memoryview] = []
-        if self.opens:
-            parts.append(container_file.header(blob_format.schema_json, blob_format.codec.name, self.sync))
+        buffers: list[bytes | bytearray | memoryview] = []
+        if self.is_first:
+            buffers.append(container_file.header(blob_format.schema_json, blob_format.codec.name, self.sync))
         for rows, body in self.bodies:
-            parts.extend(container_file.block(rows, blob_format.codec.compress(body), self.sync))
-        data = b"".join(parts)
+            buffers.extend(container_file.block(rows, blob_format.codec.compress(body), self.sync))
+        data = b"".join(buffers)
         return gzip.compress(data, compresslevel=6, mtime=0) if blob_format.gzipped else data
 
 
@@ -128,8 +128,8 @@ class _OpenBlob:
     """One blob that still takes rows."""
 
     __slots__ = (
-        "attempt", "bodies", "bodies_bytes", "body", "body_rows", "first_event", "last_event",
-        "name", "opened", "plain_bytes", "route", "rows", "sealed", "sync",
+        "attempt", "bodies", "bodies_bytes", "body", "body_rows", "max_event_time", "min_event_time",
+        "name", "opened", "route", "rows", "sealed", "sync", "uncompressed",
     )  # fmt: skip
 
     def __init__(self, route: Route, name: str, attempt: str, sync: bytes, opened: float) -> None:
@@ -138,11 +138,11 @@ class _OpenBlob:
         self.body_rows = 0
         self.bodies: list[tuple[int, bytes | bytearray | memoryview]] = []
         self.bodies_bytes = 0
-        self.plain_bytes = 0
+        self.uncompressed = 0
         self.rows = 0
         self.sealed = 0
-        self.first_event: int | None = None
-        self.last_event: int | None = None
+        self.min_event_time: int | None = None
+        self.max_event_time: int | None = None
 
     @property
     def buffered(self) -> int:
@@ -166,8 +166,8 @@ class _OpenBlob:
             id=block_id(self.attempt, self.sealed),
             sync=self.sync,
             bodies=tuple(self.bodies),
-            plain_bytes=self.bodies_bytes,
-            opens=self.sealed == 0,
+            uncompressed=self.bodies_bytes,
+            is_first=self.sealed == 0,
         )
         self.bodies, self.bodies_bytes = [], 0
         self.sealed += 1
@@ -181,11 +181,11 @@ class _OpenBlob:
             attempt=self.attempt,
             blocks=self.sealed,
             rows=self.rows,
-            uncompressed=self.plain_bytes,
+            uncompressed=self.uncompressed,
             schema=schema,
             rolled_by=rolled_by,
-            min_event_time=self.first_event,
-            max_event_time=self.last_event,
+            min_event_time=self.min_event_time,
+            max_event_time=self.max_event_time,
         )
 
 
@@ -222,7 +222,7 @@ class OpenBlobs:
             _widen(blob, event_range)
             if reason and fits <= first < last:
                 yield from self._finish(blob, reason)
-        if self.buffered > self.limits.memory:
+        if self.buffered > self.limits.memory_budget:
             yield from self._relieve()
 
     def close(self) -> Iterator[SealedBlock | FinishedBlob]:
@@ -247,7 +247,7 @@ class OpenBlobs:
         if limits.blob_rows is not None and first + limits.blob_rows - blob.rows < fits:
             fits, reason = first + limits.blob_rows - blob.rows, "messages"
         if limits.blob_bytes is not None:
-            end = offsets[first] + limits.blob_bytes - blob.plain_bytes
+            end = offsets[first] + limits.blob_bytes - blob.uncompressed
             by_size = int(np.searchsorted(offsets[first : last + 1], end, side="right")) - 1 + first
             if by_size < fits:
                 fits, reason = max(by_size, first), "size"
@@ -269,16 +269,16 @@ class OpenBlobs:
             if end - start > room:
                 cut = int(np.searchsorted(offsets[first : last + 1], start + room, side="left")) + first
                 end = int(offsets[cut])
-            piece: memoryview = rows.data[start:end].data
-            if keeps_views and not blob.body_rows and len(piece) >= body_bytes:
-                blob.add_body(cut - first, piece)
+            encoded: memoryview = rows.data[start:end].data
+            if keeps_views and not blob.body_rows and len(encoded) >= body_bytes:
+                blob.add_body(cut - first, encoded)
             else:
-                blob.body += piece
+                blob.body += encoded
                 blob.body_rows += cut - first
                 if len(blob.body) >= body_bytes:
                     blob.close_body()
             blob.rows += cut - first
-            blob.plain_bytes += end - start
+            blob.uncompressed += end - start
             self.buffered += end - start
             if blob.buffered >= self.limits.block_bytes:
                 yield self._seal(blob)
@@ -298,7 +298,7 @@ class OpenBlobs:
 
     def _relieve(self) -> Iterator[SealedBlock]:
         """Seal the largest open blobs until a quarter of the budget is free."""
-        target = self.limits.memory * 3 // 4
+        target = self.limits.memory_budget * 3 // 4
         for blob in sorted(self._open.values(), key=lambda each: each.buffered, reverse=True):
             if self.buffered <= target:
                 return
@@ -309,5 +309,5 @@ def _widen(blob: _OpenBlob, event_range: tuple[int, int] | None) -> None:
     if event_range is None:
         return
     first, last = event_range
-    blob.first_event = first if blob.first_event is None else min(first, blob.first_event)
-    blob.last_event = last if blob.last_event is None else max(last, blob.last_event)
+    blob.min_event_time = first if blob.min_event_time is None else min(first, blob.min_event_time)
+    blob.max_event_time = last if blob.max_event_time is None else max(last, blob.max_event_time)

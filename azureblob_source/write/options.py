@@ -74,7 +74,7 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
             blob_rows=given["maxMessagesPerBlob"],
             blob_age=None if age is None else age / 1000,
             # The last third is for what buffers allocate beyond their bytes, and for blocks that are being uploaded.
-            memory=given["memoryBudget"] * 2 // 3,
+            memory_budget=given["memoryBudget"] * 2 // 3,
         ),
         codec=_codec(given),
         gzipped=given["compression.type"] == "gzip",

@@ -1,7 +1,7 @@
 """Spark's writers: `write` on the executors, `commit` and `abort` on the driver.
 
-    executor: write(Arrow batches) ─ staging.stage ─► TaskCommit (pickled)
-    driver:   commit([TaskCommit], batchId) ─ batch.BatchCommitter ─► one log entry per stream, blobs published
+    executor: write(Arrow batches) ─ staging.stage ─► CommitMessage (pickled)
+    driver:   commit([CommitMessage], batchId) ─ batch.BatchCommitter ─► one log entry per stream, blobs published
 
 How Spark calls them (pyspark 4.0–4.3): each task and each commit has a writer object of its own, in another process.
 `write` does not get the batch id; it reads it from the task's local properties. After `commit` has raised, Spark calls
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass
-class TaskCommit(WriterCommitMessage):
+class CommitMessage(WriterCommitMessage):
     """One task's message to the driver: a `StagedTask` as JSON."""
 
     staged: str
@@ -64,7 +64,7 @@ class _Sink:
         self.plan = plan
         self.overwrite = overwrite
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
         """Stage one task's rows. Called on an executor, once for each attempt of a task, a speculative one too."""
         container = container_of(self.plan)
         writer = _task()
@@ -83,7 +83,7 @@ class _Sink:
             metrics.count({"messageErrors": 1}, system=container.name, source=source)
             raise
         metrics.count(staged.metrics, system=container.name, source=source)
-        return TaskCommit(replace(staged, writer={**writer, **staged.writer}).to_json())
+        return CommitMessage(replace(staged, writer={**writer, **staged.writer}).to_json())
 
     def _publish_at_once(self, container: BlobContainer) -> Callable[[BlobEntry], object] | None:
         """With `at-least-once`: publishes a finished blob. What cannot be published is left to the driver's commit."""
@@ -95,7 +95,7 @@ class _Sink:
 
     def commit_batch(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> list[LogEntry]:
         """Commit and publish what the tasks have staged. Returns the log entries of the batch."""
-        staged = [StagedTask.from_json(message.staged) for message in messages if isinstance(message, TaskCommit)]
+        staged = [StagedTask.from_json(message.staged) for message in messages if isinstance(message, CommitMessage)]
         if len(staged) < len(messages):
             lost = f"{len(messages) - len(staged)} of {len(messages)} tasks sent no message; nothing was committed."
             raise ConflictError(f"{lost} Run the write again.")
@@ -131,7 +131,9 @@ class _Sink:
 
     def abort_batch(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log a warning. Staged blocks expire by themselves, and a batch that is committed stays."""
-        blobs = [StagedTask.from_json(message.staged).blobs for message in messages if isinstance(message, TaskCommit)]
+        blobs = [
+            StagedTask.from_json(message.staged).blobs for message in messages if isinstance(message, CommitMessage)
+        ]
         logger.warning(
             "write to %s aborted; its %d staged blobs expire, unless the batch is committed in the log",
             self.plan.options.location, sum(map(len, blobs)),

@@ -1,6 +1,6 @@
 """What one task does: Arrow batches in, staged blobs out. Independent of Spark.
 
-    batches ─ gather ─ route ─ encode ─ open_blobs ─ upload
+    batches ─ coalesce ─ route ─ encode ─ open_blobs ─ upload
 
 `stage` reads in this order. Control messages (options `envelopeColumn`, `emission`) take the same path after all other
 rows. With `deliveryGuarantee` `at-least-once` the task also publishes each finished blob, as Samza's proposal does;
@@ -25,8 +25,8 @@ from azureblob_source.avro.encoding.validate import validate_datums
 from azureblob_source.avro.files.block_codecs import codec
 from azureblob_source.log.entry import BlobEntry
 from azureblob_source.metrics import blob_counts
-from azureblob_source.write.control_records import EnvelopeRouter, is_bytes, stored_rows
-from azureblob_source.write.gathering import gather
+from azureblob_source.write.coalescing import coalesce
+from azureblob_source.write.control_records import EnvelopeRouter, is_binary, stored_rows
 from azureblob_source.write.open_blobs import BlobFormat, OpenBlobs, SealedBlock
 from azureblob_source.write.routing import slices
 from azureblob_source.write.upload import Uploader
@@ -121,9 +121,9 @@ def plan_write(options: SinkOptions, rows: pa.Schema) -> WritePlan:
     if options.event_time_column is not None:
         _check_column("eventTimeColumn", options.event_time_column, written, pa.types.is_timestamp, "a timestamp")
     if options.value_column is not None:
-        _check_column("valueColumn", options.value_column, written, is_bytes, "binary")
+        _check_column("valueColumn", options.value_column, written, is_binary, "binary")
     if options.envelope_column is not None:
-        _check_column("envelopeColumn", options.envelope_column, written, is_bytes, "binary")
+        _check_column("envelopeColumn", options.envelope_column, written, is_binary, "binary")
     if options.value_column is not None and options.avro_schema is not None:
         return WritePlan(options, rows, options.avro_schema)
     if not len(written):
@@ -180,8 +180,8 @@ def stage(  # noqa: PLR0913 - the task's inputs, and its time and randomness
                         uploader.drain()
                         publish(output.entry(uploader.stored[output.name]))
 
-        gathered = gather(batches)
-        for routed in map(options.router.route, gathered) if envelopes is None else envelopes.routed(gathered):
+        larger = coalesce(batches)
+        for routed in map(options.router.route, larger) if envelopes is None else envelopes.routed(larger):
             rows = encode(routed.batch)
             event_ranges = _event_ranges(routed, options.event_time_column)
             for (route, first, last), event_range in zip(slices(routed), event_ranges, strict=True):

@@ -25,7 +25,7 @@ from tools.options_page import page
 
 UTC = timezone.utc
 ACCOUNT = {"accountName": "acme", "accountKey": "c2VjcmV0a2V5"}
-EMISSION = ProducerSpec("flights", 3, ("a", "ß"), generation=2, lateness_ms=500)
+PRODUCER = ProducerSpec("flights", 3, ("a", "ß"), generation=2, lateness_ms=500)
 SCHEMA = '{"type":"record","name":"r","fields":[{"name":"n","type":"long"}]}'
 
 
@@ -45,7 +45,7 @@ def test_the_defaults_are_those_of_the_design() -> None:
         options.limits.blob_age,
         options.limits.blob_blocks,
     )
-    assert (64 << 20) <= options.limits.memory <= (128 << 20)
+    assert (64 << 20) <= options.limits.memory_budget <= (128 << 20)
     assert ("null", False, None, "row", None) == (
         options.codec,
         options.gzipped,
@@ -82,8 +82,8 @@ def test_the_defaults_are_those_of_the_design() -> None:
         ({"epoch": 0}, {"epoch": 0}),
         ({}, {"envelope_column": None, "emission": None}),
         ({"envelopeColumn": "e"}, {"envelope_column": "e", "emission": None}),
-        ({"emission": EMISSION.to_json()}, {"envelope_column": "value", "emission": EMISSION}),
-        ({"emission": EMISSION.to_json(), "envelopeColumn": "value"}, {"envelope_column": "value"}),
+        ({"emission": PRODUCER.to_json()}, {"envelope_column": "value", "emission": PRODUCER}),
+        ({"emission": PRODUCER.to_json(), "envelopeColumn": "value"}, {"envelope_column": "value"}),
         ({"txnAppId": "app", "txnVersion": 7}, {"transaction": Transaction("app", 7)}),
         (
             {"metadata__owner": "ops", "tags__class": "raw", "accessTier": "cool"},
@@ -98,9 +98,9 @@ def test_options_are_parsed_into_types(given: dict[str, Any], expected: dict[str
 
 def test_limits_are_in_bytes_rows_and_seconds() -> None:
     options = sink(maxFlushThresholdSize="64k", maxBlobSize="1GiB", maxMessagesPerBlob=10, maxBlobAgeMs="1h")
-    expected = BlobLimits(64 << 10, 1 << 30, 10, 3600.0, memory=options.limits.memory)
+    expected = BlobLimits(64 << 10, 1 << 30, 10, 3600.0, memory_budget=options.limits.memory_budget)
     assert expected == options.limits
-    assert sink(memoryBudget="3m").limits.memory == 2 << 20
+    assert sink(memoryBudget="3m").limits.memory_budget == 2 << 20
 
 
 VALUES = {
@@ -206,9 +206,9 @@ def test_every_option_has_a_help_text(option: Any) -> None:
         ({"tags__a": "x" * 257}, "option `tags.a`"),
         ({"tags__a": "ä"}, "option `tags.a`"),
         ({"envelopeColumn": "e", "valueColumn": "v", "avroSchema": SCHEMA}, "Leave `valueColumn` out"),
-        ({"emission": EMISSION.to_json(), "valueColumn": "v", "avroSchema": SCHEMA}, "Leave `valueColumn` out"),
-        ({"emission": EMISSION.to_json(), "envelopeColumn": "e"}, "`envelopeColumn` (e) and `emission` disagree"),
-        ({"emission": EMISSION.to_json(), "streamColumn": "s"}, "`emission` is for one stream"),
+        ({"emission": PRODUCER.to_json(), "valueColumn": "v", "avroSchema": SCHEMA}, "Leave `valueColumn` out"),
+        ({"emission": PRODUCER.to_json(), "envelopeColumn": "e"}, "`envelopeColumn` (e) and `emission` disagree"),
+        ({"emission": PRODUCER.to_json(), "streamColumn": "s"}, "`emission` is for one stream"),
         ({"emission": "{"}, "Option emission: the value '{' is not valid"),
         ({"emission": '{"stream":"s","partitions":0}'}, "expected the JSON of a `control_messages` `ProducerSpec`"),
         ({"emission": '{"stream":"s","partitions":1,"task":2}'}, "Option emission"),
@@ -236,7 +236,7 @@ def test_options_are_pickled_to_the_executors_and_show_no_secret(secret: dict[st
         "accountName": "acme",
         **secret,
         "avroSchema": SCHEMA,
-        "emission": EMISSION.to_json(),
+        "emission": PRODUCER.to_json(),
     }
     for options in (sink_options(raw, {}), source_options(raw, {})):
         assert options == pickle.loads(pickle.dumps(options))  # noqa: S301 - our own bytes
@@ -294,7 +294,7 @@ def test_options_of_a_read_are_parsed_into_types(given: dict[str, Any], expected
         (None, {"startTime": "yesterday"}, "Option startTime: the value 'yesterday' is not valid"),
         (None, {"startTime": "2013-01-02", "endTime": "2013-01-01"}, "`startTime` is not before `endTime`"),
         (None, {"startingVersion": "-1"}, "Option startingVersion"),
-        (None, {"startingVersion": 1, "startingTimestamp": "2013-01-01"}, "are two answers. Give one."),
+        (None, {"startingVersion": 1, "startingTimestamp": "2013-01-01"}, "exclude each other. Set one."),
         (True, {"versionAsOf": 1}, "option `versionAsOf` belongs to spark.read. Leave it out here."),
         (False, {"startingVersion": 1}, "option `startingVersion` belongs to spark.readStream. Leave it out here."),
         (False, {"maxBlobsPerTrigger": 1}, "option `maxBlobsPerTrigger` belongs to spark.readStream."),

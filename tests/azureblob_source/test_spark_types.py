@@ -8,7 +8,7 @@ from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructFi
 
 from azureblob_source.spark_types import arrow_of, spark_of, well_formed
 
-pytestmark = pytest.mark.pyspark40
+pytestmark = [pytest.mark.every_spark, pytest.mark.oldest_spark]
 
 
 def _empty_without_offsets(kind: pa.DataType) -> pa.Array:

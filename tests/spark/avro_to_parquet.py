@@ -23,7 +23,7 @@ NOT_TO_BE_HAD = 3
 
 def main(source: Path, target: Path) -> int:
     try:
-        spark = local_spark("avro to parquet", **CONF)
+        spark = local_spark("avro to parquet", quick_start=True, **CONF)
     except Exception as error:  # noqa: BLE001 - py4j has one class for all errors
         print(error, file=sys.stderr)  # noqa: T201
         return NOT_TO_BE_HAD

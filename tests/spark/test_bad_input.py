@@ -92,7 +92,8 @@ def test_an_invalid_location_is_refused_by_name(
     assert [] == stored.names()
 
 
-@pytest.mark.pyspark40
+@pytest.mark.every_spark
+@pytest.mark.oldest_spark
 def test_a_streaming_query_fails_with_the_same_message_and_can_be_corrected(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored, tmp_path: Path
 ) -> None:
@@ -159,7 +160,7 @@ def test_reading_an_absent_stream_names_it_and_creates_nothing(
     assert "/nothing failed: there is none. Check container and stream" in error_of(history.collect)
 
 
-@pytest.mark.pyspark40
+@pytest.mark.every_spark
 def test_every_partition_value_is_one_level_of_the_name_and_the_row_keeps_the_value(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored
 ) -> None:
@@ -190,7 +191,7 @@ def test_a_row_larger_than_a_block_is_written_whole(
     assert [(0, 300_000), (1, 300_000), (2, 300_000)] == [(row["id"], len(row["text"])) for row in stored.rows()]
 
 
-@pytest.mark.pyspark40
+@pytest.mark.every_spark
 def test_throttling_only_delays_a_write(spark: SparkSession, azurite: Azurite, target: str, stored: Stored) -> None:
     began: list[float] = []
 

@@ -65,7 +65,8 @@ def stream(spark: SparkSession, options: dict[str, str], target: str) -> StoredS
     return StoredStream(spark, options, target)
 
 
-@pytest.mark.pyspark40
+@pytest.mark.every_spark
+@pytest.mark.oldest_spark
 def test_every_version_can_be_read(stream: StoredStream) -> None:
     stream.write([(1,)], "id long")
     stream.write([(2,), (3,)], "id long")
@@ -371,7 +372,7 @@ def nested(levels: int) -> dict[str, Any]:
     return {"type": "record", "name": "row", "fields": [{"name": "v", "type": avro}]}
 
 
-@pytest.mark.pyspark40
+@pytest.mark.every_spark
 def test_spark_can_process_the_deepest_schema_that_is_accepted(stream: StoredStream, stored: Stored) -> None:
     stored.client.create_container()
     value: Any = 7

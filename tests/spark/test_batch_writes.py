@@ -26,7 +26,8 @@ def ids(frame: DataFrame) -> list[int]:
     return sorted(row.id for row in frame.collect())
 
 
-@pytest.mark.pyspark40
+@pytest.mark.every_spark
+@pytest.mark.oldest_spark
 def test_appends_add_up_an_overwrite_replaces_them_and_the_log_keeps_both(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored
 ) -> None:
@@ -66,7 +67,7 @@ def test_spark_refuses_the_other_modes_and_names_those_that_work(
     assert [] == stored.names()
 
 
-@pytest.mark.pyspark40
+@pytest.mark.every_spark
 def test_a_frame_without_rows_appends_nothing_and_overwrites_with_an_empty_stream(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored
 ) -> None:
@@ -101,7 +102,7 @@ def test_a_failed_task_leaves_nothing_visible(
     assert [] == stored.names()
 
 
-@pytest.mark.pyspark40
+@pytest.mark.every_spark
 def test_a_repeated_transaction_is_written_once(spark: SparkSession, options: dict[str, str], target: str) -> None:
     for version, rows in [(1, 3), (1, 5), (2, 7), (1, 9)]:
         save(spark.range(rows), options, target, txnAppId="nightly", txnVersion=str(version))

@@ -113,7 +113,7 @@ def rows_of(spark: SparkSession, count: int, tasks: int) -> DataFrame:
     )
 
 
-@pytest.mark.pyspark40
+@pytest.mark.every_spark
 def test_every_task_sends_every_partition_its_watermark_after_its_rows(spark: SparkSession) -> None:
     producer = ProducerSpec("numbers", 3, ("even", "odd"), generation=7, lateness_ms=1500)
     frame = rows_of(spark, 100, 2).withColumn(
@@ -180,7 +180,8 @@ def test_control_messages_can_be_announced_alone(spark: SparkSession) -> None:
     assert [(partition, message) for partition in range(2) for message in expected] == sorted(ends, key=lambda e: e[0])
 
 
-@pytest.mark.pyspark40
+@pytest.mark.every_spark
+@pytest.mark.oldest_spark
 def test_the_watermark_follows_the_slowest_task_and_survives_restarts(stream: IntermediateStream) -> None:
     stream.put((0, b"\0one"), (0, Watermark("a", 2, 10)), (1, Watermark("a", 2, 10)))
     stream.put((0, Watermark("b", 2, 5)), (1, Watermark("b", 2, 7)), (1, b"\0two"))
@@ -362,7 +363,8 @@ class MessageCounter(EventTimeProcessor):
         yield pd.DataFrame([{"what": "all", "count": self._count.get()[0]}])
 
 
-@pytest.mark.pyspark40
+@pytest.mark.every_spark
+@pytest.mark.oldest_spark
 def test_an_operator_gets_rows_first_and_its_flow_can_be_forwarded(stream: IntermediateStream) -> None:
     users = [(0, b"\0" + bytes([letter])) for letter in range(20)]
     stream.put(*users[:10], (0, Watermark("a", 1, 10)), *users[10:])

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from tests.spark.stored import Stored
 
-EMISSION = ProducerSpec("events", 3, ("first", "second"), generation=2, lateness_ms=500)
+PRODUCER = ProducerSpec("events", 3, ("first", "second"), generation=2, lateness_ms=500)
 START_MS = 1_359_633_600_000
 
 
 def emitted(spark: SparkSession, rows: int = 10) -> DataFrame:
-    """Rows of two Spark tasks, each one task of the emission; partition 2 has no row."""
+    """Rows of two Spark tasks, each one task of the producer; partition 2 has no row."""
     return spark.range(0, rows, numPartitions=2).select(
         F.concat(F.lit(b"\0"), F.col("id").cast("string").cast("binary")).alias("value"),
         F.timestamp_millis(F.lit(START_MS) + 1000 * F.col("id")).alias("eventTime"),
@@ -63,7 +63,7 @@ def test_the_sink_writes_the_watermarks_and_a_copy_of_the_stream_has_them_too(
     def read(path: str, **more: str) -> DataFrame:
         return spark.read.format("azureblob").options(**options, **more).load(path)
 
-    writer = emitted(spark).write.format("azureblob").options(**options, **EMISSION.sink_options)
+    writer = emitted(spark).write.format("azureblob").options(**options, **PRODUCER.sink_options)
     writer.option("partitionColumn", "partition").mode("append").save(target)
     data = read(target, metadataColumns="partition")
     assert ["partition", "value", "_partition"] == data.columns

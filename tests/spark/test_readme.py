@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tools.java import java_home
+from tools.spark_session import java_options
 
 if TYPE_CHECKING:
     from tests.spark.stored import Stored
 
 REPOSITORY = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.pyspark40
+pytestmark = pytest.mark.every_spark
 
 
 WITHOUT_EXTRAS = """
@@ -49,6 +50,7 @@ def run(job: Path, code: str) -> subprocess.CompletedProcess[str]:
         "PATH": f"{job.parent}:/usr/bin:/bin",
         "PYTHONPATH": f"{job.parent}{os.pathsep}{REPOSITORY}",
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "JDK_JAVA_OPTIONS": java_options(quick_start=True),
         "TMPDIR": os.environ["TMPDIR"],
         **({} if java is None else {"JAVA_HOME": str(java)}),
     }

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.spark.stored import Stored
 
-pytestmark = pytest.mark.pyspark40
+pytestmark = pytest.mark.every_spark
 
 HAS_LIMITS = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2)
 """Earlier versions do not pass the offset to a Python source, so it cannot limit a batch."""
@@ -84,6 +84,7 @@ def job(spark: SparkSession, options: dict[str, str], target: str, tmp_path: Pat
     return ReadJob(spark, options, target, tmp_path)
 
 
+@pytest.mark.oldest_spark
 def test_every_version_is_read_once_and_a_restart_continues(job: ReadJob) -> None:
     job.write(1, 2)
     job.write(3)
@@ -205,6 +206,7 @@ def test_metadata_columns_name_the_source_of_each_row(job: ReadJob) -> None:
     assert [(1, 0, None), (2, 1, "2")] == rows_of(job.batches)
 
 
+@pytest.mark.oldest_spark
 def test_columns_that_writers_add_are_read_after_a_restart(job: ReadJob) -> None:
     job.write(1)
     assert [[1]] == job.run()
@@ -311,7 +313,7 @@ def test_a_query_whose_blobs_an_overwrite_has_deleted_fails_with_the_reason(job:
     [
         ({"versionAsOf": "0"}, "option `versionAsOf` belongs to spark.read. Leave it out here."),
         ({"startingVersion": "newest"}, "Option startingVersion: the value 'newest' is not valid"),
-        ({"startingVersion": "1", "startingTimestamp": "2013-01-31"}, "are two answers. Give one."),
+        ({"startingVersion": "1", "startingTimestamp": "2013-01-31"}, "exclude each other. Set one."),
         ({"view": "schemas"}, "option `view` schemas is a summary"),
         ({"view": "history"}, "Option view: the value 'history' is not valid; expected one of `data`, `blobs`"),
         ({"maxBlobsPerTrigger": "0"}, "Option maxBlobsPerTrigger: the value '0' is not valid"),

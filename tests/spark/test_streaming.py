@@ -70,7 +70,8 @@ def row(number: int, kind: str = "x") -> dict[str, Any]:
     return {"id": number, "kind": kind}
 
 
-@pytest.mark.pyspark40
+@pytest.mark.every_spark
+@pytest.mark.oldest_spark
 def test_every_micro_batch_is_one_commit_and_a_restart_continues_after_the_last(
     job: WriteJob, target: str, stored: Stored
 ) -> None:
@@ -89,7 +90,7 @@ def test_every_micro_batch_is_one_commit_and_a_restart_continues_after_the_last(
     assert [(query, 3, 1)] == [(w.query, w.batch, w.metrics["messagesSent"]) for w in commits[3].writers]
 
 
-@pytest.mark.pyspark40
+@pytest.mark.every_spark
 def test_complete_mode_keeps_only_the_latest_result(job: WriteJob, target: str, stored: Stored) -> None:
     job.feed("0", row(1, "a"), row(2, "b"), row(3, "a"))
     counts = job.input().groupBy("kind").count()
@@ -129,7 +130,7 @@ def test_a_micro_batch_without_rows_writes_nothing(job: WriteJob, target: str, s
     assert [] == stored.names()
 
 
-@pytest.mark.pyspark40
+@pytest.mark.every_spark
 def test_foreach_batch_with_a_transaction_is_idempotent(job: WriteJob, target: str) -> None:
     def twice(batch: DataFrame, number: int) -> None:
         for _ in range(2):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.spark.stored import Stored
     from tools.azurite import Azurite
 
-pytestmark = pytest.mark.pyspark40
+pytestmark = [pytest.mark.every_spark, pytest.mark.oldest_spark]
 
 HAS_TIME = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 1)
 

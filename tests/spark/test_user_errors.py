@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.spark.stored import Stored
 
-pytestmark = pytest.mark.pyspark40
+pytestmark = pytest.mark.every_spark
 
 TROUBLESHOOTING = Path(__file__).parents[2] / "docs" / "TROUBLESHOOTING.md"
 

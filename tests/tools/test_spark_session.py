@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
-pytestmark = pytest.mark.pyspark40
+pytestmark = [pytest.mark.every_spark, pytest.mark.oldest_spark]
 
 
 class Interpreter(DataSource):

@@ -28,7 +28,7 @@ from azureblob_source.avro.decoding.duplicate_keys import entries_to_keep
 from azureblob_source.avro.decoding.instructions import MAX_EMPTY_ITEMS
 from azureblob_source.avro.decoding.layout import INT32_MAX, Node
 from azureblob_source.avro.decoding.memory_bounds import item_bytes
-from azureblob_source.avro.decoding.plan import DamagedValueError, Plan, UnfitError, UnresolvedError
+from azureblob_source.avro.decoding.plan import DamagedValueError, Plan, UnrepresentableValueError, UnresolvedError
 from azureblob_source.avro.decoding.scan import BodySlice, Scan, Scanner
 from azureblob_source.avro.limits import BATCH_BYTES, batch_too_large
 from azureblob_source.avro.types import PRIMITIVE_TYPES
@@ -53,9 +53,9 @@ _HIGH_BITS = 0xC0  # of a UTF-8 byte: only the first of the two is set in those 
 def columns(plan: plans.Record, scan: Scan, budget: int = BATCH_BYTES) -> list[pa.Array]:
     """The columns of the rows that were scanned, in the order of the plan's fields.
 
-    Raises UnresolvedError for values that the reader's schema has no type for, UnfitError for values that its types
-    cannot hold, DamagedValueError and CorruptError for bytes that are no values at all, BeyondLimitError if items of
-    arrays and maps take more than `budget` bytes.
+    Raises UnresolvedError for values that the reader's schema has no type for, UnrepresentableValueError for those that
+    its types cannot hold, DamagedValueError and CorruptError for bytes that are no values at all, BeyondLimitError if
+    items of arrays and maps take more than `budget` bytes.
     """
     return _Builder(scan, budget).fields(plan, scan.program.root, scan.rows)
 
@@ -84,7 +84,7 @@ class _Builder:
             return plan.value.take(indices(np.zeros(count, np.int32)))
         try:
             return self.build(plan, node, count)
-        except (UnfitError, DamagedValueError) as cause:
+        except (UnrepresentableValueError, DamagedValueError) as cause:
             raise cause.within(record.arrow.field(place).name) from cause
 
     def build(self, plan: Plan, node: Node, count: int) -> pa.Array:
@@ -129,7 +129,7 @@ class _Builder:
                 return self._branches(plan, node, count)
             case plans.Record(), _:
                 return struct(plan.arrow, self.fields(plan, node, count), count)
-            case plans.Listed() | plans.Mapped() | plans.Paired(), layout.Items():
+            case plans.List() | plans.Map() | plans.MapFromArray(), layout.Items():
                 return self._items(plan, node, count)
         raise TypeError(f"{node} cannot be read by {plan}")
 
@@ -158,7 +158,9 @@ class _Builder:
         try:
             return _cast(given, plan.arrow)
         except pa.ArrowInvalid as cause:
-            raise UnfitError(f"a value does not fit the type it is read as ({cause})", plan.kind) from cause
+            raise UnrepresentableValueError(
+                f"a value does not fit the type it is read as ({cause})", plan.kind
+            ) from cause
 
     def _texts(self, node: layout.Text | layout.Fixed, count: int) -> tuple[I32, Bytes]:
         """Arrow's offsets of the values, and the bytes of all."""
@@ -169,12 +171,14 @@ class _Builder:
         else:
             lengths = self._scan.numbers(node.lengths, count)
         if len(data) > INT32_MAX:
-            raise UnfitError(f"a batch of it has {len(data)} bytes, which is more than Arrow can hold", "")
+            raise UnrepresentableValueError(
+                f"a batch of it has {len(data)} bytes, which is more than Arrow can hold", ""
+            )
         offsets = offsets_of(lengths)
         self._scan.values(node.data, int(offsets[-1]))
         return offsets, data
 
-    def _items(self, plan: plans.Listed | plans.Mapped | plans.Paired, node: layout.Items, count: int) -> pa.Array:
+    def _items(self, plan: plans.List | plans.Map | plans.MapFromArray, node: layout.Items, count: int) -> pa.Array:
         counts = self._scan.numbers(node.counts, count)
         total = int(counts.sum())
         self._budget -= total * item_bytes(plan)
@@ -182,10 +186,10 @@ class _Builder:
             raise batch_too_large()
         if total > (MAX_EMPTY_ITEMS if node.empty else INT32_MAX):
             raise CorruptError(f"a row claims {total} items without bytes")
-        if isinstance(plan, plans.Listed):
+        if isinstance(plan, plans.List):
             offsets = indices(offsets_of(counts))
             return pa.ListArray.from_arrays(offsets, self.build(plan.item, node.item, total), type=plan.arrow)
-        if isinstance(plan, plans.Paired):
+        if isinstance(plan, plans.MapFromArray):
             keys, items = self.fields(plan.entry, node.item, total)
         else:
             entry = node.item.fields if isinstance(node.item, layout.Fields) else {}
@@ -266,7 +270,7 @@ def _microseconds(plan: plans.Leaf, numbers: I64) -> I64:
         return numbers // 1000
     if plan.unit == "ms":
         if len(numbers) and max(-int(numbers.min()), int(numbers.max())) > _INT64_MAX // 1000:
-            raise UnfitError("a time is too far from 1970 to be counted in microseconds", plan.kind)
+            raise UnrepresentableValueError("a time is too far from 1970 to be counted in microseconds", plan.kind)
         return numbers * 1000
     return numbers
 
@@ -274,7 +278,7 @@ def _microseconds(plan: plans.Leaf, numbers: I64) -> I64:
 def _times(plan: plans.Leaf, microseconds: I64) -> pa.Array:
     outside = pa.types.is_time(plan.arrow) and len(microseconds) and microseconds.view(np.uint64).max() >= _DAY
     if outside:
-        raise UnfitError("a time of day is not between 00:00 and 24:00", plan.kind)
+        raise UnrepresentableValueError("a time of day is not between 00:00 and 24:00", plan.kind)
     return filled(plan.arrow, len(microseconds), microseconds)
 
 
@@ -282,7 +286,7 @@ def _decimals(plan: plans.Decimal, node: layout.Text | layout.Fixed, offsets: I3
     try:
         return decimals(plan.arrow, offsets, data)
     except pa.ArrowInvalid as cause:
-        raise UnfitError(str(cause), "fixed" if isinstance(node, layout.Fixed) else "bytes") from cause
+        raise UnrepresentableValueError(str(cause), "fixed" if isinstance(node, layout.Fixed) else "bytes") from cause
 
 
 def _check_text(kind: str, offsets: I32, data: Bytes) -> None:
@@ -306,7 +310,7 @@ def _not_utf8(kind: str) -> Exception:
     """A string that is not UTF-8 is damaged. Bytes need not be, but then they cannot be read as a string."""
     if kind == "string":
         return DamagedValueError("a string is not utf8")
-    return UnfitError(f"{kind} that are not utf8 are read as a string", kind)
+    return UnrepresentableValueError(f"{kind} that are not utf8 are read as a string", kind)
 
 
 def _symbols(plan: plans.Symbols, numbers: I64) -> pa.Array:

@@ -110,7 +110,7 @@ class Batches:
         return not self._bodies
 
     def next(self) -> pa.RecordBatch:
-        """A batch of the next rows. Raises UnreadableBlockError, UnresolvedError or UnfitError."""
+        """A batch of the next rows. Raises UnreadableBlockError, UnresolvedError or UnrepresentableValueError."""
         while True:
             slices = self._slices()
             rows = sum(each.rows for each in slices)

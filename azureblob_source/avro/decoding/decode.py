@@ -22,7 +22,7 @@ import pyarrow as pa
 from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, describe
 from azureblob_source.avro.decoding.batches import Batches, Body, UnreadableBlockError, run_budget
 from azureblob_source.avro.decoding.error_position import error_position
-from azureblob_source.avro.decoding.plan import DamagedValueError, Record, UnfitError, UnresolvedError
+from azureblob_source.avro.decoding.plan import DamagedValueError, Record, UnrepresentableValueError, UnresolvedError
 from azureblob_source.avro.decoding.resolve import resolve
 from azureblob_source.avro.decoding.scan import Scanner
 from azureblob_source.avro.decoding.superset import superset
@@ -209,8 +209,8 @@ def _named_errors(blob: str, what: str, *, given: bool = False) -> Iterator[None
         raise
     except UnresolvedError as cause:
         raise ConfigurationError(_unresolved(blob, cause, given=given)) from cause
-    except UnfitError as cause:
-        raise ConfigurationError(_unfit(blob, cause)) from cause
+    except UnrepresentableValueError as cause:
+        raise ConfigurationError(_unrepresentable(blob, cause)) from cause
     except BeyondLimitError as cause:
         raise ConfigurationError(describe("read", f"blob {blob}", str(cause), cause.step)) from cause
     except MemoryError as cause:
@@ -219,7 +219,9 @@ def _named_errors(blob: str, what: str, *, given: bool = False) -> Iterator[None
             describe("read", f"blob {blob}", f"{what} takes more memory than there is", step)
         ) from cause
     except pa.ArrowException as cause:
-        raise ConfigurationError(_unfit(blob, UnfitError(f"Arrow cannot hold a value ({cause})", ""))) from cause
+        raise ConfigurationError(
+            _unrepresentable(blob, UnrepresentableValueError(f"Arrow cannot hold a value ({cause})", ""))
+        ) from cause
     except Exception as cause:
         kind = f"{what} cannot be read ({type(cause).__name__}: {cause})"
         raise ConfigurationError(describe("read", f"blob {blob}", kind, _REPORT)) from cause
@@ -234,7 +236,7 @@ def _unresolved(blob: str, cause: UnresolvedError, *, given: bool) -> str:
     return describe("read", f"blob {blob}", str(cause), step)
 
 
-def _unfit(blob: str, cause: UnfitError) -> str:
+def _unrepresentable(blob: str, cause: UnrepresentableValueError) -> str:
     plain = f"Give option avroSchema with plain {cause.plain} for that column, or leave it out with option columns."
     step = plain if cause.plain else "Leave the column out with option columns."
     return describe("read", f"blob {blob}", str(cause), step)

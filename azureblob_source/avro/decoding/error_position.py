@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from azure_account.errors import CorruptError
 from azureblob_source.avro.decoding.arrays import columns
-from azureblob_source.avro.decoding.plan import DamagedValueError, Record, UnfitError, UnresolvedError
+from azureblob_source.avro.decoding.plan import DamagedValueError, Record, UnrepresentableValueError, UnresolvedError
 from azureblob_source.avro.decoding.scan import BodySlice, Scanner
 from azureblob_source.avro.limits import BeyondLimitError
 
@@ -54,7 +54,7 @@ def _end(scanner: Scanner, plan: Record, body: memoryview, rows: int) -> int | N
         columns(plan, scan)
     except (CorruptError, DamagedValueError):
         return None
-    except (UnresolvedError, UnfitError, BeyondLimitError):
+    except (UnresolvedError, UnrepresentableValueError, BeyondLimitError):
         return scan.end
     return scan.end
 

@@ -65,13 +65,13 @@ def arrow_bytes(plan: Plan) -> int:
             # All members have the type of the whole, which is measured once: there may be thousands of them.
             inner = (one.plan if isinstance(one, plans.Member) else one for one in plan.plans.values())
             return _COPIES * (2 * _width(plan.arrow) + max(map(arrow_bytes, inner), default=0))
-        case plans.Leaf() | plans.Decimal() | plans.Listed() | plans.Mapped() | plans.Paired() | plans.Unresolved():
+        case plans.Leaf() | plans.Decimal() | plans.List() | plans.Map() | plans.MapFromArray() | plans.Unresolved():
             return _width(plan.arrow)
 
 
-def item_bytes(plan: plans.Listed | plans.Mapped | plans.Paired) -> int:
+def item_bytes(plan: plans.List | plans.Map | plans.MapFromArray) -> int:
     """What Arrow needs for one item, without texts and its own items."""
-    key = _OFFSET if isinstance(plan, plans.Mapped) else 0
+    key = _OFFSET if isinstance(plan, plans.Map) else 0
     return key + sum(map(arrow_bytes, plans.inner_plans(plan)))
 
 

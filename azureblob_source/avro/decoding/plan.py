@@ -38,7 +38,7 @@ class UnresolvedError(TypeError):
         self.reason = reason
 
 
-class UnfitError(Exception):
+class UnrepresentableValueError(Exception):
     """A value is encoded correctly, but the type it is read as cannot hold it. `path` names its column from outside in.
 
     `plain` is the Avro type without logical type and hint, which can hold any such value; empty if there is none.
@@ -50,9 +50,9 @@ class UnfitError(Exception):
         self.plain = plain
         self.path = path
 
-    def within(self, name: str) -> UnfitError:
+    def within(self, name: str) -> UnrepresentableValueError:
         """The same error for the record that has the value in field `name`."""
-        return UnfitError(self.reason, self.plain, (name, *self.path))
+        return UnrepresentableValueError(self.reason, self.plain, (name, *self.path))
 
 
 class DamagedValueError(Exception):
@@ -94,7 +94,7 @@ class Symbols:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class List:
     """An Avro array read as a list."""
 
     arrow: pa.DataType
@@ -102,7 +102,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
+class Map:
     """An Avro map."""
 
     arrow: pa.DataType
@@ -110,7 +110,7 @@ class Mapped:
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
+class MapFromArray:
     """An Avro array of records read as a map: `entry` has the two fields key and value."""
 
     arrow: pa.DataType
@@ -171,9 +171,9 @@ Plan: TypeAlias = (
     Leaf
     | Decimal
     | Symbols
-    | Listed
-    | Mapped
-    | Paired
+    | List
+    | Map
+    | MapFromArray
     | DefaultField
     | Record
     | Member
@@ -190,11 +190,11 @@ def inner_plans(plan: Plan) -> tuple[Plan, ...]:
             return tuple(field for _, field in plan.fields)
         case Branches():
             return tuple(plan.plans.values())
-        case Listed():
+        case List():
             return (plan.item,)
-        case Mapped():
+        case Map():
             return (plan.value,)
-        case Paired():
+        case MapFromArray():
             return (plan.entry,)
         case Member() | NotNull():
             return (plan.plan,)

@@ -244,7 +244,7 @@ class _Compiler:
         return layout.Items(counts, node, empty)
 
     def _item(self, avro: AvroType, wanted: tuple[Plan, ...]) -> Node:
-        lists = (plan for plan in wanted if isinstance(plan, plans.Listed | plans.Mapped | plans.Paired))
+        lists = (plan for plan in wanted if isinstance(plan, plans.List | plans.Map | plans.MapFromArray))
         inner = tuple(item for plan in lists for item in plans.inner_plans(plan))
         if avro.kind == "array":
             return self.value(avro.element, inner)

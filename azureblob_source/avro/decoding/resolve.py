@@ -21,7 +21,7 @@ from azure_account.errors import CorruptError
 from azureblob_source.avro.decoding import plan as plans
 from azureblob_source.avro.decoding.arrays import single
 from azureblob_source.avro.decoding.buffers import texts
-from azureblob_source.avro.decoding.plan import Plan, UnfitError, UnresolvedError
+from azureblob_source.avro.decoding.plan import Plan, UnrepresentableValueError, UnresolvedError
 from azureblob_source.avro.defaults import default_datum, is_valid_default
 from azureblob_source.avro.types import DAY_TIME_INTERVAL, AvroField, AvroType, arrow_type, may_be_null, value_branches
 
@@ -167,11 +167,11 @@ class _Resolution:
                 entry = self.plan(writer.element, reader.element, path)
                 if not isinstance(entry, plans.Record):
                     return _unresolved(writer, reader, arrow, path)
-                return plans.Paired(arrow, entry)
+                return plans.MapFromArray(arrow, entry)
             case "array", "array":
-                return plans.Listed(arrow, self.plan(writer.element, reader.element, (*path, "element")))
+                return plans.List(arrow, self.plan(writer.element, reader.element, (*path, "element")))
             case "map", "map":
-                return plans.Mapped(arrow, self.plan(writer.element, reader.element, (*path, "value")))
+                return plans.Map(arrow, self.plan(writer.element, reader.element, (*path, "value")))
             case "enum", "enum":
                 known = frozenset(reader.symbols)
                 symbols = [symbol if symbol in known else reader.default for symbol in writer.symbols]
@@ -203,7 +203,7 @@ class _Resolution:
                 return plans.DefaultField(
                     plan.arrow, single(member.type, plan, default_datum(member.type, member.default))
                 )
-        except (UnfitError, CorruptError, UnicodeEncodeError, pa.ArrowException):
+        except (UnrepresentableValueError, CorruptError, UnicodeEncodeError, pa.ArrowException):
             pass
         reason = f"its default {member.default!r} is no {member.type}"
         return plans.Unresolved(plan.arrow, UnresolvedError(path, reason))

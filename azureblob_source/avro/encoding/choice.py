@@ -18,7 +18,7 @@ from azureblob_source.avro.encoding.nested import (
     StructUnionEncoder,
     UnionEncoder,
 )
-from azureblob_source.avro.encoding.numbers import DecimalEncoder, IntegerEncoder, integers
+from azureblob_source.avro.encoding.numbers import DecimalEncoder, IntegerEncoder, integer_converter
 from azureblob_source.avro.types import AvroType
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _leaf_encoder(arrow: pa.DataType, avro: AvroType) -> ColumnEncoder:
         case "enum":
             return EnumEncoder(avro.symbols)
         case "int" | "long":
-            return IntegerEncoder(integers(arrow, avro), avro.kind)
+            return IntegerEncoder(integer_converter(arrow, avro), avro.kind)
     if avro.logical == "decimal":
         return DecimalEncoder(avro.precision, avro.scale, avro.size)
     return FixedEncoder(avro.size) if avro.kind == "fixed" else BytesEncoder()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _u = np.uint64
 
 
-class UnfitValueError(ValueError):
+class UnwritableValueError(ValueError):
     """A value cannot be written. `row` is its index in the array, `path` leads from there to nested fields."""
 
     def __init__(self, row: int, reason: str, path: tuple[str, ...] = ()) -> None:
@@ -27,9 +27,9 @@ class UnfitValueError(ValueError):
         self.reason = reason
         self.path = path
 
-    def within(self, row: int, name: str) -> UnfitValueError:
+    def within(self, row: int, name: str) -> UnwritableValueError:
         """The same error for the enclosing array, in which the value is in `row`, in the field `name`."""
-        return UnfitValueError(row, self.reason, (name, *self.path))
+        return UnwritableValueError(row, self.reason, (name, *self.path))
 
 
 class Column(Protocol):
@@ -44,7 +44,7 @@ class ColumnEncoder(Protocol):
     """Encodes arrays of one Arrow type as one Avro type."""
 
     def prepare(self, array: pa.Array) -> Column:
-        """Check all values. Raises UnfitValueError for the first that cannot be written."""
+        """Check all values. Raises UnwritableValueError for the first that cannot be written."""
         ...
 
 

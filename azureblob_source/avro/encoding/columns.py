@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from azureblob_source.arrow_values import I64, Bytes, Flags, spans, stored_values, unpacked, validity
-from azureblob_source.avro.encoding.column_encoder import Column, FixedWidthColumn, UnfitValueError
+from azureblob_source.avro.encoding.column_encoder import Column, FixedWidthColumn, UnwritableValueError
 from azureblob_source.avro.encoding.numbers import IntegerColumn, IntegerEncoder, length_pieces, stored
 from azureblob_source.avro.encoding.pieces import Piece, Spans
 
@@ -66,7 +66,9 @@ class FixedEncoder:
         bad = np.flatnonzero(wrong if column.valid is None else wrong & column.valid)
         if len(bad):
             row = int(bad[0])
-            raise UnfitValueError(row, f"a value of {column.length[row]} bytes does not fit Avro fixed({self.size})")
+            raise UnwritableValueError(
+                row, f"a value of {column.length[row]} bytes does not fit Avro fixed({self.size})"
+            )
         return column
 
 
@@ -102,9 +104,11 @@ class EnumEncoder:
     symbols: tuple[str, ...]
 
     def prepare(self, array: pa.Array) -> Column:
-        """Look up each string. Raises UnfitValueError for one that is not a symbol."""
+        """Look up each string. Raises UnwritableValueError for one that is not a symbol."""
         found = pc.index_in(array.cast(pa.large_string()), value_set=pa.array(self.symbols, pa.large_string()))
         if found.null_count > array.null_count:
             row = int(np.flatnonzero(pc.and_(found.is_null(), array.is_valid()).to_numpy(zero_copy_only=False))[0])
-            raise UnfitValueError(row, f"{array[row].as_py()!r} is not a symbol of the Avro enum {list(self.symbols)}")
+            raise UnwritableValueError(
+                row, f"{array[row].as_py()!r} is not a symbol of the Avro enum {list(self.symbols)}"
+            )
         return IntegerEncoder(stored, "int").prepare(found)

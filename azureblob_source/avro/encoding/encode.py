@@ -24,7 +24,7 @@ from azure_account.errors import ConfigurationError
 from azureblob_source.arrow_values import list_offsets, plain_array
 from azureblob_source.avro.compatibility import is_compatible, member_branches
 from azureblob_source.avro.encoding.choice import AmbiguousUnionError, record_encoder
-from azureblob_source.avro.encoding.column_encoder import UnfitValueError
+from azureblob_source.avro.encoding.column_encoder import UnwritableValueError
 from azureblob_source.avro.encoding.nested import RecordEncoder, encode_rows
 from azureblob_source.avro.encoding.pieces import EncodedRows
 from azureblob_source.avro.schema import AvroSchema, check_writable
@@ -67,7 +67,7 @@ class RowEncoder:
             return encode_rows(self._encoder.prepare_fields(batch.columns, batch.num_rows), batch.num_rows)
         except OverflowError as cause:
             raise ConfigurationError(f"a batch of {batch.num_rows} rows is too large: {cause}. Send fewer.") from cause
-        except UnfitValueError as cause:
+        except UnwritableValueError as cause:
             step = "the type in option avroSchema" if self._avro.given else "give option avroSchema with another type"
             raise ConfigurationError(
                 f"column {'.'.join(cause.path)!r}, row {cause.row} of its batch: {cause.reason}. "

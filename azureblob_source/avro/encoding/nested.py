@@ -15,7 +15,7 @@ from pyarrow import types as arrow_is
 from azureblob_source.arrow_values import I64, U64, Flags, chosen, list_offsets, plain_array, validity
 from azureblob_source.avro import varint
 from azureblob_source.avro.encoding.assembly import assemble
-from azureblob_source.avro.encoding.column_encoder import Column, ColumnEncoder, UnfitValueError
+from azureblob_source.avro.encoding.column_encoder import Column, ColumnEncoder, UnwritableValueError
 from azureblob_source.avro.encoding.numbers import IntegerColumn, length_pieces
 from azureblob_source.avro.encoding.pieces import DictionaryWords, EncodedRows, Piece, Spans, constant_word, either
 from azureblob_source.avro.varint import WORD
@@ -34,7 +34,7 @@ class NotNullEncoder:
         array = plain_array(array)
         valid = validity(array)
         if valid is not None:
-            raise UnfitValueError(int(np.argmin(valid)), "null does not fit an Avro type without a null branch")
+            raise UnwritableValueError(int(np.argmin(valid)), "null does not fit an Avro type without a null branch")
         return self.inner.prepare(array)
 
 
@@ -101,8 +101,8 @@ class RecordEncoder:
         dense = chosen(array, rows)
         try:
             return SparseColumn.of(encode_rows(self.prepare(dense), len(dense)), valid)
-        except UnfitValueError as cause:
-            raise UnfitValueError(int(rows[cause.row]), cause.reason, cause.path) from cause
+        except UnwritableValueError as cause:
+            raise UnwritableValueError(int(rows[cause.row]), cause.reason, cause.path) from cause
 
     def prepare_fields(self, arrays: list[pa.Array], count: int) -> RecordColumn:
         """The fields of `count` records, none of which is null."""
@@ -113,7 +113,7 @@ class RecordEncoder:
                 continue
             try:
                 prepared.append(inner.prepare(arrays[index]))
-            except UnfitValueError as cause:
+            except UnwritableValueError as cause:
                 raise cause.within(cause.row, name) from cause
         return RecordColumn(prepared)
 
@@ -168,10 +168,10 @@ class ListEncoder:
         index, items = list_items(array, valid)
         try:
             rows = encode_rows(self.item.prepare(items), len(items))
-        except UnfitValueError as cause:
+        except UnwritableValueError as cause:
             row = int(np.searchsorted(index, cause.row, "right")) - 1
             path = cause.path if arrow_is.is_map(array.type) else ("element", *cause.path)
-            raise UnfitValueError(row, cause.reason, path) from cause
+            raise UnwritableValueError(row, cause.reason, path) from cause
         return ListColumn(rows, index, valid)
 
 
@@ -232,7 +232,7 @@ class StructUnionEncoder:
             columns.append((index, SparseColumn.of(encode_rows(inner.prepare(dense), len(rows)), valid)))
         wrong = np.flatnonzero((present > 1) | ((present == 0) if self.null is None else False))
         if len(wrong):
-            raise UnfitValueError(int(wrong[0]), f"{present[wrong[0]]} members of a union are set, not one")
+            raise UnwritableValueError(int(wrong[0]), f"{present[wrong[0]]} members of a union are set, not one")
         return StructUnionColumn(columns, self.null or 0)
 
 

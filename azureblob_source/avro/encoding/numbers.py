@@ -12,7 +12,7 @@ from pyarrow import types as arrow_is
 
 from azureblob_source.arrow_values import U64, Flags, stored_values, validity
 from azureblob_source.avro import varint
-from azureblob_source.avro.encoding.column_encoder import Column, FixedWidthColumn, UnfitValueError
+from azureblob_source.avro.encoding.column_encoder import Column, FixedWidthColumn, UnwritableValueError
 from azureblob_source.avro.encoding.pieces import DictionaryWords, Piece, Words
 from azureblob_source.avro.types import MAX_PRECISION
 from azureblob_source.avro.varint import WORD
@@ -31,15 +31,15 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 @dataclass(frozen=True, slots=True)
 class IntegerEncoder:
-    """Zig-zag varints of an Arrow type whose values the function `integers` makes numbers."""
+    """Zig-zag varints of an Arrow type whose values the function `convert` makes numbers."""
 
-    integers: Callable[[pa.Array], npt.NDArray[Any]]
+    convert: Callable[[pa.Array], npt.NDArray[Any]]
     kind: str
 
     def prepare(self, array: pa.Array) -> Column:
         """Convert to numbers and check their range."""
         valid = validity(array)
-        values = self.integers(array)
+        values = self.convert(array)
         smallest, largest = _range(values)
         limit = _LIMITS[self.kind]
         if valid is not None and not -varint.TABLED <= smallest <= largest < varint.TABLED:
@@ -47,7 +47,7 @@ class IntegerEncoder:
         if not -limit <= smallest <= largest < limit:
             wrong = (values < -limit) | (values > limit - 1)
             row = int(np.flatnonzero(wrong if valid is None else wrong & valid)[0])
-            raise UnfitValueError(row, f"{values[row]} is outside the range of Avro {self.kind}")
+            raise UnwritableValueError(row, f"{values[row]} is outside the range of Avro {self.kind}")
         return IntegerColumn(values, valid, smallest, largest)
 
 
@@ -157,7 +157,7 @@ class DecimalEncoder:
                 if value.is_valid and abs(value.as_py()) >= 10 ** (digits - self.scale):
                     wanted = f"Avro decimal({self.precision},{self.scale})"
                     limit = "" if digits == self.precision else f" written with {digits} digits"
-                    raise UnfitValueError(row, f"{value.as_py()} has more digits than {wanted}{limit}") from cause
+                    raise UnwritableValueError(row, f"{value.as_py()} has more digits than {wanted}{limit}") from cause
             raise
 
 
@@ -225,7 +225,7 @@ def _fixed_decimal(low: U64, high: U64, size: int, valid: Flags | None) -> Fixed
     return FixedWidthColumn(shifted, sizes, valid)
 
 
-def integers(arrow: pa.DataType, avro: AvroType) -> Callable[[pa.Array], npt.NDArray[Any]]:
+def integer_converter(arrow: pa.DataType, avro: AvroType) -> Callable[[pa.Array], npt.NDArray[Any]]:
     """The function that gives the numbers of an array in the unit of the Avro type, rounded down."""
     if arrow_is.is_date64(arrow):
         return lambda array: stored_values(array, np.int64) // 86_400_000
@@ -245,7 +245,7 @@ def _rescaled(array: pa.Array, given: int, wanted: int, avro: AvroType) -> npt.N
     beyond = np.flatnonzero((values > limit) | (values < -limit))
     valid = validity(array)
     for row in beyond if valid is None else beyond[valid[beyond]]:
-        raise UnfitValueError(int(row), f"{values[row]} {array.type} is outside the range of Avro {avro}")
+        raise UnwritableValueError(int(row), f"{values[row]} {array.type} is outside the range of Avro {avro}")
     return values.astype(np.int64) * factor
 
 

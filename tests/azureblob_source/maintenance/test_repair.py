@@ -78,10 +78,10 @@ def test_a_published_stream_needs_no_repair() -> None:
 def test_a_committed_entry_that_is_not_published_is_published(published: int) -> None:
     account = new_account()
     entry = unpublished(account, publish=published)
-    [unfinished] = plan(account).unfinished
+    [found] = plan(account).unpublished
     names = tuple(blob.name for blob in entry.blobs)
     assert ("flights", 1, names[published:], ()) == (
-        unfinished.stream, unfinished.entry.version, unfinished.missing, unfinished.lost
+        found.stream, found.entry.version, found.missing, found.lost
     )  # fmt: skip
     assert 2 + published == len(visible(account)), "a plan changes nothing"
     assert Repaired(1, 0, 0) == repaired(account)
@@ -93,8 +93,8 @@ def test_an_entry_whose_blocks_have_expired_is_voided_and_its_repeat_writes_it_a
     account = new_account()
     entry = unpublished(account, publish=1)
     account.clock.sleep(8 * DAY)
-    [unfinished] = plan(account).unfinished
-    assert (entry.blobs[1].name,) == unfinished.missing == unfinished.lost
+    [found] = plan(account).unpublished
+    assert (entry.blobs[1].name,) == found.missing == found.lost
     assert Repaired(0, 1, 0) == repaired(account)
     assert 2 == len(visible(account))
     container = account.container("container")
@@ -207,8 +207,8 @@ def test_one_stream_can_be_repaired_alone() -> None:
     committed(CommitLog(account.container("container"), "other"),
            Draft("o", WHEN, blobs=staged(account, 3, stream="other")),
            Publisher(account.container("container")))  # fmt: skip
-    assert ["other"] == [unfinished.stream for unfinished in plan(account, "other").unfinished]
-    assert ["flights", "other"] == [unfinished.stream for unfinished in plan(account).unfinished]
+    assert ["other"] == [found.stream for found in plan(account, "other").unpublished]
+    assert ["flights", "other"] == [found.stream for found in plan(account).unpublished]
 
 
 def calls_of_a_repair() -> int:

@@ -107,7 +107,7 @@ def kept(first: int, end: int, *, blobs: int = 2) -> list[str]:
 def test_entries_older_than_the_retention_are_removed_with_their_blobs() -> None:
     account = stream_of_days(6)
     plan = run(account, 3.5)
-    assert (3, 6, 60, 600) == (len(plan.expired), plan.blobs, plan.rows, plan.bytes)
+    assert (3, 6, 60, 600) == (len(plan.outdated), plan.blobs, plan.rows, plan.bytes)
     assert (3, 5) == (plan.first, plan.last)
     assert kept(3, 6) == names(account)
     assert [3, 4, 5] == [entry.version for entry in log_over(account).history()]
@@ -133,7 +133,7 @@ def test_a_plan_changes_nothing() -> None:
     account = stream_of_days(5)
     faults = Faults()
     plan = plan_vacuum(log_over(account, faults), now(account))
-    assert 4 == len(plan.expired)
+    assert 4 == len(plan.outdated)
     assert {"get", "properties", "list"} == {call.operation for call in faults.calls}
 
 
@@ -153,7 +153,7 @@ def test_entries_that_are_not_published_stay() -> None:
     lagging = LogEntry("x", "2026-01-01T00:00:00+00:00", version=4, published=1)
     container.put(log_name("flights", 4), to_json(lagging))
     account.clock.sleep(DAY)
-    assert [0, 1] == [entry.version for entry in plan_vacuum(log, now(account)).expired]
+    assert [0, 1] == [entry.version for entry in plan_vacuum(log, now(account)).outdated]
 
 
 def test_a_blob_of_another_writer_is_kept() -> None:
@@ -230,13 +230,13 @@ def test_a_plan_removes_consecutive_old_published_entries_and_never_the_head(
     plan = plan_from_listing(
         "s", listed, Boundary(first, removing), head, before=EPOCH + timedelta(days=cut), needed=needed
     )
-    versions = [entry.version for entry in plan.expired]
+    versions = [entry.version for entry in plan.outdated]
     assert list(range(first, first + len(versions))) == versions
     assert all(version <= published and version < min(head.version, needed) for version in versions)
     assert all(ages[version] < cut for version in versions)
     assert plan.first == first + len(versions)
-    assert all(entry.version < first and removing[entry.version] == "e" for entry in plan.leftovers)
-    below = {entry.version for entry in (*plan.leftovers, *plan.strays)}
+    assert all(entry.version < first and removing[entry.version] == "e" for entry in plan.interrupted)
+    below = {entry.version for entry in (*plan.interrupted, *plan.strays)}
     assert {entry.version for entry in listed if entry.version < first} == below
 
 
@@ -308,7 +308,7 @@ def test_an_entry_put_where_a_vacuum_died_is_distinguished_from_the_entry_being_
     container.delete(log_name("flights", 1))
     container.put(log_name("flights", 1), stray)
     plan = run(account, 30)
-    assert ([0, 2], [1]) == ([entry.version for entry in plan.leftovers], [entry.version for entry in plan.strays])
+    assert ([0, 2], [1]) == ([entry.version for entry in plan.interrupted], [entry.version for entry in plan.strays])
     assert sorted([*kept(3, 5), "flights/1-0.avro", "flights/1-1.avro"]) == names(account)
 
 
@@ -407,7 +407,7 @@ def test_a_repeat_writes_nothing_to_a_stream_whose_entry_of_the_batch_was_vacuum
     staged = stage_rows(container, other, [pa.record_batch([["x"], [3]], schema=schema)], seed=2)
     committer(container, other, 2).commit([staged], Transaction("other", 0))
     account.clock.sleep(DAY)
-    assert 1 == len(run(account, 0, stream="x").expired)
+    assert 1 == len(run(account, 0, stream="x").outdated)
     repeat(3)
     rows = {stream: [row["n"] for row in rows] for stream, rows in visible_rows(account).items()}
     assert {"x": [3], "y": [2]} == rows

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import datasource as spark
 
-from azureblob_source.read.filters import condition, selected
+from azureblob_source.read.filters import column_filter, selected
 
 if not hasattr(spark, "EqualTo"):
     pytest.skip("Spark 4.1 brings the push-down of filters", allow_module_level=True)
@@ -36,7 +36,7 @@ def rows(kind: pa.DataType, *values: Any) -> pa.RecordBatch:
 
 
 def kept(batch: pa.RecordBatch, *filters: spark.Filter) -> list[int]:
-    found = [condition(each, batch.schema) for each in filters]
+    found = [column_filter(each, batch.schema) for each in filters]
     assert None not in found
     numbers: list[int] = selected(batch, [each for each in found if each is not None]).column("number").to_pylist()
     return numbers
@@ -87,7 +87,7 @@ def test_strings_are_matched_literally() -> None:
 )
 def test_what_cannot_be_applied_exactly_is_left_to_spark(given_filter: spark.Filter) -> None:
     schema = pa.schema([("a", pa.int32()), ("double", pa.float64()), ("list", pa.list_(pa.int32()))])
-    assert condition(given_filter, schema) is None
+    assert column_filter(given_filter, schema) is None
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Unheard(spark.Filter):
 
 
 def test_a_filter_of_a_later_spark_is_left_to_spark() -> None:
-    assert condition(Unheard(("a",), 1), pa.schema([("a", pa.int32())])) is None
+    assert column_filter(Unheard(("a",), 1), pa.schema([("a", pa.int32())])) is None
 
 
 def test_no_filter_keeps_the_batch() -> None:

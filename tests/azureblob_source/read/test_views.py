@@ -18,11 +18,11 @@ from azureblob_source.read.views import (
     CONTROL,
     SCHEMAS,
     blobs,
+    blobs_without_log,
     commits,
     control,
-    listed_blobs,
-    listed_schemas,
     schemas,
+    schemas_without_log,
 )
 
 WHEN = "2013-01-31T12:00:05.250+00:00"
@@ -155,10 +155,10 @@ def test_schemas_have_the_versions_that_used_them() -> None:
 
 def test_a_folder_without_a_log_has_the_columns_of_its_listing() -> None:
     found = StreamBlob("capture/0/x.avro", 17, None, "0", None, None)
-    (row,) = listed_blobs([found]).to_pylist()
+    (row,) = blobs_without_log([found]).to_pylist()
     assert ("capture/0/x.avro", "0", 17, None, None) == tuple(
         row[name] for name in ("name", "partition", "bytes", "version", "rows")
     )
     avro = parse('{"type": "record", "name": "r", "fields": []}')
-    (row,) = listed_schemas([avro]).to_pylist()
+    (row,) = schemas_without_log([avro]).to_pylist()
     assert (avro.fingerprint, avro.json, None) == (row["fingerprint"], row["schema"], row["blobs"])

@@ -18,8 +18,9 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, Transaction, to_json
 from azureblob_source.log.publish import Publisher
 from azureblob_source.read import views
-from azureblob_source.write import gathering
-from azureblob_source.write.control_records import EnvelopeRouter, merged
+from azureblob_source.write import coalescing
+from azureblob_source.write.control_objects import merged
+from azureblob_source.write.control_records import EnvelopeRouter
 from azureblob_source.write.routing import Router
 from azureblob_source.write.staging import StagedTask
 from control_messages.envelopes import unwrap, wrap
@@ -175,11 +176,11 @@ records_of_a_task = st.lists(
     st.sampled_from([{}, {"maxMessagesPerBlob": 2}, {"maxFlushThresholdSize": 20}, {"maxBlobSize": 60}]),
 )
 def test_every_record_is_written_once_and_in_each_partition_control_messages_follow_data(
-    tasks: list[list[list[Record]]], gathered: int, limits: dict[str, int]
+    tasks: list[list[list[Record]]], coalesced: int, limits: dict[str, int]
 ) -> None:
     account, plan = new_account(), plan_for_envelopes(**limits)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gathering, "GATHERED_ROWS", gathered)
+        patch.setattr(coalescing, "COALESCED_ROWS", coalesced)
         staged = [stage_records(account, plan, *task, seed=n) for n, task in enumerate(tasks)]
     entries = committer(account.container("container"), plan).commit(staged, None)
     everything = [record for task in tasks for batch in task for record in batch]
@@ -305,10 +306,10 @@ def test_control_messages_survive_serialization_to_the_driver() -> None:
 
 
 def test_watermarks_of_a_thousand_tasks_for_a_hundred_partitions_are_a_thousand_objects() -> None:
-    emission = ProducerSpec("s", 100, 1000)
+    producer = ProducerSpec("s", 100, 1000)
     schema = pa.schema([("partition", pa.int32()), ("value", pa.binary())])
     account, plan = new_account(), plan_of(schema, envelopeColumn="value", partitionColumn="partition")
-    batch = emission.envelopes(Watermark(name, 1000, 1_700_000_000_000) for name in emission.names)
+    batch = producer.envelopes(Watermark(name, 1000, 1_700_000_000_000) for name in producer.names)
     staged = stage_rows(account.container("container"), plan, [batch.cast(schema)])
     again = merged(message for task in [staged] * 3 for message in task.control)
     assert staged.control == again
@@ -367,7 +368,7 @@ def test_a_column_that_cannot_hold_envelopes_is_refused(options: dict[str, Any],
 
 # --- watermarks of the sink -------------------------------------------------------------------------------------------
 
-EMISSION = ProducerSpec("flights", 3, ("a", "b"), generation=4, lateness_ms=1000)
+PRODUCER = ProducerSpec("flights", 3, ("a", "b"), generation=4, lateness_ms=1000)
 ROWS = pa.schema(
     [
         ("eventTime", pa.timestamp("us", "UTC")), ("task", pa.string()), ("value", pa.binary()),
@@ -383,11 +384,11 @@ def row(partition: int | None, value: bytes | None, task: Any = "a", seconds: fl
     return {"partition": partition, "value": value, "task": task, "eventTime": time, "more": 1}
 
 
-def plan_of_emission(emission: ProducerSpec = EMISSION, schema: pa.Schema = ROWS, **options: Any) -> WritePlan:
-    return plan_of(schema, **{"emission": emission.to_json(), "partitionColumn": "partition", **options})
+def plan_of_producer(producer: ProducerSpec = PRODUCER, schema: pa.Schema = ROWS, **options: Any) -> WritePlan:
+    return plan_of(schema, **{"emission": producer.to_json(), "partitionColumn": "partition", **options})
 
 
-def stage_emission(
+def stage_rows_of_producer(
     account: MemoryAccount, plan: WritePlan, *batches: list[dict[str, Any]], schema: pa.Schema = ROWS, seed: int = 0
 ) -> StagedTask:
     return stage_rows(
@@ -401,8 +402,8 @@ def own(task: str, seconds: float) -> Watermark:
 
 @pytest.mark.parametrize("drop", [False, True])
 def test_the_sink_writes_the_watermark_of_each_task_to_every_partition(drop: bool) -> None:
-    account, plan = new_account(), plan_of_emission(dropRoutingColumns=drop)
-    staged = stage_emission(
+    account, plan = new_account(), plan_of_producer(dropRoutingColumns=drop)
+    staged = stage_rows_of_producer(
         account,
         plan,
         [row(0, user(1), "a", 5.0019), row(1, user(2), "b", 7), row(0, None, "a", 3)],
@@ -425,18 +426,20 @@ def test_the_sink_writes_the_watermark_of_each_task_to_every_partition(drop: boo
 
 
 def test_without_a_partition_column_all_partitions_are_in_one_blob() -> None:
-    account, plan = new_account(), plan_of(ROWS, emission=EMISSION.to_json())
-    entry = commit(account, plan, stage_emission(account, plan, [row(1, user(1))]))
+    account, plan = new_account(), plan_of(ROWS, emission=PRODUCER.to_json())
+    entry = commit(account, plan, stage_rows_of_producer(account, plan, [row(1, user(1))]))
     (blob,) = entry.blobs
     stored = [(row["partition"], row["value"]) for row in blob_rows(visible_blobs(account)[blob.name])]
     assert [(1, user(1)), *((n, wrap(own("a", 0))) for n in range(3))] == stored
     assert (logged(own("a", 0)),) == entry.control
 
 
-def test_control_messages_among_the_rows_of_an_emission_come_last_and_do_not_advance_its_watermarks() -> None:
-    account, plan = new_account(), plan_of_emission()
+def test_control_messages_among_the_rows_of_a_producer_come_last_and_do_not_advance_its_watermarks() -> None:
+    account, plan = new_account(), plan_of_producer()
     ended = wrap(EndOfStream("b", 2, "flights", 4))
-    staged = stage_emission(account, plan, [row(0, ended, None, 99), row(0, user(1), "a", 5)], [row(2, ended, "b", 99)])
+    staged = stage_rows_of_producer(
+        account, plan, [row(0, ended, None, 99), row(0, user(1), "a", 5)], [row(2, ended, "b", 99)]
+    )
     entry = commit(account, plan, staged)
     mine = wrap(own("a", 5))
     assert {"0": [user(1), ended, mine], "1": [mine], "2": [ended, mine]} == written(account, entry.blobs)
@@ -444,8 +447,8 @@ def test_control_messages_among_the_rows_of_an_emission_come_last_and_do_not_adv
 
 @pytest.mark.parametrize("rows", [[], [row(0, wrap(EndOfStream("b", 2)), "b", 5)], [row(0, user(1), "a", None)]])
 def test_a_task_without_event_times_writes_no_watermark(rows: list[dict[str, Any]]) -> None:
-    account, plan = new_account(), plan_of_emission()
-    staged = stage_emission(account, plan, rows)
+    account, plan = new_account(), plan_of_producer()
+    staged = stage_rows_of_producer(account, plan, rows)
     assert [] == [message for message in staged.control if message["type"] == "watermark"]
     assert len(rows) == staged.metrics["messagesSent"]
 
@@ -468,16 +471,16 @@ TASK = ROWS.get_field_index("task")
 )
 def test_tasks_are_names_or_numbers_or_omitted_if_there_is_one(tasks: Any, schema: pa.Schema, task: Any) -> None:
     account = new_account()
-    emission = ProducerSpec("s", 2, tasks)
-    plan = plan_of_emission(emission, schema)
+    producer = ProducerSpec("s", 2, tasks)
+    plan = plan_of_producer(producer, schema)
     made = row(1, user(1), task, 5) | {"eventTime": (NEW_YEAR + timedelta(seconds=5)).replace(tzinfo=None)}
     if schema.field("eventTime").type.tz:
         made["eventTime"] = made["eventTime"].replace(tzinfo=timezone.utc)
-    ended = {**made, "value": wrap(emission.end_of_stream()[0])}
-    entry = commit(account, plan, stage_emission(account, plan, [made, ended], schema=schema))
-    expected = Watermark(emission.names[-1], len(emission.names), NEW_YEAR_MS + 5000)
+    ended = {**made, "value": wrap(producer.end_of_stream()[0])}
+    entry = commit(account, plan, stage_rows_of_producer(account, plan, [made, ended], schema=schema))
+    expected = Watermark(producer.names[-1], len(producer.names), NEW_YEAR_MS + 5000)
     assert logged(expected, "0", "1") in entry.control
-    assert [user(1), wrap(emission.end_of_stream()[0]), wrap(expected)] == written(account, entry.blobs)["1"]
+    assert [user(1), wrap(producer.end_of_stream()[0]), wrap(expected)] == written(account, entry.blobs)["1"]
 
 
 @pytest.mark.parametrize(
@@ -492,10 +495,10 @@ def test_tasks_are_names_or_numbers_or_omitted_if_there_is_one(tasks: Any, schem
         (row(2, b""), "an envelope for partition '2' of stream flights (option `emission`, column 'value') failed"),
     ],
 )
-def test_a_row_that_does_not_fit_the_emission_fails_the_write(bad: dict[str, Any], message: str) -> None:
-    account, plan = new_account(), plan_of_emission(maxFlushThresholdSize=1)
+def test_a_row_that_does_not_fit_the_producer_fails_the_write(bad: dict[str, Any], message: str) -> None:
+    account, plan = new_account(), plan_of_producer(maxFlushThresholdSize=1)
     with pytest.raises(ConfigurationError) as caught:
-        stage_emission(account, plan, [row(0, user(0)), bad])
+        stage_rows_of_producer(account, plan, [row(0, user(0)), bad])
     assert message in str(caught.value)
     assert {} == account.service.contents("container")
 
@@ -511,17 +514,17 @@ def test_a_row_that_does_not_fit_the_emission_fails_the_write(bad: dict[str, Any
         (ROWS.set(3, pa.field("partition", pa.string())), "column 'partition' is string, it must be an int or bigint"),
     ],
 )
-def test_rows_without_the_columns_of_an_emission_are_refused(schema: pa.Schema, message: str) -> None:
+def test_rows_without_the_columns_of_option_emission_are_refused(schema: pa.Schema, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        plan_of_emission(schema=schema)
+        plan_of_producer(schema=schema)
 
 
 @pytest.mark.parametrize("options", [{"partitionColumn": "more"}, {"eventTimeColumn": "eventTime"}])
-def test_columns_that_an_emission_does_not_store_cannot_be_named(options: dict[str, Any]) -> None:
+def test_columns_that_option_emission_does_not_store_cannot_be_named(options: dict[str, Any]) -> None:
     with pytest.raises(
         ConfigurationError, match=rf"option `{next(iter(options))}` names column .*have partition, value"
     ):
-        plan_of_emission(**options)
+        plan_of_producer(**options)
 
 
 _WORKER = """
@@ -547,7 +550,7 @@ def test_a_worker_that_writes_control_messages_does_not_import_pandas(tmp_path: 
         stream.write(
             pa.RecordBatch.from_pylist([row(0, user(1)), row(1, end("b"), "b", None), row(1, None, "b")], ROWS)
         )
-    command = [sys.executable, "-c", _WORKER, str(tmp_path / "rows"), EMISSION.to_json()]
+    command = [sys.executable, "-c", _WORKER, str(tmp_path / "rows"), PRODUCER.to_json()]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "9 3 False\n" == result.stdout
 

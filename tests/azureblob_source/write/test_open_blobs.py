@@ -118,7 +118,7 @@ limits = st.builds(
     blob_rows=st.none() | st.sampled_from([1, 2, 7]),
     blob_age=st.none() | st.just(4.0),
     blob_blocks=st.sampled_from([1, 2, 50_000]),
-    memory=st.sampled_from([1, 150, 1000, 100_000]),
+    memory_budget=st.sampled_from([1, 150, 1000, 100_000]),
     avro_block=st.sampled_from([1, 50, 120]),
 )
 
@@ -126,7 +126,9 @@ limits = st.builds(
 @settings(max_examples=300)
 @given(limits, steps, st.sampled_from(["null", "deflate", "snappy"]), st.booleans())
 @example(BlobLimits(block_bytes=60, avro_block=50, blob_rows=7), [(0, [40] * 12, 0)], "null", True)
-@example(BlobLimits(block_bytes=60, avro_block=50, blob_blocks=1, memory=150), [(0, [300] * 3, 0)], "deflate", False)
+@example(
+    BlobLimits(block_bytes=60, avro_block=50, blob_blocks=1, memory_budget=150), [(0, [300] * 3, 0)], "deflate", False
+)
 def test_every_blob_is_an_avro_file_within_its_limits_and_no_row_is_lost(
     limits: BlobLimits, steps: list[tuple[int, list[int], int]], codec_name: str, gzipped: bool
 ) -> None:
@@ -139,8 +141,8 @@ def test_every_blob_is_an_avro_file_within_its_limits_and_no_row_is_lost(
         task.append(Route(f"s{which}"), values)
         expected[f"s{which}"] += values
         largest = max(largest, *(len(value) + 2 for value in values), 0)
-        assert task.open.buffered <= limits.memory
-        assert task.most_buffered <= limits.memory + size
+        assert task.open.buffered <= limits.memory_budget
+        assert task.most_buffered <= limits.memory_budget + size
         task.most_buffered = 0
         task.now += wait
     task.close()
@@ -158,7 +160,7 @@ def check_blob(task: Task, blob: FinishedBlob, largest: int) -> list[bytes]:
     blocks = task.blocks[blob.name]
     assert blob.entry(1).block_ids == [block.id for block in blocks]
     assert 1 <= blob.blocks <= limits.blob_blocks
-    assert [block.opens for block in blocks] == [True] + [False] * (len(blocks) - 1)
+    assert [block.is_first for block in blocks] == [True] + [False] * (len(blocks) - 1)
     rendered = [block.render(task.blob_format) for block in blocks]
     data = b"".join(rendered)
     if task.gzipped:
@@ -170,8 +172,8 @@ def check_blob(task: Task, blob: FinishedBlob, largest: int) -> list[bytes]:
     assert blob.rows == sum(count for count, _ in stored)
     assert min(count for count, _ in stored) > 0
     assert max(len(body) for _, body in stored) < limits.body_bytes + largest
-    assert [sum(len(body) for _, body in block.bodies) for block in blocks] == [block.plain_bytes for block in blocks]
-    assert max(block.plain_bytes for block in blocks) < limits.block_bytes + limits.body_bytes + largest
+    assert [sum(len(body) for _, body in block.bodies) for block in blocks] == [block.uncompressed for block in blocks]
+    assert max(block.uncompressed for block in blocks) < limits.block_bytes + limits.body_bytes + largest
     return rows
 
 
@@ -227,7 +229,7 @@ def test_a_blob_rolls_at_its_age_when_the_next_row_comes() -> None:
 
 
 def test_a_row_larger_than_block_blob_and_memory_is_written_alone() -> None:
-    task = Task(BlobLimits(block_bytes=100, blob_bytes=200, memory=50))
+    task = Task(BlobLimits(block_bytes=100, blob_bytes=200, memory_budget=50))
     task.append(FLIGHTS, [b"small", b"x" * 5000, b"last"])
     task.close()
     assert [(1, "size"), (1, "size"), (1, "end")] == [(blob.rows, blob.rolled_by) for blob in task.finished]
@@ -238,7 +240,7 @@ def test_blocks_smaller_than_an_avro_block_are_respected() -> None:
     task = Task(BlobLimits(block_bytes=100))
     task.append(FLIGHTS, [b"." * 9] * 100)
     task.close()
-    assert [100] * 10 == [block.plain_bytes for blocks in task.blocks.values() for block in blocks]
+    assert [100] * 10 == [block.uncompressed for blocks in task.blocks.values() for block in blocks]
 
 
 def test_no_rows_make_no_blob() -> None:
@@ -301,7 +303,7 @@ def test_a_small_part_of_a_batch_does_not_keep_the_whole_batch_in_memory() -> No
 
 
 def write_to(routes: int, memory: int) -> Task:
-    task = Task(BlobLimits(memory=memory))
+    task = Task(BlobLimits(memory_budget=memory))
     rows = encoded([b"." * 98] * routes)
     for _ in range(5):
         for number in range(routes):
@@ -313,7 +315,7 @@ def test_ten_thousand_routes_share_one_budget() -> None:
     budget = 1 << 20
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    task = Task(BlobLimits(memory=budget))
+    task = Task(BlobLimits(memory_budget=budget))
     rows = encoded([b"." * 98] * 10_000)
     for _ in range(3):
         for number in range(10_000):

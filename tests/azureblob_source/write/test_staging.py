@@ -18,7 +18,7 @@ from azureblob_source.avro import schema as avro_schema
 from azureblob_source.avro.decoding.decode import decode_blob
 from azureblob_source.log.entry import BlobEntry, Transaction
 from azureblob_source.log.publish import Publisher
-from azureblob_source.write.gathering import GATHERED_ROWS, gather
+from azureblob_source.write.coalescing import COALESCED_ROWS, coalesce
 from azureblob_source.write.staging import StagedTask
 from tests.azureblob_source.write.sink_rows import (
     blob_rows,
@@ -165,7 +165,7 @@ def test_an_error_in_the_rows_leaves_nothing_visible() -> None:
     account, plan = new_account(), plan_of(FLIGHTS, maxFlushThresholdSize=1)
 
     def batches() -> Any:
-        yield flights(["EWR"] * (GATHERED_ROWS + 1))
+        yield flights(["EWR"] * (COALESCED_ROWS + 1))
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -280,17 +280,17 @@ def test_dropping_every_column_is_refused() -> None:
         plan_of(pa.schema([("origin", pa.string())]), partitionColumn="origin", dropRoutingColumns=True)
 
 
-# --- gathering --------------------------------------------------------------------------------------------------------
+# --- coalescing -------------------------------------------------------------------------------------------------------
 
 
-def test_small_batches_are_gathered_and_empty_ones_left_out() -> None:
-    half = GATHERED_ROWS // 2
+def test_small_batches_are_coalesced_and_empty_ones_left_out() -> None:
+    half = COALESCED_ROWS // 2
     parts = [flights(["EWR"] * count) for count in (0, half, half - 1, 0, 2, 1, 0)]
-    gathered = list(gather(parts))
-    assert [2 * half + 1, 1] == [batch.num_rows for batch in gathered]
-    assert pa.Table.from_batches(parts) == pa.Table.from_batches(gathered)
-    assert [] == list(gather([flights([])]))
-    assert gathered[1] is parts[5]
+    coalesced = list(coalesce(parts))
+    assert [2 * half + 1, 1] == [batch.num_rows for batch in coalesced]
+    assert pa.Table.from_batches(parts) == pa.Table.from_batches(coalesced)
+    assert [] == list(coalesce([flights([])]))
+    assert coalesced[1] is parts[5]
 
 
 _WORKER = """

@@ -422,7 +422,7 @@ class History:
         """What repairs and vacuums that died have left."""
         simulation = self.simulation
         plan = plan_repair(simulation.container, None, simulation.utc())
-        if plan.unfinished or plan.revived:
+        if plan.unpublished or plan.revived:
             simulation.seen["repair deletes what came back"] += len(plan.revived)
             self._finish(self._begin("repair", repair_all, 2))
             self._follow_advice()
@@ -434,7 +434,7 @@ class History:
     def _follow_advice(self) -> None:
         """What a repair leaves because blobs were deleted by hand, and what its error says to do then."""
         simulation = self.simulation
-        for found in plan_repair(simulation.container, None, simulation.utc()).unfinished:
+        for found in plan_repair(simulation.container, None, simulation.utc()).unpublished:
             lost = {row[:2] for name in found.lost for row in simulation.truth.blob_rows[name]}
             if lost and lost <= simulation.truth.by_hand:
                 self._finish(self._begin("repair", forgive(partial(leave_out_missing, stream=found.stream)), 3))
@@ -442,7 +442,7 @@ class History:
     def _check_void(self) -> None:
         """A follower gets past a voided entry at the head, if all that is committed is published or voided."""
         simulation = self.simulation
-        if plan_repair(simulation.container, None, simulation.utc()).unfinished:
+        if plan_repair(simulation.container, None, simulation.utc()).unpublished:
             return
         for stream in simulation.streams:
             head = CommitLog(simulation.container, stream).refresh()
@@ -469,7 +469,7 @@ class History:
     def _check(self) -> None:
         simulation, truth = self.simulation, self.simulation.truth
         plan = plan_repair(simulation.container, None, simulation.utc())
-        for found in (*plan.unfinished, *plan.revived):
+        for found in (*plan.unpublished, *plan.revived):
             truth.fail(f"a second repair finds {found}")
         for query in simulation.queries:
             for batch in range(query.committed + 1):

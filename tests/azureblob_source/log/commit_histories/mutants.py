@@ -65,8 +65,10 @@ MUTANTS: dict[str, Mutant] = {
     "a block list is committed without If-None-Match": edited(
         "log.publish:Publisher.publish_blob", "own, condition=IF_ABSENT", "own"
     ),
-    "what later entries say of an entry is not read": replaced("log.roll_forward:status_of", _open),
-    "a repair does not look again at what is committed": replaced("maintenance.repair:_decided_now", lambda *_: set()),
+    "nobody looks at what later entries say of an entry": replaced("log.roll_forward:status_of", _open),
+    "a repair does not look again at what is committed": replaced(
+        "maintenance.repair:_committed_now", lambda *_: set()
+    ),
     "a follower does not skip a voided entry": replaced("log.published:entries_in_effect", list),
     "the head is taken for published": replaced("log.commit:publish_earlier", lambda *_: True),
     "a batch entry that was replaced is taken to be in effect": replaced(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from azure_account.account import STAGED_SECONDS
 from azureblob_source.log.entry import LogEntry, Transaction, from_json
-from azureblob_source.log.naming import BATCHES, log_stream, log_version
+from azureblob_source.log.naming import is_batch_log, log_stream, log_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -177,7 +177,7 @@ class Truth:
         self._count_entry(stream, entry)
         if entry.operation in ("void", "replace"):
             self.removed.update(entry.removed)
-        if stream.startswith(f"{BATCHES}/"):
+        if is_batch_log(stream):
             self.shared.update(blob.name for blob in entry.blobs)
         else:
             self.named.update((blob.name, (stream, version)) for blob in entry.blobs)
@@ -193,7 +193,7 @@ class Truth:
             self.seen["void"] += 1
             self.seen["voided overwrite"] += self.is_overwrite(stream, replaced)
             self.seen["voided replacement"] += again
-        elif stream.startswith(f"{BATCHES}/"):
+        elif is_batch_log(stream):
             self.seen["replaced batch entry"] += 1
             self.seen["replaced replacement of a batch entry"] += again
         else:

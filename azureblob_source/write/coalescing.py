@@ -1,4 +1,4 @@
-"""Small Arrow batches joined into larger ones. Pure."""
+"""Coalescing: small Arrow batches joined into larger ones. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-GATHERED_ROWS = 32_768
-GATHERED_BYTES = 16 << 20
+COALESCED_ROWS = 32_768
+COALESCED_BYTES = 16 << 20
 """Arrow batches are encoded together up to these sizes: Spark's 10,000 rows are too few to pay for a numpy call."""
 
 
-def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in larger batches: one ends with the batch that reaches `GATHERED_ROWS` or `GATHERED_BYTES`."""
+def coalesce(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in larger batches: one ends with the batch that reaches `COALESCED_ROWS` or `COALESCED_BYTES`."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -23,7 +23,7 @@ def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             continue
         waiting.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= GATHERED_ROWS or size >= GATHERED_BYTES:
+        if rows >= COALESCED_ROWS or size >= COALESCED_BYTES:
             yield _joined(waiting)
             waiting, rows, size = [], 0, 0
     if waiting:
