@@ -1,0 +1,81 @@
+"""The watermark and the end of several inputs as one: of the streams of an operator, or the partitions of a stream. Pure.
+
+The watermark is the minimum over the inputs that have not ended, once each of them has announced one. The end is
+announced when all have ended. When one of them is reopened after that, so is the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from control_messages.announcements import Announcement, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True)
+class CombinedTracker:
+    """What several inputs have announced, and what has been announced for all of them.
+
+    inputs: their names. watermarks, generations: the last of each input that has announced one. ended: the inputs that
+    have ended. watermark, at_end: as announced for all.
+    """
+
+    inputs: tuple[str, ...]
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    generations: Mapping[str, int] = field(default_factory=dict)
+    ended: frozenset[str] = frozenset()
+    watermark: int | None = None
+    at_end: bool = False
+
+    @property
+    def generation(self) -> int:
+        """The sum over the inputs: it rises when one of them does."""
+        return sum(self.generations.values())
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The inputs that have announced neither a watermark nor their end."""
+        return tuple(name for name in self.inputs if name not in self.watermarks and name not in self.ended)
+
+
+def receive(tracker: CombinedTracker, announced: Iterable[tuple[str, Announcement]]) -> Step[CombinedTracker]:
+    """The tracker after announcements of its inputs, of each input in their order. `ValueError` for another input."""
+    made: tuple[Announcement, ...] = ()
+    for name, announcement in announced:
+        if name not in tracker.inputs:
+            text = f"{name!r} is none of the inputs, which are {', '.join(map(repr, tracker.inputs))}."
+            raise ValueError(text)
+        step = _apply(tracker, name, announcement)
+        tracker, made = step.tracker, made + step.announced
+    return Step(tracker, made)
+
+
+def _apply(tracker: CombinedTracker, name: str, announcement: Announcement) -> Step[CombinedTracker]:
+    generations = {**tracker.generations, name: announcement.generation}
+    tracker = replace(tracker, generations=generations)
+    if announcement.type == "endOfStream":
+        tracker = replace(tracker, ended=tracker.ended | {name})
+    elif announcement.type == "reopened":
+        reopened = tracker.at_end
+        tracker = replace(tracker, ended=tracker.ended - {name}, at_end=False)
+        return Step(tracker, (Announcement("reopened", tracker.generation),) if reopened else ())
+    elif announcement.watermark is not None:
+        tracker = replace(tracker, watermarks={**tracker.watermarks, name: announcement.watermark})
+    return _announce(tracker)
+
+
+def _announce(tracker: CombinedTracker) -> Step[CombinedTracker]:
+    if tracker.at_end:
+        return Step(tracker)
+    if tracker.ended.issuperset(tracker.inputs):
+        return Step(replace(tracker, at_end=True), (Announcement("endOfStream", tracker.generation),))
+    if tracker.waiting:
+        return Step(tracker)
+    lowest = min(tracker.watermarks[name] for name in tracker.inputs if name not in tracker.ended)
+    if tracker.watermark is not None and lowest <= tracker.watermark:
+        return Step(tracker)
+    return Step(replace(tracker, watermark=lowest), (Announcement("watermark", tracker.generation, lowest),))
