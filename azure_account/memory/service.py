@@ -19,7 +19,7 @@ from azure_account.errors import ConfigurationError, NotFoundError
 from azure_account.memory import leases
 from azure_account.memory.tables import MemoryTables
 from azure_account.names import MAX_STAGED_BLOCKS
-from azure_account.service import Absent, Page, Refused
+from azure_account.service import Absent, ConditionFailed, Page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,10 +85,10 @@ class MemoryService:
         self.tables = MemoryTables(self._new_etag)
 
     def create_container(self, container: str) -> None:
-        """`Refused` if it exists."""
+        """`ConditionFailed` if it exists."""
         with self._lock:
             if container in self._containers:
-                raise Refused("ContainerAlreadyExists: the container exists")
+                raise ConditionFailed("ContainerAlreadyExists: the container exists")
             self._containers[container] = {}
 
     def container_exists(self, container: str) -> bool:
@@ -148,7 +148,7 @@ class MemoryService:
         with self._lock:
             found = self._committed(container, blob)
             if if_match not in {None, "*", found.etag}:
-                raise Refused("ConditionNotMet: the blob is another version")
+                raise ConditionFailed("ConditionNotMet: the blob is another version")
             if found.attributes.tier == "Archive":
                 raise ConfigurationError(f"Blob {container}/{blob} is archived. Rehydrate it before you read it.")
             return BlobContent(
@@ -292,14 +292,14 @@ class MemoryService:
 
     def _check_overwrite(self, found: _Blob, condition: Condition, lease_id: str | None) -> None:
         if self.answers.create_only and found.etag:
-            raise Refused("UnauthorizedBlobOverwrite: the blob exists, and the SAS may only create")
+            raise ConditionFailed("UnauthorizedBlobOverwrite: the blob exists, and the SAS may only create")
         self._check_write(found, condition, lease_id)
 
     def _check_write(self, found: _Blob, condition: Condition, lease_id: str | None) -> None:
         if condition.if_absent and found.etag:
-            raise Refused("BlobAlreadyExists: the blob exists")
+            raise ConditionFailed("BlobAlreadyExists: the blob exists")
         if condition.if_match is not None and condition.if_match not in {found.etag, "*" if found.etag else None}:
-            raise Refused("ConditionNotMet: the blob is another version, or is gone")
+            raise ConditionFailed("ConditionNotMet: the blob is another version, or is gone")
         if found.lease is not None or lease_id is not None:
             leases.check_write(found.lease, lease_id, self.clock.now())
 

@@ -1,6 +1,6 @@
 """Decides what a failed attempt means: the request is repeated, or the failure becomes an outcome or an error.
 
-| request | throttled, unreached | answer lost | absent after a lost answer | refused after a lost answer |
+| request | throttled, unreached | answer lost | absent after a lost answer | condition failed after a lost answer |
 |---|---|---|---|---|
 | `repeat`: reading, staging | repeat | repeat | `NotFoundError` | `ConflictError` |
 | `write` without condition | repeat | repeat | `Missing`; `Done` for a delete | `Unknown` |
@@ -22,7 +22,7 @@ from azure_account.account import Conflict, Done, Missing, Unknown
 from azure_account.clock import Clock, SystemClock
 from azure_account.errors import ConflictError, NotFoundError, TransientError, describe
 from azure_account.retrying.policy import RetryPolicy
-from azure_account.service import Absent, Ambiguous, Failure, Refused, Throttled, Unreached
+from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +87,7 @@ class RetryLoop:
     def repeat(self, call: Call, attempt: Callable[[], T]) -> T:
         """Make a request until it is answered.
 
-        `Absent` becomes a `NotFoundError`, `Refused` a `ConflictError`; a `TransientError` if retries are exhausted.
+        `Absent` becomes a `NotFoundError`, `ConditionFailed` a `ConflictError`, exhausted retries a `TransientError`.
         """
         started, count = self.clock.monotonic(), 1
         while True:
@@ -98,7 +98,7 @@ class RetryLoop:
                 count += 1
             except Absent as failure:
                 raise NotFoundError(self._message(call, failure, started, count)) from None
-            except Refused as failure:
+            except ConditionFailed as failure:
                 raise ConflictError(self._message(call, failure, started, count)) from None
 
     def create(self, call: Call, attempt: Callable[[], None]) -> bool:
@@ -107,7 +107,7 @@ class RetryLoop:
         def create() -> bool:
             try:
                 attempt()
-            except Refused:
+            except ConditionFailed:
                 return False
             return True
 
@@ -146,7 +146,7 @@ class RetryLoop:
                 self._wait(call, failure, started, count)
             except Absent as failure:
                 return absent_is if lost and absent_is else Missing(failure.cause)
-            except Refused as failure:
+            except ConditionFailed as failure:
                 return Unknown(lost) if lost else Conflict(failure.cause)
             count += 1
 
@@ -159,7 +159,7 @@ class RetryLoop:
             return Unknown(failure.cause)
         except Absent as failure:
             return Missing(failure.cause)
-        except Refused as failure:
+        except ConditionFailed as failure:
             return Conflict(failure.cause)
 
     def _wait(self, call: Call, failure: Failure, started: float, count: int) -> None:
@@ -196,5 +196,5 @@ _NEXT_STEP: dict[type[Failure], str] = {
     Unreached: "Check the network and the option endpoint.",
     Ambiguous: "Check the network and the state of the storage service, then repeat it.",
     Absent: "Check the name.",
-    Refused: "Another writer was first: read it again, then decide.",
+    ConditionFailed: "Another writer was first: read it again, then decide.",
 }

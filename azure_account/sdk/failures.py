@@ -27,14 +27,14 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyErr
 from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError, describe
 from azure_account.options.authentication import Anonymous, ClientSecret, DefaultIdentity, SasToken, SharedKey
 from azure_account.retrying.policy import RETRYABLE_STATUS, retry_after_seconds
-from azure_account.service import Absent, Ambiguous, Failure, Refused, Throttled, Unreached
+from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from azure_account.options.settings import AccountSettings
 
-_REFUSED = frozenset(
+_CONDITION_FAILED = frozenset(
     {
         "BlobAlreadyExists",
         "BlobOverwritten",
@@ -52,7 +52,7 @@ _REFUSED = frozenset(
 )
 _ABSENT = frozenset({"BlobNotFound", "EntityNotFound", "InvalidBlockList", "ResourceNotFound"})
 _NO_PLACE = frozenset({"ContainerNotFound", "TableNotFound", "ContainerDisabled"})
-# Refused without processing. A container or table that is being deleted can be created again within a minute.
+# Rejected without processing. A container or table that is being deleted can be created again within a minute.
 _THROTTLED = frozenset({"ServerBusy", "ContainerBeingDeleted", "TableBeingDeleted", "AccountBeingCreated"})
 
 _NEXT_STEP = {
@@ -131,8 +131,8 @@ def _of_answer(error: HttpResponseError, response: Any, where: Where) -> Failure
         or (code == "InvalidBlobOrBlock" and where.operation == "commit block list")
     ):
         return Absent(cause)
-    if code in _REFUSED or code.startswith("Lease") or status == HTTPStatus.PRECONDITION_FAILED:
-        return Refused(cause)
+    if code in _CONDITION_FAILED or code.startswith("Lease") or status == HTTPStatus.PRECONDITION_FAILED:
+        return ConditionFailed(cause)
     return _final(cause, code, status, error, where)
 
 

@@ -137,7 +137,7 @@ def test_a_repeated_delete_that_finds_nothing_is_done() -> None:
     assert isinstance(container.delete("old"), Missing)
 
 
-def test_a_refusal_after_a_lost_answer_is_unknown() -> None:
+def test_a_failed_condition_after_a_lost_answer_is_unknown() -> None:
     account, container, _ = prepared()
 
     def lease_it(call: NumberedCall) -> Fault | None:

@@ -16,7 +16,7 @@ from azure_account.options.authentication import Anonymous, Auth, DefaultIdentit
 from azure_account.options.secret import Secret
 from azure_account.options.settings import AccountSettings
 from azure_account.sdk.failures import Where, failure_of
-from azure_account.service import Absent, Ambiguous, Failure, Refused, Throttled, Unreached
+from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
 
 URL = "https://acc.blob.core.windows.net"
 TOKEN = "sv=1&sig=S3CR3T"
@@ -54,13 +54,13 @@ def answer(status: int, code: str = "", **headers: str) -> sdk.HttpResponseError
         (400, "InvalidBlockList", Absent),
         (404, "ContainerNotFound", NotFoundError),
         (404, "TableNotFound", NotFoundError),
-        (409, "BlobAlreadyExists", Refused),
-        (403, "UnauthorizedBlobOverwrite", Refused),
-        (412, "ConditionNotMet", Refused),
-        (412, "LeaseIdMissing", Refused),
-        (409, "LeaseAlreadyPresent", Refused),
-        (409, "EntityAlreadyExists", Refused),
-        (412, "", Refused),
+        (409, "BlobAlreadyExists", ConditionFailed),
+        (403, "UnauthorizedBlobOverwrite", ConditionFailed),
+        (412, "ConditionNotMet", ConditionFailed),
+        (412, "LeaseIdMissing", ConditionFailed),
+        (409, "LeaseAlreadyPresent", ConditionFailed),
+        (409, "EntityAlreadyExists", ConditionFailed),
+        (412, "", ConditionFailed),
         (403, "AuthenticationFailed", ConfigurationError),
         (403, "AuthorizationPermissionMismatch", ConfigurationError),
         (401, "", ConfigurationError),
@@ -86,10 +86,10 @@ def test_every_error_code_of_the_sdk_is_mapped() -> None:
             assert isinstance(failure_of(answer(status, code.value), where()), (Failure, AzureBlobError))
 
 
-def test_every_lease_code_of_the_sdk_is_a_refusal() -> None:
+def test_every_lease_code_of_the_sdk_is_a_failed_condition() -> None:
     leases = [code.value for code in StorageErrorCode if "lease" in code.value.lower() and "Duration" not in code.value]
     assert len(leases) > 10
-    assert [Refused] * len(leases) == [type(failure_of(answer(409, code), where())) for code in leases]
+    assert [ConditionFailed] * len(leases) == [type(failure_of(answer(409, code), where())) for code in leases]
 
 
 SDK_ERRORS = [item for item in vars(sdk).values() if isinstance(item, type) and issubclass(item, sdk.AzureError)]
