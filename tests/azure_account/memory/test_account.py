@@ -12,7 +12,7 @@ from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, ConflictError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.service import MemoryService, OpenAnswers
-from azure_account.retrying.retry_loop import Call, Intercept
+from azure_account.retrying.retry_loop import Intercept, Request
 from tests.azure_account.contract import (
     TestBlobs,
     TestBlocks,
@@ -190,8 +190,8 @@ def test_a_blob_that_is_rewritten_between_two_chunks_of_a_read_is_a_conflict(
     memory.container("data").put("blob", b"old bytes")
 
     class Rewrite(Intercept):
-        def attempt(self, call: Call, request: Callable[[], T]) -> T:
-            answer = request()
+        def attempt(self, request: Request, send: Callable[[], T]) -> T:
+            answer = send()
             memory.container("data").put("blob", b"new bytes")
             return answer
 

@@ -78,7 +78,7 @@ def operations(account: MemoryAccount) -> list[str]:
 
 
 def dies(account: MemoryAccount, operation: str, *, skip: int = 0) -> MemoryAccount:
-    """The account as a process sees it that dies at a call for a data blob."""
+    """The account as a process sees it that dies at a request for a data blob."""
     return account.restarted(Faults(on(operation, Crash(), name=is_data, skip=skip)))
 
 

@@ -134,7 +134,7 @@ def test_a_plan_changes_nothing() -> None:
     faults = Faults()
     plan = plan_vacuum(log_over(account, faults), now(account))
     assert 4 == len(plan.expired)
-    assert {"get", "properties", "list"} == {call.operation for call in faults.calls}
+    assert {"get", "properties", "list"} == {attempt.operation for attempt in faults.attempts}
 
 
 def test_a_vacuumed_stream_takes_new_batches() -> None:
@@ -251,7 +251,7 @@ def calls_of_a_vacuum() -> int:
 
 @pytest.mark.parametrize("after_effect", [False, True])
 @pytest.mark.parametrize("more", [0, 3])
-def test_a_vacuum_that_dies_at_any_call_is_finished_by_the_next(after_effect: bool, more: int) -> None:
+def test_a_vacuum_that_dies_at_any_request_is_finished_by_the_next(after_effect: bool, more: int) -> None:
     for n in range(1, calls_of_a_vacuum() + 1):
         account = stream_of_days(5)
         with pytest.raises(ProcessDied):
@@ -260,20 +260,20 @@ def test_a_vacuum_that_dies_at_any_call_is_finished_by_the_next(after_effect: bo
             write(account, version)
             account.clock.sleep(DAY)
         entries = log_over(account).history()
-        assert list(range(entries[0].version, 5 + more)) == [entry.version for entry in entries], f"call {n}"
-        assert {blob.name for entry in entries for blob in entry.blobs} <= set(names(account)), f"call {n}"
+        assert list(range(entries[0].version, 5 + more)) == [entry.version for entry in entries], f"attempt {n}"
+        assert {blob.name for entry in entries for blob in entry.blobs} <= set(names(account)), f"attempt {n}"
         run(account, 1.5)
-        assert kept(4 + more, 5 + more) == names(account), f"call {n}"
+        assert kept(4 + more, 5 + more) == names(account), f"attempt {n}"
 
 
 @pytest.mark.parametrize("fault", [LostAnswer(), TimeOut(), Reset(), Throttle(1.0), LateEffect(1), LateEffect(3)])
-def test_a_single_fault_at_any_call_changes_nothing(fault: Fault) -> None:
+def test_a_single_fault_at_any_request_changes_nothing(fault: Fault) -> None:
     for n in range(1, calls_of_a_vacuum() + 1):
         account = stream_of_days(5)
         faults = Faults(at(n, fault))
         run(account, 1.5, faults)
         faults.apply_late_effects()
-        assert kept(4, 5) == names(account), f"call {n}"
+        assert kept(4, 5) == names(account), f"attempt {n}"
 
 
 def test_of_two_concurrent_vacuums_one_fails() -> None:

@@ -394,7 +394,7 @@ class EndsAnywhere(Follower):
 def machine(  # noqa: C901 - a class with its rules
     kind: type[Follower], limit: int | None, seen: Counter[str]
 ) -> type[RuleBasedStateMachine]:
-    """Two drivers of one writing query, moved call by call, and a streaming reader between their calls."""
+    """Two drivers of one writing query, moved request by request, and a streaming reader between their requests."""
 
     class Machine(RuleBasedStateMachine):
         def __init__(self) -> None:

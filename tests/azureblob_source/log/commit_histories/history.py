@@ -267,7 +267,7 @@ class History:
                 return
 
     def _until(self, where: int, how: int) -> None:
-        """Run a process up to a point of interest, at times one call beyond it."""
+        """Run a process up to a point of interest, at times one request beyond it."""
         process = self._pick(where)
         if process is not None and self._until_aim(process, AIMS[how % len(AIMS)]) and how & 256:
             self._step(process)
@@ -317,13 +317,13 @@ class History:
 
     def _land(self, where: int, how: int) -> None:
         if self.world.late:
-            call, request, expiries, voids = self.world.late.pop(where % len(self.world.late))
-            if call.operation == "stage_block" and expiries < self.world.expiries:
+            request, send, expiries, voids = self.world.late.pop(where % len(self.world.late))
+            if request.operation == "stage_block" and expiries < self.world.expiries:
                 return  # no Put Block is under way for as long as staged blocks are kept
-            self._say(f"  {call.operation} {call.name} takes effect late")
+            self._say(f"  {request.operation} {request.name} takes effect late")
             self.world.seen["late effect after an expiry"] += expiries < self.world.expiries
             self.world.seen["late effect after a void"] += voids < self.world.truth.voids
-            effect(request)
+            effect(send)
 
     def _repair(self, where: int, how: int) -> None:
         if len(self.processes) >= ALIVE:

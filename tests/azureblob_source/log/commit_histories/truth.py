@@ -69,7 +69,7 @@ class Truth:
     """Blobs that were committed when the running repair began: it must not touch them."""
     clock: Callable[[], float] = lambda: 0.0
     writer: str = ""
-    """The query whose driver makes the call that is under way."""
+    """The query whose driver makes the request that is under way."""
     hand: bool = False
     revoked: set[str] = field(default_factory=set)
     """Revoked blobs that are public: a process that slept before its Put Block List can make them so, if a Put

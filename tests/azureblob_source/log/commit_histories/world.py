@@ -35,7 +35,7 @@ from tests.azureblob_source.write.sink_rows import plan_of
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
-    from azure_account.retrying.retry_loop import Call
+    from azure_account.retrying.retry_loop import Request
 
 SCHEMA = pa.schema([("stream", pa.string()), ("n", pa.int64())])
 MAX_FAILURES = 6
@@ -120,7 +120,7 @@ class World:
     trace: Callable[[str], object] | None = None
     truth: Truth = field(default_factory=Truth)
     clock: ManualClock = field(default_factory=ManualClock)
-    late: list[tuple[Call, Callable[[], object], int, int]] = field(default_factory=list)
+    late: list[tuple[Request, Callable[[], object], int, int]] = field(default_factory=list)
     expiries: int = 0
     running: Process | None = None
     last_void: Counter[str] = field(default_factory=Counter)
@@ -166,19 +166,19 @@ class World:
         """The time of the history."""
         return datetime.fromtimestamp(self.clock.now(), timezone.utc)
 
-    def note_call(self, process: Process, call: Call, fault: Fault | None) -> None:
-        """Count what a call is part of, and show it."""
-        self.truth.writer, aim = process.query, aim_of(call)
-        if aim == "publish" and call.name in self.truth.removed:
+    def note_request(self, process: Process, request: Request, fault: Fault | None) -> None:
+        """Count what a request is part of, and show it."""
+        self.truth.writer, aim = process.query, aim_of(request)
+        if aim == "publish" and request.name in self.truth.removed:
             self.seen["publishes what was revoked"] += 1
         if aim == "commit" and process.kind == "driver" and process.voids_seen < self.truth.voids:
             self.seen["zombie's put after a void"] += process.born < self.expiries
-        if aim == "commit" and (log_version(call.name) or 0) < self.truth.first[log_stream(call.name) or ""]:
+        if aim == "commit" and (log_version(request.name) or 0) < self.truth.first[log_stream(request.name) or ""]:
             self.seen["vacuum passed a sleeping writer"] += 1
         if isinstance(fault, LostAnswer | LateEffect) and aim in ("commit", "publish"):
             self.seen[f"lost answer: {aim}"] += 1
         if self.trace is not None:
-            self.trace(f"    {process!r:12} {call.operation} {call.name}{f'   <-- {fault}' if fault else ''}")
+            self.trace(f"    {process!r:12} {request.operation} {request.name}{f'   <-- {fault}' if fault else ''}")
 
 
 @lru_cache(maxsize=1000)
