@@ -32,8 +32,8 @@ PAGE_BLOBS = 5000
 
 
 @dataclass(frozen=True)
-class OpenAnswers:
-    """What the service answers where Azure has not been checked and may differ from the emulator. Tests try both.
+class UnverifiedBehaviour:
+    """What the service does where this is not verified on Azure, which may differ from the emulator. Tests try both.
 
     list_before_condition: Put Block List checks the blocks before If-None-Match, so that it answers `InvalidBlockList`
       and not `BlobAlreadyExists` if a block is missing and the blob exists.
@@ -74,8 +74,10 @@ class _Blob:
 class MemoryService:
     """The state of one account: it is a `BlobService`, and `tables` is its `TableService`."""
 
-    def __init__(self, account: str = "memory", clock: Clock | None = None, answers: OpenAnswers | None = None) -> None:
-        self.answers = answers or OpenAnswers()
+    def __init__(
+        self, account: str = "memory", clock: Clock | None = None, behaviour: UnverifiedBehaviour | None = None
+    ) -> None:
+        self.behaviour = behaviour or UnverifiedBehaviour()
         self.account = account
         self.blob_endpoint = f"memory://{account}"
         self.clock: Clock = clock or ManualClock()
@@ -115,7 +117,7 @@ class MemoryService:
         with self._lock:
             blobs = self._blobs(container)
             found = self._blob(blobs, blob) or _Blob()
-            if self.answers.list_before_condition:
+            if self.behaviour.list_before_condition:
                 _blocks(found, block_ids)
             self._check_overwrite(found, condition, None)
             listed = _blocks(found, block_ids)
@@ -184,7 +186,7 @@ class MemoryService:
         return Page(items, shown[PAGE_BLOBS][0] if len(shown) > PAGE_BLOBS else None)
 
     def delete(self, container: str, blob: str, condition: Condition, lease_id: str | None) -> None:
-        """Delete Blob, and its staged blocks unless `answers` says that they are kept."""
+        """Delete Blob, and its staged blocks unless `behaviour` says that they are kept."""
         with self._lock:
             blobs = self._blobs(container)
             found = self._blob(blobs, blob)
@@ -192,7 +194,7 @@ class MemoryService:
                 raise Absent("BlobNotFound: there is no such blob")
             self._check_write(found, condition, lease_id)
             del blobs[blob]
-            if self.answers.delete_keeps_blocks and found.etag and found.staged:
+            if self.behaviour.delete_keeps_blocks and found.etag and found.staged:
                 blobs[blob] = _Blob(staged=found.staged, staged_since=found.staged_since, staged_at=found.staged_at)
             self.changed(container, blob)
 
@@ -278,7 +280,7 @@ class MemoryService:
         return found
 
     def _properties(self, name: str, blob: _Blob) -> BlobProperties:
-        staged = blob.staged_since if self.answers.dated_by_first_block else blob.staged_at
+        staged = blob.staged_since if self.behaviour.dated_by_first_block else blob.staged_at
         return BlobProperties(
             name=name,
             size=blob.size,
@@ -291,7 +293,7 @@ class MemoryService:
         )
 
     def _check_overwrite(self, found: _Blob, condition: Condition, lease_id: str | None) -> None:
-        if self.answers.create_only and found.etag:
+        if self.behaviour.create_only and found.etag:
             raise ConditionFailed("UnauthorizedBlobOverwrite: the blob exists, and the SAS may only create")
         self._check_write(found, condition, lease_id)
 

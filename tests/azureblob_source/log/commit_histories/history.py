@@ -11,7 +11,7 @@ from random import Random
 
 from azure_account.errors import AzureBlobError
 from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, Reset, Throttle
-from azure_account.memory.service import OpenAnswers
+from azure_account.memory.service import UnverifiedBehaviour
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.maintenance.repair import plan_repair
 from azureblob_source.read.following import TriggerLimits
@@ -72,7 +72,7 @@ class Setting:
     guarded: bool = False
     by_hand: bool = False
     late: bool = False
-    answers: OpenAnswers = field(default_factory=OpenAnswers)
+    behaviour: UnverifiedBehaviour = field(default_factory=UnverifiedBehaviour)
 
 
 SCENES: tuple[tuple[tuple[str, ...], int], ...] = (
@@ -125,7 +125,7 @@ def draw_setting(draws: Random) -> Setting:
         guarded=len(kinds) == 1 and draws.random() < 0.2,
         by_hand=by_hand,
         late=draws.random() < 0.15,
-        answers=OpenAnswers(draws.random() < 0.5, draws.random() < 0.5, draws.random() < 0.5, create_only),
+        behaviour=UnverifiedBehaviour(draws.random() < 0.5, draws.random() < 0.5, draws.random() < 0.5, create_only),
     )
 
 
@@ -157,7 +157,7 @@ def draw_world(setting: Setting, trace: Callable[[str], object] | None) -> World
         for place, kind in enumerate(setting.kinds)
     ]
     readers = [Reader(stream, draws.choice([TriggerLimits(), TriggerLimits(blobs=1), TriggerLimits(blobs=3)]))]
-    return World(setting.answers, queries, readers, trace)
+    return World(setting.behaviour, queries, readers, trace)
 
 
 repair_all = forgive(partial(repair_stream, stream=None, age=timedelta(0), leftovers=True))

@@ -15,7 +15,7 @@ from azure_account.clock import ManualClock
 from azure_account.errors import AzureBlobError, FencedError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, LateEffect, LostAnswer
-from azure_account.memory.service import MemoryService, OpenAnswers
+from azure_account.memory.service import MemoryService, UnverifiedBehaviour
 from azureblob_source.log.commit import open_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction
@@ -45,8 +45,8 @@ DAY = 24 * 3600.0
 class WatchedService(MemoryService):
     """Reports every write to the truth, whoever sends it and whenever it lands."""
 
-    def __init__(self, clock: ManualClock, answers: OpenAnswers, truth: Truth) -> None:
-        super().__init__(clock=clock, answers=answers)
+    def __init__(self, clock: ManualClock, behaviour: UnverifiedBehaviour, truth: Truth) -> None:
+        super().__init__(clock=clock, behaviour=behaviour)
         self.truth = truth
 
     def changed(self, container: str, blob: str) -> None:
@@ -114,7 +114,7 @@ class Reader:
 class World:
     """One history's storage, queries and readers."""
 
-    answers: OpenAnswers
+    behaviour: UnverifiedBehaviour
     queries: list[Query]
     readers: list[Reader]
     trace: Callable[[str], object] | None = None
@@ -128,7 +128,7 @@ class World:
     ids: int = 0
 
     def __post_init__(self) -> None:
-        self.service = WatchedService(self.clock, self.answers, self.truth)
+        self.service = WatchedService(self.clock, self.behaviour, self.truth)
         self.truth.clock = self.clock.now
         self.container.create()
 
