@@ -208,7 +208,7 @@ def blind_retry(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
         if outcome is None and last is not None and last.version >= batch:
             entry = run.log.read(last.entry)
             break
-        entry = _draft(run, batch, blobs).succeeding(head, published=-1)
+        entry = _draft(run, batch, blobs).succeeding(head, published_up_to=-1)
         outcome = run.container.put(log_name(STREAM, entry.version), to_json(entry), condition=IF_ABSENT)
     Publisher(run.container, threads=1).publish(entry)
 

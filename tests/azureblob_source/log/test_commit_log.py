@@ -349,7 +349,7 @@ def test_a_withdrawal_that_fails_does_not_hide_the_error(caplog: pytest.LogCaptu
     assert entry(8) == log_over(account).head()
 
 
-def test_a_writer_that_slept_leaves_its_entry_to_the_vacuum_that_is_removing_it() -> None:
+def test_a_writer_that_was_paused_leaves_its_entry_to_the_vacuum_that_is_removing_it() -> None:
     account = account_with(range(4))
     container = account.container("container")
 

@@ -49,7 +49,7 @@ def put(
         (NOON + timedelta(minutes=version)).isoformat(),
         version=version,
         blobs=tuple(blob(version, number) for number in range(blobs)) if isinstance(blobs, int) else blobs,
-        published=version - 1 if published is None else published,
+        published_up_to=version - 1 if published is None else published,
         **given,
     )
     container.put(log_name("flights", version), to_json(entry))
