@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from azure_account.account import NO_ATTRIBUTES, BlobAttributes
 from azure_account.errors import ConfigurationError, CorruptError
-from azureblob_source.log.naming import block_id
+from azureblob_source.log.naming import block_id, is_batch_log, log_stream, may_be_data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -238,7 +238,11 @@ def to_json(entry: LogEntry) -> bytes:
 
 
 def from_json(data: bytes, name: str) -> LogEntry:
-    """The entry stored as blob `name`. Unknown fields are ignored; a newer format is a `ConfigurationError`."""
+    """The entry stored as blob `name`. Unknown fields are ignored; a newer format is a `ConfigurationError`.
+
+    `CorruptError` if it is damaged, or names a blob that is no data of its stream: whoever forges an entry of one
+    stream cannot have blobs of another one read or deleted.
+    """
     try:
         document = json.loads(data)
         written_as = document["formatVersion"]
@@ -248,12 +252,31 @@ def from_json(data: bytes, name: str) -> LogEntry:
                 "Upgrade the package on this machine."
             )
             raise ConfigurationError(message)
-        return _entry(document)
+        entry = _entry(document)
+        foreign = _foreign_name(entry, log_stream(name))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, ConfigurationError):
             raise
         message = f"log entry {name} is damaged ({error!r}). Restore it from a backup; do not delete it."
         raise CorruptError(message) from error
+    if foreign is None:
+        return entry
+    message = (
+        f"log entry {name} names the blob {foreign!r}, which no entry of this log may name. Restore the entry from a "
+        "backup, and check which identities may write to the log; do not delete it."
+    )
+    raise CorruptError(message)
+
+
+def _foreign_name(entry: LogEntry, stream: str | None) -> str | None:
+    """A name in an entry of the log of `stream` that is no data of it; of a batch log, of any stream. None if none."""
+    if stream is None:
+        return None
+    own = None if is_batch_log(stream) else stream
+    names = (*(blob.name for blob in entry.blobs), *entry.removed)
+    foreign = (name for name in names if not may_be_data(name, own))
+    elsewhere = (blob.name for blob in entry.blobs if not may_be_data(blob.name, blob.stream))
+    return next(foreign, None) or next(elsewhere, None)
 
 
 def _entry(document: Mapping[str, Any]) -> LogEntry:

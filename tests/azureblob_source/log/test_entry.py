@@ -22,6 +22,7 @@ from azureblob_source.log.entry import (
     from_json,
     to_json,
 )
+from azureblob_source.log.naming import batches_stream, log_name
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "log"
 GOLDEN = FIXTURES / "entry_format_1.json"
@@ -187,6 +188,35 @@ def test_a_damaged_entry_is_corrupt_and_named(data: bytes) -> None:
     assert data != GOLDEN.read_bytes()
     with pytest.raises(CorruptError, match=r"log entry s/_log/7.json is damaged"):
         from_json(data, "s/_log/7.json")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "other/2013/01/31/11/59-00-00000000.avro", "flights2/a.avro", "flights", "/flights/a.avro", "a.avro",
+        "flights/_log/00000000000000000003.json", "flights/nested/_log/_first.json", "flights/_schemas/00.avsc",
+        "flights/../other/a.avro", "flights//a.avro", "flights/", "flights\\_log/a.avro", "_batches/q/_log/a.avro",
+    ],
+)  # fmt: skip
+def test_an_entry_that_names_what_is_no_data_of_its_stream_is_corrupt(name: str) -> None:
+    blob = FULL.blobs[1]
+    for forged in (replace(FULL, removed=(name,)), replace(FULL, blobs=(replace(blob, name=name),))):
+        with pytest.raises(CorruptError, match=r"log entry flights/_log/0{19}7\.json names the blob .*from a backup"):
+            from_json(to_json(forged), log_name("flights", 7))
+
+
+def test_a_batch_entry_names_data_of_any_stream_and_nothing_else() -> None:
+    name, blob = log_name(batches_stream("q"), 7), FULL.blobs[1]
+    other = replace(blob, name="a/b/2013/01/31/11/59-00-00000000.avro", stream="a/b")
+    batch = replace(FULL, blobs=(blob, other), removed=("c/2013/01/31/11/59-00-00000000.avro",))
+    assert batch == from_json(to_json(batch), name)
+    for forged in (
+        replace(batch, removed=("c/_log/00000000000000000003.json",)),
+        replace(batch, removed=(name,)),
+        replace(batch, blobs=(replace(other, stream="c"),)),
+    ):
+        with pytest.raises(CorruptError, match=r"log entry _batches/q/_log/0{19}7\.json names the blob"):
+            from_json(to_json(forged), name)
 
 
 # --- succeeding the head ----------------------------------------------------------------------------------------------
