@@ -58,7 +58,7 @@ def _found(place: str) -> tuple[Any, str]:
 
 
 def _open(*_: object) -> object:
-    return importlib.import_module("azureblob_source.log.status").State.UNPUBLISHED
+    return importlib.import_module("azureblob_source.log.status").Unpublished()
 
 
 MUTANTS: dict[str, Mutant] = {
