@@ -126,7 +126,7 @@ class HistoryProcess(Intercept):
 
 
 def effect(send: Callable[[], object]) -> None:
-    """Send a request whose answer nobody sees."""
+    """Send a request whose answer is lost."""
     try:
         send()
     except (Failure, AzureBlobError):
