@@ -158,7 +158,7 @@ class BlobContainer(Protocol):
     ) -> Outcome:
         """Write a whole blob in one request.
 
-        Without a condition it is retried, and `Unknown` only if an answer is lost and the repeated request refused.
+        Without a condition it is retried, and `Unknown` only if an answer is lost and the repeat has a conflict.
         """
 
     def get(self, blob: str, start: int = 0, length: int | None = None, *, if_match: str | None = None) -> BlobContent:

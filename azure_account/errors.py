@@ -3,7 +3,7 @@
     AzureBlobError
     ├── ConfigurationError   an option, a name, a schema or a permission: change it, a retry cannot help
     ├── NotFoundError        the named object does not exist
-    ├── ConflictError        another writer was first: read the state again, then decide
+    ├── ConflictError        another writer was first: read the object again before you write it
     ├── FencedError          a newer epoch has taken over: stop writing
     ├── TransientError       the service or the network failed for longer than the deadline: try later
     └── CorruptError         the bytes are not what they must be: repair or skip the object
@@ -28,7 +28,7 @@ class NotFoundError(AzureBlobError):
 
 
 class ConflictError(AzureBlobError):
-    """Another writer changed the object first. Read it again, then decide."""
+    """Another writer changed the object first. Read it again before you write it."""
 
 
 class FencedError(AzureBlobError):
@@ -36,7 +36,7 @@ class FencedError(AzureBlobError):
 
 
 class TransientError(AzureBlobError):
-    """Retries are exhausted. Nothing is known to be wrong with the request: repeat it later."""
+    """Retries are exhausted. Nothing is known to be wrong with the request: run the operation again later."""
 
 
 class CorruptError(AzureBlobError):

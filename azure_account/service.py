@@ -5,11 +5,11 @@ an error of `errors.py`, which is final. It does not retry. What a failure means
 `retrying/retry_loop.py`, so it is the same for Azure and the in-memory account.
 
     Failure
-    ├── Throttled      the service refused without processing it: no effect, may be repeated
-    ├── Unreached      no connection: no effect, may be repeated
-    ├── Ambiguous      the answer was lost, or does not say whether there was an effect
-    ├── Refused        a condition or a lease forbids it: no effect
-    └── Absent         the blob, entity or block does not exist: no effect
+    ├── Throttled        the service rejected it without processing it: no effect, may be repeated
+    ├── Unreached        no connection: no effect, may be repeated
+    ├── Ambiguous        the answer was lost, or does not say whether there was an effect
+    ├── ConditionFailed  a condition does not hold, or a lease forbids it: no effect
+    └── Absent           the blob, entity or block does not exist: no effect
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Failure(Exception):  # noqa: N818 - not an error yet: the retry loop makes
 
 
 class Throttled(Failure):
-    """The service refused the request without processing it."""
+    """The service rejected the request without processing it."""
 
 
 class Unreached(Failure):
@@ -47,7 +47,7 @@ class Ambiguous(Failure):
     """The request may have had an effect or not."""
 
 
-class Refused(Failure):
+class ConditionFailed(Failure):
     """A condition does not hold, or a lease forbids the request."""
 
 
@@ -75,7 +75,7 @@ class BlobService(Protocol):
         """URL of the blob service, without credentials and trailing slash."""
 
     def create_container(self, container: str) -> None:
-        """`Refused` if it exists."""
+        """`ConditionFailed` if it exists."""
 
     def container_exists(self, container: str) -> bool:
         """Whether it exists."""
@@ -142,10 +142,10 @@ class TableService(Protocol):
     """Requests on tables. A missing table is a `NotFoundError`."""
 
     def create_table(self, table: str) -> None:
-        """`Refused` if it exists."""
+        """`ConditionFailed` if it exists."""
 
     def insert_entity(self, table: str, entity: Entity) -> str:
-        """Insert Entity; the new ETag. `Refused` if the keys exist."""
+        """Insert Entity; the new ETag. `ConditionFailed` if the keys exist."""
 
     def replace_entity(self, table: str, entity: Entity, if_match: str | None) -> str:
         """Insert Or Replace Entity, or Update Entity if `if_match` is given; the new ETag."""

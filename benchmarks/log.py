@@ -91,7 +91,7 @@ def _fill(container: BlobContainer, present: int, length: int, threads: int = 32
 
 def _entry(name: str) -> bytes:
     version = int(name[-25:-5])
-    return to_json(LogEntry("benchmark", "2026-01-01T00:00:00+00:00", version=version, published=version - 1))
+    return to_json(LogEntry("benchmark", "2026-01-01T00:00:00+00:00", version=version, published_up_to=version - 1))
 
 
 def _searches(container: BlobContainer, length: int) -> dict[str, Search]:

@@ -13,7 +13,7 @@ import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tools.spark_session import java_options, local_spark
 
@@ -25,8 +25,9 @@ def main(archive: Path) -> None:
     """Run queries in a Spark whose Java writes `archive` when it ends."""
     archive.unlink(missing_ok=True)
     options = f'{java_options(quick_start=True)} "-XX:ArchiveClassesAtExit={archive}"'
-    spark = local_spark("classes", quick_start=True, **{"spark.driver.extraJavaOptions": options})
-    java = spark.sparkContext._gateway  # noqa: SLF001 - its process is in no public attribute
+    conf: dict[str, Any] = {"spark.driver.extraJavaOptions": options}
+    spark = local_spark("classes", quick_start=True, **conf)
+    java: Any = spark.sparkContext._gateway  # noqa: SLF001 - its process is in no public attribute
     with tempfile.TemporaryDirectory() as folder:
         run_queries(spark, Path(folder))
     spark.stop()

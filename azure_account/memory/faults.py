@@ -1,12 +1,12 @@
-"""Scripted faults: what can go wrong between a writer and its storage, at calls that a test chooses.
+"""Scripted faults: what can go wrong between a writer and its storage, at attempts that a test chooses.
 
-A script is a function from a numbered call to a fault or None. A call is one attempt: if a throttled one is retried,
-the script sees another call. Faults can be used with any account that has a `RetryLoop`.
+A script is a function from a numbered attempt to a fault or None. If a throttled attempt is retried, the script sees
+another one. Faults can be used with any account that has a `RetryLoop`.
 
     faults = Faults(at(3, LostAnswer()))
     account = MemoryAccount(intercept=faults)
     ...
-    faults.calls     # all calls, in order
+    faults.attempts     # all attempts, in order
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from azure_account.errors import AzureBlobError, ConfigurationError
-from azure_account.retrying.retry_loop import Call, Intercept
+from azure_account.retrying.retry_loop import Intercept, Request
 from azure_account.service import Ambiguous, Failure, Throttled, Unreached
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ class LostAnswer:
 
 @dataclass(frozen=True)
 class LateEffect:
-    """The answer is lost, and the effect comes later: just before the `calls`-th call after this one."""
+    """The answer is lost, and the effect comes later: just before the `attempts`-th attempt after this one."""
 
-    calls: int = 1
+    attempts: int = 1
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Refuse:
 
 @dataclass(frozen=True)
 class Crash:
-    """The process dies at this call, before or after its effect. All later calls raise `ProcessDied` too."""
+    """The process dies at this attempt, before or after its effect. All later ones raise `ProcessDied` too."""
 
     after_effect: bool = False
 
@@ -81,18 +81,18 @@ Fault: TypeAlias = Throttle | Unreachable | TimeOut | Reset | LostAnswer | LateE
 
 
 @dataclass(frozen=True)
-class NumberedCall(Call):
-    """A call with its number, counted from 1."""
+class NumberedAttempt(Request):
+    """One attempt of a request, with its number, counted from 1."""
 
     number: int = 0
 
 
-Script: TypeAlias = "Callable[[NumberedCall], Fault | None]"
+Script: TypeAlias = "Callable[[NumberedAttempt], Fault | None]"
 
 
 def at(number: int, fault: Fault) -> Script:
-    """The fault at the call with this number."""
-    return lambda call: fault if call.number == number else None
+    """The fault at the attempt with this number."""
+    return lambda attempt: fault if attempt.number == number else None
 
 
 def on(
@@ -103,12 +103,12 @@ def on(
     times: int = 1,
     skip: int = 0,
 ) -> Script:
-    """The fault at `times` calls of an operation on blobs for which `name` is true, after the first `skip` of these."""
+    """The fault at `times` attempts of an operation on blobs whose `name` is true, after the first `skip` of these."""
     seen = 0
 
-    def script(call: NumberedCall) -> Fault | None:
+    def script(attempt: NumberedAttempt) -> Fault | None:
         nonlocal seen
-        if call.operation != operation or not name(call.name):
+        if attempt.operation != operation or not name(attempt.name):
             return None
         seen += 1
         return fault if skip < seen <= skip + times else None
@@ -117,62 +117,62 @@ def on(
 
 
 def always(fault: Fault) -> Script:
-    """The fault at every call."""
+    """The fault at every attempt."""
     return lambda _: fault
 
 
 class Faults(Intercept):
-    """Counts and records all calls, and applies the fault of the first script that has one for a call. Thread-safe."""
+    """Counts and records all attempts, and applies the fault of the first script that has one. Thread-safe."""
 
     def __init__(self, *scripts: Script) -> None:
         self._scripts = scripts
-        self._calls: list[NumberedCall] = []
+        self._attempts: list[NumberedAttempt] = []
         self._late: list[tuple[int, Callable[[], object]]] = []
         self._dead = False
         self._lock = threading.RLock()
 
     @property
-    def calls(self) -> Sequence[NumberedCall]:
-        """All calls so far, in order."""
-        return tuple(self._calls)
+    def attempts(self) -> Sequence[NumberedAttempt]:
+        """All attempts so far, in order."""
+        return tuple(self._attempts)
 
     @property
     def count(self) -> int:
-        """Number of calls so far."""
-        return len(self._calls)
+        """Number of attempts so far."""
+        return len(self._attempts)
 
     @property
     def died(self) -> bool:
         """Whether a `Crash` has happened."""
         return self._dead
 
-    def attempt(self, call: Call, request: Callable[[], T]) -> T:
-        """Make the call, or apply its fault."""
+    def attempt(self, request: Request, send: Callable[[], T]) -> T:
+        """Make the attempt, or apply its fault."""
         with self._lock:
             if self._dead:
                 raise ProcessDied
-            numbered = NumberedCall(call.operation, call.place, call.name, len(self._calls) + 1)
-            self._calls.append(numbered)
+            numbered = NumberedAttempt(request.operation, request.place, request.name, len(self._attempts) + 1)
+            self._attempts.append(numbered)
             fault = next((found for script in self._scripts if (found := script(numbered)) is not None), None)
             due = [late for number, late in self._late if number <= numbered.number]
             self._late = [(number, late) for number, late in self._late if number > numbered.number]
             if isinstance(fault, LateEffect):
-                self._late.append((numbered.number + fault.calls, request))
+                self._late.append((numbered.number + fault.attempts, send))
             if isinstance(fault, Crash):
                 self._dead = True
         for late in due:
             _effect(late)
-        return request() if fault is None else _fail(fault, request)
+        return send() if fault is None else _fail(fault, send)
 
     def apply_late_effects(self) -> None:
         """Apply the late effects that are still due."""
         with self._lock:
             late, self._late = self._late, []
-        for _, request in late:
-            _effect(request)
+        for _, send in late:
+            _effect(send)
 
 
-def _fail(fault: Fault, request: Callable[[], T]) -> T:
+def _fail(fault: Fault, send: Callable[[], T]) -> T:
     match fault:
         case Throttle(retry_after):
             raise Throttled("503 ServerBusy: the account is over its limits", retry_after=retry_after)
@@ -185,17 +185,17 @@ def _fail(fault: Fault, request: Callable[[], T]) -> T:
         case Refuse(reason):
             raise ConfigurationError(reason)
         case LostAnswer():
-            _effect(request)
+            _effect(send)
             raise Ambiguous("the connection was reset before the answer")
         case Crash(after_effect):
             if after_effect:
-                _effect(request)
+                _effect(send)
             raise ProcessDied
 
 
-def _effect(request: Callable[[], object]) -> None:
+def _effect(send: Callable[[], object]) -> None:
     """Send a request whose answer is lost, even if it is a refusal."""
     try:
-        request()
+        send()
     except (Failure, AzureBlobError):
         return

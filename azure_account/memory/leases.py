@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from azure_account.service import Refused
+from azure_account.service import ConditionFailed
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Lease:
 
 
 def acquire(lease: Lease | None, lease_id: str, seconds: int, now: float) -> Lease:
-    """A new lease; `Refused` while another id has an active one. The holder may acquire it again."""
+    """A new lease; `ConditionFailed` while another id has an active one. The holder may acquire it again."""
     if lease is not None and lease.active(now) and lease.lease_id.lower() != lease_id.lower():
-        raise Refused("LeaseAlreadyPresent: another holder has the lease")
+        raise ConditionFailed("LeaseAlreadyPresent: another holder has the lease")
     return Lease(lease_id, seconds, now + seconds)
 
 
@@ -36,34 +36,34 @@ def renew(lease: Lease | None, lease_id: str, now: float) -> Lease:
     """The lease with a new term; an expired one too, unless another id acquired it or the blob was written since."""
     found = _held(lease, lease_id)
     if found.broken:
-        raise Refused("LeaseIsBrokenAndCannotBeRenewed: the lease was broken")
+        raise ConditionFailed("LeaseIsBrokenAndCannotBeRenewed: the lease was broken")
     if found.written:
-        raise Refused("LeaseIdMismatchWithLeaseOperation: the lease has expired and the blob was written since")
+        raise ConditionFailed("LeaseIdMismatchWithLeaseOperation: the lease has expired and the blob was written since")
     return replace(found, until=now + found.seconds)
 
 
 def release(lease: Lease | None, lease_id: str) -> None:
-    """`Refused` unless the last lease is that of `lease_id`."""
+    """`ConditionFailed` unless the last lease is that of `lease_id`."""
     _held(lease, lease_id)
 
 
 def broken(lease: Lease | None) -> Lease:
-    """The lease, broken; `Refused` if there is none."""
+    """The lease, broken; `ConditionFailed` if there is none."""
     if lease is None:
-        raise Refused("LeaseNotPresentWithLeaseOperation: there is no lease")
+        raise ConditionFailed("LeaseNotPresentWithLeaseOperation: there is no lease")
     return replace(lease, broken=True)
 
 
 def check_write(lease: Lease | None, lease_id: str | None, now: float) -> None:
-    """`Refused` unless a write with `lease_id` is allowed."""
+    """`ConditionFailed` unless a write with `lease_id` is allowed."""
     if lease is None or not lease.active(now):
         if lease_id is not None:
-            raise Refused("LeaseNotPresentWithBlobOperation: the lease is not held any more")
+            raise ConditionFailed("LeaseNotPresentWithBlobOperation: the lease is not held any more")
         return
     if lease_id is None:
-        raise Refused("LeaseIdMissing: the blob is leased and the request has no lease id")
+        raise ConditionFailed("LeaseIdMissing: the blob is leased and the request has no lease id")
     if lease_id.lower() != lease.lease_id.lower():
-        raise Refused("LeaseIdMismatchWithBlobOperation: another holder has the lease")
+        raise ConditionFailed("LeaseIdMismatchWithBlobOperation: another holder has the lease")
 
 
 def after_write(lease: Lease | None, now: float) -> Lease | None:
@@ -73,7 +73,7 @@ def after_write(lease: Lease | None, now: float) -> Lease | None:
 
 def _held(lease: Lease | None, lease_id: str) -> Lease:
     if lease is None:
-        raise Refused("LeaseNotPresentWithLeaseOperation: there is no lease")
+        raise ConditionFailed("LeaseNotPresentWithLeaseOperation: there is no lease")
     if lease.lease_id.lower() != lease_id.lower():
-        raise Refused("LeaseIdMismatchWithLeaseOperation: another holder has the lease")
+        raise ConditionFailed("LeaseIdMismatchWithLeaseOperation: another holder has the lease")
     return lease

@@ -19,7 +19,7 @@ from azure_account.errors import ConfigurationError, NotFoundError
 from azure_account.memory import leases
 from azure_account.memory.tables import MemoryTables
 from azure_account.names import MAX_STAGED_BLOCKS
-from azure_account.service import Absent, Page, Refused
+from azure_account.service import Absent, ConditionFailed, Page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,8 +32,8 @@ PAGE_BLOBS = 5000
 
 
 @dataclass(frozen=True)
-class OpenAnswers:
-    """What the service answers where Azure has not been checked and may differ from the emulator. Tests try both.
+class UnverifiedBehaviour:
+    """What the service does where this is not verified on Azure, which may differ from the emulator. Tests try both.
 
     list_before_condition: Put Block List checks the blocks before If-None-Match, so that it answers `InvalidBlockList`
       and not `BlobAlreadyExists` if a block is missing and the blob exists.
@@ -74,8 +74,10 @@ class _Blob:
 class MemoryService:
     """The state of one account: it is a `BlobService`, and `tables` is its `TableService`."""
 
-    def __init__(self, account: str = "memory", clock: Clock | None = None, answers: OpenAnswers | None = None) -> None:
-        self.answers = answers or OpenAnswers()
+    def __init__(
+        self, account: str = "memory", clock: Clock | None = None, behaviour: UnverifiedBehaviour | None = None
+    ) -> None:
+        self.behaviour = behaviour or UnverifiedBehaviour()
         self.account = account
         self.blob_endpoint = f"memory://{account}"
         self.clock: Clock = clock or ManualClock()
@@ -85,10 +87,10 @@ class MemoryService:
         self.tables = MemoryTables(self._new_etag)
 
     def create_container(self, container: str) -> None:
-        """`Refused` if it exists."""
+        """`ConditionFailed` if it exists."""
         with self._lock:
             if container in self._containers:
-                raise Refused("ContainerAlreadyExists: the container exists")
+                raise ConditionFailed("ContainerAlreadyExists: the container exists")
             self._containers[container] = {}
 
     def container_exists(self, container: str) -> bool:
@@ -115,7 +117,7 @@ class MemoryService:
         with self._lock:
             blobs = self._blobs(container)
             found = self._blob(blobs, blob) or _Blob()
-            if self.answers.list_before_condition:
+            if self.behaviour.list_before_condition:
                 _blocks(found, block_ids)
             self._check_overwrite(found, condition, None)
             listed = _blocks(found, block_ids)
@@ -148,7 +150,7 @@ class MemoryService:
         with self._lock:
             found = self._committed(container, blob)
             if if_match not in {None, "*", found.etag}:
-                raise Refused("ConditionNotMet: the blob is another version")
+                raise ConditionFailed("ConditionNotMet: the blob is another version")
             if found.attributes.tier == "Archive":
                 raise ConfigurationError(f"Blob {container}/{blob} is archived. Rehydrate it before you read it.")
             return BlobContent(
@@ -184,7 +186,7 @@ class MemoryService:
         return Page(items, shown[PAGE_BLOBS][0] if len(shown) > PAGE_BLOBS else None)
 
     def delete(self, container: str, blob: str, condition: Condition, lease_id: str | None) -> None:
-        """Delete Blob, and its staged blocks unless `answers` says that they are kept."""
+        """Delete Blob, and its staged blocks unless `behaviour` says that they are kept."""
         with self._lock:
             blobs = self._blobs(container)
             found = self._blob(blobs, blob)
@@ -192,7 +194,7 @@ class MemoryService:
                 raise Absent("BlobNotFound: there is no such blob")
             self._check_write(found, condition, lease_id)
             del blobs[blob]
-            if self.answers.delete_keeps_blocks and found.etag and found.staged:
+            if self.behaviour.delete_keeps_blocks and found.etag and found.staged:
                 blobs[blob] = _Blob(staged=found.staged, staged_since=found.staged_since, staged_at=found.staged_at)
             self.changed(container, blob)
 
@@ -278,7 +280,7 @@ class MemoryService:
         return found
 
     def _properties(self, name: str, blob: _Blob) -> BlobProperties:
-        staged = blob.staged_since if self.answers.dated_by_first_block else blob.staged_at
+        staged = blob.staged_since if self.behaviour.dated_by_first_block else blob.staged_at
         return BlobProperties(
             name=name,
             size=blob.size,
@@ -291,15 +293,15 @@ class MemoryService:
         )
 
     def _check_overwrite(self, found: _Blob, condition: Condition, lease_id: str | None) -> None:
-        if self.answers.create_only and found.etag:
-            raise Refused("UnauthorizedBlobOverwrite: the blob exists, and the SAS may only create")
+        if self.behaviour.create_only and found.etag:
+            raise ConditionFailed("UnauthorizedBlobOverwrite: the blob exists, and the SAS may only create")
         self._check_write(found, condition, lease_id)
 
     def _check_write(self, found: _Blob, condition: Condition, lease_id: str | None) -> None:
         if condition.if_absent and found.etag:
-            raise Refused("BlobAlreadyExists: the blob exists")
+            raise ConditionFailed("BlobAlreadyExists: the blob exists")
         if condition.if_match is not None and condition.if_match not in {found.etag, "*" if found.etag else None}:
-            raise Refused("ConditionNotMet: the blob is another version, or is gone")
+            raise ConditionFailed("ConditionNotMet: the blob is another version, or is gone")
         if found.lease is not None or lease_id is not None:
             leases.check_write(found.lease, lease_id, self.clock.now())
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from azure_account.errors import NotFoundError
-from azure_account.service import Absent, Page, Refused
+from azure_account.service import Absent, ConditionFailed, Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,10 +27,10 @@ class MemoryTables:
         self._lock = threading.RLock()
 
     def create_table(self, table: str) -> None:
-        """`Refused` if it exists."""
+        """`ConditionFailed` if it exists."""
         with self._lock:
             if table.lower() in self._tables:
-                raise Refused("TableAlreadyExists: the table exists")
+                raise ConditionFailed("TableAlreadyExists: the table exists")
             self._tables[table.lower()] = {}
 
     def insert_entity(self, table: str, entity: Entity) -> str:
@@ -38,7 +38,7 @@ class MemoryTables:
         with self._lock:
             rows = self._rows(table)
             if _key(entity) in rows:
-                raise Refused("EntityAlreadyExists: an entity with these keys exists")
+                raise ConditionFailed("EntityAlreadyExists: an entity with these keys exists")
             return self._write(rows, entity)
 
     def replace_entity(self, table: str, entity: Entity, if_match: str | None) -> str:
@@ -88,7 +88,7 @@ def _check(found: Entity | None, if_match: str | None) -> None:
     if found is None:
         raise Absent("ResourceNotFound: there is no such entity")
     if if_match not in {None, "*", found.etag}:
-        raise Refused("UpdateConditionNotSatisfied: the entity is another version")
+        raise ConditionFailed("UpdateConditionNotSatisfied: the entity is another version")
 
 
 def _key(entity: Entity) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from azure_account import names
 from azure_account.account import ALWAYS, NO_ATTRIBUTES, BlobContent, Done, Outcome
-from azure_account.retrying.retry_loop import Call, RetryLoop
+from azure_account.retrying.retry_loop import Request, RetryLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,20 +48,20 @@ class RetryingContainer:
     def create(self) -> bool:
         """Create the container if it is absent."""
         return self._retry_loop.create(
-            Call("create_container", self._name), lambda: self._service.create_container(self._name)
+            Request("create_container", self._name), lambda: self._service.create_container(self._name)
         )
 
     def exists(self) -> bool:
         """Whether the container exists."""
         return self._retry_loop.repeat(
-            Call("container_exists", self._name), lambda: self._service.container_exists(self._name)
+            Request("container_exists", self._name), lambda: self._service.container_exists(self._name)
         )
 
     def stage_block(self, blob: str, block_id: str, data: Bytes) -> None:
         """Upload one block."""
         names.check_block(block_id, data)
-        call = self._call("stage_block", blob)
-        self._retry_loop.repeat(call, lambda: self._service.stage_block(self._name, blob, block_id, data))
+        request = self._request("stage_block", blob)
+        self._retry_loop.repeat(request, lambda: self._service.stage_block(self._name, blob, block_id, data))
 
     def commit_block_list(
         self,
@@ -75,7 +75,7 @@ class RetryingContainer:
         names.check_block_list(block_ids)
         names.check_attributes(attributes)
         return self._retry_loop.write(
-            self._call("commit_block_list", blob),
+            self._request("commit_block_list", blob),
             lambda: self._service.commit_block_list(self._name, blob, block_ids, attributes, condition),
             conditional=condition != ALWAYS,
         )
@@ -92,7 +92,7 @@ class RetryingContainer:
         """Write a whole blob in one request."""
         names.check_attributes(attributes)
         return self._retry_loop.write(
-            self._call("put", blob),
+            self._request("put", blob),
             lambda: self._service.put(self._name, blob, data, attributes, condition, lease_id),
             conditional=condition != ALWAYS or lease_id is not None,
         )
@@ -115,27 +115,27 @@ class RetryingContainer:
     def properties(self, blob: str) -> BlobProperties | None:
         """Properties of a committed blob; None if it does not exist."""
         return self._retry_loop.find(
-            self._call("properties", blob), lambda: self._service.properties(self._name, blob), None
+            self._request("properties", blob), lambda: self._service.properties(self._name, blob), None
         )
 
     def age(self, blob: str) -> float | None:
         """Seconds since a committed blob was last written, by the service's clock; None if it does not exist."""
-        return self._retry_loop.find(self._call("age", blob), lambda: self._service.age(self._name, blob), None)
+        return self._retry_loop.find(self._request("age", blob), lambda: self._service.age(self._name, blob), None)
 
     def block_ids(self, blob: str) -> Sequence[str]:
         """The ids of a blob's committed blocks, in order; none if it does not exist."""
         return self._retry_loop.find(
-            self._call("block_ids", blob), lambda: self._service.block_ids(self._name, blob), ()
+            self._request("block_ids", blob), lambda: self._service.block_ids(self._name, blob), ()
         )
 
     def list(
         self, prefix: str = "", *, start_from: str | None = None, uncommitted: bool = False
     ) -> Iterator[BlobProperties]:
         """Blobs whose name begins with `prefix`, in name order, from the name `start_from` on."""
-        call, marker = Call("list", self._name, prefix), None
+        request, marker = Request("list", self._name, prefix), None
         while True:
             page = self._retry_loop.repeat(
-                call,
+                request,
                 lambda marker=marker: self._service.list_page(  # type: ignore[misc]
                     self._name, prefix, start_from, marker, uncommitted=uncommitted
                 ),
@@ -150,7 +150,7 @@ class RetryingContainer:
     def delete(self, blob: str, *, condition: Condition = ALWAYS, lease_id: str | None = None) -> Outcome:
         """Delete a blob."""
         return self._retry_loop.write(
-            self._call("delete", blob),
+            self._request("delete", blob),
             lambda: self._service.delete(self._name, blob, condition, lease_id),
             conditional=condition != ALWAYS or lease_id is not None,
             absent_is=Done(),
@@ -158,13 +158,13 @@ class RetryingContainer:
 
     def tags(self, blob: str) -> Mapping[str, str]:
         """The blob's index tags."""
-        return self._retry_loop.repeat(self._call("tags", blob), lambda: self._service.tags(self._name, blob))
+        return self._retry_loop.repeat(self._request("tags", blob), lambda: self._service.tags(self._name, blob))
 
     def set_tags(self, blob: str, tags: Mapping[str, str]) -> Outcome:
         """Replace the blob's index tags."""
         names.check_tags(tags)
         return self._retry_loop.write(
-            self._call("set_tags", blob),
+            self._request("set_tags", blob),
             lambda: self._service.set_tags(self._name, blob, tags),
             conditional=False,
         )
@@ -173,26 +173,26 @@ class RetryingContainer:
         """Acquire the lease. Not retried."""
         names.check_lease(lease_id, seconds)
         return self._retry_loop.once(
-            self._call("acquire_lease", blob),
+            self._request("acquire_lease", blob),
             lambda: self._service.acquire_lease(self._name, blob, lease_id, seconds),
         )
 
     def renew_lease(self, blob: str, lease_id: str) -> Outcome:
         """Renew the lease. Not retried."""
         names.check_lease(lease_id)
-        call = self._call("renew_lease", blob)
-        return self._retry_loop.once(call, lambda: self._service.renew_lease(self._name, blob, lease_id))
+        request = self._request("renew_lease", blob)
+        return self._retry_loop.once(request, lambda: self._service.renew_lease(self._name, blob, lease_id))
 
     def release_lease(self, blob: str, lease_id: str) -> Outcome:
         """Release the lease. Not retried."""
         names.check_lease(lease_id)
-        call = self._call("release_lease", blob)
-        return self._retry_loop.once(call, lambda: self._service.release_lease(self._name, blob, lease_id))
+        request = self._request("release_lease", blob)
+        return self._retry_loop.once(request, lambda: self._service.release_lease(self._name, blob, lease_id))
 
     def break_lease(self, blob: str) -> Outcome:
         """Break the lease. Not retried."""
-        call = self._call("break_lease", blob)
-        return self._retry_loop.once(call, lambda: self._service.break_lease(self._name, blob))
+        request = self._request("break_lease", blob)
+        return self._retry_loop.once(request, lambda: self._service.break_lease(self._name, blob))
 
     def _with_state(self, item: BlobProperties) -> BlobProperties:
         """The item with `committed` set right: a listing does not distinguish an empty blob from an uncommitted one."""
@@ -200,10 +200,10 @@ class RetryingContainer:
             return item
         return replace(item, etag="", committed=False)
 
-    def _call(self, operation: str, blob: str) -> Call:
+    def _request(self, operation: str, blob: str) -> Request:
         names.check_blob(blob)
-        return Call(operation, self._name, blob)
+        return Request(operation, self._name, blob)
 
     def _range(self, blob: str, start: int, length: int, if_match: str | None) -> BlobContent:
-        call = self._call("get", blob)
-        return self._retry_loop.repeat(call, lambda: self._service.get(self._name, blob, start, length, if_match))
+        request = self._request("get", blob)
+        return self._retry_loop.repeat(request, lambda: self._service.get(self._name, blob, start, length, if_match))

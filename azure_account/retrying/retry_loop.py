@@ -1,6 +1,6 @@
 """Decides what a failed attempt means: the request is repeated, or the failure becomes an outcome or an error.
 
-| request | throttled, unreached | answer lost | absent after a lost answer | refused after a lost answer |
+| request | throttled, unreached | answer lost | absent after a lost answer | condition failed after a lost answer |
 |---|---|---|---|---|
 | `repeat`: reading, staging | repeat | repeat | `NotFoundError` | `ConflictError` |
 | `write` without condition | repeat | repeat | `Missing`; `Done` for a delete | `Unknown` |
@@ -22,7 +22,7 @@ from azure_account.account import Conflict, Done, Missing, Unknown
 from azure_account.clock import Clock, SystemClock
 from azure_account.errors import ConflictError, NotFoundError, TransientError, describe
 from azure_account.retrying.policy import RetryPolicy
-from azure_account.service import Absent, Ambiguous, Failure, Refused, Throttled, Unreached
+from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ _TRANSIENT = (Throttled, Unreached, Ambiguous)
 
 
 @dataclass(frozen=True)
-class Call:
+class Request:
     """A request. `place` is the container or table; `name` is the blob, or `partition key/row key`, or empty."""
 
     operation: str
@@ -54,11 +54,11 @@ class Call:
 
 
 class Intercept:
-    """Is called for every attempt. This one makes it; `Faults` lets it fail by a script."""
+    """Is called for every attempt of a request, and makes it. `Faults` overrides it to inject faults."""
 
-    def attempt(self, call: Call, request: Callable[[], T]) -> T:  # noqa: ARG002 - for those who override it
-        """Make one attempt of `call` by calling `request`, and return its answer."""
-        return request()
+    def attempt(self, request: Request, send: Callable[[], T]) -> T:  # noqa: ARG002 - for subclasses
+        """Make one attempt of `request` by calling `send`, and return its answer."""
+        return send()
 
 
 class FailedAttempts:
@@ -84,50 +84,55 @@ class RetryLoop:
     intercept: Intercept = field(default_factory=Intercept)
     failed: FailedAttempts = field(default_factory=FailedAttempts)
 
-    def repeat(self, call: Call, attempt: Callable[[], T]) -> T:
+    def repeat(self, request: Request, send: Callable[[], T]) -> T:
         """Make a request until it is answered.
 
-        `Absent` becomes a `NotFoundError`, `Refused` a `ConflictError`; a `TransientError` if retries are exhausted.
+        `Absent` becomes a `NotFoundError`, `ConditionFailed` a `ConflictError`, exhausted retries a `TransientError`.
         """
         started, count = self.clock.monotonic(), 1
         while True:
             try:
-                return self.intercept.attempt(call, attempt)
+                return self.intercept.attempt(request, send)
             except _TRANSIENT as failure:  # noqa: PERF203 - the loop is for this exception
-                self._wait(call, failure, started, count)
+                self._wait(request, failure, started, count)
                 count += 1
             except Absent as failure:
-                raise NotFoundError(self._message(call, failure, started, count)) from None
-            except Refused as failure:
-                raise ConflictError(self._message(call, failure, started, count)) from None
+                raise NotFoundError(self._message(request, failure, started, count)) from None
+            except ConditionFailed as failure:
+                raise ConflictError(self._message(request, failure, started, count)) from None
 
-    def create(self, call: Call, attempt: Callable[[], None]) -> bool:
+    def create(self, request: Request, send: Callable[[], None]) -> bool:
         """`repeat` a request that creates a container or table. False if it exists."""
 
         def create() -> bool:
             try:
-                attempt()
-            except Refused:
+                send()
+            except ConditionFailed:
                 return False
             return True
 
-        return self.repeat(call, create)
+        return self.repeat(request, create)
 
-    def find(self, call: Call, attempt: Callable[[], T], absent: Absence) -> T | Absence:
+    def find(self, request: Request, send: Callable[[], T], absent: Absence) -> T | Absence:
         """`repeat` a request that reads a blob or entity; `absent` if it does not exist."""
 
         def find() -> T | Absence:
             try:
-                return attempt()
+                return send()
             except Absent:
                 return absent
 
-        return self.repeat(call, find)
+        return self.repeat(request, find)
 
     def write(
-        self, call: Call, attempt: Callable[[], str | None], *, conditional: bool, absent_is: Outcome | None = None
+        self,
+        request: Request,
+        send: Callable[[], str | None],
+        *,
+        conditional: bool,
+        absent_is: Outcome | None = None,
     ) -> Outcome:
-        """Make a write and return its outcome. `attempt` returns the new ETag, or None if there is none.
+        """Make a write and return its outcome. `send` returns the new ETag, or None if there is none.
 
         `absent_is` is the outcome if a repeated request finds nothing after a lost answer; None means `Missing`.
         `TransientError` if retries are exhausted.
@@ -135,48 +140,48 @@ class RetryLoop:
         started, count, lost = self.clock.monotonic(), 1, ""
         while True:
             try:
-                return Done(self.intercept.attempt(call, attempt) or "")
+                return Done(self.intercept.attempt(request, send) or "")
             except Ambiguous as failure:
                 if conditional:
                     self.failed.add()
                     return Unknown(failure.cause)
                 lost = failure.cause
-                self._wait(call, failure, started, count)
+                self._wait(request, failure, started, count)
             except (Throttled, Unreached) as failure:
-                self._wait(call, failure, started, count)
+                self._wait(request, failure, started, count)
             except Absent as failure:
                 return absent_is if lost and absent_is else Missing(failure.cause)
-            except Refused as failure:
+            except ConditionFailed as failure:
                 return Unknown(lost) if lost else Conflict(failure.cause)
             count += 1
 
-    def once(self, call: Call, attempt: Callable[[], str | None]) -> Outcome:
+    def once(self, request: Request, send: Callable[[], str | None]) -> Outcome:
         """Make one attempt and return its outcome: `Unknown` unless the answer is definite."""
         try:
-            return Done(self.intercept.attempt(call, attempt) or "")
+            return Done(self.intercept.attempt(request, send) or "")
         except _TRANSIENT as failure:
             self.failed.add()
             return Unknown(failure.cause)
         except Absent as failure:
             return Missing(failure.cause)
-        except Refused as failure:
+        except ConditionFailed as failure:
             return Conflict(failure.cause)
 
-    def _wait(self, call: Call, failure: Failure, started: float, count: int) -> None:
+    def _wait(self, request: Request, failure: Failure, started: float, count: int) -> None:
         self.failed.add()
         elapsed = self.clock.monotonic() - started
         delay = self.policy.delay(count, elapsed, failure.retry_after, self.random())
         if delay is None:
-            self._give_up(call, failure, started, count)
+            self._give_up(request, failure, started, count)
         self.clock.sleep(delay)
 
-    def _give_up(self, call: Call, failure: Failure, started: float, count: int) -> NoReturn:
-        raise TransientError(self._message(call, failure, started, count)) from None
+    def _give_up(self, request: Request, failure: Failure, started: float, count: int) -> NoReturn:
+        raise TransientError(self._message(request, failure, started, count)) from None
 
-    def _message(self, call: Call, failure: Failure, started: float, count: int) -> str:
+    def _message(self, request: Request, failure: Failure, started: float, count: int) -> str:
         next_step = failure.next_step or _NEXT_STEP[type(failure)]
         elapsed = self.clock.monotonic() - started if count > 1 else None
-        return describe(call.verb, call.target, failure.cause, next_step, elapsed=elapsed, attempts=count)
+        return describe(request.verb, request.target, failure.cause, next_step, elapsed=elapsed, attempts=count)
 
 
 _VERBS = {
@@ -192,9 +197,9 @@ _VERBS = {
     "set_tags": "Set tags of",
 }
 _NEXT_STEP: dict[type[Failure], str] = {
-    Throttled: "The account is throttling: lower the number of parallel writers, or raise retryDeadlineMs.",
+    Throttled: "The account is throttling: lower the number of concurrent writers, or raise retryDeadlineMs.",
     Unreached: "Check the network and the option endpoint.",
-    Ambiguous: "Check the network and the state of the storage service, then repeat it.",
+    Ambiguous: "Check the network and the state of the storage service, then run the operation again.",
     Absent: "Check the name.",
-    Refused: "Another writer was first: read it again, then decide.",
+    ConditionFailed: "Another writer has changed or leased the object: read it again before you write it.",
 }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from azure_account import names
 from azure_account.account import ALWAYS, Done, Outcome
-from azure_account.retrying.retry_loop import Call, RetryLoop
+from azure_account.retrying.retry_loop import Request, RetryLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,13 +33,15 @@ class RetryingTable:
 
     def create(self) -> bool:
         """Create the table if it is absent."""
-        return self._retry_loop.create(Call("create_table", self._name), lambda: self._service.create_table(self._name))
+        return self._retry_loop.create(
+            Request("create_table", self._name), lambda: self._service.create_table(self._name)
+        )
 
     def insert(self, entity: Entity) -> Outcome:
         """Insert an entity. `Conflict` if its keys exist."""
         names.check_entity(entity)
         return self._retry_loop.write(
-            self._call("insert_entity", entity.partition_key, entity.row_key),
+            self._request("insert_entity", entity.partition_key, entity.row_key),
             lambda: self._service.insert_entity(self._name, entity),
             conditional=True,
         )
@@ -50,7 +52,7 @@ class RetryingTable:
             return self.insert(entity)
         names.check_entity(entity)
         return self._retry_loop.write(
-            self._call("replace_entity", entity.partition_key, entity.row_key),
+            self._request("replace_entity", entity.partition_key, entity.row_key),
             lambda: self._service.replace_entity(self._name, entity, condition.if_match),
             conditional=condition != ALWAYS,
         )
@@ -59,17 +61,17 @@ class RetryingTable:
         """One entity; None if it does not exist."""
         names.check_keys(partition_key, row_key)
         return self._retry_loop.find(
-            self._call("get_entity", partition_key, row_key),
+            self._request("get_entity", partition_key, row_key),
             lambda: self._service.get_entity(self._name, partition_key, row_key),
             None,
         )
 
     def query(self, partition_key: str | None = None) -> Iterator[Entity]:
         """All entities of a partition, or of the table, in key order."""
-        call, marker = Call("query_entities", self._name, partition_key or ""), None
+        request, marker = Request("query_entities", self._name, partition_key or ""), None
         while True:
             page = self._retry_loop.repeat(
-                call,
+                request,
                 lambda marker=marker: self._service.query_page(self._name, partition_key, marker),  # type: ignore[misc]
             )
             yield from page.items
@@ -81,11 +83,11 @@ class RetryingTable:
         """Delete an entity."""
         names.check_keys(partition_key, row_key)
         return self._retry_loop.write(
-            self._call("delete_entity", partition_key, row_key),
+            self._request("delete_entity", partition_key, row_key),
             lambda: self._service.delete_entity(self._name, partition_key, row_key, condition.if_match),
             conditional=condition != ALWAYS,
             absent_is=Done(),
         )
 
-    def _call(self, operation: str, partition_key: str, row_key: str) -> Call:
-        return Call(operation, self._name, f"{partition_key}/{row_key}")
+    def _request(self, operation: str, partition_key: str, row_key: str) -> Request:
+        return Request(operation, self._name, f"{partition_key}/{row_key}")

@@ -18,7 +18,7 @@ from azure_account.names import MAX_PUT_BYTES
 from azure_account.retrying.container import READ_CHUNK_BYTES
 from azure_account.sdk.conditions import of_condition, of_etag
 from azure_account.sdk.credentials import sdk_credential
-from azure_account.sdk.failures import Where, error_code, failure_of
+from azure_account.sdk.failures import RequestContext, error_code, failure_of
 from azure_account.sdk.transport import quiet_logs, transport
 from azure_account.service import Absent, Page
 
@@ -221,7 +221,7 @@ class AzureBlobs:
             if isinstance(error, HttpResponseError) and error_code(error) == "InvalidRange":
                 raise _PastTheEnd("the range begins past the end") from None
             target = f"{container}/{blob}" if blob else container
-            raise failure_of(error, Where(operation, target, self._settings)) from None
+            raise failure_of(error, RequestContext(operation, target, self._settings)) from None
 
 
 class _PastTheEnd(Absent):

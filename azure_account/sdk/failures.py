@@ -27,14 +27,14 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyErr
 from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError, describe
 from azure_account.options.authentication import Anonymous, ClientSecret, DefaultIdentity, SasToken, SharedKey
 from azure_account.retrying.policy import RETRYABLE_STATUS, retry_after_seconds
-from azure_account.service import Absent, Ambiguous, Failure, Refused, Throttled, Unreached
+from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from azure_account.options.settings import AccountSettings
 
-_REFUSED = frozenset(
+_CONDITION_FAILED = frozenset(
     {
         "BlobAlreadyExists",
         "BlobOverwritten",
@@ -52,7 +52,7 @@ _REFUSED = frozenset(
 )
 _ABSENT = frozenset({"BlobNotFound", "EntityNotFound", "InvalidBlockList", "ResourceNotFound"})
 _NO_PLACE = frozenset({"ContainerNotFound", "TableNotFound", "ContainerDisabled"})
-# Refused without processing. A container or table that is being deleted can be created again within a minute.
+# Rejected without processing. A container or table that is being deleted can be created again within a minute.
 _THROTTLED = frozenset({"ServerBusy", "ContainerBeingDeleted", "TableBeingDeleted", "AccountBeingCreated"})
 
 _NEXT_STEP = {
@@ -82,8 +82,8 @@ _NEXT_STEP = {
 
 
 @dataclass(frozen=True)
-class Where:
-    """A request, for messages. `tables` says whether it was sent to the table service."""
+class RequestContext:
+    """What a message says of a request. `tables` is true if it was sent to the table service."""
 
     operation: str
     target: str
@@ -96,14 +96,14 @@ class Where:
         return (self.settings.table_endpoint if self.tables else self.settings.blob_endpoint) or ""
 
 
-def failure_of(error: AzureError, where: Where) -> Failure | AzureBlobError:
+def failure_of(error: AzureError, context: RequestContext) -> Failure | AzureBlobError:
     """What to raise in place of `error`."""
     response = getattr(error, "response", None)
     if isinstance(error, HttpResponseError) and response is not None:
-        return _of_answer(error, response, where)
+        return _of_answer(error, response, context)
     if isinstance(error, ClientAuthenticationError):
-        return _no_token(error, where)
-    return _of_connection(error, where)
+        return _no_token(error, context)
+    return _of_connection(error, context)
 
 
 def error_code(error: HttpResponseError) -> str:
@@ -114,29 +114,29 @@ def error_code(error: HttpResponseError) -> str:
     return str(getattr(code, "value", code) or "")
 
 
-def _of_answer(error: HttpResponseError, response: Any, where: Where) -> Failure | AzureBlobError:
+def _of_answer(error: HttpResponseError, response: Any, context: RequestContext) -> Failure | AzureBlobError:
     code, status = error_code(error), int(response.status_code)
     cause = _cause(status, code, response)
-    if isinstance(error, ClientAuthenticationError) and not _is_from_storage(response, where):
-        return _no_token(error, where)
+    if isinstance(error, ClientAuthenticationError) and not _is_from_storage(response, context):
+        return _no_token(error, context)
     if code in _THROTTLED or status in RETRYABLE_STATUS:
         headers = {name.lower(): value for name, value in response.headers.items()}
         sure = code in _THROTTLED or status == HTTPStatus.TOO_MANY_REQUESTS
         return (Throttled if sure else Ambiguous)(cause, retry_after=retry_after_seconds(headers, time.time()))
-    if code in _NO_PLACE or (status == HTTPStatus.NOT_FOUND and "/" not in where.target):
-        return no_place(cause, where)
+    if code in _NO_PLACE or (status == HTTPStatus.NOT_FOUND and "/" not in context.target):
+        return no_place(cause, context)
     if (
         code in _ABSENT
         or status == HTTPStatus.NOT_FOUND
-        or (code == "InvalidBlobOrBlock" and where.operation == "commit block list")
+        or (code == "InvalidBlobOrBlock" and context.operation == "commit block list")
     ):
         return Absent(cause)
-    if code in _REFUSED or code.startswith("Lease") or status == HTTPStatus.PRECONDITION_FAILED:
-        return Refused(cause)
-    return _final(cause, code, status, error, where)
+    if code in _CONDITION_FAILED or code.startswith("Lease") or status == HTTPStatus.PRECONDITION_FAILED:
+        return ConditionFailed(cause)
+    return _final(cause, code, status, error, context)
 
 
-def _final(cause: str, code: str, status: int, error: HttpResponseError, where: Where) -> ConfigurationError:
+def _final(cause: str, code: str, status: int, error: HttpResponseError, context: RequestContext) -> ConfigurationError:
     template = _NEXT_STEP.get(code)
     if template is None and status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         template = "{credential} Also check the role or the permissions, and the network rules of the account."
@@ -144,20 +144,19 @@ def _final(cause: str, code: str, status: int, error: HttpResponseError, where: 
         lines = str(getattr(error, "message", "") or "").strip().splitlines()
         template = "Check the option or the name that the service does not accept."
         cause = f"{cause}: {_plain(lines[0])}" if lines else cause
-    step = template.replace("{credential}", _credential_hint(where.settings)).replace("{lacks}", _lacks(where))
-    return ConfigurationError(_text(where, cause, step))
+    step = template.replace("{credential}", _credential_hint(context.settings)).replace("{lacks}", _lacks(context))
+    return ConfigurationError(_text(context, cause, step))
 
 
-def no_place(cause: str, where: Where) -> NotFoundError:
+def no_place(cause: str, context: RequestContext) -> NotFoundError:
     """The error for a request whose container or table does not exist."""
-    place = where.target.split("/")[0]
-    what = "table" if where.tables else "container"
-    return NotFoundError(
-        _text(where, cause, f"Create the {what} {place} first, or check its name and the account's ({where.endpoint}).")
-    )
+    place = context.target.split("/")[0]
+    what = "table" if context.tables else "container"
+    step = f"Create the {what} {place} first, or check its name and the account's ({context.endpoint})."
+    return NotFoundError(_text(context, cause, step))
 
 
-def _no_token(error: AzureError, where: Where) -> Failure | ConfigurationError:
+def _no_token(error: AzureError, context: RequestContext) -> Failure | ConfigurationError:
     response = getattr(error, "response", None)
     if response is not None and response.status_code in RETRYABLE_STATUS:
         return Throttled(f"the token service answered {response.status_code}")
@@ -166,49 +165,49 @@ def _no_token(error: AzureError, where: Where) -> Failure | ConfigurationError:
     lines = str(getattr(error, "message", "") or error).splitlines()
     # DefaultAzureCredential lists in indented lines what it has tried; its first line has no cause.
     tried = [line.strip().split(". ")[0] for line in lines if line.startswith("\t")] or lines[:1]
-    cause = f"no token from {type(where.settings.auth).__name__}: {'; '.join(map(_plain, tried))}"
-    return ConfigurationError(_text(where, cause, _credential_hint(where.settings)))
+    cause = f"no token from {type(context.settings.auth).__name__}: {'; '.join(map(_plain, tried))}"
+    return ConfigurationError(_text(context, cause, _credential_hint(context.settings)))
 
 
-def _of_connection(error: AzureError, where: Where) -> Failure | ConfigurationError:
+def _of_connection(error: AzureError, context: RequestContext) -> Failure | ConfigurationError:
     chain = list(_chain(error))
-    found = _of_handshake(chain, where) or _unreached(error, chain, where)
+    found = _of_handshake(chain, context) or _unreached(error, chain, context)
     if found is not None:
         return found
     if isinstance(error, ServiceResponseTimeoutError):
         step = "Check the network and the state of the storage service, or raise requestTimeoutMs."
-        return Ambiguous(f"no answer from {where.endpoint} within the time limit", next_step=step)
+        return Ambiguous(f"no answer from {context.endpoint} within the time limit", next_step=step)
     reason = "could not be sent whole" if isinstance(error, ServiceRequestError) else "was cut off"
-    return Ambiguous(f"the exchange with {where.endpoint} {reason} ({type(chain[-1]).__name__})")
+    return Ambiguous(f"the exchange with {context.endpoint} {reason} ({type(chain[-1]).__name__})")
 
 
-def _of_handshake(chain: list[BaseException], where: Where) -> ConfigurationError | None:
-    option = _endpoint_option(where)
+def _of_handshake(chain: list[BaseException], context: RequestContext) -> ConfigurationError | None:
+    option = _endpoint_option(context)
     if any(isinstance(item, ssl.SSLCertVerificationError) for item in chain):
         step = f"Check the option {option}, and trust the certificate by REQUESTS_CA_BUNDLE."
-        return ConfigurationError(_text(where, f"the TLS certificate of {where.endpoint} is not trusted", step))
+        return ConfigurationError(_text(context, f"the TLS certificate of {context.endpoint} is not trusted", step))
     if any(isinstance(item, ssl.SSLError) and getattr(item, "reason", "") == "WRONG_VERSION_NUMBER" for item in chain):
         step = f"Check whether the option {option} should begin with http."
-        return ConfigurationError(_text(where, f"{where.endpoint} does not speak TLS", step))
+        return ConfigurationError(_text(context, f"{context.endpoint} does not speak TLS", step))
     return None
 
 
-def _unreached(error: AzureError, chain: list[BaseException], where: Where) -> Unreached | None:
-    option = _endpoint_option(where)
+def _unreached(error: AzureError, chain: list[BaseException], context: RequestContext) -> Unreached | None:
+    option = _endpoint_option(context)
     if any(isinstance(item, socket.gaierror) for item in chain):
         step = f"Check accountName, the option {option} and the network."
-        return Unreached(f"the host of {where.endpoint} is unknown", next_step=step)
+        return Unreached(f"the host of {context.endpoint} is unknown", next_step=step)
     if any(isinstance(item, ProxyError) for item in chain):
         return Unreached("the proxy cannot be reached", next_step="Check proxy.hostname and proxy.port.")
     connecting = any(isinstance(item, (NewConnectionError, ConnectTimeoutError)) for item in chain)
     if connecting or isinstance(error, ServiceRequestTimeoutError):
         step = f"Check that the service runs, the option {option}, the network and the firewall."
-        return Unreached(f"{where.endpoint} cannot be reached", next_step=step)
+        return Unreached(f"{context.endpoint} cannot be reached", next_step=step)
     return None
 
 
-def _endpoint_option(where: Where) -> str:
-    return "tableEndpoint" if where.tables else "endpoint"
+def _endpoint_option(context: RequestContext) -> str:
+    return "tableEndpoint" if context.tables else "endpoint"
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -224,9 +223,9 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         pending += [found for found in inner if isinstance(found, BaseException)]
 
 
-def _is_from_storage(response: Any, where: Where) -> bool:
+def _is_from_storage(response: Any, context: RequestContext) -> bool:
     request = getattr(response, "request", None)
-    return request is None or str(request.url).startswith(where.endpoint)
+    return request is None or str(request.url).startswith(context.endpoint)
 
 
 def _cause(status: int, code: str, response: Any) -> str:
@@ -251,16 +250,16 @@ def _credential_hint(settings: AccountSettings) -> str:
             return "Check auth and its options (tenantId, clientId)."
 
 
-def _lacks(where: Where) -> str:
-    if isinstance(where.settings.auth, SasToken):
+def _lacks(context: RequestContext) -> str:
+    if isinstance(context.settings.auth, SasToken):
         return "sasToken lacks the permission, the service or the resource type"
-    role = "Storage Table Data Contributor" if where.tables else "Storage Blob Data Contributor"
-    tags = " (for index tags: Storage Blob Data Owner)" if "tags" in where.operation else ""
+    role = "Storage Table Data Contributor" if context.tables else "Storage Blob Data Contributor"
+    tags = " (for index tags: Storage Blob Data Owner)" if "tags" in context.operation else ""
     return f"the identity lacks the role {role}{tags} on the account or container"
 
 
-def _text(where: Where, cause: str, next_step: str) -> str:
-    return describe(where.operation.capitalize(), where.target, cause, next_step)
+def _text(context: RequestContext, cause: str, next_step: str) -> str:
+    return describe(context.operation.capitalize(), context.target, cause, next_step)
 
 
 def _plain(line: str) -> str:

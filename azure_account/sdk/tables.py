@@ -13,7 +13,7 @@ from azure_account.account import Entity
 from azure_account.errors import ConfigurationError
 from azure_account.sdk.conditions import of_etag
 from azure_account.sdk.credentials import sdk_credential
-from azure_account.sdk.failures import Where, failure_of, no_place
+from azure_account.sdk.failures import RequestContext, failure_of, no_place
 from azure_account.sdk.transport import quiet_logs, transport
 from azure_account.service import Absent, Page
 
@@ -100,7 +100,8 @@ class AzureTables:
             )
             if answers and answers[-1].status_code == HTTPStatus.NOT_FOUND:
                 if "TableNotFound" in answers[-1].text():
-                    raise no_place("404 TableNotFound", Where("delete entity", table, self._settings, tables=True))
+                    context = RequestContext("delete entity", table, self._settings, tables=True)
+                    raise no_place("404 TableNotFound", context)
                 raise Absent("404 ResourceNotFound")
 
     def _table(self, table: str) -> TableClient:
@@ -112,7 +113,8 @@ class AzureTables:
         try:
             yield
         except AzureError as error:
-            raise failure_of(error, Where(operation, "/".join((table, *keys)), self._settings, tables=True)) from None
+            context = RequestContext(operation, "/".join((table, *keys)), self._settings, tables=True)
+            raise failure_of(error, context) from None
 
 
 def _row(entity: Entity) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""The commit log of a stream: committing, publishing, voiding."""
+"""The commit log of a stream: commit a batch in it, publish the batch, or void what cannot be published."""

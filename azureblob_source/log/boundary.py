@@ -109,7 +109,7 @@ def move_boundary(container: BlobContainer, stream: str, old: Boundary, new: Bou
 
     def unresolved(_: Doubtful) -> TransientError:
         place, step = f"log boundary {name} in {container.url}", "Run the vacuum again: it goes on where it ended."
-        return TransientError(describe("move", place, "no answer could be had", step, attempts=ATTEMPTS))
+        return TransientError(describe("move", place, "no answer was received", step, attempts=ATTEMPTS))
 
     data = to_json(new)
     found = request_and_read_back(lambda: container.put(name, data, _JSON, condition=condition), read_back, unresolved)

@@ -23,13 +23,13 @@ Why this order holds (each clause is a test):
     deleted by hand.
   * The repeat of a voided batch is committed again, in another entry, which can be voided in turn, any number of times.
   * A batch is acknowledged only when the entry in effect for it is published. A process that has found an entry of its
-    transaction, or has slept since it put one, reads the status of that entry now (`status.py`), goes on to the entry
+    transaction, or was paused since it put one, reads the status of that entry now (`status.py`), goes on to the entry
     that has replaced it, and publishes nothing that was revoked. Only the same transaction and version replaces it.
   * The head remembers for each recent transaction the entry that holds it, or that it was voided. So this holds even
     when a vacuum has deleted the entry and its void: an entry below the retention boundary was published unless the
     head denies it.
-  * A put below the retention boundary (a vacuum has moved it while this writer slept) commits nothing: `CommitLog.put`
-    raises an error, and the batch is run again.
+  * A put below the retention boundary (a vacuum has moved it while this writer was paused) commits nothing:
+    `CommitLog.put` raises an error, and the batch is run again.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from azure_account.errors import NotFoundError
-from azureblob_source.log.entry import VOIDED, Applied, Draft, LogEntry, remembered
+from azureblob_source.log.entry import VOIDED, Draft, LastCommitted, LogEntry, remembered
 from azureblob_source.log.fencing import IN_PART, NOTHING, check_epoch
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.publish import Obstacle, Unpublishable
 from azureblob_source.log.roll_forward import NotPublished, publish_earlier, publish_in_effect
 from azureblob_source.log.status import Replaced, read_or_gone
-from azureblob_source.log.void import unpublishable
+from azureblob_source.log.void import voided_batch_error
 
 if TYPE_CHECKING:
     from azureblob_source.log.commit_log import CommitLog
@@ -68,24 +68,24 @@ def commit_and_publish(log: CommitLog, draft: Draft, publisher: Publisher) -> An
         if failure is None:
             return entry
         if isinstance(entry, LogEntry) and entry.write_id == draft.write_id:
-            raise unpublishable(log, entry, failure.blobs)
+            raise voided_batch_error(log, entry, failure.blobs)
         logger.warning("%s: batch %s is replaced, it could not be published", log.stream, entry.transaction)
         attempt = replacement(entry, draft)
 
 
 def commit_part(
-    log: CommitLog, draft: Draft, publisher: Publisher, superseded: frozenset[str], *, own: bool
+    log: CommitLog, draft: Draft, publisher: Publisher, replaced_blobs: frozenset[str], *, own: bool
 ) -> AnyEntry | NotPublished:
     """Commit and publish one stream's part of a batch entry.
 
-    An entry of an earlier batch entry is replaced (`superseded` are the blobs of those batch entries, for entries of
-    older releases that do not name theirs). One of a later batch entry is left as it is: the caller reads the batch log
-    again before it acknowledges. If this part was voided, and the batch entry is not the caller's `own`, its blobs
-    cannot be published: their names are not used again. Replacing the batch entry is left to the caller.
+    An entry of an earlier batch entry is replaced. (`replaced_blobs` are the blobs of the earlier batch entries: an
+    older release's entry does not name its batch entry.) One of a later batch entry is left as it is: the caller reads
+    the batch log again before it acknowledges. If this part was voided, and the batch entry is not the caller's `own`,
+    its blobs cannot be published: their names are not used again. Replacing the batch entry is left to the caller.
     """
     if not own and draft.blobs and _is_voided(log.refresh(), draft):
         return NotPublished([Unpublishable(blob, Obstacle.GONE) for blob in draft.blobs])
-    entry, failure = _publish_batch(log, draft, publisher, superseded)
+    entry, failure = _publish_batch(log, draft, publisher, replaced_blobs)
     if failure is None:
         return entry
     return failure if failure.blobs else NotPublished([Unpublishable(blob, Obstacle.GONE) for blob in _blobs_of(entry)])
@@ -129,7 +129,7 @@ def commit_batch_entry(log: CommitLog, draft: Draft, publisher: Publisher) -> An
 
 
 def replacement(entry: AnyEntry, draft: Draft) -> Draft:
-    """The draft as what replaces `entry`, which cannot be published or is superseded.
+    """The draft as what replaces `entry`, which cannot be published or belongs to an earlier batch entry.
 
     The replacement of an overwrite is an overwrite: it removes nothing before all of its own blobs are visible.
     """
@@ -141,12 +141,12 @@ def replacement(entry: AnyEntry, draft: Draft) -> Draft:
 
 
 def _publish_batch(
-    log: CommitLog, draft: Draft, publisher: Publisher, superseded: frozenset[str] = frozenset()
+    log: CommitLog, draft: Draft, publisher: Publisher, replaced_blobs: frozenset[str] = frozenset()
 ) -> tuple[AnyEntry, NotPublished | None]:
     """Commit, then publish the entry in effect for the batch; returns it, and why it could not be published."""
     entry = commit_entry(log, draft, publisher)
     while entry.transaction == draft.transaction:
-        if _is_superseded(entry, draft, superseded):
+        if _is_of_earlier_batch_entry(entry, draft, replaced_blobs):
             entry = commit_entry(log, replacement(entry, draft), publisher)
             continue
         if _is_of_later_batch_entry(entry, draft):
@@ -158,7 +158,7 @@ def _publish_batch(
                 return entry, failure
             case None:
                 if isinstance(entry, LogEntry):
-                    log.published = max(log.published, entry.version)
+                    log.published_up_to = max(log.published_up_to, entry.version)
                 break
     return entry, None
 
@@ -168,12 +168,12 @@ def _blobs_of(entry: AnyEntry) -> tuple[BlobEntry, ...]:
     return entry.blobs if isinstance(entry, LogEntry) else ()
 
 
-def _is_superseded(entry: AnyEntry, draft: Draft, superseded: frozenset[str]) -> bool:
+def _is_of_earlier_batch_entry(entry: AnyEntry, draft: Draft, replaced_blobs: frozenset[str]) -> bool:
     """Whether a stream's entry of the draft's transaction belongs to an earlier batch entry than the draft."""
     if isinstance(entry, LogEntry) and entry.batch_version is not None and draft.batch_version is not None:
         return entry.batch_version < draft.batch_version
     names = {blob.name for blob in _blobs_of(entry)}
-    return bool(superseded) and names <= superseded and names != {blob.name for blob in draft.blobs}
+    return bool(replaced_blobs) and names <= replaced_blobs and names != {blob.name for blob in draft.blobs}
 
 
 def _is_of_later_batch_entry(entry: AnyEntry, draft: Draft) -> bool:
@@ -182,7 +182,7 @@ def _is_of_later_batch_entry(entry: AnyEntry, draft: Draft) -> bool:
     return draft.batch_version is not None and version not in {None, draft.batch_version}
 
 
-def _known_version(head: LogEntry | None, draft: Draft) -> Applied | None:
+def _known_version(head: LogEntry | None, draft: Draft) -> LastCommitted | None:
     """What the log remembers of the draft's transaction: its version or a later one, None if neither is in the log."""
     last = remembered(head, draft.transaction)
     return None if last is None or draft.transaction is None or last.version < draft.transaction.version else last
@@ -190,7 +190,8 @@ def _known_version(head: LogEntry | None, draft: Draft) -> Applied | None:
 
 def _is_voided(head: LogEntry | None, draft: Draft) -> bool:
     """Whether the draft's transaction was voided, and no later version of it is in the log."""
-    return draft.transaction is not None and _known_version(head, draft) == Applied(draft.transaction.version, VOIDED)
+    transaction = draft.transaction
+    return transaction is not None and _known_version(head, draft) == LastCommitted(transaction.version, VOIDED)
 
 
 def _committed_before(log: CommitLog, head: LogEntry | None, draft: Draft) -> AnyEntry | None:
@@ -229,7 +230,7 @@ def _put_after(log: CommitLog, head: LogEntry | None, draft: Draft, publisher: P
             if log.head() == head:
                 raise
             return None
-    entry = draft.succeeding(head, published=-1 if head is None else head.version)
+    entry = draft.succeeding(head, published_up_to=-1 if head is None else head.version)
     if log.put(entry).write_id == draft.write_id:
         return entry
     log.refresh()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_LATELY_SECONDS = 30.0
+_RECENT_SECONDS = 30.0
 _TRUSTED_SECONDS = 600.0
 """How long a head without a successor is taken to be above the boundary. A vacuum keeps what is younger than an hour,
 so within this time none can have deleted both the head and its successor."""
@@ -56,18 +56,18 @@ class CommitLog:
         self.container = container
         self.stream = stream
         self.readers = readers
-        self.published = -1
+        self.published_up_to = -1
         """Every entry up to this version is known to be published."""
         self.schemas: set[str] = set()
         """Fingerprints of the writer schemas known to be stored beside the log."""
-        self.checked: list[tuple[BlobAttributes, bool]] = []
-        """Attributes, and whether with deletes, that the service is known to allow (`Publisher.check_attributes`)."""
+        self.probed: list[tuple[BlobAttributes, bool]] = []
+        """Attributes, and whether with deletes, that the service is known to allow (`Publisher.probe_service`)."""
         self.kept_from = 0
         """Versions below this are known to be below the retention boundary."""
         self._monotonic = monotonic
         self._head: LogEntry | None = None
         self._looked = False
-        self._checked = 0.0
+        self._boundary_read_at = 0.0
 
     def head(self) -> LogEntry | None:
         """The newest entry that this object knows of. It looks for one only the first time; see `refresh`."""
@@ -82,7 +82,7 @@ class CommitLog:
         while start is not None:
             newest = self._newest(start)
             same = head is not None and newest == head.version
-            if same and self._monotonic() - self._checked < _TRUSTED_SECONDS:
+            if same and self._monotonic() - self._boundary_read_at < _TRUSTED_SECONDS:
                 break
             found = head if same else self._find(newest)
             first = self.boundary().first
@@ -102,14 +102,14 @@ class CommitLog:
         """The log's retention boundary as of now. A head below it is forgotten."""
         boundary = read_boundary(self.container, self.stream)
         self.kept_from = max(self.kept_from, boundary.first)
-        self._checked = self._monotonic()
+        self._boundary_read_at = self._monotonic()
         if self._head is not None and self._head.version < self.kept_from:
             self.forget()
         return boundary
 
-    def looked_lately(self) -> bool:
-        """Whether this object has read the boundary within half a minute: the process has not slept for longer."""
-        return self._monotonic() - self._checked < _LATELY_SECONDS
+    def boundary_is_recent(self) -> bool:
+        """Whether this object has read the boundary within half a minute: the process was not paused for longer."""
+        return self._monotonic() - self._boundary_read_at < _RECENT_SECONDS
 
     def first(self) -> int | None:
         """The oldest version kept, None if the log is empty."""
@@ -183,7 +183,7 @@ class CommitLog:
 
     def _unresolved(self, entry: LogEntry, answer: Doubtful) -> TransientError:
         place = f"log entry {log_name(self.stream, entry.version)} in {self.container.url}"
-        cause, step = f"no answer could be had ({answer})", _after_an_unknown_put(entry)
+        cause, step = f"no answer was received ({answer})", _after_an_unknown_put(entry)
         return TransientError(describe("commit", place, cause, step, attempts=ATTEMPTS))
 
     def _unless_below_boundary(self, there: LogEntry | None, put: LogEntry) -> LogEntry:

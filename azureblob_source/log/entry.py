@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from azure_account.account import NO_ATTRIBUTES, BlobAttributes
 from azure_account.errors import ConfigurationError, CorruptError
-from azureblob_source.log.naming import block_id
+from azureblob_source.log.naming import block_id, is_batch_log, log_stream, may_be_data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +76,7 @@ VOIDED = -1
 
 
 @dataclass(frozen=True)
-class Applied:
+class LastCommitted:
     """The last version of one transaction id, and the log entry that holds it; `VOIDED` if that was voided."""
 
     version: int
@@ -117,8 +117,8 @@ class Change:
 class Draft(Change):
     """What a writer wants to append to a log. It has no version yet."""
 
-    def succeeding(self, head: LogEntry | None, published: int, restored: LogEntry | None = None) -> LogEntry:
-        """The draft as the entry that follows `head`; entries up to version `published` are published.
+    def succeeding(self, head: LogEntry | None, published_up_to: int, restored: LogEntry | None = None) -> LogEntry:
+        """The draft as the entry that follows `head`; entries up to version `published_up_to` are published.
 
         `restored` is the entry before the overwrite that this one voids: what was live then is live again. None if a
         vacuum has removed it, and with it all that was live.
@@ -137,22 +137,24 @@ class Draft(Change):
         return LogEntry(
             **content,
             version=version,
-            published=published,
+            published_up_to=published_up_to,
             transactions=self._transactions(head, version),
             since=since,
             schemas=schemas,
         )
 
-    def _transactions(self, head: LogEntry | None, version: int) -> dict[str, Applied]:
+    def _transactions(self, head: LogEntry | None, version: int) -> dict[str, LastCommitted]:
         """`transactions` of this draft as `version`: those of `head`, and its own as the one used last."""
         transactions = {} if head is None else dict(head.transactions)
         if self.operation == "void":
             transactions |= {
-                of: Applied(last.version, VOIDED) for of, last in transactions.items() if last.entry == self.replaces
+                of: LastCommitted(last.version, VOIDED)
+                for of, last in transactions.items()
+                if last.entry == self.replaces
             }
         if self.transaction is not None:
             transactions.pop(self.transaction.id, None)
-            transactions[self.transaction.id] = Applied(self.transaction.version, version)
+            transactions[self.transaction.id] = LastCommitted(self.transaction.version, version)
             for forgotten in list(transactions)[: max(0, len(transactions) - RECENT_TRANSACTIONS)]:
                 del transactions[forgotten]
         return transactions
@@ -174,15 +176,15 @@ class Draft(Change):
 class LogEntry(Change):
     """One committed change of a stream.
 
-    published: every entry up to this version was published when this one was committed.
+    published_up_to: every entry up to this version was published when this one was committed.
     transactions: last version of each recent transaction id, this entry's included, and the entry that holds it.
     since: the version of the last overwrite, before which no blob is live; None if an older release wrote the log.
     schemas: fingerprints of the writer schemas used since then, in order of first use; None as above.
     """
 
     version: int
-    published: int = -1
-    transactions: Mapping[str, Applied] = field(default_factory=dict)
+    published_up_to: int = -1
+    transactions: Mapping[str, LastCommitted] = field(default_factory=dict)
     since: int | None = None
     schemas: tuple[str, ...] | None = None
 
@@ -201,7 +203,7 @@ class GoneEntry:
 AnyEntry: TypeAlias = LogEntry | GoneEntry
 
 
-def remembered(head: LogEntry | None, transaction: Transaction | None) -> Applied | None:
+def remembered(head: LogEntry | None, transaction: Transaction | None) -> LastCommitted | None:
     """The newest version of a transaction's id that the log remembers, and its entry; None if it remembers none."""
     return None if head is None or transaction is None else head.transactions.get(transaction.id)
 
@@ -215,7 +217,7 @@ def to_json(entry: LogEntry) -> bytes:
         "timestamp": entry.timestamp,
         "operation": entry.operation,
         "epoch": entry.epoch,
-        "published": entry.published,
+        "published": entry.published_up_to,
         "since": entry.since,
         "schemas": None if entry.schemas is None else list(entry.schemas),
         "replaces": entry.replaces,
@@ -236,7 +238,11 @@ def to_json(entry: LogEntry) -> bytes:
 
 
 def from_json(data: bytes, name: str) -> LogEntry:
-    """The entry stored as blob `name`. Unknown fields are ignored; a newer format is a `ConfigurationError`."""
+    """The entry stored as blob `name`. Unknown fields are ignored; a newer format is a `ConfigurationError`.
+
+    `CorruptError` if it is damaged, or names a blob that is no data of its stream: whoever forges an entry of one
+    stream cannot have blobs of another one read or deleted.
+    """
     try:
         document = json.loads(data)
         written_as = document["formatVersion"]
@@ -246,12 +252,31 @@ def from_json(data: bytes, name: str) -> LogEntry:
                 "Upgrade the package on this machine."
             )
             raise ConfigurationError(message)
-        return _entry(document)
+        entry = _entry(document)
+        foreign = _foreign_name(entry, log_stream(name))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, ConfigurationError):
             raise
         message = f"log entry {name} is damaged ({error!r}). Restore it from a backup; do not delete it."
         raise CorruptError(message) from error
+    if foreign is None:
+        return entry
+    message = (
+        f"log entry {name} names the blob {foreign!r}, which no entry of this log may name. Restore the entry from a "
+        "backup, and check which identities may write to the log; do not delete it."
+    )
+    raise CorruptError(message)
+
+
+def _foreign_name(entry: LogEntry, stream: str | None) -> str | None:
+    """A name in an entry of the log of `stream` that is no data of it; of a batch log, of any stream. None if none."""
+    if stream is None:
+        return None
+    own = None if is_batch_log(stream) else stream
+    names = (*(blob.name for blob in entry.blobs), *entry.removed)
+    foreign = (name for name in names if not may_be_data(name, own))
+    elsewhere = (blob.name for blob in entry.blobs if not may_be_data(blob.name, blob.stream))
+    return next(foreign, None) or next(elsewhere, None)
 
 
 def _entry(document: Mapping[str, Any]) -> LogEntry:
@@ -263,7 +288,7 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         operation=_operation(document["operation"]),
         transaction=None if transaction is None else Transaction(transaction["id"], int(transaction["version"])),
         epoch=document.get("epoch"),
-        published=int(document["published"]),
+        published_up_to=int(document["published"]),
         blobs=tuple(_blob(blob) for blob in document.get("blobs", ())),
         removed=tuple(document.get("removed", ())),
         replaces=document.get("replaces"),
@@ -271,7 +296,7 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         metrics=document.get("metrics", {}),
         writers=tuple(document.get("writers", ())),
         attributes=BlobAttributes(document.get("metadata", {}), document.get("tags", {}), document.get("tier")),
-        transactions={id_: Applied(*last) for id_, last in document.get("transactions", {}).items()},
+        transactions={id_: LastCommitted(*last) for id_, last in document.get("transactions", {}).items()},
         since=int(document["since"]) if "since" in document else None,
         schemas=tuple(map(str, document.get("schemas", ()))) if "since" in document else None,
         batch_version=document.get("decision"),

@@ -91,7 +91,7 @@ class Publisher:
                 if self._occupant(blob) is _Occupant.FOREIGN:
                     raise self._name_taken(blob, "another blob has this name")
 
-    def check_attributes(self, stream: str, attributes: BlobAttributes, *, deletes: bool) -> None:
+    def probe_service(self, stream: str, attributes: BlobAttributes, *, deletes: bool) -> None:
         """`ConfigurationError` if the service refuses index tags, a tier or deletes.
 
         Called before a batch is committed. Writes and deletes one small blob beside the log.

@@ -1,7 +1,7 @@
 """Up to which version a log is published. Pure.
 
 version      0 … 7     8        9        10       11
-             published revoked  visible  missing  not looked at          head.published = 7
+             published revoked  visible  missing  not looked at          head.published_up_to = 7
                        │        │        └ published up to 9
                        │        └ in effect, every blob visible
                        └ first unpublished: 8
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 def first_unpublished(head: LogEntry | None, *, known: int = -1, kept_from: int = 0) -> int:
     """The lowest version that is not known to be published.
 
-    `head.published` vouches for earlier ones, and so does `known`, what the caller has published or seen itself. Below
-    the retention boundary `kept_from` everything was published or revoked.
+    Published are the versions up to `head.published_up_to` and up to `known`, which the caller has published or found
+    to be. Below the retention boundary `kept_from` everything was published or revoked.
     """
-    return max(-1 if head is None else head.published, known, kept_from - 1) + 1
+    return max(-1 if head is None else head.published_up_to, known, kept_from - 1) + 1
 
 
-def published_up_to(published: int, unpublished: Iterable[LogEntry], is_published: Callable[[LogEntry], bool]) -> int:
+def last_published(published: int, unpublished: Iterable[LogEntry], is_published: Callable[[LogEntry], bool]) -> int:
     """The version up to which every entry in effect is published.
 
     `unpublished` are the entries after version `published`. `is_published` is called in their order, until it denies.

@@ -2,7 +2,7 @@
 
     request ─► Done ──────────────────────────────────────────────► its answer
        ▲ └───► Conflict, Missing, Unknown ─► read back ─► found ──► what was found
-       └──────────────────────────────────────┘ nothing is proved
+       └──────────────────────────────────────┘ nothing is confirmed
 
 `Unknown` is not the only doubtful answer: a `Conflict` or `Missing` may be due to the caller's own request, of which an
 earlier answer was lost. Only storage shows whose write has won: a write id, an attempt id, an ETag, the content.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 5
 
 Doubtful: TypeAlias = Conflict | Missing | Unknown | ConfigurationError
-"""An answer that does not prove what became of the request. A refusal is one if the request returns the error."""
+"""An answer that does not confirm what became of the request. A refusal is one if the request returns the error."""
 Found = TypeVar("Found")
 
 
@@ -35,9 +35,9 @@ def request_and_read_back(
 ) -> Done | Found:
     """Make a conditional request until its outcome is known: `Done`, or what `read_back` has found.
 
-    `read_back` is called with every other answer. It returns what proves the outcome (the request was executed, or can
-    never be), or raises that; None if nothing is proved, and the request is made again. After `ATTEMPTS` of them the
-    error `unresolved` is raised.
+    `read_back` is called with every other answer. It returns what confirms the outcome (the request was executed, or
+    can never be), or raises that; None if nothing is confirmed, and the request is made again. After `ATTEMPTS` of them
+    the error `unresolved` is raised.
     """
     for _ in range(ATTEMPTS):
         answer = request()

@@ -2,7 +2,7 @@
 
 earlier entries ─► publish ─┬─► published
                             └─► unpublishable ─► void, if that is permitted (`void.py`)
-the batch's entry ─► status ─► publish, unless it was revoked ─► status again, if this process may have slept
+the batch's entry ─► status ─► publish, unless it was revoked ─► status again, if this process may have been paused
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from azureblob_source.log.entry import AnyEntry, GoneEntry
 from azureblob_source.log.fencing import check_epoch
 from azureblob_source.log.live import entries_in_effect
 from azureblob_source.log.published import first_unpublished
-from azureblob_source.log.status import Published, Replaced, State, Status, status_of
+from azureblob_source.log.status import Published, Replaced, Status, Unpublished, status_of
 from azureblob_source.log.void import check_may_void, void
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ def publish_earlier(log: CommitLog, head: LogEntry | None, publisher: Publisher,
     `draft` is what is to be appended next. An entry that it replaces is voided at any age, others only if
     `check_may_void` permits it.
     """
-    if head is None or log.published >= head.version:
+    if head is None or log.published_up_to >= head.version:
         return True
-    first = first_unpublished(head, known=log.published, kept_from=log.kept_from)
+    first = first_unpublished(head, known=log.published_up_to, kept_from=log.kept_from)
     try:
         unpublished = log.entries(first, head.version)
     except NotFoundError:
@@ -69,7 +69,7 @@ def publish_earlier(log: CommitLog, head: LogEntry | None, publisher: Publisher,
                     check_may_void(log, entry, failed)
                 void(log, head, entry, draft, publisher, failed)
             return False
-    log.published = head.version
+    log.published_up_to = head.version
     return True
 
 
@@ -78,21 +78,21 @@ def publish_in_effect(
 ) -> Replaced | NotPublished | None:
     """Publish the entry of the draft's transaction, unless it was revoked. None if it is, or was, published.
 
-    The draft's own entry is voided here if it cannot be published. A process that has slept since it read the log may
+    The draft's own entry is voided here if it cannot be published. A process that was paused since it read the log may
     publish what was revoked meanwhile: it looks at the log again, and deletes that.
     """
     if isinstance(entry, GoneEntry):
         return _result(status_of(log, entry), ())
     own = entry.write_id == draft.write_id
-    status: Status = State.UNPUBLISHED if own else status_of(log, entry)
+    status: Status = Unpublished() if own else status_of(log, entry)
     failed: Sequence[Unpublishable] = ()
-    while status is State.UNPUBLISHED:
+    while isinstance(status, Unpublished):
         failed = publisher.publish(entry)
-        if not failed and log.looked_lately():
+        if not failed and log.boundary_is_recent():
             return None
         status = status_of(log, entry)
         publisher.remove(sorted(_to_delete(entry, status, failed)), entry)
-        if status is State.UNPUBLISHED:
+        if isinstance(status, Unpublished):
             if not failed:
                 return None
             if not own or void(log, log.head(), entry, draft, publisher, failed) is not None:
@@ -116,7 +116,7 @@ def _to_delete(entry: LogEntry, status: Status, failed: Sequence[Unpublishable])
     missing = {each.blob for each in failed}
     visible = {blob.name for blob in entry.blobs if blob not in missing}
     match status:
-        case State.UNPUBLISHED:
+        case Unpublished():
             return set()
         case Published(deleted):
             return visible & deleted

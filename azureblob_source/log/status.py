@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 from azure_account.errors import NotFoundError
@@ -16,11 +15,9 @@ if TYPE_CHECKING:
     from azureblob_source.log.commit_log import CommitLog
 
 
-class State(Enum):
-    """A status without details."""
-
-    UNPUBLISHED = "no later entry shows that it is published"
-    VOIDED = "voided, and not replaced yet"
+@dataclass(frozen=True)
+class Unpublished:
+    """No later entry shows that the entry is published."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +28,18 @@ class Published:
 
 
 @dataclass(frozen=True)
+class Voided:
+    """The entry was voided, and nothing has replaced it yet."""
+
+
+@dataclass(frozen=True)
 class Replaced:
     """The entry was revoked, and `by` is in effect for its transaction."""
 
     by: AnyEntry
 
 
-Status: TypeAlias = State | Published | Replaced
+Status: TypeAlias = Unpublished | Published | Voided | Replaced
 
 
 def status_of(log: CommitLog, entry: AnyEntry) -> Status:
@@ -59,13 +61,13 @@ def status_of(log: CommitLog, entry: AnyEntry) -> Status:
 def _by_later_entries(entry: LogEntry, later: Sequence[LogEntry]) -> Status:
     if any(each.replaces == entry.version for each in later):
         same = [each for each in later if entry.transaction is not None and each.transaction == entry.transaction]
-        return Replaced(same[-1]) if same else State.VOIDED
-    if any(each.published >= entry.version for each in later):
+        return Replaced(same[-1]) if same else Voided()
+    if any(each.published_up_to >= entry.version for each in later):
         # An overwrite deletes nothing before its own blobs are visible, which of the newest entries is not known.
-        done = [each for each in entries_in_effect(later) if each.version <= later[-1].published]
+        done = [each for each in entries_in_effect(later) if each.version <= later[-1].published_up_to]
         removed = {name for each in done for name in each.removed}
         return Published(frozenset(blob.name for blob in entry.blobs if blob.name in removed))
-    return State.UNPUBLISHED
+    return Unpublished()
 
 
 def _by_transaction(log: CommitLog, entry: AnyEntry) -> Status:
@@ -75,11 +77,11 @@ def _by_transaction(log: CommitLog, entry: AnyEntry) -> Status:
     """
     head, transaction = log.refresh(), entry.transaction
     if head is None or transaction is None:
-        return State.VOIDED
+        return Voided()
     last = remembered(head, transaction)
     if last is None or last.version > transaction.version or last.entry == entry.version:
         return Published(frozenset() if isinstance(entry, GoneEntry) else frozenset(b.name for b in entry.blobs))
-    return State.VOIDED if last.entry == VOIDED else Replaced(read_or_gone(log, last.entry, transaction))
+    return Voided() if last.entry == VOIDED else Replaced(read_or_gone(log, last.entry, transaction))
 
 
 def read_or_gone(log: CommitLog, version: int, transaction: Transaction) -> AnyEntry:

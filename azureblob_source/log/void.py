@@ -19,7 +19,7 @@ from azureblob_source.log.live import entries_in_effect
 from azureblob_source.log.naming import log_name
 from azureblob_source.log.publish import Obstacle, Publisher, Unpublishable
 from azureblob_source.log.published import first_unpublished
-from azureblob_source.log.status import Published, State, status_of
+from azureblob_source.log.status import Published, Unpublished, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -44,7 +44,7 @@ def void_version(
         check_epoch(log, log.refresh(), draft.epoch)
         entry = log.read(version)
         status = status_of(log, entry)
-        if status is not State.UNPUBLISHED:
+        if not isinstance(status, Unpublished):
             cause = "it is published" if isinstance(status, Published) else "it is voided or replaced already"
             break
         try:
@@ -78,18 +78,18 @@ def leave_out(log: CommitLog, names: Collection[str], draft: Draft, publisher: P
             failed = [each for each in publisher.publish_blobs(entry) if each.blob.name not in names]
             if failed:
                 place, step = _version(log, entry), "Look again at what is missing."
-                raise ConflictError(describe("leave out blobs of", place, _first_of(entry, failed), step))
+                raise ConflictError(describe("leave out blobs of", place, _cause(entry, failed), step))
         entry = replace(draft, transaction=None, removed=tuple(sorted(names))).succeeding(head, head.version)
         if log.put(entry).write_id == draft.write_id:
             return entry
 
 
-def unpublishable(log: CommitLog, entry: LogEntry, failed: Sequence[Unpublishable]) -> ConflictError:
+def voided_batch_error(log: CommitLog, entry: LogEntry, failed: Sequence[Unpublishable]) -> ConflictError:
     """The error for a batch that its own writer has committed, could not publish, and has voided."""
-    cause = f"{_first_of(entry, failed)}. The version was voided"
+    cause = f"{_cause(entry, failed)}. The version was voided"
     step = (
-        "Start the query again from its checkpoint, or run the batch again. If the service refused the blob, mend that "
-        "first."
+        "Start the query again from its checkpoint, or run the batch again. If the service refused the blob, correct "
+        "the cause first."
     )
     if entry.transaction is None:
         step += " If the rows go to several streams, look first which of these have theirs: they would have them twice."
@@ -118,7 +118,7 @@ def check_may_void(log: CommitLog, entry: LogEntry, failed: Sequence[Unpublishab
         f"--leave-out-missing`. {own}Or void the version, which deletes its other blobs too: `{command} --void "
         f"{entry.version}`."
     )
-    raise ConflictError(describe("finish", _version(log, entry), _first_of(entry, failed), step))
+    raise ConflictError(describe("finish", _version(log, entry), _cause(entry, failed), step))
 
 
 def void(  # noqa: PLR0913 - the log and its head, the entry and why, and who does it
@@ -136,9 +136,10 @@ def void(  # noqa: PLR0913 - the log and its head, the entry and why, and who do
     None if another process has appended first, or has published the entry after all: read its status again. What the
     service only refuses may be published by a process with other rights, so one such blob is made unpublishable first.
     """
-    if all(each.obstacle is Obstacle.REFUSED for each in failed) and not _made_final(log, entry, publisher, failed):
+    refused = all(each.obstacle is Obstacle.REFUSED for each in failed)
+    if refused and not _drop_refused_blob(log, entry, publisher, failed):
         return None
-    logger.warning("%s: version %d is voided, %s", log.stream, entry.version, _first_of(entry, failed))
+    logger.warning("%s: version %d is voided, %s", log.stream, entry.version, _cause(entry, failed))
     foreign = {each.blob for each in failed if each.obstacle is Obstacle.FOREIGN}
     own = {blob.name for blob in entry.blobs if blob not in foreign}
     voiding = replace(
@@ -152,8 +153,8 @@ def void(  # noqa: PLR0913 - the log and its head, the entry and why, and who do
         removed=() if leave_blobs else tuple(sorted(own | publisher.deleted_by(entry))),
         control=(), metrics={}, writers=(),
     )  # fmt: skip
-    published = entry.version - 1 if head is None else max(entry.version - 1, head.published)
-    candidate = voiding.succeeding(head, published, restored=_before(log, entry))
+    published = entry.version - 1 if head is None else max(entry.version - 1, head.published_up_to)
+    candidate = voiding.succeeding(head, published, restored=_entry_before_overwrite(log, entry))
     put = log.put(candidate)
     log.refresh()
     if put.write_id != candidate.write_id:
@@ -162,19 +163,19 @@ def void(  # noqa: PLR0913 - the log and its head, the entry and why, and who do
     return put
 
 
-def _made_final(log: CommitLog, entry: LogEntry, publisher: Publisher, failed: Sequence[Unpublishable]) -> bool:
+def _drop_refused_blob(log: CommitLog, entry: LogEntry, publisher: Publisher, failed: Sequence[Unpublishable]) -> bool:
     """Drop the staged blocks of a blob that the service refuses. False if it was published meanwhile."""
     try:
         return publisher.discard(failed[0].blob)
     except ConfigurationError as cause:
         step = (
-            "Mend the cause, then start the query again from its checkpoint, or run `python -m azureblob_source "
+            "Correct the cause, then start the query again from its checkpoint, or run `python -m azureblob_source "
             "repair`: either publishes the version. Until then it stops other writers of the stream."
         )
-        raise ConfigurationError(describe("publish", _version(log, entry), _first_of(entry, failed), step)) from cause
+        raise ConfigurationError(describe("publish", _version(log, entry), _cause(entry, failed), step)) from cause
 
 
-def _before(log: CommitLog, entry: LogEntry) -> LogEntry | None:
+def _entry_before_overwrite(log: CommitLog, entry: LogEntry) -> LogEntry | None:
     """The entry before an overwrite, if it is kept."""
     if entry.operation != "overwrite" or entry.version == 0:
         return None
@@ -188,7 +189,7 @@ def _version(log: CommitLog, entry: LogEntry) -> str:
     return f"version {entry.version} of {log.stream} in {log.container.url}"
 
 
-def _first_of(entry: LogEntry, failed: Sequence[Unpublishable]) -> str:
+def _cause(entry: LogEntry, failed: Sequence[Unpublishable]) -> str:
     if not failed:
         return "on request"
     return (

@@ -187,7 +187,7 @@ def _revived(log: CommitLog, visible: Mapping[str, BlobProperties]) -> list[Revi
     entries = log.history()
     if not entries:
         return []
-    done = [entry for entry in entries if entry.version <= entries[-1].published]
+    done = [entry for entry in entries if entry.version <= entries[-1].published_up_to]
     live = live_blobs(done).keys() | live_blobs(entries).keys()
     return [
         Revived(blob.name, blob.attempt)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from azure_account.errors import ConflictError, NotFoundError, TransientError, describe
 from azureblob_source.concurrent_map import concurrent_map
 from azureblob_source.log.live import live_blobs, live_since
-from azureblob_source.log.published import first_unpublished, published_up_to
+from azureblob_source.log.published import first_unpublished, last_published
 from azureblob_source.options import EARLIEST, LATEST
 from azureblob_source.read.snapshot import writer_schema
 
@@ -136,7 +136,7 @@ class Follower:
         """The newest version up to which every batch is published, or revoked by one that is."""
         first = first_unpublished(head, known=max(self._published, after))
         unpublished = self.log.entries(first, head.version) if first <= head.version else []
-        self._published = published_up_to(first - 1, unpublished, self._is_published)
+        self._published = last_published(first - 1, unpublished, self._is_published)
         return self._published
 
     def _is_published(self, entry: LogEntry) -> bool:

@@ -137,11 +137,11 @@ class BatchCommitter:
         """Try once, before anything is committed, what this write asks of the service beyond plain blobs."""
         attributes = self.plan.options.attributes
         if overwrite or attributes.tags or attributes.tier:
-            new = [stream for stream in streams if (attributes, overwrite) not in self.logs(stream).checked]
-            check = partial(self.publisher.check_attributes, attributes=attributes, deletes=overwrite)
+            new = [stream for stream in streams if (attributes, overwrite) not in self.logs(stream).probed]
+            check = partial(self.publisher.probe_service, attributes=attributes, deletes=overwrite)
             _each(check, new)
             for stream in new:
-                self.logs(stream).checked.append((attributes, overwrite))
+                self.logs(stream).probed.append((attributes, overwrite))
 
     def _keep_schema(self, streams: Sequence[str]) -> None:
         """Put the writer schema beside each stream's log, before anything is committed that needs it."""
@@ -199,8 +199,8 @@ class BatchCommitter:
     ) -> list[AnyEntry | NotPublished]:
         """Delete the blobs of batch entries that this one has replaced, then commit each stream's part of it."""
         replaced = _replaced_by(log, batch)
-        superseded = frozenset(blob.name for blob in replaced)
-        self.publisher.remove(sorted(superseded), batch)
+        replaced_blobs = frozenset(blob.name for blob in replaced)
+        self.publisher.remove(sorted(replaced_blobs), batch)
         blobs_by_stream, control_by_stream = _by_stream(batch.blobs), split_by_stream(batch.control)
         for blob in replaced:
             blobs_by_stream.setdefault(blob.stream, [])
@@ -211,7 +211,7 @@ class BatchCommitter:
             )
             for stream, of_stream in sorted(blobs_by_stream.items())
         }
-        commit = partial(commit_part, publisher=self.publisher, superseded=superseded, own=own)
+        commit = partial(commit_part, publisher=self.publisher, replaced_blobs=replaced_blobs, own=own)
         return _each(lambda stream: commit(self.logs(stream), drafts[stream]), list(drafts))
 
     def _draft(

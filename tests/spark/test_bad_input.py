@@ -211,7 +211,7 @@ def test_endless_throttling_fails_with_advice(
     with rough_proxy(azurite, lambda *_: Fate.BUSY) as proxy:
         sentence = error_of(lambda: save(spark.range(3), proxy.options, target, retryDeadlineMs="1500"))
     assert sentence.startswith("TransientError: Get properties of ")
-    assert "The account is throttling: lower the number of parallel writers, or raise retryDeadlineMs." in sentence
+    assert "The account is throttling: lower the number of concurrent writers, or raise retryDeadlineMs." in sentence
     assert [] == stored.names()
 
 

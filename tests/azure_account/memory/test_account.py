@@ -11,8 +11,8 @@ from azure_account.account import IF_ABSENT, BlobAttributes, Conflict, Done, Mis
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, ConflictError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.service import MemoryService, OpenAnswers
-from azure_account.retrying.retry_loop import Call, Intercept
+from azure_account.memory.service import MemoryService, UnverifiedBehaviour
+from azure_account.retrying.retry_loop import Intercept, Request
 from tests.azure_account.contract import (
     TestBlobs,
     TestBlocks,
@@ -20,7 +20,7 @@ from tests.azure_account.contract import (
     TestLeases,
     TestListing,
     TestTables,
-    open_answers,
+    observed_behaviour,
 )
 
 __all__ = ["TestBlobs", "TestBlocks", "TestContainer", "TestLeases", "TestListing", "TestTables"]
@@ -142,29 +142,27 @@ def test_the_error_for_reading_an_archived_blob_says_to_rehydrate_it(memory: Mem
         memory.container("data").get("blob")
 
 
-# --- answers that have not been checked on Azure ----------------------------------------------------------------------
+# --- behaviour that is not verified on Azure --------------------------------------------------------------------------
 
 
-def account_with(answers: OpenAnswers, clock: ManualClock) -> MemoryAccount:
-    account = MemoryAccount(MemoryService(clock=clock, answers=answers))
+def account_with(behaviour: UnverifiedBehaviour, clock: ManualClock) -> MemoryAccount:
+    account = MemoryAccount(MemoryService(clock=clock, behaviour=behaviour))
     account.container("data").create()
     return account
 
 
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("keeps", [False, True])
-def test_an_account_gives_the_open_answers_that_it_was_created_with(
-    first: bool, keeps: bool, clock: ManualClock
-) -> None:
-    answers = OpenAnswers(list_before_condition=first, delete_keeps_blocks=keeps)
-    assert answers == open_answers(account_with(answers, clock).container("data"))
+def test_an_account_has_the_behaviour_that_it_was_created_with(first: bool, keeps: bool, clock: ManualClock) -> None:
+    behaviour = UnverifiedBehaviour(list_before_condition=first, delete_keeps_blocks=keeps)
+    assert behaviour == observed_behaviour(account_with(behaviour, clock).container("data"))
 
 
 @pytest.mark.parametrize("by_first", [False, True])
 def test_staged_blocks_are_dated_by_the_first_or_the_last_and_expire_by_the_last(
     by_first: bool, clock: ManualClock
 ) -> None:
-    container = account_with(OpenAnswers(dated_by_first_block=by_first), clock).container("data")
+    container = account_with(UnverifiedBehaviour(dated_by_first_block=by_first), clock).container("data")
     start = clock.now()
     for block_id in ("01", "02"):
         container.stage_block("blob", block_id, b"-")
@@ -175,7 +173,7 @@ def test_staged_blocks_are_dated_by_the_first_or_the_last_and_expire_by_the_last
 
 
 def test_a_sas_that_only_allows_to_create_overwrites_nothing(clock: ManualClock) -> None:
-    container = account_with(OpenAnswers(create_only=True), clock).container("data")
+    container = account_with(UnverifiedBehaviour(create_only=True), clock).container("data")
     assert isinstance(container.put("blob", b"1"), Done)
     assert isinstance(container.put("blob", b"2"), Conflict)
     container.stage_block("blob", "01", b"3")
@@ -190,8 +188,8 @@ def test_a_blob_that_is_rewritten_between_two_chunks_of_a_read_is_a_conflict(
     memory.container("data").put("blob", b"old bytes")
 
     class Rewrite(Intercept):
-        def attempt(self, call: Call, request: Callable[[], T]) -> T:
-            answer = request()
+        def attempt(self, request: Request, send: Callable[[], T]) -> T:
+            answer = send()
             memory.container("data").put("blob", b"new bytes")
             return answer
 

@@ -23,7 +23,7 @@ def test_calls_are_numbered_and_recorded() -> None:
         (2, "stage_block", "data/blob"),
         (3, "stage_block", "data/blob"),
         (4, "commit_block_list", "data/blob"),
-    ] == [(call.number, call.operation, call.target) for call in faults.calls]
+    ] == [(attempt.number, attempt.operation, attempt.target) for attempt in faults.attempts]
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
@@ -59,4 +59,4 @@ def test_faults_are_chosen_by_operation_blob_and_number() -> None:
         "log/2",
         "log/2",
         "log/3",
-    ] == [call.name for call in faults.calls if call.operation == "put"]
+    ] == [attempt.name for attempt in faults.attempts if attempt.operation == "put"]

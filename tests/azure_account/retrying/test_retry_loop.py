@@ -28,7 +28,7 @@ from azure_account.memory.faults import (
     Faults,
     LateEffect,
     LostAnswer,
-    NumberedCall,
+    NumberedAttempt,
     Reset,
     Throttle,
     TimeOut,
@@ -47,7 +47,7 @@ UNANSWERED: list[Fault] = [TimeOut(), Reset(), LostAnswer()]
 NO_EFFECT: list[Fault] = [Throttle(), Unreachable()]
 
 
-def prepared(*scripts: Callable[[NumberedCall], Fault | None]) -> tuple[MemoryAccount, BlobContainer, Faults]:
+def prepared(*scripts: Callable[[NumberedAttempt], Fault | None]) -> tuple[MemoryAccount, BlobContainer, Faults]:
     """An account with the container `data`, the blob `old`, the staged block `b/01` and the table `rows`."""
     account = MemoryAccount()
     container = account.container("data")
@@ -137,11 +137,11 @@ def test_a_repeated_delete_that_finds_nothing_is_done() -> None:
     assert isinstance(container.delete("old"), Missing)
 
 
-def test_a_refusal_after_a_lost_answer_is_unknown() -> None:
+def test_a_failed_condition_after_a_lost_answer_is_unknown() -> None:
     account, container, _ = prepared()
 
-    def lease_it(call: NumberedCall) -> Fault | None:
-        if call.number == 1:
+    def lease_it(attempt: NumberedAttempt) -> Fault | None:
+        if attempt.number == 1:
             return LostAnswer()
         account.container("data").acquire_lease("old", LEASE, 15)
         return None
@@ -182,12 +182,12 @@ def test_exhausted_retries_are_an_error_with_attempts_time_cause_and_next_step()
         account.container("data").create()
     assert (
         "Create container data failed after 3 attempts, 1.5 s: no answer within the time limit. "
-        "Check the network and the state of the storage service, then repeat it."
+        "Check the network and the state of the storage service, then run the operation again."
     ) == str(caught.value)
 
 
-def test_an_effect_can_come_after_later_calls() -> None:
-    account, container, faults = prepared(on("put", LateEffect(calls=2)))
+def test_an_effect_can_come_after_later_attempts() -> None:
+    account, container, faults = prepared(on("put", LateEffect(attempts=2)))
     assert isinstance(container.put("new", b"1", condition=IF_ABSENT), Unknown)
     assert container.properties("new") is None
     assert container.properties("new") is not None
@@ -201,7 +201,7 @@ ANY_FAULT = st.sampled_from([None, *UNANSWERED, *NO_EFFECT, LateEffect(1), LateE
 @given(st.lists(ANY_FAULT, max_size=12), st.lists(st.booleans(), min_size=1, max_size=6))
 def test_an_outcome_never_contradicts_the_storage(script: list[Fault | None], conditional: list[bool]) -> None:
     account, _, _ = prepared()
-    faults = Faults(lambda call: script[call.number - 1] if call.number <= len(script) else None)
+    faults = Faults(lambda attempt: script[attempt.number - 1] if attempt.number <= len(script) else None)
     container = account.restarted(faults).container("data")
     for number, only_if_absent in enumerate(conditional):
         name = f"n{number}"

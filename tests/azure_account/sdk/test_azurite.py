@@ -6,7 +6,7 @@ import pytest
 
 from azure_account.connect import connect
 from azure_account.errors import ConfigurationError
-from azure_account.memory.service import OpenAnswers
+from azure_account.memory.service import UnverifiedBehaviour
 from tests.azure_account.contract import (
     TestBlobs,
     TestBlocks,
@@ -14,7 +14,7 @@ from tests.azure_account.contract import (
     TestLeases,
     TestListing,
     TestTables,
-    open_answers,
+    observed_behaviour,
 )
 from tests.azure_account.settings_of import settings_of
 
@@ -54,4 +54,4 @@ def test_a_table_without_endpoint_is_an_error_that_names_the_option(azurite: Azu
 
 
 def test_the_emulator_gives_these_answers_where_azure_has_not_been_checked(container: BlobContainer) -> None:
-    assert OpenAnswers(list_before_condition=False, delete_keeps_blocks=True) == open_answers(container)
+    assert UnverifiedBehaviour(list_before_condition=False, delete_keeps_blocks=True) == observed_behaviour(container)

@@ -15,16 +15,16 @@ from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundErr
 from azure_account.options.authentication import Anonymous, Auth, DefaultIdentity, SasToken, SharedKey
 from azure_account.options.secret import Secret
 from azure_account.options.settings import AccountSettings
-from azure_account.sdk.failures import Where, failure_of
-from azure_account.service import Absent, Ambiguous, Failure, Refused, Throttled, Unreached
+from azure_account.sdk.failures import RequestContext, failure_of
+from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
 
 URL = "https://acc.blob.core.windows.net"
 TOKEN = "sv=1&sig=S3CR3T"
 
 
-def where(operation: str = "put blob", target: str = "c/b", auth: Auth | None = None) -> Where:
+def context(operation: str = "put blob", target: str = "c/b", auth: Auth | None = None) -> RequestContext:
     key = SharedKey("acc", Secret("a2V5"))
-    return Where(operation, target, AccountSettings("acc", URL, None, auth or key))
+    return RequestContext(operation, target, AccountSettings("acc", URL, None, auth or key))
 
 
 def answer(status: int, code: str = "", **headers: str) -> sdk.HttpResponseError:
@@ -54,13 +54,13 @@ def answer(status: int, code: str = "", **headers: str) -> sdk.HttpResponseError
         (400, "InvalidBlockList", Absent),
         (404, "ContainerNotFound", NotFoundError),
         (404, "TableNotFound", NotFoundError),
-        (409, "BlobAlreadyExists", Refused),
-        (403, "UnauthorizedBlobOverwrite", Refused),
-        (412, "ConditionNotMet", Refused),
-        (412, "LeaseIdMissing", Refused),
-        (409, "LeaseAlreadyPresent", Refused),
-        (409, "EntityAlreadyExists", Refused),
-        (412, "", Refused),
+        (409, "BlobAlreadyExists", ConditionFailed),
+        (403, "UnauthorizedBlobOverwrite", ConditionFailed),
+        (412, "ConditionNotMet", ConditionFailed),
+        (412, "LeaseIdMissing", ConditionFailed),
+        (409, "LeaseAlreadyPresent", ConditionFailed),
+        (409, "EntityAlreadyExists", ConditionFailed),
+        (412, "", ConditionFailed),
         (403, "AuthenticationFailed", ConfigurationError),
         (403, "AuthorizationPermissionMismatch", ConfigurationError),
         (401, "", ConfigurationError),
@@ -73,23 +73,23 @@ def answer(status: int, code: str = "", **headers: str) -> sdk.HttpResponseError
     ],
 )
 def test_an_answer_is_mapped_to_a_failure_or_an_error(status: int, code: str, expected: type[Exception]) -> None:
-    assert type(failure_of(answer(status, code), where())) is expected
+    assert type(failure_of(answer(status, code), context())) is expected
 
 
 def test_an_unknown_block_is_absent_only_for_a_commit() -> None:
-    assert isinstance(failure_of(answer(400, "InvalidBlobOrBlock"), where("commit block list")), Absent)
+    assert isinstance(failure_of(answer(400, "InvalidBlobOrBlock"), context("commit block list")), Absent)
 
 
 def test_every_error_code_of_the_sdk_is_mapped() -> None:
     for code in StorageErrorCode:
         for status in (400, 403, 404, 409, 412, 500, 503):
-            assert isinstance(failure_of(answer(status, code.value), where()), (Failure, AzureBlobError))
+            assert isinstance(failure_of(answer(status, code.value), context()), (Failure, AzureBlobError))
 
 
-def test_every_lease_code_of_the_sdk_is_a_refusal() -> None:
+def test_every_lease_code_of_the_sdk_is_a_failed_condition() -> None:
     leases = [code.value for code in StorageErrorCode if "lease" in code.value.lower() and "Duration" not in code.value]
     assert len(leases) > 10
-    assert [Refused] * len(leases) == [type(failure_of(answer(409, code), where())) for code in leases]
+    assert [ConditionFailed] * len(leases) == [type(failure_of(answer(409, code), context())) for code in leases]
 
 
 SDK_ERRORS = [item for item in vars(sdk).values() if isinstance(item, type) and issubclass(item, sdk.AzureError)]
@@ -101,7 +101,7 @@ def test_every_error_class_of_the_sdk_is_mapped(error_type: type[sdk.AzureError]
         error = error_type(f"cannot reach {URL}/c/b?{TOKEN}")
     except (TypeError, AttributeError):
         pytest.skip("it is made from an answer only")
-    found = failure_of(error, where(auth=SasToken(Secret(TOKEN))))
+    found = failure_of(error, context(auth=SasToken(Secret(TOKEN))))
     assert isinstance(found, (Failure, AzureBlobError))
     assert "S3CR3T" not in str(found)
 
@@ -119,14 +119,14 @@ def test_every_error_class_of_the_sdk_is_mapped(error_type: type[sdk.AzureError]
     ],
 )
 def test_the_error_for_a_refused_credential_names_its_option(auth: Auth, code: str, hint: str) -> None:
-    found = failure_of(answer(403, code), where(auth=auth))
+    found = failure_of(answer(403, code), context(auth=auth))
     assert isinstance(found, ConfigurationError)
     with pytest.raises(ConfigurationError, match=hint):
         raise found
 
 
 def test_a_message_has_operation_object_code_and_request_id_and_no_signature() -> None:
-    found = failure_of(answer(400, "OutOfRangeInput"), where(auth=SasToken(Secret(TOKEN))))
+    found = failure_of(answer(400, "OutOfRangeInput"), context(auth=SasToken(Secret(TOKEN))))
     assert (
         f"Put blob c/b failed: 400 OutOfRangeInput (request id id-1): first line of {URL}/c/b. "
         "Check the option or the name that the service does not accept."
@@ -134,7 +134,7 @@ def test_a_message_has_operation_object_code_and_request_id_and_no_signature() -
 
 
 def test_the_failure_has_the_retry_after_of_the_answer() -> None:
-    found = failure_of(answer(503, "ServerBusy", **{"Retry-After": "7"}), where())
+    found = failure_of(answer(503, "ServerBusy", **{"Retry-After": "7"}), context())
     assert isinstance(found, Throttled)
     assert 7.0 == found.retry_after
 
@@ -172,6 +172,6 @@ def connection(cause: BaseException, error_type: type[sdk.AzureError] = sdk.Serv
 def test_a_failed_connection_is_mapped_by_whether_it_can_have_had_an_effect(
     error: sdk.AzureError, expected: type[Exception], text: str
 ) -> None:
-    found = failure_of(error, where())
+    found = failure_of(error, context())
     assert type(found) is expected
     assert text in str(found)

@@ -16,8 +16,8 @@ from typing import TypeVar
 from azure_account.account import IF_ABSENT, BlobContainer, Done
 from azure_account.errors import AzureBlobError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Fault, Faults, NumberedCall, ProcessDied
-from azure_account.retrying.retry_loop import Call, Intercept
+from azure_account.memory.faults import Fault, Faults, NumberedAttempt, ProcessDied
+from azure_account.retrying.retry_loop import Intercept, Request
 from azureblob_source.log.commit import commit_and_publish
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction, to_json
@@ -208,41 +208,41 @@ def blind_retry(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
         if outcome is None and last is not None and last.version >= batch:
             entry = run.log.read(last.entry)
             break
-        entry = _draft(run, batch, blobs).succeeding(head, published=-1)
+        entry = _draft(run, batch, blobs).succeeding(head, published_up_to=-1)
         outcome = run.container.put(log_name(STREAM, entry.version), to_json(entry), condition=IF_ABSENT)
     Publisher(run.container, threads=1).publish(entry)
 
 
 class Turns(Intercept):
-    """Lets one driver make one storage call at a time, when the test says so; a fault can be put in its way."""
+    """Lets one driver make one request at a time, when the test says so; a fault can be put in its way."""
 
     def __init__(self) -> None:
         self.fault: Fault | None = None
-        self.next: Call | None = None
-        """The call that waits for its turn."""
+        self.next: Request | None = None
+        """The request that waits for its turn."""
         self.faults = Faults(self._next_fault)
         self._changed = threading.Condition()
         self._state = "running"
         self._go = self._killed = False
 
-    def _next_fault(self, call: NumberedCall) -> Fault | None:
+    def _next_fault(self, attempt: NumberedAttempt) -> Fault | None:
         fault, self.fault = self.fault, None
         return fault
 
-    def attempt(self, call: Call, request: Callable[[], T]) -> T:
-        """Wait for the turn, then make the call."""
+    def attempt(self, request: Request, send: Callable[[], T]) -> T:
+        """Wait for the turn, then send the request."""
         with self._changed:
-            self.next = call
+            self.next = request
             self._enter("waiting")
             self._changed.wait_for(lambda: self._go or self._killed)
             self._go = False
             self._state = "running"
         if self._killed:
             raise ProcessDied
-        return self.faults.attempt(call, request)
+        return self.faults.attempt(request, send)
 
     def step(self) -> bool:
-        """Let the driver make one call and go on to the next. False if it has ended."""
+        """Let the driver make one request and go on to the next. False if it has ended."""
         with self._changed:
             self._changed.wait_for(lambda: self._state != "running")
             if self._state == "ended":
@@ -253,7 +253,7 @@ class Turns(Intercept):
         return True
 
     def kill(self) -> None:
-        """The process dies before its next call."""
+        """The process dies before its next request."""
         with self._changed:
             self._killed = True
             self._changed.notify_all()
@@ -269,7 +269,7 @@ class Turns(Intercept):
 
 
 class SteppedProcess:
-    """A process that the test moves call by call. `act` is what it does with its container."""
+    """A process that the test moves request by request. `act` is what it does with its container."""
 
     def __init__(self, shared: SharedState, act: Callable[[BlobContainer], object]) -> None:
         self.turns = Turns()
@@ -287,7 +287,7 @@ class SteppedProcess:
         self._thread.start()
 
     def step(self) -> bool:
-        """One call. False when the process has ended."""
+        """One request. False when the process has ended."""
         return self.turns.step()
 
     def kill(self) -> None:
@@ -305,7 +305,7 @@ class SteppedProcess:
 
 
 class Driver(SteppedProcess):
-    """A driver process that the test moves call by call."""
+    """A driver process that the test moves request by request."""
 
     def __init__(self, shared: SharedState, query: str, draw: Draw, design: Design) -> None:
         super().__init__(shared, lambda container: drive(shared, container, query, draw, design))

@@ -1,4 +1,4 @@
-"""The commit protocol under crashes: for every n, the driver dies at its n-th storage call and is started again."""
+"""The commit protocol under crashes: for every n, the driver dies at its n-th request and is started again."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def run_until(shared: SharedState, faults: Faults, seed: int) -> bool:
     return True
 
 
-def calls_of_a_run(seed: int) -> int:
+def attempts_of_a_run(seed: int) -> int:
     faults = Faults()
     assert run_until(SharedState(), faults, seed)
     return faults.count
 
 
-def for_every_call(seed: int, fault: Callable[[], Fault], *, expire: bool = False) -> None:
-    for n in range(1, calls_of_a_run(seed) + 1):
+def for_every_attempt(seed: int, fault: Callable[[], Fault], *, expire: bool = False) -> None:
+    for n in range(1, attempts_of_a_run(seed) + 1):
         shared, restarts = SharedState(), 0
         faults = Faults(at(n, fault()))
         while not run_until(shared, faults, seed + 1000 * restarts):
@@ -58,14 +58,14 @@ def for_every_call(seed: int, fault: Callable[[], Fault], *, expire: bool = Fals
             assert set(shared.visible_rows().values()) <= {1}
             if expire:
                 shared.account.clock.sleep(WEEK_AND_A_DAY)
-        assert shared.all_rows == dict(shared.visible_rows()), f"call {n}"
-        assert shared.all_rows == dict(shared.logged_rows()), f"call {n}"
+        assert shared.all_rows == dict(shared.visible_rows()), f"attempt {n}"
+        assert shared.all_rows == dict(shared.logged_rows()), f"attempt {n}"
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("after_effect", [False, True])
-def test_a_driver_that_dies_at_any_call_and_is_restarted_writes_each_row_once(seed: int, after_effect: bool) -> None:
-    for_every_call(seed, lambda: Crash(after_effect=after_effect))
+def test_a_driver_that_dies_at_any_request_and_is_restarted_writes_each_row_once(seed: int, after_effect: bool) -> None:
+    for_every_attempt(seed, lambda: Crash(after_effect=after_effect))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -73,20 +73,20 @@ def test_a_driver_that_dies_at_any_call_and_is_restarted_writes_each_row_once(se
 def test_a_driver_restarted_after_its_staged_blocks_have_expired_writes_each_row_once(
     seed: int, after_effect: bool
 ) -> None:
-    for_every_call(seed, lambda: Crash(after_effect=after_effect), expire=True)
+    for_every_attempt(seed, lambda: Crash(after_effect=after_effect), expire=True)
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("fault", [LostAnswer(), TimeOut(), Reset(), Throttle(1.0), LateEffect(1), LateEffect(3)])
-def test_a_single_fault_at_any_call_changes_nothing(seed: int, fault: Fault) -> None:
-    for_every_call(seed, lambda: fault)
+def test_a_single_fault_at_any_request_changes_nothing(seed: int, fault: Fault) -> None:
+    for_every_attempt(seed, lambda: fault)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_two_crashes_in_a_row_at_any_two_calls_change_nothing(seed: int) -> None:
-    calls = calls_of_a_run(seed)
-    for first in range(1, calls + 1, 3):
-        for second in range(1, calls + 1, 4):
+def test_two_crashes_in_a_row_at_any_two_requests_change_nothing(seed: int) -> None:
+    attempts = attempts_of_a_run(seed)
+    for first in range(1, attempts + 1, 3):
+        for second in range(1, attempts + 1, 4):
             shared, restarts = SharedState(), 0
             scripts = [Faults(at(first, Crash(after_effect=True))), Faults(at(second, Crash()))]
             while not run_until(shared, scripts.pop(0) if scripts else Faults(), seed + 1000 * restarts):

@@ -1,7 +1,7 @@
 """The commit protocol in random histories: several expiries, zombies, late effects, streams, overwrites, maintenance.
 
 `make histories` runs 100,000 of them. A violation names its seed;
-`python -m tests.azureblob_source.log.commit_histories --seed N --shrink` shows it call by call.
+`python -m tests.azureblob_source.log.commit_histories --seed N --shrink` shows it request by request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The commit protocol under two drivers at once, moved call by call: pauses, kills, lost answers, expired blocks.
+"""The commit protocol under two drivers at once, moved request by request: pauses, kills, lost answers, expired blocks.
 
 `log_first` must hold; the mistakes must be caught, else these tests could not fail.
 """

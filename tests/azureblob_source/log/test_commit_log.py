@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from azure_account.memory.account import MemoryAccount
-    from azure_account.memory.faults import NumberedCall, Script
+    from azure_account.memory.faults import NumberedAttempt, Script
 
 
 def entry(version: int, write_id: str = "w") -> LogEntry:
@@ -81,7 +81,7 @@ def test_the_head_of_a_log_that_was_shortened_by_hand_is_found_with_one_listing(
     faults = Faults()
     log = log_over(account_with(versions), faults)
     assert entry(versions[-1]) == log.refresh()
-    assert 1 == sum(call.operation == "list" for call in faults.calls)
+    assert 1 == sum(attempt.operation == "list" for attempt in faults.attempts)
     assert faults.count <= 6 + 2 * math.log2(len(versions))
 
 
@@ -244,13 +244,13 @@ def test_a_history_that_is_vacuumed_while_it_is_read_begins_later() -> None:
 
 
 def moved_at(operation: str, nth: int, act: Callable[[], None]) -> Script:
-    """Lets another process act just before the `nth` call of an operation."""
+    """Lets another process act just before the `nth` attempt of an operation."""
     seen = 0
 
-    def script(call: NumberedCall) -> None:
+    def script(attempt: NumberedAttempt) -> None:
         nonlocal seen
-        seen += call.operation == operation
-        if call.operation == operation and seen == nth:
+        seen += attempt.operation == operation
+        if attempt.operation == operation and seen == nth:
             act()
 
     return script
@@ -349,7 +349,7 @@ def test_a_withdrawal_that_fails_does_not_hide_the_error(caplog: pytest.LogCaptu
     assert entry(8) == log_over(account).head()
 
 
-def test_a_writer_that_slept_leaves_its_entry_to_the_vacuum_that_is_removing_it() -> None:
+def test_a_writer_that_was_paused_leaves_its_entry_to_the_vacuum_that_is_removing_it() -> None:
     account = account_with(range(4))
     container = account.container("container")
 

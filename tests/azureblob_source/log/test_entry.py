@@ -13,15 +13,16 @@ from azure_account.account import BlobAttributes
 from azure_account.errors import ConfigurationError, CorruptError
 from azureblob_source.log.entry import (
     RECENT_TRANSACTIONS,
-    Applied,
     BlobEntry,
     Draft,
+    LastCommitted,
     LogEntry,
     Operation,
     Transaction,
     from_json,
     to_json,
 )
+from azureblob_source.log.naming import batches_stream, log_name
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "log"
 GOLDEN = FIXTURES / "entry_format_1.json"
@@ -35,7 +36,7 @@ FULL = LogEntry(
     operation="replace",
     transaction=Transaction("0f8fad5b-d9cb-469f-a165-70867728950e", 12),
     epoch=3,
-    published=6,
+    published_up_to=6,
     blobs=(
         BlobEntry(
             name="flights/São Paulo/2013/01/31/12/00-05-0a1b2c3d.avro", stream="flights", partition="São Paulo",
@@ -54,7 +55,7 @@ FULL = LogEntry(
     metrics={"messagesSent": 1001, "bytesSent": 52052},
     writers=({"task": 0, "query": "q", "batch": 12, "durationMs": 7, "metrics": {"messagesSent": 1001}},),
     attributes=BlobAttributes({"owner": "ops"}, {"class": "raw"}, "Cool"),
-    transactions={"other": Applied(4, 2), "0f8fad5b-d9cb-469f-a165-70867728950e": Applied(12, 7)},
+    transactions={"other": LastCommitted(4, 2), "0f8fad5b-d9cb-469f-a165-70867728950e": LastCommitted(12, 7)},
     since=3,
     schemas=("0123456789abcdef", "89abcdef01234567"),
 )  # fmt: skip
@@ -110,13 +111,13 @@ entries = st.builds(
     version=counts, write_id=names, timestamp=names,
     operation=st.sampled_from(["append", "overwrite", "replace", "void", "epoch"]),
     transaction=st.none() | st.builds(Transaction, names, counts), epoch=st.none() | counts,
-    published=st.integers(-1, 2**63 - 1), blobs=st.lists(blobs, max_size=3).map(tuple),
+    published_up_to=st.integers(-1, 2**63 - 1), blobs=st.lists(blobs, max_size=3).map(tuple),
     removed=st.lists(names, max_size=2).map(tuple), replaces=st.none() | counts,
     control=st.lists(st.dictionaries(names, names | counts), max_size=2).map(tuple),
     metrics=st.dictionaries(names, counts, max_size=2),
     writers=st.lists(st.dictionaries(names, names), max_size=2).map(tuple),
     attributes=st.builds(BlobAttributes, maps, maps, st.none() | st.just("Cool")),
-    transactions=st.dictionaries(names, st.builds(Applied, counts, counts), max_size=3),
+    transactions=st.dictionaries(names, st.builds(LastCommitted, counts, counts), max_size=3),
     since=counts, schemas=st.lists(names, max_size=2).map(tuple),
 )  # fmt: skip
 
@@ -189,6 +190,35 @@ def test_a_damaged_entry_is_corrupt_and_named(data: bytes) -> None:
         from_json(data, "s/_log/7.json")
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "other/2013/01/31/11/59-00-00000000.avro", "flights2/a.avro", "flights", "/flights/a.avro", "a.avro",
+        "flights/_log/00000000000000000003.json", "flights/nested/_log/_first.json", "flights/_schemas/00.avsc",
+        "flights/../other/a.avro", "flights//a.avro", "flights/", "flights\\_log/a.avro", "_batches/q/_log/a.avro",
+    ],
+)  # fmt: skip
+def test_an_entry_that_names_what_is_no_data_of_its_stream_is_corrupt(name: str) -> None:
+    blob = FULL.blobs[1]
+    for forged in (replace(FULL, removed=(name,)), replace(FULL, blobs=(replace(blob, name=name),))):
+        with pytest.raises(CorruptError, match=r"log entry flights/_log/0{19}7\.json names the blob .*from a backup"):
+            from_json(to_json(forged), log_name("flights", 7))
+
+
+def test_a_batch_entry_names_data_of_any_stream_and_nothing_else() -> None:
+    name, blob = log_name(batches_stream("q"), 7), FULL.blobs[1]
+    other = replace(blob, name="a/b/2013/01/31/11/59-00-00000000.avro", stream="a/b")
+    batch = replace(FULL, blobs=(blob, other), removed=("c/2013/01/31/11/59-00-00000000.avro",))
+    assert batch == from_json(to_json(batch), name)
+    for forged in (
+        replace(batch, removed=("c/_log/00000000000000000003.json",)),
+        replace(batch, removed=(name,)),
+        replace(batch, blobs=(replace(other, stream="c"),)),
+    ):
+        with pytest.raises(CorruptError, match=r"log entry _batches/q/_log/0{19}7\.json names the blob"):
+            from_json(to_json(forged), name)
+
+
 # --- succeeding the head ----------------------------------------------------------------------------------------------
 
 
@@ -197,25 +227,25 @@ def draft(transaction: Transaction | None = None, epoch: int | None = None) -> D
 
 
 def test_a_draft_gets_the_next_version_and_the_epoch_and_transactions_of_the_head() -> None:
-    first = draft(Transaction("a", 5), epoch=2).succeeding(None, published=-1)
-    second = draft(Transaction("b", 0)).succeeding(first, published=0)
-    assert (0, 2, -1) == (first.version, first.epoch, first.published)
-    assert (1, 2, 0) == (second.version, second.epoch, second.published)
-    assert {"a": Applied(5, 0), "b": Applied(0, 1)} == second.transactions
-    assert 3 == draft(epoch=3).succeeding(second, published=1).epoch
+    first = draft(Transaction("a", 5), epoch=2).succeeding(None, published_up_to=-1)
+    second = draft(Transaction("b", 0)).succeeding(first, published_up_to=0)
+    assert (0, 2, -1) == (first.version, first.epoch, first.published_up_to)
+    assert (1, 2, 0) == (second.version, second.epoch, second.published_up_to)
+    assert {"a": LastCommitted(5, 0), "b": LastCommitted(0, 1)} == second.transactions
+    assert 3 == draft(epoch=3).succeeding(second, published_up_to=1).epoch
 
 
 def test_the_transaction_that_was_idle_longest_is_dropped_first() -> None:
     head = None
     for number in range(RECENT_TRANSACTIONS):
-        head = draft(Transaction(f"t{number}", 0)).succeeding(head, published=-1)
-    head = draft(Transaction("t0", 1)).succeeding(head, published=-1)
+        head = draft(Transaction(f"t{number}", 0)).succeeding(head, published_up_to=-1)
+    head = draft(Transaction("t0", 1)).succeeding(head, published_up_to=-1)
     assert RECENT_TRANSACTIONS == len(head.transactions)
-    head = draft(Transaction("new", 0)).succeeding(head, published=-1)
+    head = draft(Transaction("new", 0)).succeeding(head, published_up_to=-1)
     assert RECENT_TRANSACTIONS == len(head.transactions)
     assert "t1" not in head.transactions
-    assert Applied(1, RECENT_TRANSACTIONS) == head.transactions["t0"]
-    assert head.transactions == draft().succeeding(head, published=-1).transactions
+    assert LastCommitted(1, RECENT_TRANSACTIONS) == head.transactions["t0"]
+    assert head.transactions == draft().succeeding(head, published_up_to=-1).transactions
 
 
 def written_with(*schemas: str, operation: Operation = "append") -> Draft:
@@ -224,47 +254,47 @@ def written_with(*schemas: str, operation: Operation = "append") -> Draft:
 
 
 def test_an_entry_has_the_last_overwrite_and_the_schemas_since_then() -> None:
-    head = written_with("b", "a", "b").succeeding(None, published=-1)
+    head = written_with("b", "a", "b").succeeding(None, published_up_to=-1)
     assert (0, ("b", "a")) == (head.since, head.schemas)
-    head = written_with("c", "a").succeeding(head, published=0)
+    head = written_with("c", "a").succeeding(head, published_up_to=0)
     assert (0, ("b", "a", "c")) == (head.since, head.schemas)
-    head = written_with("d", operation="overwrite").succeeding(head, published=1)
+    head = written_with("d", operation="overwrite").succeeding(head, published_up_to=1)
     assert (2, ("d",)) == (head.since, head.schemas)
-    head = written_with(operation="void").succeeding(head, published=2)
+    head = written_with(operation="void").succeeding(head, published_up_to=2)
     assert (2, ("d",)) == (head.since, head.schemas)
-    head = written_with(operation="overwrite").succeeding(head, published=3)
+    head = written_with(operation="overwrite").succeeding(head, published_up_to=3)
     assert (4, ("d",)) == (head.since, head.schemas)
 
 
 def test_after_an_overwrite_without_rows_the_next_rows_drop_the_old_schemas() -> None:
-    head = written_with("a").succeeding(None, published=-1)
-    head = written_with(operation="overwrite").succeeding(head, published=0)
+    head = written_with("a").succeeding(None, published_up_to=-1)
+    head = written_with(operation="overwrite").succeeding(head, published_up_to=0)
     assert (1, ("a",)) == (head.since, head.schemas)
-    head = written_with("b").succeeding(head, published=1)
+    head = written_with("b").succeeding(head, published_up_to=1)
     assert (1, ("b",)) == (head.since, head.schemas)
 
 
 def test_after_a_voided_overwrite_is_live_what_was_live_before() -> None:
-    before = written_with("a").succeeding(None, published=-1)
-    head = written_with("b", operation="overwrite").succeeding(before, published=0)
+    before = written_with("a").succeeding(None, published_up_to=-1)
+    head = written_with("b", operation="overwrite").succeeding(before, published_up_to=0)
     voiding = replace(written_with(operation="void"), replaces=1)
-    head = voiding.succeeding(head, published=0, restored=before)
+    head = voiding.succeeding(head, published_up_to=0, restored=before)
     assert (0, ("a",)) == (head.since, head.schemas)
 
 
 def test_after_a_voided_overwrite_nothing_is_live_that_a_vacuum_has_deleted() -> None:
-    before = written_with("a").succeeding(None, published=-1)
-    head = written_with("b", operation="overwrite").succeeding(before, published=0)
-    head = replace(written_with(operation="void"), replaces=1).succeeding(head, published=0)
+    before = written_with("a").succeeding(None, published_up_to=-1)
+    head = written_with("b", operation="overwrite").succeeding(before, published_up_to=0)
+    head = replace(written_with(operation="void"), replaces=1).succeeding(head, published_up_to=0)
     assert (2, ()) == (head.since, head.schemas)
 
 
 def test_a_log_of_the_first_release_lists_schemas_from_the_next_overwrite_on() -> None:
-    head = replace(written_with("a").succeeding(None, published=3), version=4, since=None, schemas=None)
-    head = written_with("b").succeeding(head, published=4)
+    head = replace(written_with("a").succeeding(None, published_up_to=3), version=4, since=None, schemas=None)
+    head = written_with("b").succeeding(head, published_up_to=4)
     assert (None, None) == (head.since, head.schemas)
     assert b'"since"' not in to_json(head)
-    head = written_with("c", operation="overwrite").succeeding(head, published=5)
+    head = written_with("c", operation="overwrite").succeeding(head, published_up_to=5)
     assert (6, ("c",)) == (head.since, head.schemas)
 
 

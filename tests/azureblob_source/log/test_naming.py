@@ -20,6 +20,7 @@ from azureblob_source.log.naming import (
     log_prefix,
     log_stream,
     log_version,
+    may_be_data,
     partition_level,
     schema_name,
 )
@@ -162,6 +163,18 @@ def test_other_names_have_no_version(name: str) -> None:
 @given(st.text(max_size=6), st.sampled_from([None, "0a1b2c3d"]), st.sampled_from([".avro", ".avro.gz"]))
 def test_a_data_blob_is_known_by_its_name(value: str, suffix: str | None, extension: str) -> None:
     assert is_data(blob_name("a/b", partition_level(value), STARTED, suffix, extension))
+
+
+@given(
+    st.sampled_from(["a", "a/b"]), st.none() | st.text(max_size=6), st.sampled_from([None, "0a1b2c3d"]),
+    st.sampled_from([".avro", ".avro.gz"]),
+)  # fmt: skip
+def test_a_log_entry_may_name_every_blob_that_is_written(
+    stream: str, value: str | None, suffix: str | None, extension: str
+) -> None:
+    name = blob_name(stream, None if value is None else partition_level(value), STARTED, suffix, extension)
+    assert may_be_data(name, stream)
+    assert may_be_data(name)
 
 
 @pytest.mark.parametrize(

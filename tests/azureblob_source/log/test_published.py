@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azureblob_source.log.entry import LogEntry
-from azureblob_source.log.published import first_unpublished, published_up_to
+from azureblob_source.log.published import first_unpublished, last_published
 
 if TYPE_CHECKING:
     from azureblob_source.log.entry import Operation
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def entry(version: int, *, published: int = -1, replaces: int | None = None) -> LogEntry:
     operation: Operation = "append" if replaces is None else "void"
-    return LogEntry("w", "t", operation, version=version, published=published, replaces=replaces)
+    return LogEntry("w", "t", operation, version=version, published_up_to=published, replaces=replaces)
 
 
 def test_in_an_empty_log_version_0_is_the_first_unpublished() -> None:
@@ -36,7 +36,7 @@ def published_if_visible(entries: list[LogEntry], *visible: int) -> tuple[int, l
         asked.append(each.version)
         return each.version in visible
 
-    return published_up_to(7, entries, is_published), asked
+    return last_published(7, entries, is_published), asked
 
 
 def test_a_log_is_published_up_to_the_first_entry_that_is_not() -> None:

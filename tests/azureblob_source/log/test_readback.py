@@ -17,15 +17,15 @@ LOST = Unknown("the connection was reset")
 
 
 def unresolved(answer: Doubtful) -> TransientError:
-    return TransientError(f"no answer could be had ({answer})")
+    return TransientError(f"no answer was received ({answer})")
 
 
 def never(answer: Doubtful) -> str | None:
     pytest.fail(f"{answer} is read back")
 
 
-class Unproved:
-    """Reads back and finds no proof. It notes the answers that it was called with."""
+class Unconfirmed:
+    """Reads back and finds no confirmation. It notes the answers that it was called with."""
 
     def __init__(self) -> None:
         self.answers: list[Doubtful] = []
@@ -44,9 +44,9 @@ def test_every_other_answer_is_read_back(answer: Doubtful) -> None:
     assert ("ours", answer) == request_and_read_back(lambda: answer, lambda found: ("ours", found), unresolved)
 
 
-def test_a_request_is_repeated_while_nothing_is_proved() -> None:
+def test_a_request_is_repeated_while_nothing_is_confirmed() -> None:
     answers: Iterator[Done | Doubtful] = iter([LOST, LOST, Done()])
-    read_back = Unproved()
+    read_back = Unconfirmed()
     assert Done() == request_and_read_back(lambda: next(answers), read_back, unresolved)
     assert [LOST, LOST] == read_back.answers
 
@@ -68,7 +68,7 @@ def test_an_error_of_reading_back_ends_the_request() -> None:
 
 
 def test_a_request_that_never_has_an_answer_is_given_up() -> None:
-    read_back = Unproved()
+    read_back = Unconfirmed()
     with pytest.raises(TransientError, match="the connection was reset"):
         request_and_read_back(lambda: LOST, read_back, unresolved)
     assert ATTEMPTS * [LOST] == read_back.answers

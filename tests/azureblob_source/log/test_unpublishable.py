@@ -18,7 +18,7 @@ from azureblob_source.log.fencing import publish_unless_fenced
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import is_data
 from azureblob_source.log.publish import Publisher, Unpublishable
-from azureblob_source.log.status import State, status_of
+from azureblob_source.log.status import Voided, status_of
 from azureblob_source.log.void import leave_out, void_version
 from azureblob_source.maintenance.repair import missing_blobs
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
@@ -78,7 +78,7 @@ def operations(account: MemoryAccount) -> list[str]:
 
 
 def dies(account: MemoryAccount, operation: str, *, skip: int = 0) -> MemoryAccount:
-    """The account as a process sees it that dies at a call for a data blob."""
+    """The account as a process sees it that dies at a request for a data blob."""
     return account.restarted(Faults(on(operation, Crash(), name=is_data, skip=skip)))
 
 
@@ -142,7 +142,7 @@ def test_an_entry_that_was_voided_and_vacuumed_is_not_taken_for_published() -> N
     log = log_of(account)
     vacuum(log.container, plan_vacuum(log, datetime(9999, 1, 1, tzinfo=timezone.utc)), lambda: "v", threads=1)
     assert 3 == log_of(account).first()
-    assert State.VOIDED is status_of(log_of(account), entry)
+    assert Voided() == status_of(log_of(account), entry)
     write(account, [[1]], QUERY, seed=4)
     assert [1, 6] == numbers(account)
 
@@ -246,9 +246,9 @@ def test_what_is_refused_here_and_published_by_another_driver_is_not_voided() ->
     assert ["append"] == operations(account)
 
 
-def test_what_the_service_refuses_is_published_once_the_cause_is_mended() -> None:
+def test_what_the_service_refuses_is_published_once_the_cause_is_corrected() -> None:
     account = new_account()
-    with pytest.raises(ConfigurationError, match=r"publish version 0 .*403.*Mend the cause, then start the query"):
+    with pytest.raises(ConfigurationError, match=r"publish version 0 .*403.*Correct the cause, then start the query"):
         write(refusing(account, "commit_block_list"), [[1]], QUERY, seed=1)
     with pytest.raises(ConflictError, match="finish version 0"):
         write(refusing(account, "commit_block_list"), [[9]], Transaction("other", 0), seed=2)

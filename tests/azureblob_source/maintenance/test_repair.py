@@ -227,20 +227,20 @@ def broken() -> MemoryAccount:
 
 
 @pytest.mark.parametrize("after_effect", [False, True])
-def test_a_repair_that_dies_at_any_call_is_finished_by_the_next(after_effect: bool) -> None:
+def test_a_repair_that_dies_at_any_request_is_finished_by_the_next(after_effect: bool) -> None:
     for n in range(1, calls_of_a_repair() + 1):
         account = broken()
         with pytest.raises(ProcessDied):
             repaired(account, Faults(at(n, Crash(after_effect=after_effect))))
         account.clock.sleep(2 * DAY)
         repaired(account)
-        assert 2 == len(visible(account)), f"call {n}"
-        assert {} == account.service.staged("container"), f"call {n}"
-        assert plan(account).is_empty, f"call {n}"
+        assert 2 == len(visible(account)), f"attempt {n}"
+        assert {} == account.service.staged("container"), f"attempt {n}"
+        assert plan(account).is_empty, f"attempt {n}"
 
 
 @pytest.mark.parametrize("fault", [LostAnswer(), Reset(), Throttle(1.0), LateEffect(1), LateEffect(3)])
-def test_after_a_single_fault_at_any_call_the_next_repair_finishes_everything(fault: Fault) -> None:
+def test_after_a_single_fault_at_any_request_the_next_repair_finishes_everything(fault: Fault) -> None:
     for n in range(1, calls_of_a_repair() + 1):
         account = broken()
         faults = Faults(at(n, fault))
@@ -248,5 +248,5 @@ def test_after_a_single_fault_at_any_call_the_next_repair_finishes_everything(fa
         faults.apply_late_effects()
         account.clock.sleep(2 * DAY)
         repaired(account)
-        assert 2 == len(visible(account)), f"call {n}"
-        assert plan(account).is_empty, f"call {n}"
+        assert 2 == len(visible(account)), f"attempt {n}"
+        assert plan(account).is_empty, f"attempt {n}"

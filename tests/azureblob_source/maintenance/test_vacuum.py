@@ -134,7 +134,7 @@ def test_a_plan_changes_nothing() -> None:
     faults = Faults()
     plan = plan_vacuum(log_over(account, faults), now(account))
     assert 4 == len(plan.outdated)
-    assert {"get", "properties", "list"} == {call.operation for call in faults.calls}
+    assert {"get", "properties", "list"} == {attempt.operation for attempt in faults.attempts}
 
 
 def test_a_vacuumed_stream_takes_new_batches() -> None:
@@ -150,7 +150,7 @@ def test_a_vacuumed_stream_takes_new_batches() -> None:
 def test_entries_that_are_not_published_stay() -> None:
     account = stream_of_days(4)
     container, log = account.container("container"), log_over(account)
-    lagging = LogEntry("x", "2026-01-01T00:00:00+00:00", version=4, published=1)
+    lagging = LogEntry("x", "2026-01-01T00:00:00+00:00", version=4, published_up_to=1)
     container.put(log_name("flights", 4), to_json(lagging))
     account.clock.sleep(DAY)
     assert [0, 1] == [entry.version for entry in plan_vacuum(log, now(account)).outdated]
@@ -226,7 +226,7 @@ def test_a_plan_removes_consecutive_old_published_entries_and_never_the_head(
     ages: list[int], first: int, published: int, needed: int, removing: dict[int, str], cut: int
 ) -> None:
     listed = [LoggedEntry(version, "e", EPOCH + timedelta(days=age)) for version, age in enumerate(ages)]
-    head = LogEntry("w", "t", version=first + len(ages), published=published)
+    head = LogEntry("w", "t", version=first + len(ages), published_up_to=published)
     plan = plan_from_listing(
         "s", listed, Boundary(first, removing), head, before=EPOCH + timedelta(days=cut), needed=needed
     )
@@ -251,7 +251,7 @@ def calls_of_a_vacuum() -> int:
 
 @pytest.mark.parametrize("after_effect", [False, True])
 @pytest.mark.parametrize("more", [0, 3])
-def test_a_vacuum_that_dies_at_any_call_is_finished_by_the_next(after_effect: bool, more: int) -> None:
+def test_a_vacuum_that_dies_at_any_request_is_finished_by_the_next(after_effect: bool, more: int) -> None:
     for n in range(1, calls_of_a_vacuum() + 1):
         account = stream_of_days(5)
         with pytest.raises(ProcessDied):
@@ -260,20 +260,20 @@ def test_a_vacuum_that_dies_at_any_call_is_finished_by_the_next(after_effect: bo
             write(account, version)
             account.clock.sleep(DAY)
         entries = log_over(account).history()
-        assert list(range(entries[0].version, 5 + more)) == [entry.version for entry in entries], f"call {n}"
-        assert {blob.name for entry in entries for blob in entry.blobs} <= set(names(account)), f"call {n}"
+        assert list(range(entries[0].version, 5 + more)) == [entry.version for entry in entries], f"attempt {n}"
+        assert {blob.name for entry in entries for blob in entry.blobs} <= set(names(account)), f"attempt {n}"
         run(account, 1.5)
-        assert kept(4 + more, 5 + more) == names(account), f"call {n}"
+        assert kept(4 + more, 5 + more) == names(account), f"attempt {n}"
 
 
 @pytest.mark.parametrize("fault", [LostAnswer(), TimeOut(), Reset(), Throttle(1.0), LateEffect(1), LateEffect(3)])
-def test_a_single_fault_at_any_call_changes_nothing(fault: Fault) -> None:
+def test_a_single_fault_at_any_request_changes_nothing(fault: Fault) -> None:
     for n in range(1, calls_of_a_vacuum() + 1):
         account = stream_of_days(5)
         faults = Faults(at(n, fault))
         run(account, 1.5, faults)
         faults.apply_late_effects()
-        assert kept(4, 5) == names(account), f"call {n}"
+        assert kept(4, 5) == names(account), f"attempt {n}"
 
 
 def test_of_two_concurrent_vacuums_one_fails() -> None:
@@ -329,7 +329,7 @@ def test_an_overwrite_by_a_writer_whose_head_was_vacuumed_removes_all_live_blobs
     head = log.head()
     assert head is not None
     assert 1 == head.version
-    log.published = 1
+    log.published_up_to = 1
     for version in (2, 3, 4):
         write(account, version)
         account.clock.sleep(DAY)
@@ -339,7 +339,7 @@ def test_an_overwrite_by_a_writer_whose_head_was_vacuumed_removes_all_live_blobs
     assert (5, ("flights/4-0.avro", "flights/4-1.avro")) == (entry.version, entry.removed)
 
 
-def test_a_writer_whose_batch_was_published_by_another_and_vacuumed_while_it_slept_is_done() -> None:
+def test_a_writer_whose_batch_was_published_by_another_and_vacuumed_while_it_was_paused_is_done() -> None:
     account = stream_of_days(2)
     container = account.container("container")
     blob = BlobEntry("flights/late.avro", "flights", None, "a" * 16, 1, 1, 1, 1, "f", "end")

@@ -1,4 +1,4 @@
-"""Writers, a reader and a vacuum on one log, interleaved call by call, with pauses, kills and lost answers.
+"""Writers, a reader and a vacuum on one log, interleaved request by request, with pauses, kills and lost answers.
 
 The code keeps its promises in all of them. The mutants, each with one mistake, must fail: so the tests can fail.
 """
@@ -35,7 +35,7 @@ Vacuum = Callable[[BlobContainer, SharedState], None]
 
 
 class ObservedLog:
-    """Every entry that was put at or above the boundary, with the rows of its blobs; seen after each call."""
+    """Every entry that was put at or above the boundary, with the rows of its blobs; seen after each request."""
 
     def __init__(self, shared: SharedState) -> None:
         self.shared = shared
@@ -45,7 +45,7 @@ class ObservedLog:
         self._seen: set[str] = set()
 
     def observe(self) -> None:
-        """Look at the storage after every single call."""
+        """Look at the storage after every single request."""
         first = self.shared.log().boundary().first
         for blob in self.shared.container.list(log_prefix(STREAM)):
             version = log_version(blob.name)
@@ -212,13 +212,13 @@ def machine(  # noqa: C901 - a class with its rules
 
         @rule(place=st.sampled_from(["0", "1"]))
         def read_behind(self, place: str) -> None:
-            """Let a writer make one call, and look at what it has left."""
+            """Let a writer make one request, and look at what it has left."""
             self.go(place, 1)
             self.read()
 
         def is_deciding(self, place: str) -> bool:
-            call = self.processes[place].turns.next
-            return call is not None and call.operation == "put" and "/_log/" in call.name
+            request = self.processes[place].turns.next
+            return request is not None and request.operation == "put" and "/_log/" in request.name
 
         @rule(place=st.sampled_from(["0", "1", "vacuum"]))
         def kill(self, place: str) -> None:

@@ -49,7 +49,7 @@ def put(
         (NOON + timedelta(minutes=version)).isoformat(),
         version=version,
         blobs=tuple(blob(version, number) for number in range(blobs)) if isinstance(blobs, int) else blobs,
-        published=version - 1 if published is None else published,
+        published_up_to=version - 1 if published is None else published,
         **given,
     )
     container.put(log_name("flights", version), to_json(entry))
@@ -394,7 +394,7 @@ class EndsAnywhere(Follower):
 def machine(  # noqa: C901 - a class with its rules
     kind: type[Follower], limit: int | None, seen: Counter[str]
 ) -> type[RuleBasedStateMachine]:
-    """Two drivers of one writing query, moved call by call, and a streaming reader between their calls."""
+    """Two drivers of one writing query, moved request by request, and a streaming reader between their requests."""
 
     class Machine(RuleBasedStateMachine):
         def __init__(self) -> None:

@@ -185,9 +185,9 @@ def test_only_the_beginning_of_a_large_file_is_fetched() -> None:
     ranges = []
 
     class RangeSizes(Faults):
-        def attempt(self, call: Any, request: Any) -> Any:
-            answer = super().attempt(call, request)
-            if call.operation == "get":
+        def attempt(self, request: Any, send: Any) -> Any:
+            answer = super().attempt(request, send)
+            if request.operation == "get":
                 ranges.append(len(answer.data))
             return answer
 
@@ -228,10 +228,10 @@ class AnswerSizes(Faults):
         super().__init__()
         self.answers: list[tuple[str, int]] = []
 
-    def attempt(self, call: Any, request: Any) -> Any:
-        answer = super().attempt(call, request)
-        if call.operation == "get" and not call.name.endswith((".json", ".avsc")):
-            self.answers.append((call.name, len(answer.data)))
+    def attempt(self, request: Any, send: Any) -> Any:
+        answer = super().attempt(request, send)
+        if request.operation == "get" and not request.name.endswith((".json", ".avsc")):
+            self.answers.append((request.name, len(answer.data)))
         return answer
 
 
@@ -313,16 +313,16 @@ def test_headers_are_read_concurrently() -> None:
     lock, together = threading.Lock(), threading.Barrier(16, timeout=60)
 
     class Together(Faults):
-        def attempt(self, call: Any, request: Any) -> Any:
+        def attempt(self, request: Any, send: Any) -> Any:
             nonlocal inside, most, begun
-            if call.operation != "get" or not call.name.endswith(".avro"):
-                return super().attempt(call, request)
+            if request.operation != "get" or not request.name.endswith(".avro"):
+                return super().attempt(request, send)
             with lock:
                 inside, most, begun = inside + 1, max(most, inside + 1), begun + 1
                 is_first = begun <= 16
             if is_first:
                 together.wait()
-            answer = super().attempt(call, request)
+            answer = super().attempt(request, send)
             with lock:
                 inside -= 1
             return answer
@@ -453,7 +453,7 @@ def test_many_unpublished_blobs_are_checked_concurrently_and_each_visible_one_on
 
     found = take_snapshot(CommitLog(account.restarted(looks).container("container"), "flights"), None, publish)
     assert 40 == len(found.blobs)
-    seen = [call.name for call in looks.calls if call.operation == "properties" and call.name.endswith(".avro")]
+    seen = [each.name for each in looks.attempts if each.operation == "properties" and each.name.endswith(".avro")]
     assert 40 == len(set(seen))
     assert len(seen) <= 40 + 10
 
@@ -475,7 +475,7 @@ def test_entries_before_the_last_overwrite_are_not_read() -> None:
     requests = Faults()
     found = take_snapshot(CommitLog(account.restarted(requests).container("container"), "flights"), None, no_wait)
     assert names == [blob.name for blob in found.blobs]
-    assert len([call for call in requests.calls if call.operation == "get" and "/_log/" in call.name]) < 10
+    assert len([each for each in requests.attempts if each.operation == "get" and "/_log/" in each.name]) < 10
     assert 40 == len(snapshot(account, 39).blobs)
 
 

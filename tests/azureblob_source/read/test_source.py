@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from azure_account.retrying.retry_loop import Call, Intercept
+from azure_account.retrying.retry_loop import Intercept, Request
 from azureblob_source.log.naming import log_name
 from azureblob_source.read.options import source_options
 from azureblob_source.read.source import ReadPlan, SnapshotReader, spark_schema
@@ -28,9 +28,9 @@ class RequestCounter(Intercept):
     def __init__(self) -> None:
         self.made = Counter[tuple[str, str]]()
 
-    def attempt(self, call: Call, request: Callable[[], Any]) -> Any:
-        self.made[call.operation, call.name] += 1
-        return request()
+    def attempt(self, request: Request, send: Callable[[], Any]) -> Any:
+        self.made[request.operation, request.name] += 1
+        return send()
 
 
 @pytest.fixture(scope="module")

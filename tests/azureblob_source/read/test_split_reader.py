@@ -30,7 +30,7 @@ from azure_account.memory.faults import (
     always,
     on,
 )
-from azure_account.retrying.retry_loop import Call, Intercept
+from azure_account.retrying.retry_loop import Intercept, Request
 from azureblob_source import metrics
 from azureblob_source.avro.files.container_file import SYNC_SIZE, block, blocks, header, read_header
 from azureblob_source.avro.limits import DEFAULT_LIMITS, ReadLimits
@@ -248,20 +248,20 @@ def test_rows_are_those_of_the_reader_and_the_columns() -> None:
 class RecordedGets(Intercept):
     """Records every GET: its blob and size. `before` is called first, on the thread that makes the request."""
 
-    def __init__(self, before: Callable[[Call], None] | None = None) -> None:
+    def __init__(self, before: Callable[[Request], None] | None = None) -> None:
         self.sizes: list[tuple[str, int]] = []
         self.done = threading.Semaphore(0)
         self._before = before
         self._lock = threading.Lock()
 
-    def attempt(self, call: Call, request: Callable[[], Any]) -> Any:
-        if call.operation != "get":
-            return request()
+    def attempt(self, request: Request, send: Callable[[], Any]) -> Any:
+        if request.operation != "get":
+            return send()
         if self._before:
-            self._before(call)
-        answer = request()
+            self._before(request)
+        answer = send()
         with self._lock:
-            self.sizes.append((call.name, len(answer.data)))
+            self.sizes.append((request.name, len(answer.data)))
         self.done.release()
         return answer
 
@@ -448,7 +448,7 @@ def test_a_blob_that_is_replaced_between_two_requests_is_a_conflict(ignore: bool
     account, blobs = stored(a__avro=data)
     gets = 0
 
-    def replace_before_the_third(call: Call) -> None:
+    def replace_before_the_third(request: Request) -> None:
         nonlocal gets
         gets += 1
         if gets == 3:

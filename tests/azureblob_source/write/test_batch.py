@@ -106,7 +106,7 @@ def test_the_writer_schema_is_kept_once_beside_the_log() -> None:
         driver.commit([stage_rows(container, plan, [rows([batch])], seed=batch)], Transaction("q", batch))
     name = schema_name("flights", plan.avro.fingerprint)
     assert plan.avro.json.encode() == account.service.contents("container")[name]
-    assert 1 == sum(call.name == name for call in faults.calls)
+    assert 1 == sum(attempt.name == name for attempt in faults.attempts)
 
 
 @pytest.mark.parametrize("fault", [TimeOut(), Reset(), LostAnswer(), Throttle(1.0), LateEffect(2)])
@@ -500,7 +500,7 @@ def calls_of_a_batch() -> int:
 
 @pytest.mark.parametrize("expire", [False, True], ids=["at once", "after the blocks have expired"])
 @pytest.mark.parametrize("after_effect", [False, True])
-def test_a_driver_of_many_streams_that_dies_at_any_call_writes_each_row_once(after_effect: bool, expire: bool) -> None:
+def test_a_driver_of_many_streams_killed_at_any_request_writes_each_row_once(after_effect: bool, expire: bool) -> None:
     for n in range(1, calls_of_a_batch() + 1):
         account, run = new_account(), 0
         faults = Faults(at(n, Crash(after_effect=after_effect)))
@@ -510,7 +510,7 @@ def test_a_driver_of_many_streams_that_dies_at_any_call_writes_each_row_once(aft
             faults = Faults()
             if expire:
                 account.clock.sleep(WEEK_AND_A_DAY)
-        assert NUMBERS == numbers_in(account), f"call {n}"
+        assert NUMBERS == numbers_in(account), f"attempt {n}"
         check_logs(account)
 
 
@@ -526,7 +526,7 @@ def test_a_driver_that_dies_again_while_it_replaces_expired_blocks_writes_each_r
             if again:
                 account.clock.sleep(WEEK_AND_A_DAY)
             assert lived or run_batch(account, Faults(), 2)
-            assert NUMBERS == numbers_in(account), f"calls {first} and {second}"
+            assert NUMBERS == numbers_in(account), f"attempts {first} and {second}"
             check_logs(account)
             if lived:
                 break
@@ -538,8 +538,8 @@ def test_a_row_that_moves_to_another_stream_is_gone_from_the_old_one_first(monke
     visible: list[list[int]] = []
 
     class LooksAfterEachCall(Faults):
-        def attempt(self, call: Any, request: Any) -> Any:
-            answer = super().attempt(call, request)
+        def attempt(self, request: Any, send: Any) -> Any:
+            answer = super().attempt(request, send)
             visible.append(numbers_in(account))
             return answer
 
@@ -559,11 +559,11 @@ def test_a_row_that_moves_to_another_stream_is_gone_from_the_old_one_first(monke
 
 
 @pytest.mark.parametrize("fault", [LostAnswer(), TimeOut(), LateEffect(1), LateEffect(3)])
-def test_a_fault_at_any_call_of_a_batch_of_many_streams_changes_nothing(fault: Fault) -> None:
+def test_a_fault_at_any_request_of_a_batch_of_many_streams_changes_nothing(fault: Fault) -> None:
     for n in range(1, calls_of_a_batch() + 1):
         account = new_account()
         assert run_batch(account, Faults(at(n, fault)), 0)
-        assert NUMBERS == numbers_in(account), f"call {n}"
+        assert NUMBERS == numbers_in(account), f"attempt {n}"
         check_logs(account)
 
 

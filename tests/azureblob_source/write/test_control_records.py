@@ -584,7 +584,7 @@ def test_a_repeated_batch_has_the_messages_of_the_run_that_was_committed() -> No
         (message,) = entry.control
         assert {"0": [user(message["timestamp"]), mark("a", message["timestamp"])]} == written(account, entry.blobs)
     else:
-        pytest.fail("the driver died at every call")
+        pytest.fail("the driver died at every attempt")
 
 
 def test_messages_of_a_voided_batch_are_not_listed_and_those_of_its_repeat_are() -> None:
@@ -647,7 +647,7 @@ def test_the_logs_of_all_streams_list_the_messages_of_the_batch_entry(expire: bo
             entries = history(account, stream)
             undone = {entry.replaces for entry in entries}
             kept = [entry for entry in entries if entry.version not in undone and entry.control]
-            assert of_stream == [{**m, "stream": stream} for entry in kept for m in entry.control], f"call {n}"
+            assert of_stream == [{**m, "stream": stream} for entry in kept for m in entry.control], f"attempt {n}"
             assert [message["timestamp"] for message in of_stream for _ in range(2)] == times(account, stream)
             for entry in kept:
                 (message,) = entry.control

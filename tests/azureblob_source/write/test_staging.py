@@ -177,7 +177,7 @@ def test_a_minute_of_throttling_is_waited_out() -> None:
     account, plan = new_account(), plan_of(FLIGHTS, maxFlushThresholdSize=1, threadPoolCount=1)
     started = account.clock.now()
 
-    def throttled_for_a_minute(call: Any) -> Throttle | None:
+    def throttled_for_a_minute(attempt: Any) -> Throttle | None:
         return Throttle(retry_after=9.0) if account.clock.now() < started + 60 else None
 
     staged = stage_rows(container_of(account, throttled_for_a_minute), plan, [flights(["EWR"] * 5)])

@@ -8,7 +8,7 @@ import pytest
 
 from azure_account.errors import ConfigurationError, TransientError
 from azure_account.memory.faults import Faults, Unreachable, on
-from azure_account.retrying.retry_loop import Call, Intercept
+from azure_account.retrying.retry_loop import Intercept, Request
 from azureblob_source.avro.files.block_codecs import codec
 from azureblob_source.log.naming import block_id
 from azureblob_source.write.open_blobs import BlobFormat, SealedBlock
@@ -34,12 +34,12 @@ class Gate(Intercept):
         self.waiting = threading.Semaphore(0)
         self.threads: list[str] = []
 
-    def attempt(self, call: Call, request: Callable[[], Any]) -> Any:
+    def attempt(self, request: Request, send: Callable[[], Any]) -> Any:
         self.threads.append(threading.current_thread().name)
         if threading.current_thread() is not threading.main_thread():
             self.waiting.release()
             assert self.open.wait(WAIT)
-        return request()
+        return send()
 
     def wait_for(self, requests: int) -> None:
         for _ in range(requests):

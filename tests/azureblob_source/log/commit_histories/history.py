@@ -11,7 +11,7 @@ from random import Random
 
 from azure_account.errors import AzureBlobError
 from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, Reset, Throttle
-from azure_account.memory.service import OpenAnswers
+from azure_account.memory.service import UnverifiedBehaviour
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.maintenance.repair import plan_repair
 from azureblob_source.read.following import TriggerLimits
@@ -72,7 +72,7 @@ class Setting:
     guarded: bool = False
     by_hand: bool = False
     late: bool = False
-    answers: OpenAnswers = field(default_factory=OpenAnswers)
+    behaviour: UnverifiedBehaviour = field(default_factory=UnverifiedBehaviour)
 
 
 SCENES: tuple[tuple[tuple[str, ...], int], ...] = (
@@ -125,7 +125,7 @@ def draw_setting(draws: Random) -> Setting:
         guarded=len(kinds) == 1 and draws.random() < 0.2,
         by_hand=by_hand,
         late=draws.random() < 0.15,
-        answers=OpenAnswers(draws.random() < 0.5, draws.random() < 0.5, draws.random() < 0.5, create_only),
+        behaviour=UnverifiedBehaviour(draws.random() < 0.5, draws.random() < 0.5, draws.random() < 0.5, create_only),
     )
 
 
@@ -157,7 +157,7 @@ def draw_simulation(setting: Setting, trace: Callable[[str], object] | None) -> 
         for place, kind in enumerate(setting.kinds)
     ]
     readers = [ReaderState(stream, draws.choice([TriggerLimits(), TriggerLimits(blobs=1), TriggerLimits(blobs=3)]))]
-    return Simulation(setting.answers, queries, readers, trace)
+    return Simulation(setting.behaviour, queries, readers, trace)
 
 
 repair_all = forgive(partial(repair_stream, stream=None, age=timedelta(0), leftovers=True))
@@ -267,7 +267,7 @@ class History:
                 return
 
     def _until(self, where: int, how: int) -> None:
-        """Run a process up to a point of interest, at times one call beyond it."""
+        """Run a process up to a point of interest, at times one request beyond it."""
         process = self._pick(where)
         if process is not None and self._until_aim(process, AIMS[how % len(AIMS)]) and how & 256:
             self._step(process)
@@ -317,13 +317,13 @@ class History:
 
     def _land(self, where: int, how: int) -> None:
         if self.simulation.late:
-            call, request, expiries, voids = self.simulation.late.pop(where % len(self.simulation.late))
-            if call.operation == "stage_block" and expiries < self.simulation.expiries:
+            request, send, expiries, voids = self.simulation.late.pop(where % len(self.simulation.late))
+            if request.operation == "stage_block" and expiries < self.simulation.expiries:
                 return  # no Put Block is under way for as long as staged blocks are kept
-            self._say(f"  {call.operation} {call.name} takes effect late")
+            self._say(f"  {request.operation} {request.name} takes effect late")
             self.simulation.seen["late effect after an expiry"] += expiries < self.simulation.expiries
             self.simulation.seen["late effect after a void"] += voids < self.simulation.truth.voids
-            effect(request)
+            effect(send)
 
     def _repair(self, where: int, how: int) -> None:
         if len(self.processes) >= ALIVE:

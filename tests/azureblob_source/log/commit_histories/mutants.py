@@ -58,14 +58,14 @@ def _found(place: str) -> tuple[Any, str]:
 
 
 def _open(*_: object) -> object:
-    return importlib.import_module("azureblob_source.log.status").State.UNPUBLISHED
+    return importlib.import_module("azureblob_source.log.status").Unpublished()
 
 
 MUTANTS: dict[str, Mutant] = {
     "a block list is committed without If-None-Match": edited(
         "log.publish:Publisher.publish_blob", "own, condition=IF_ABSENT", "own"
     ),
-    "nobody looks at what later entries say of an entry": replaced("log.roll_forward:status_of", _open),
+    "what later entries say of an entry is not looked at": replaced("log.roll_forward:status_of", _open),
     "a repair does not look again at what is committed": replaced(
         "maintenance.repair:_committed_now", lambda *_: set()
     ),

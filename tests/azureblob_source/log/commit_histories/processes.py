@@ -1,4 +1,4 @@
-"""Processes that a history moves storage call by storage call: each is a greenlet that rests before its next call.
+"""Processes that a history moves request by request: each is a greenlet that rests before its next request.
 
 Thread pools of the code under test run inline, in an order that the process draws, so that a history depends on its
 seed alone. Faults are placed below the retries, as in `azure_account.memory.faults`.
@@ -17,7 +17,7 @@ from greenlet import greenlet
 from azure_account.errors import AzureBlobError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, ProcessDied, Reset, Throttle
-from azure_account.retrying.retry_loop import Call, Intercept
+from azure_account.retrying.retry_loop import Intercept, Request
 from azure_account.service import Ambiguous, Failure, Throttled
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.naming import BATCHES, log_version
@@ -41,10 +41,10 @@ class HistoryProcess(Intercept):
         self.query = query
         self.number = simulation.next_process()
         self.draws = Random(seed * 1_000_003 + self.number)
-        self.next: Call | None = None
+        self.next: Request | None = None
         self.error: BaseException | None = None
         self.faults: list[tuple[str, Fault]] = []
-        self.calls = 0
+        self.requests = 0
         self.born = simulation.expiries
         self.voids_seen = simulation.truth.voids
         self._killed = False
@@ -63,28 +63,28 @@ class HistoryProcess(Intercept):
         return bool(self._greenlet.dead)
 
     def step(self) -> bool:
-        """One call. False when the process has ended."""
+        """One request. False when the process has ended."""
         if not self.ended:
             self._resume()
         return not self.ended
 
     def kill(self) -> None:
-        """SIGKILL before its next call."""
+        """SIGKILL before its next request."""
         self._killed = True
         if not self.ended:
             self._resume()
 
-    def attempt(self, call: Call, request: Callable[[], T]) -> T:
-        """Wait for the turn, then make the call."""
-        self.next = call
+    def attempt(self, request: Request, send: Callable[[], T]) -> T:
+        """Wait for the turn, then send the request."""
+        self.next = request
         self._greenlet.parent.switch()
         if self._killed:
             raise ProcessDied
         self.next = None
-        self.calls += 1
-        fault = self._fault(call)
-        self.simulation.note_call(self, call, fault)
-        return request() if fault is None else self._fail(fault, call, request)
+        self.requests += 1
+        fault = self._fault(request)
+        self.simulation.note_request(self, request, fault)
+        return send() if fault is None else self._fail(fault, request, send)
 
     def _resume(self) -> None:
         self.simulation.running = self
@@ -98,26 +98,26 @@ class HistoryProcess(Intercept):
         except BaseException as error:  # noqa: BLE001 - handed to the history
             self.error = error
 
-    def _fault(self, call: Call) -> Fault | None:
+    def _fault(self, request: Request) -> Fault | None:
         for place, (aim, fault) in enumerate(self.faults):
-            if aim in ("any", aim_of(call)):
+            if aim in ("any", aim_of(request)):
                 del self.faults[place]
                 return fault
         return None
 
-    def _fail(self, fault: Fault, call: Call, request: Callable[[], T]) -> T:
+    def _fail(self, fault: Fault, request: Request, send: Callable[[], T]) -> T:
         match fault:
             case Throttle(retry_after):
                 raise Throttled("503 ServerBusy", retry_after=retry_after)
             case LateEffect():
-                self.simulation.late.append((call, request, self.simulation.expiries, self.simulation.truth.voids))
+                self.simulation.late.append((request, send, self.simulation.expiries, self.simulation.truth.voids))
                 raise Ambiguous("no answer within the time limit")
             case LostAnswer():
-                effect(request)
+                effect(send)
                 raise Ambiguous("the connection was reset before the answer")
             case Crash(after_effect):
                 if after_effect:
-                    effect(request)
+                    effect(send)
                 self._killed = True
                 raise ProcessDied
             case _:
@@ -125,30 +125,30 @@ class HistoryProcess(Intercept):
                 raise Ambiguous("the connection was reset")
 
 
-def effect(request: Callable[[], object]) -> None:
+def effect(send: Callable[[], object]) -> None:
     """Send a request whose answer is lost."""
     try:
-        request()
+        send()
     except (Failure, AzureBlobError):
         return
 
 
-def aim_of(call: Call) -> str:
-    """What a call is for, as far as its name says: where a history stops processes and places faults."""
-    match call.operation:
-        case "put" if call.name.endswith("_first.json"):
+def aim_of(request: Request) -> str:
+    """What a request is for, as far as its name says: where a history stops processes and places faults."""
+    match request.operation:
+        case "put" if request.name.endswith("_first.json"):
             return "boundary"
-        case "put" if log_version(call.name) is not None:
+        case "put" if log_version(request.name) is not None:
             return "commit"
         case "commit_block_list":
             return "publish"
-        case "delete" if call.name.endswith(".avro"):
+        case "delete" if request.name.endswith(".avro"):
             return "remove"
         case "stage_block":
             return "stage"
-        case "list" if call.name.startswith(BATCHES):
+        case "list" if request.name.startswith(BATCHES):
             return "batches"
-        case "get" | "properties" if call.name.endswith("_first.json"):
+        case "get" | "properties" if request.name.endswith("_first.json"):
             return "look"
         case _:
             return "other"

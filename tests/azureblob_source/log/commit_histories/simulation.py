@@ -15,7 +15,7 @@ from azure_account.clock import ManualClock
 from azure_account.errors import AzureBlobError, FencedError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, LateEffect, LostAnswer
-from azure_account.memory.service import MemoryService, OpenAnswers
+from azure_account.memory.service import MemoryService, UnverifiedBehaviour
 from azureblob_source.log.commit import open_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction
@@ -35,7 +35,7 @@ from tests.azureblob_source.write.sink_rows import plan_of
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
-    from azure_account.retrying.retry_loop import Call
+    from azure_account.retrying.retry_loop import Request
 
 SCHEMA = pa.schema([("stream", pa.string()), ("n", pa.int64())])
 MAX_FAILURES = 6
@@ -45,8 +45,8 @@ DAY = 24 * 3600.0
 class WatchedService(MemoryService):
     """Reports every write to the truth, from any process and whenever it takes effect."""
 
-    def __init__(self, clock: ManualClock, answers: OpenAnswers, truth: Truth) -> None:
-        super().__init__(clock=clock, answers=answers)
+    def __init__(self, clock: ManualClock, behaviour: UnverifiedBehaviour, truth: Truth) -> None:
+        super().__init__(clock=clock, behaviour=behaviour)
         self.truth = truth
 
     def changed(self, container: str, blob: str) -> None:
@@ -114,13 +114,13 @@ class ReaderState:
 class Simulation:
     """One history's storage, queries and readers."""
 
-    answers: OpenAnswers
+    behaviour: UnverifiedBehaviour
     queries: list[Query]
     readers: list[ReaderState]
     trace: Callable[[str], object] | None = None
     truth: Truth = field(default_factory=Truth)
     clock: ManualClock = field(default_factory=ManualClock)
-    late: list[tuple[Call, Callable[[], object], int, int]] = field(default_factory=list)
+    late: list[tuple[Request, Callable[[], object], int, int]] = field(default_factory=list)
     expiries: int = 0
     running: HistoryProcess | None = None
     last_void: Counter[str] = field(default_factory=Counter)
@@ -128,7 +128,7 @@ class Simulation:
     ids: int = 0
 
     def __post_init__(self) -> None:
-        self.service = WatchedService(self.clock, self.answers, self.truth)
+        self.service = WatchedService(self.clock, self.behaviour, self.truth)
         self.truth.clock = self.clock.now
         self.container.create()
 
@@ -166,19 +166,19 @@ class Simulation:
         """The time of the history."""
         return datetime.fromtimestamp(self.clock.now(), timezone.utc)
 
-    def note_call(self, process: HistoryProcess, call: Call, fault: Fault | None) -> None:
-        """Count what a call is part of, and show it."""
-        self.truth.writer, aim = process.query, aim_of(call)
-        if aim == "publish" and call.name in self.truth.removed:
+    def note_request(self, process: HistoryProcess, request: Request, fault: Fault | None) -> None:
+        """Count what a request is part of, and show it."""
+        self.truth.writer, aim = process.query, aim_of(request)
+        if aim == "publish" and request.name in self.truth.removed:
             self.seen["publishes what was revoked"] += 1
         if aim == "commit" and process.kind == "driver" and process.voids_seen < self.truth.voids:
             self.seen["zombie's put after a void"] += process.born < self.expiries
-        if aim == "commit" and (log_version(call.name) or 0) < self.truth.first[log_stream(call.name) or ""]:
+        if aim == "commit" and (log_version(request.name) or 0) < self.truth.first[log_stream(request.name) or ""]:
             self.seen["vacuum passed a sleeping writer"] += 1
         if isinstance(fault, LostAnswer | LateEffect) and aim in ("commit", "publish"):
             self.seen[f"lost answer: {aim}"] += 1
         if self.trace is not None:
-            self.trace(f"    {process!r:12} {call.operation} {call.name}{f'   <-- {fault}' if fault else ''}")
+            self.trace(f"    {process!r:12} {request.operation} {request.name}{f'   <-- {fault}' if fault else ''}")
 
 
 @lru_cache(maxsize=1000)

@@ -69,11 +69,11 @@ class Truth:
     """Blobs that were committed when the running repair began: it must not touch them."""
     clock: Callable[[], float] = lambda: 0.0
     writer: str = ""
-    """The query whose driver makes the call that is under way."""
+    """The query whose driver makes the request that is under way."""
     hand: bool = False
     revoked: set[str] = field(default_factory=set)
-    """Revoked blobs that are visible: a process that slept before its Put Block List can make them so, if a Put
-    Block took effect late. It reads the log again and deletes them, if it slept for long and was not killed; else a
+    """Revoked blobs that are visible: a process that was paused before its Put Block List can make them so, if a Put
+    Block took effect late. It reads the log again and deletes them, if it was paused for long and not killed; else a
     repair does."""
     voids: int = 0
     puts: int = 0
