@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import pytest
 from hypothesis import strategies as st
@@ -71,9 +70,11 @@ def machine(  # noqa: C901 - a class with its rules
                 driver.kill()
                 driver.turns.faults.apply_late_effects()
 
-        @rule(place=st.integers(0, 1), fault=st.sampled_from(FAULTS))
-        def disturb(self, place: int, fault: Any) -> None:
+        @rule(place=st.integers(0, 1), seed=st.integers(0, 10**6))
+        def disturb(self, place: int, seed: int) -> None:
             if place in self.drivers:
+                self.seed += seed
+                fault = FAULTS[self.draw(len(FAULTS))]
                 seen[type(fault).__name__] += 1
                 self.drivers[place].turns.fault = fault
 

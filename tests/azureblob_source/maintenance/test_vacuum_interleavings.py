@@ -229,9 +229,11 @@ def machine(  # noqa: C901 - a class with its rules
                 process.turns.faults.apply_late_effects()
                 self.observed.observe()
 
-        @rule(place=st.sampled_from(["0", "1", "vacuum"]), fault=st.sampled_from(FAULTS))
-        def disturb(self, place: str, fault: Any) -> None:
+        @rule(place=st.sampled_from(["0", "1", "vacuum"]), seed=st.integers(0, 10**6))
+        def disturb(self, place: str, seed: int) -> None:
             if place in self.processes:
+                self.seed += seed
+                fault = FAULTS[self.draw(len(FAULTS))]
                 seen[type(fault).__name__] += 1
                 self.processes[place].turns.fault = fault
 
