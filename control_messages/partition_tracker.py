@@ -10,13 +10,13 @@ generation (other tasks, or the same ones started again) replaces the lower ones
 stream had ended, the higher generation reopens it: that is the next run of a bounded job. The announcements of a batch
 hold after all rows that arrived with the messages; only a `reopened` that comes first holds before them.
 
-What follows from the messages does not depend on where batches end, nor on the order within a batch.
+What follows from the messages does not depend on where batches end, nor on the order within a batch, but for one case:
+a generation that begins in the same batch in which the one before it ends replaces it, and that end is not announced.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
 
 from control_messages.announcements import Announcement, Step
@@ -117,32 +117,32 @@ def receive(
     ignored, and the others take effect.
     """
     sent = sorted((message for message in messages if not isinstance(message, Drain)), key=_order)
-    announced: tuple[Announcement, ...] = ()
-    for generation, same in groupby(sent, key=lambda message: message.generation):
-        if generation < tracker.generation:
-            tracker = replace(tracker, stale=tracker.stale + len(list(same)), stale_generation=generation)
-            continue
-        update = _Update.of(tracker, generation, now)
-        for message in same:
-            try:
-                update.apply(message)
-            except ContradictionError as error:
-                if on_contradiction is None:
-                    raise
-                on_contradiction(message, error)
-        if update.accepted:
-            step = _announce(update.result(), now, idle_timeout)
-            reopened = tracker.at_end and generation > tracker.generation
-            announced += (Announcement("reopened", generation),) if reopened else ()
-            tracker, announced = step.tracker, announced + step.announced
-    if not announced:
-        return _announce(tracker, now, idle_timeout)
-    return Step(tracker, announced)
+    update = _Update.of(tracker, tracker.generation, now)
+    for generation in sorted({message.generation for message in sent}, reverse=True):
+        if generation < update.generation:
+            break
+        found = _Update.of(tracker, generation, now)
+        for message in sent:
+            if message.generation == generation:
+                found.try_to_apply(message, on_contradiction)
+        if found.accepted:
+            update = found
+            break
+    stale = [message.generation for message in sent if message.generation < update.generation]
+    after = replace(
+        update.result(),
+        stale=tracker.stale + len(stale),
+        stale_generation=max(stale, default=tracker.stale_generation),
+    )
+    step = _announce(after, now, idle_timeout)
+    reopened = tracker.at_end and not after.at_end
+    return Step(step.tracker, (Announcement("reopened", after.generation), *step.announced)) if reopened else step
 
 
 def _order(message: Watermark | EndOfStream) -> tuple[int, int, int, bool]:
     """Sorts messages into an order in which their tasks can have sent them: of two that are equal but for `idle`, the
-    second is the one that holds the watermark."""
+    second is the one that holds the watermark.
+    """
     sequence = -1 if message.sequence is None else message.sequence
     if isinstance(message, EndOfStream):
         return (message.generation, sequence, LATEST, True)
@@ -263,6 +263,19 @@ class _Update:
             last_seen=dict(known.last_seen),
         )
 
+    def try_to_apply(
+        self,
+        message: Watermark | EndOfStream,
+        on_contradiction: Callable[[ControlMessage, ContradictionError], None] | None,
+    ) -> None:
+        """Apply the message, or pass it on if it cannot be true."""
+        try:
+            self.apply(message)
+        except ContradictionError as error:
+            if on_contradiction is None:
+                raise
+            on_contradiction(message, error)
+
     def apply(self, message: Watermark | EndOfStream) -> None:
         """Take over what the message states. `ContradictionError` if it cannot be true; nothing has changed then."""
         task = message.task or ALL
@@ -308,13 +321,13 @@ class _Update:
         if message.stream not in (None, stream):
             return (
                 f"is of stream {message.stream!r}",
-                "If that is the stream that the query reads, give this name to `reconcile`; if not, look for what "
-                "copies messages from one stream into another.",
+                ("If that is the stream that the query reads, give this name to `reconcile`; if not, look for what "
+                "copies messages from one stream into another."),
             )
         if message.task_count < 1 or (task and self.task_count not in (0, message.task_count)):
             return (
-                f"has a task count of {message.task_count}, "
-                f"its generation has {self.task_count or 'at least one task'}",
+                (f"has a task count of {message.task_count}, "
+                f"its generation has {self.task_count or 'at least one task'}"),
                 "Raise the generation when the number of tasks changes.",
             )
         if partitions is not None and self.partition_count not in (0, partitions):
