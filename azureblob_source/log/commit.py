@@ -22,6 +22,7 @@ Why this order holds (each clause is a test):
     the entry is visible, or if it is older than seven days by the service's clock: blobs that are missing earlier were
     deleted by hand.
   * The repeat of a voided batch is committed again, in another entry, which can be voided in turn, any number of times.
+  * The void of a stream's part of a batch entry counts for the part of that batch entry only, not for the next one's.
   * A batch is acknowledged only when the entry in effect for it is published. A process that has found an entry of its
     transaction, or was paused since it put one, reads the status of that entry now (`status.py`), goes on to the entry
     that has replaced it, and publishes nothing that was revoked. Only the same transaction and version replaces it.
@@ -80,10 +81,10 @@ def commit_part(
 
     An entry of an earlier batch entry is replaced. (`replaced_blobs` are the blobs of the earlier batch entries: an
     older release's entry does not name its batch entry.) One of a later batch entry is left as it is: the caller reads
-    the batch log again before it acknowledges. If this part was voided, and the batch entry is not the caller's `own`,
-    its blobs cannot be published: their names are not used again. Replacing the batch entry is left to the caller.
+    the batch log again before it acknowledges. If this part was voided, its blobs cannot be published: their names are
+    not used again. Replacing the batch entry is left to the caller.
     """
-    if not own and draft.blobs and _is_voided(log.refresh(), draft):
+    if draft.blobs and _is_voided(log.refresh(), draft, own=own):
         return NotPublished([Unpublishable(blob, Obstacle.GONE) for blob in draft.blobs])
     entry, failure = _publish_batch(log, draft, publisher, replaced_blobs)
     if failure is None:
@@ -188,10 +189,17 @@ def _known_version(head: LogEntry | None, draft: Draft) -> LastCommitted | None:
     return None if last is None or draft.transaction is None or last.version < draft.transaction.version else last
 
 
-def _is_voided(head: LogEntry | None, draft: Draft) -> bool:
-    """Whether the draft's transaction was voided, and no later version of it is in the log."""
-    transaction = draft.transaction
-    return transaction is not None and _known_version(head, draft) == LastCommitted(transaction.version, VOIDED)
+def _is_voided(head: LogEntry | None, draft: Draft, *, own: bool) -> bool:
+    """Whether this part of a batch entry was voided, and not only that of an earlier batch entry.
+
+    Logs of older releases do not say which one it was. Then it counts as this one, unless this one is the caller's own.
+    """
+    last = _known_version(head, draft)
+    if last is None or draft.transaction is None or (last.version, last.entry) != (draft.transaction.version, VOIDED):
+        return False
+    if last.batch_version is None or draft.batch_version is None:
+        return not own
+    return last.batch_version >= draft.batch_version
 
 
 def _committed_before(log: CommitLog, head: LogEntry | None, draft: Draft) -> AnyEntry | None:

@@ -77,10 +77,14 @@ VOIDED = -1
 
 @dataclass(frozen=True)
 class LastCommitted:
-    """The last version of one transaction id, and the log entry that holds it; `VOIDED` if that was voided."""
+    """The last version of one transaction id, and the log entry that holds it; `VOIDED` if that was voided.
+
+    batch_version: of the voided entry, if it was a stream's part of a batch entry.
+    """
 
     version: int
     entry: int
+    batch_version: int | None = None
 
 
 @dataclass(frozen=True)
@@ -148,7 +152,7 @@ class Draft(Change):
         transactions = {} if head is None else dict(head.transactions)
         if self.operation == "void":
             transactions |= {
-                of: LastCommitted(last.version, VOIDED)
+                of: LastCommitted(last.version, VOIDED, self.batch_version)
                 for of, last in transactions.items()
                 if last.entry == self.replaces
             }
@@ -231,7 +235,7 @@ def to_json(entry: LogEntry) -> bytes:
         "metadata": dict(entry.attributes.metadata),
         "tags": dict(entry.attributes.tags),
         "tier": entry.attributes.tier,
-        "transactions": {id_: [last.version, last.entry] for id_, last in entry.transactions.items()},
+        "transactions": {id_: _last_json(last) for id_, last in entry.transactions.items()},
     }
     kept = {key: value for key, value in document.items() if value is not None and value not in ([], {})}
     return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()
@@ -307,6 +311,10 @@ def _operation(value: object) -> Operation:
     if value not in get_args(Operation):
         raise ValueError(f"{value!r} is no operation")
     return cast("Operation", value)
+
+
+def _last_json(last: LastCommitted) -> list[int]:
+    return [last.version, last.entry, *([] if last.batch_version is None else [last.batch_version])]
 
 
 def _transaction_json(transaction: Transaction | None) -> dict[str, Any] | None:

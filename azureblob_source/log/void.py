@@ -148,7 +148,7 @@ def void(  # noqa: PLR0913 - the log and its head, the entry and why, and who do
         operation="void",
         transaction=None,
         replaces=entry.version,
-        batch_version=None,
+        batch_version=entry.batch_version,
         blobs=(),
         removed=() if leave_blobs else tuple(sorted(own | publisher.deleted_by(entry))),
         control=(), metrics={}, writers=(),

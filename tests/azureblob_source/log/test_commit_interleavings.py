@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from azure_account.memory.faults import LateEffect, LostAnswer, Reset, Throttle
+from azure_account.memory.faults import Fault, LateEffect, LostAnswer, Reset, Throttle
 from tests.azureblob_source.log.committing import WEEK_AND_A_DAY
 from tests.azureblob_source.log.protocol import (
     Design,
@@ -26,7 +26,7 @@ from tests.azureblob_source.log.protocol import (
 )
 from tests.histories import run_histories
 
-FAULTS = [LostAnswer(), Reset(), Throttle(0.5), LateEffect(2)]
+FAULTS: list[Fault] = [LostAnswer(), Reset(), Throttle(0.5), LateEffect(2)]
 
 
 def machine(  # noqa: C901 - a class with its rules

@@ -16,8 +16,9 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, DISCARDED, Draft, LogEntry, Transaction
 from azureblob_source.log.fencing import publish_unless_fenced
 from azureblob_source.log.live import live_blobs
-from azureblob_source.log.naming import is_data
+from azureblob_source.log.naming import is_data, log_name
 from azureblob_source.log.publish import Publisher, Unpublishable
+from azureblob_source.log.roll_forward import publish_committed
 from azureblob_source.log.status import Voided, status_of
 from azureblob_source.log.void import leave_out, void_version
 from azureblob_source.maintenance.repair import missing_blobs
@@ -128,6 +129,22 @@ def test_a_batch_entry_that_was_replaced_meanwhile_is_read_again() -> None:
         except ProcessDied:
             account.clock.sleep(WEEK_AND_A_DAY)
     write_streams(account, [0, 1], QUERY, 99)
+    assert [0, 1] == numbers(account)
+
+
+def test_a_part_that_was_voided_for_an_earlier_batch_entry_is_published_for_the_next_one() -> None:
+    account = new_account()
+    with pytest.raises(ProcessDied):
+        write_streams(dies(account, "commit_block_list"), [0, 1], QUERY, 1)
+    account.clock.sleep(WEEK_AND_A_DAY)
+    publish_committed(log_of(account, "a"), draft(account), publisher(account))
+    next_part = Faults(on("put", Crash(), name=lambda name: name == log_name("a", 2)))
+    with pytest.raises(ProcessDied):
+        write_streams(account.restarted(next_part), [0, 1], QUERY, 2)
+    second = log_of(account, "_batches/q").history()[-1]
+    write_streams(account, [0, 1], QUERY, 3)
+    assert [0, second.version] == [entry.version for entry in log_of(account, "_batches/q").history()]
+    assert {blob.name for blob in second.blobs} == set(visible_blobs(account))
     assert [0, 1] == numbers(account)
 
 

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from azure_account.account import BlobContainer
 from azure_account.errors import AzureBlobError
-from azure_account.memory.faults import LateEffect, LostAnswer, Reset, Throttle
+from azure_account.memory.faults import Fault, LateEffect, LostAnswer, Reset, Throttle
 from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, from_json
@@ -28,7 +28,7 @@ from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from tests.azureblob_source.log.protocol import STREAM, Progress, Row, SharedState, SteppedProcess, drive, log_first
 from tests.histories import run_histories
 
-FAULTS = [LostAnswer(), Reset(), Throttle(0.5), LateEffect(2)]
+FAULTS: list[Fault] = [LostAnswer(), Reset(), Throttle(0.5), LateEffect(2)]
 FOR_EVER = datetime(9999, 1, 1, tzinfo=timezone.utc)
 
 Vacuum = Callable[[BlobContainer, SharedState], None]
