@@ -321,13 +321,17 @@ class _Update:
         if message.stream not in (None, stream):
             return (
                 f"is of stream {message.stream!r}",
-                ("If that is the stream that the query reads, give this name to `reconcile`; if not, look for what "
-                "copies messages from one stream into another."),
+                (
+                    "If that is the stream that the query reads, give this name to `reconcile`; if not, look for what "
+                    "copies messages from one stream into another."
+                ),
             )
         if message.task_count < 1 or (task and self.task_count not in (0, message.task_count)):
             return (
-                (f"has a task count of {message.task_count}, "
-                f"its generation has {self.task_count or 'at least one task'}"),
+                (
+                    f"has a task count of {message.task_count}, "
+                    f"its generation has {self.task_count or 'at least one task'}"
+                ),
                 "Raise the generation when the number of tasks changes.",
             )
         if partitions is not None and self.partition_count not in (0, partitions):

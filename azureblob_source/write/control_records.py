@@ -20,7 +20,7 @@ from azureblob_source.write.coalescing import coalesce
 from azureblob_source.write.control_objects import log_fields, merged, objects_of
 from control_messages.envelopes import are_user_messages
 from control_messages.errors import BadEnvelopeError
-from control_messages.producer import TaskWatermarks
+from control_messages.producer import TaskWatermarks, sequence_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 PARTITION, VALUE, TASK, EVENT_TIME = "partition", "value", "task", "eventTime"
 """The columns that the option `emission` needs."""
+SEQUENCE = "sequence"
+"""One that it may have: the sequence of the watermarks of this batch, the same in all rows."""
 
 
 def is_binary(kind: pa.DataType) -> bool:
@@ -73,6 +75,10 @@ def stored_rows(producer: ProducerSpec, rows: pa.Schema) -> pa.Schema:
         if not fits(kind):
             message = f"option `emission`: column {column!r} is {kind}, it must be {expected}. Cast it in the query."
             raise ConfigurationError(message)
+    place = rows.get_field_index(SEQUENCE)
+    if place >= 0 and rows.field(place).type != pa.int64():
+        message = f"option `emission`: column {SEQUENCE!r} is {rows.field(place).type}, it must be a bigint. Cast it."
+        raise ConfigurationError(message)
     return pa.schema([rows.field(PARTITION), rows.field(VALUE)])
 
 
@@ -184,6 +190,7 @@ class _OwnWatermarks:
     def __init__(self, producer: ProducerSpec) -> None:
         self._producer, self._watermarks = producer, TaskWatermarks(producer)
         self._schema: pa.Schema | None = None
+        self._sequence: int | None = None
 
     def stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The columns that are stored. Their schema is that of the watermarks' rows too."""
@@ -194,6 +201,8 @@ class _OwnWatermarks:
     def observed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The stored columns of user messages. Their event times advance the watermarks of their tasks."""
         tasks = batch.column(TASK) if batch.schema.get_field_index(TASK) >= 0 else None
+        if self._sequence is None and batch.schema.get_field_index(SEQUENCE) >= 0:
+            self._sequence = sequence_of(batch.column(SEQUENCE))
         try:
             self._watermarks.observe(tasks, batch.column(EVENT_TIME))
         except ValueError as error:
@@ -224,7 +233,7 @@ class _OwnWatermarks:
         if self._schema is None:
             return
         try:
-            batch = self._producer.envelopes(self._watermarks.watermarks())
+            batch = self._producer.envelopes(self._watermarks.watermarks(), self._sequence)
         except ValueError as error:
             message = f"option `emission`: {error}"
             raise ConfigurationError(message) from error

@@ -35,6 +35,7 @@ from azureblob_source.spark_types import arrow_of, well_formed
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.staging import RandomNames, StagedTask, WritePlan, plan_write, stage
+from control_messages.producer import PRODUCER_METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -181,7 +182,7 @@ def write_plan(
 
     Spark calls this in each micro-batch of a streaming query; the container is checked once a minute then.
     """
-    options = sink_options(raw, env)
+    options = sink_options(_with_producer(raw, schema), env)
     if streaming and options.transaction is not None:  # one micro-batch would be written, and all others dropped
         message = (
             "options `txnAppId` and `txnVersion` are for df.write: a streaming query is identified by its checkpoint "
@@ -200,6 +201,21 @@ def write_plan(
         prepare(container_of(plan), create=options.create_container)
         _seen[key] = now
     return plan
+
+
+def _with_producer(raw: Mapping[str, str], schema: StructType) -> Mapping[str, str]:
+    """The options, with `emission` from the column that `control_messages.spark.emit` has marked."""
+    marked = [field.metadata[PRODUCER_METADATA] for field in schema.fields if PRODUCER_METADATA in field.metadata]
+    if not marked:
+        return raw
+    given = next((value for name, value in raw.items() if name.lower() == "emission"), marked[0])
+    if given != marked[0]:
+        message = (
+            f"option `emission` is {given}, but the rows were made for {marked[0]}. Leave the option out: `emit` has "
+            "marked the rows."
+        )
+        raise ConfigurationError(message)
+    return {**raw, "emission": marked[0]}
 
 
 _SEEN_SECONDS = 60.0

@@ -9,6 +9,7 @@ User messages stay in the JVM, except in `emit` for a sink that does not add the
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from control_messages.messages import VERSION, MessageType
-from control_messages.producer import with_watermarks
+from control_messages.producer import PRODUCER_METADATA, with_watermarks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
     ColumnOrName: TypeAlias = Column | str
 
 USER = bytes([MessageType.USER])
+
+
+def task_of(producer: ProducerSpec, *columns: ColumnOrName) -> Column:
+    """The number of a row's task by the hash of `columns`, for tasks whose names are not known beforehand.
+
+    Rows of several values then share a task: `lateness_ms` must cover how far they are apart.
+    """
+    return F.pmod(F.xxhash64(*columns), F.lit(len(producer.names))).cast("int")
 
 
 def partition_of(producer: ProducerSpec, *columns: ColumnOrName) -> Column:
@@ -56,14 +65,17 @@ def emit(  # noqa: PLR0913 - the names of columns
     A watermark must not overtake rows, so the rows of a task are written by one Spark task: they are shuffled by task.
     With `atomic` they are not. That is for transports that make a batch visible as a whole, as `azureblob` does.
 
-    With `by_sink` the azureblob sink adds the watermarks, in a tenth of the time (`docs/BENCHMARKS.md`): write the
-    result with `.options(**producer.sink_options)`.
+    With `by_sink` the azureblob sink adds the watermarks, in a tenth of the time (`docs/BENCHMARKS.md`). Write the
+    result as it is: its column `value` tells the sink who the producer is.
     """
     rows = frame.select(
         _checked_partition(producer, partition).alias("partition"),
-        F.concat(F.lit(USER), _column(value).cast("binary")).alias("value"),
+        F.concat(F.lit(USER), _column(value).cast("binary")).alias(
+            "value", metadata=_marked(producer, by_sink=by_sink)
+        ),
         _task(frame, producer, task).alias("task"),
         _column(event_time).alias("eventTime"),
+        F.unix_millis(F.current_timestamp()).alias("sequence"),  # of the micro-batch, also when Spark repeats it
     )
     if by_sink:
         return rows
@@ -75,10 +87,12 @@ def emit(  # noqa: PLR0913 - the names of columns
 def control_envelopes(spark: SparkSession, producer: ProducerSpec, messages: Iterable[ControlMessage]) -> DataFrame:
     """Control messages alone, as envelopes for every partition; to be written after all rows that they refer to.
 
-    The end of a bounded stream is `control_envelopes(spark, producer, producer.end_of_stream())`, written after the
-    query that wrote the rows has ended. Writing it again has no effect.
+    Call it when what the messages say has become true: they get the time of the call as their sequence, which orders
+    them among the watermarks of the same tasks. Writing the result again has no effect. The end of a bounded stream is
+    sent by `run_bounded`.
     """
-    return spark.createDataFrame(pa.Table.from_batches([producer.envelopes(messages)])).coalesce(1)
+    now = time.time_ns() // 1_000_000
+    return spark.createDataFrame(pa.Table.from_batches([producer.envelopes(messages, now)])).coalesce(1)
 
 
 def forward(
@@ -92,8 +106,8 @@ def forward(
     """A flow to envelopes `(partition int, value binary)` of the next stream.
 
     Each partition of the flow is a task of the next stream: `producer.tasks` is their number. Its watermarks and its
-    end go to all partitions. Drain messages and rejected envelopes are dropped. A flow of several streams needs a
-    `task` that numbers the partitions of all of them.
+    end go to all partitions. Their generation is the producer's plus that of the input, so that the next stream is
+    reopened too when the input is. Drain messages and rejected envelopes are dropped.
 
     After `process`, one Spark task writes the rows of a partition and then its announcements. In a flow straight from
     `reconcile` their order is not defined, so that is only for transports that make a batch visible as a whole.
@@ -103,10 +117,13 @@ def forward(
         F.lit(VERSION).alias("version"),
         name.alias("taskName"),
         F.lit(len(producer.names)).alias("taskCount"),
-        F.lit(producer.generation).alias("generation"),
+        (F.lit(producer.generation) + F.col("generation")).alias("generation"),
+        F.lit(producer.stream).alias("streamId"),
+        F.lit(producer.partitions).alias("partitionCount"),
+        F.unix_millis(F.current_timestamp()).alias("sequence"),
     ]
     watermark = F.to_json(F.struct(*common, F.col("watermark").alias("timestamp")))
-    end = F.to_json(F.struct(*common, F.lit(producer.stream).alias("streamId")))
+    end = F.to_json(F.struct(*common))
     all_partitions = F.sequence(F.lit(0), F.lit(producer.partitions - 1))
     own_partition = F.array(_checked_partition(producer, partition))
     kind = F.col("type")
@@ -121,6 +138,11 @@ def forward(
         )
         .select(F.explode("targets").alias("partition"), "value")
     )
+
+
+def _marked(producer: ProducerSpec, *, by_sink: bool) -> dict[str, str]:
+    """The metadata of column `value`, by which the azureblob sink knows that it has to add the watermarks."""
+    return {PRODUCER_METADATA: producer.to_json()} if by_sink else {}
 
 
 def _enveloped(kind: MessageType, data: Column) -> Column:
@@ -149,7 +171,7 @@ def _task(frame: DataFrame, producer: ProducerSpec, task: ColumnOrName | None) -
         return _column(task)
     if len(producer.names) == 1:
         return F.lit(0)
-    return F.pmod(F.xxhash64(*map(_quoted, frame.columns)), F.lit(len(producer.names))).cast("int")
+    return task_of(producer, *map(_quoted, frame.columns))
 
 
 def _quoted(name: str) -> Column:
