@@ -1,4 +1,4 @@
-"""The watermark and the end of several inputs as one: of the streams of an operator, or the partitions of a stream. Pure.
+"""The watermark and the end of several inputs as one: the streams of an operator, the partitions of a stream. Pure.
 
 The watermark is the minimum over the inputs that have not ended, once each of them has announced one. The end is
 announced when all have ended. When one of them is reopened after that, so is the whole.

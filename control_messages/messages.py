@@ -1,7 +1,7 @@
 """Control messages and their JSON: an upstream task sends them in the same stream as its rows. Pure.
 
     {"version":1,"taskName":"Partition 0","taskCount":2,"generation":3,"streamId":"by-destination",
-     "partitionCount":8,"sequence":1795331203750,"timestamp":1357016400000}             a watermark; without timestamp: an end
+     "partitionCount":8,"sequence":1795331203750,"timestamp":1357016400000}       a watermark; an end has no timestamp
 
 The reader ignores unknown fields, accepts Samza's `task-name` and `run-id`, and takes a missing version as 1. It
 rejects a later version, whose fields may mean something else, and a field that occurs twice, since JSON parsers differ

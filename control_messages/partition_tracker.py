@@ -140,8 +140,9 @@ def receive(
 
 
 def _order(message: Watermark | EndOfStream) -> tuple[int, int, int, bool]:
-    """Sorts messages into an order in which their tasks can have sent them: of two that are equal but for `idle`, the
-    second is the one that holds the watermark.
+    """Sorts messages into an order in which their tasks can have sent them.
+
+    Of two that are equal but for `idle`, the one that holds the watermark is last.
     """
     sequence = -1 if message.sequence is None else message.sequence
     if isinstance(message, EndOfStream):

@@ -7,7 +7,6 @@ has seen, less the lateness that the job allows. Every partition gets it, since 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -32,7 +31,7 @@ from control_messages.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 ENVELOPES = pa.schema(
     [pa.field("partition", pa.int32(), nullable=False), pa.field("value", pa.binary(), nullable=False)]
@@ -169,8 +168,8 @@ class ProducerSpec:
             return task
         known = f"0 to {len(self.names) - 1}" if is_integer(task, EARLIEST, LATEST) else listed(self.names)
         text = (
-            f"{self.stream} has no task {task!r}. Its {len(self.names)} tasks are {known}. Name every task in `tasks`; or "
-            "give their number, and compute the task of a row with `task_of`."
+            f"{self.stream} has no task {task!r}. Its {len(self.names)} tasks are {known}. Name every task in `tasks`, "
+            "or give their number and compute the task of a row with `task_of`."
         )
         raise ControlMessageError(text)
 

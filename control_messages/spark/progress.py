@@ -80,7 +80,9 @@ def run_until_end(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, in
     Whoever waits is told what for: once a minute a line is logged. Returns False if the query was stopped by something
     else before.
     """
-    wait = _Wait(query, None if inputs is None else dict(inputs) if hasattr(inputs, "keys") else dict.fromkeys(inputs, 0))
+    wait = _Wait(
+        query, None if inputs is None else dict(inputs) if hasattr(inputs, "keys") else dict.fromkeys(inputs, 0)
+    )
     while query.isActive and not wait.over():
         time.sleep(_POLL_SECONDS)
     if query.isActive:
