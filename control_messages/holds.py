@@ -113,9 +113,8 @@ class NothingRead:
     def __str__(self) -> str:
         which = f"Partitions {listed(self.partitions, 10, str)} of" if self.partitions else "All partitions of"
         return (
-            f"{which} {self.stream} have no watermark: no control message was read, {self.messages} user messages were. "
-            "Look whether the producer sends control messages (`emit`), under this stream name, and to these partitions "
-            "(`partition_of`)."
+            f"{which} {self.stream} have no watermark: {self.messages} user messages were read, and no control message. "
+            "Look whether the producer sends control messages (`emit`), of this stream, and to these partitions."
         )
 
 

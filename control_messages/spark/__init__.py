@@ -4,7 +4,8 @@
     control messages alone, such as the end of a stream ─ control_envelopes ─► envelopes ─► any sink
     any source ─► envelopes ─ reconcile ─► flow ─ process ─► flow ─ forward ─► envelopes of the next stream
 
-`run_bounded` writes the rows of a bounded input, then the end of the stream. `run_until_end` stops a query when its input has ended; `read_trackers` and `why_held` show what holds its watermarks.
+`run_bounded` writes the rows of a bounded input, then the end of the stream. `run_until_end` stops a query when its
+input has ended; `read_trackers` and `why_held` show what holds its watermarks.
 """
 
 from control_messages.partition_tracker import IdleTimeout

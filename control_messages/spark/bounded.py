@@ -115,16 +115,20 @@ class AzureBlobTransport:
     absent: ClassVar[str] = "NotFoundError"
 
     def read(self, spark: SparkSession) -> DataFrame:
+        """As of `Transport`."""
         return spark.readStream.format("azureblob").options(**self.options).load(self.path)
 
     def write_stream(self, envelopes: DataFrame) -> DataStreamWriter:
+        """As of `Transport`."""
         writer = envelopes.writeStream.format("azureblob").options(**self._writing(envelopes))
         return writer.option("path", self.path)
 
     def append(self, envelopes: DataFrame) -> None:
+        """As of `Transport`."""
         envelopes.write.format("azureblob").mode("append").options(**self._writing(envelopes)).save(self.path)
 
     def control(self, spark: SparkSession) -> DataFrame:
+        """As of `Transport`."""
         view = spark.read.format("azureblob").options(**self.options).option("view", "control").load(self.path)
         return view.select("type", "generation", "taskName", "taskCount")
 
@@ -142,16 +146,20 @@ class KafkaTransport:
     absent: ClassVar[str] = "UnknownTopicOrPartition"
 
     def read(self, spark: SparkSession) -> DataFrame:
+        """As of `Transport`."""
         reader = spark.readStream.format("kafka").options(**self.options).option("subscribe", self.topic)
         return reader.option("startingOffsets", "earliest").load()
 
     def write_stream(self, envelopes: DataFrame) -> DataStreamWriter:
+        """As of `Transport`."""
         return envelopes.writeStream.format("kafka").options(**self.options).option("topic", self.topic)
 
     def append(self, envelopes: DataFrame) -> None:
+        """As of `Transport`."""
         envelopes.write.format("kafka").options(**self.options).option("topic", self.topic).save()
 
     def control(self, spark: SparkSession) -> DataFrame:
+        """As of `Transport`."""
         topic = spark.read.format("kafka").options(**self.options).option("subscribe", self.topic).load()
         kind, data = F.substring("value", 1, 1), F.expr("CAST(substring(value, 2) AS STRING)")
         fields = "generation BIGINT, taskName STRING, taskCount BIGINT"
