@@ -50,7 +50,9 @@ def sent_in_order(draw: st.DrawFn) -> list[ControlMessage]:
 @given(sent_in_order(), st.data())
 def test_neither_order_nor_batches_change_what_is_known(sent: list[ControlMessage], data: st.DataObject) -> None:
     one_by_one = after_one(*([message] for message in sent), tracker=EMPTY)
-    mixed = data.draw(st.permutations([*sent, *(data.draw(st.lists(st.sampled_from(sent), max_size=3)) if sent else [])]))
+    mixed = data.draw(
+        st.permutations([*sent, *(data.draw(st.lists(st.sampled_from(sent), max_size=3)) if sent else [])])
+    )
     cuts = sorted(data.draw(st.lists(st.integers(0, len(mixed)), max_size=3)))
     pieces = [mixed[start:stop] for start, stop in pairwise([0, *cuts, len(mixed)])]
     tracker = after_one(*pieces, tracker=EMPTY)

@@ -33,6 +33,9 @@ from control_messages.spark import (
     why_held,
 )
 
+from control_messages.spark.event_time import _Runner
+from control_messages.spark.reconciliation import FLOW
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
@@ -219,7 +222,7 @@ def test_the_checkpoint_holds_the_records_of_samza_s_proposal(spark: SparkSessio
     assert ("s", 3, {"a": 10, "b": -5, "c": -(2**63)}, 10) == tuple(
         kept[0][name] for name in ("streamId", "totalTasks", "tasksToEventTime", "timestampOfLastEmission")
     )
-    trackers = read_trackers(spark, stream.checkpoint)
+    trackers = read_trackers(stream.checkpoint)
     for tracker in trackers:
         said = messages if tracker.partition == 0 else [*messages, Watermark("a", 3, 20, generation=2)]
         pure = receive(PartitionTracker("s", tracker.partition), said, 0).tracker
@@ -228,7 +231,7 @@ def test_the_checkpoint_holds_the_records_of_samza_s_proposal(spark: SparkSessio
         times = {"heard": kept[tracker.partition]["heard"], "since": kept[tracker.partition]["since"]}
         assert vars(watermark) | times == kept[tracker.partition]
     assert [0, 1] == [tracker.partition for tracker in trackers]
-    assert [["a"], ["a"]] == [[task.task for task in hold.lowest] for hold in why_held(spark, stream.checkpoint)]
+    assert [["a"], ["a"]] == [[task.task for task in hold.lowest] for hold in why_held(stream.checkpoint)]
 
 
 def test_a_silent_task_times_out_by_a_timer(stream: IntermediateStream) -> None:
@@ -283,7 +286,7 @@ def test_bad_envelopes_are_kept_with_position_and_reason_on_request(stream: Inte
     frame = stream.frame().withColumn("file", F.lit("file-1")).withColumn("offset", F.lit(42))
     rows = stream.run(reconcile(frame, "s", position=["file", "offset"], on_bad="keep"))
 
-    kept = {bytes(row[4]): row[6] for row in rows if row[3] == "rejected"}
+    kept = {bytes(row[4]): row[7] for row in rows if row[3] == "rejected"}
     assert BAD.keys() == kept.keys()
     for envelope, reason in BAD.items():
         assert reason in kept[envelope]
@@ -304,7 +307,7 @@ def test_a_bad_envelope_fails_the_query_with_its_position(stream: IntermediateSt
 
 def test_a_checkpoint_path_that_spark_misreads_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="use a path without spaces"):
-        read_trackers(spark, str(tmp_path / "my checkpoint"))
+        read_trackers(str(tmp_path / "my checkpoint"))
 
 
 def test_samza_s_messages_are_reconciled_if_the_reader_gives_the_task_count(stream: IntermediateStream) -> None:
@@ -324,7 +327,7 @@ def test_a_row_with_a_null_as_partition_is_refused(stream: IntermediateStream) -
     stream.put((0, Watermark("b", 2, 5)))
     frame = stream.frame().withColumn("partition", F.when(F.col("partition") > 0, 1))
 
-    with pytest.raises(PySparkException, match="a row has a null in 'partition'"):
+    with pytest.raises(PySparkException, match="column 'partition', which is the partition, must not be null in a row"):
         stream.run(reconcile(frame, "s"))
 
 
@@ -352,14 +355,14 @@ class MessageCounter(EventTimeProcessor):
     def init(self, handle: Any) -> None:
         self._count = handle.getValueState("count", "count bigint")
 
-    def on_messages(self, key: tuple[Any, ...], messages: pd.DataFrame) -> None:  # type: ignore[override]
+    def on_messages(self, partition: Any, messages: pd.DataFrame, watermark: int | None) -> None:
         before = self._count.get()[0] if self._count.exists() else 0
         self._count.update((before + len(messages),))
 
-    def on_watermark(self, key: tuple[Any, ...], watermark: int) -> Iterator[pd.DataFrame]:
+    def on_watermark(self, partition: Any, watermark: int) -> Iterator[pd.DataFrame]:
         yield pd.DataFrame([{"what": f"up to {watermark}", "count": self._count.get()[0]}])
 
-    def on_end(self, key: tuple[Any, ...]) -> Iterator[pd.DataFrame]:
+    def on_end(self, partition: Any) -> Iterator[pd.DataFrame]:
         yield pd.DataFrame([{"what": "all", "count": self._count.get()[0]}])
 
 
@@ -393,19 +396,14 @@ def test_an_operator_gets_rows_first_and_its_flow_can_be_forwarded(stream: Inter
     ],
 )
 def test_an_operator_returns_only_columns_of_its_schema(frame: pd.DataFrame, reason: str) -> None:
-    operator = MessageCounter()
-    operator._columns = ("stream", "partition", "type", "message", "watermark", "reason", "what", "count")
+    columns = [*FLOW, "what", "count"]
+    runner = _Runner(MessageCounter(), ("s",), "s", columns)
     if reason:
         with pytest.raises(ValueError, match=reason):
-            list(operator._output(("s", 0), [frame]))
+            list(runner._output((0,), [frame]))
     else:
-        (made,) = operator._output(("s", 0), [frame])
-        assert list(operator._columns) == list(made.columns)
-
-
-def test_run_until_end_needs_an_input(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no input is named"):
-        run_until_end(None, str(tmp_path), {})  # type: ignore[arg-type]
+        (made,) = runner._output((0,), [frame])
+        assert columns == list(made.columns)
 
 
 def test_a_query_stops_when_all_inputs_have_ended_and_again_after_a_restart(
@@ -427,12 +425,12 @@ def test_a_query_stops_when_all_inputs_have_ended_and_again_after_a_restart(
     wait_for(lambda: len(found) == 6, query)
     assert query.isActive
     other.put((0, EndOfStream("a", 1, "t")))
-    assert run_until_end(query, stream.checkpoint, {"s": 2, "t": 1})
-    assert run_until_end(start(), stream.checkpoint, {"s": 2, "t": 1})
+    assert run_until_end(query, {"s": 2, "t": 1})
+    assert run_until_end(start(), {"s": 2, "t": 1})
 
     assert [("s", 0, "endOfStream"), ("s", 1, "endOfStream"), ("t", 0, "endOfStream")] == sorted(
         row for row in found if row[2] == "endOfStream"
     )
     assert 3 == sum(row[2] == "message" for row in found)
-    trackers = read_trackers(spark, stream.checkpoint)
+    trackers = read_trackers(stream.checkpoint)
     assert [("s", 0, True), ("s", 1, True), ("t", 0, True)] == [(t.stream, t.partition, t.at_end) for t in trackers]
