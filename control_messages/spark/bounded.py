@@ -43,7 +43,7 @@ def run_bounded(  # noqa: PLR0913 - the names of columns
 
     The columns are as for `emit`. Run it again after a crash: the rows that are missing are written, then the end. Run
     it again when there is more input: that is the next generation, and its end is announced again. Without new input
-    nothing is written. Raises what the query fails with; then no end is announced.
+    nothing is written after the first end. Raises what the query fails with; then no end is announced.
     """
     spark = frame.sparkSession
     newest, ended = _newest_generation(spark, transport)
@@ -60,7 +60,8 @@ def run_bounded(  # noqa: PLR0913 - the names of columns
     writer = transport.write_stream(envelopes).option("checkpointLocation", checkpoint)
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
-    if run.generation == newest or any(progress["numInputRows"] for progress in query.recentProgress):
+    begun = newest < 0 or run.generation == newest
+    if begun or any(progress["numInputRows"] for progress in query.recentProgress):
         transport.append(control_envelopes(spark, run, run.end_of_stream()))
     return run
 
