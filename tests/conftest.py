@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,11 +37,14 @@ _STARTS_SPARK = {"crash", "notebooks", "spark"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set the environment with which tests that start Spark in another process find Java and this Python.
+    """Set the environment with which tests that start Spark, also in another process, find Java and this Python.
 
+    Spark's daemons find `preload`.
     Spark's temporary files, which a killed Spark does not remove, are in a folder that is removed after the run.
     """
     os.environ.update(spark_environment())
+    paths = [str(Path(__file__).with_name("spark") / "preload"), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # where `tmp_path` stays
     folder = tempfile.mkdtemp(prefix="tests-")
     os.environ["TMPDIR"] = tempfile.tempdir = folder
