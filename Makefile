@@ -36,7 +36,7 @@ demo: setup ## write a year of flights into blobs, read them back, compare row b
 	@$(BIN)/python -m demo.flights
 
 # Java starts from such a file in half the time. Without one the tests pass too.
-%/spark-classes.jsa: requirements/dev.lock | setup
+%/spark-classes.jsa: requirements/dev.lock requirements/pyspark40.lock | setup
 	@$*/bin/python -m tools.spark_classes $@
 
 test: setup .venv/spark-classes.jsa .venv-pyspark40/spark-classes.jsa ## all tests but the slow ones, then a part of them on Spark 4.0, the oldest supported (PYTEST="-k name" selects)

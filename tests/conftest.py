@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,12 +32,19 @@ settings.register_profile("ci", settings.get_profile("default"), max_examples=20
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Set the environment with which tests that start Spark in another process find Java and this Python.
+_STARTS_SPARK = {"crash", "notebooks", "spark"}
+"""Folders with tests that start Spark, some of them in a process of their own."""
 
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set the environment with which tests that start Spark, also in another process, find Java and this Python.
+
+    Spark's daemons find `preload`.
     Spark's temporary files, which a killed Spark does not remove, are in a folder that is removed after the run.
     """
     os.environ.update(spark_environment())
+    paths = [str(Path(__file__).with_name("spark") / "preload"), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # where `tmp_path` stays
     folder = tempfile.mkdtemp(prefix="tests-")
     os.environ["TMPDIR"] = tempfile.tempdir = folder
@@ -51,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for service in {"azurite", "spark"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(service)
-    long = {item.path for item in items if item.get_closest_marker("spark")}
+    long = {item.path for item in items if item.get_closest_marker("spark") or _STARTS_SPARK & set(item.path.parts)}
     items.sort(key=lambda item: item.path not in long)
 
 

@@ -9,6 +9,17 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 
+class SeededMachine(RuleBasedStateMachine):
+    """A state machine with many small choices of its own. Rules add what they have drawn to `seed`."""
+
+    seed = 0
+
+    def draw(self, below: int) -> int:
+        """The next number of the history, less than `below`."""
+        self.seed = (self.seed * 6364136223846793005 + 1442695040888963407) % 2**64
+        return (self.seed >> 4) % below
+
+
 def run_histories(
     machine: type[RuleBasedStateMachine], examples: int, steps: int, phases: tuple[Phase, ...] = tuple(Phase)
 ) -> None:

@@ -244,8 +244,8 @@ def to_json(entry: LogEntry) -> bytes:
 def from_json(data: bytes, name: str) -> LogEntry:
     """The entry stored as blob `name`. Unknown fields are ignored; a newer format is a `ConfigurationError`.
 
-    `CorruptError` if it is damaged, or names a blob that is no data of its stream: whoever forges an entry of one
-    stream cannot have blobs of another one read or deleted.
+    `CorruptError` if it is damaged, or names a blob that is no data of its stream: a forged entry cannot have blobs of
+    another stream read or deleted.
     """
     try:
         document = json.loads(data)
@@ -279,7 +279,8 @@ def _foreign_name(entry: LogEntry, stream: str | None) -> str | None:
     own = None if is_batch_log(stream) else stream
     names = (*(blob.name for blob in entry.blobs), *entry.removed)
     foreign = (name for name in names if not may_be_data(name, own))
-    elsewhere = (blob.name for blob in entry.blobs if not may_be_data(blob.name, blob.stream))
+    of_others = (blob for blob in entry.blobs if blob.stream != own)
+    elsewhere = (blob.name for blob in of_others if not may_be_data(blob.name, blob.stream))
     return next(foreign, None) or next(elsewhere, None)
 
 

@@ -65,7 +65,8 @@ class FlightsJob:
                 env={
                     **os.environ,
                     **self.environment,
-                    "PYTHONPATH": str(ROOT),  # for executors, whose working folder is another one
+                    # for executors, whose working folder is another one
+                    "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])),
                     "AZURE_STORAGE_CONNECTION_STRING": self.azurite.connection_string,
                 },
                 stdin=subprocess.DEVNULL,

@@ -38,7 +38,7 @@ MINUTES, DAY = 60_000, 24 * 3600 * 1000
             (6_000, 8),
             {"flights": 1, "windows": 1},
             id="two jobs, once each",
-            marks=pytest.mark.timeout(900),  # most of it waits for three Sparks to start, on a machine that may be busy
+            marks=[pytest.mark.slow, pytest.mark.timeout(900)],  # most of it waits for Sparks to start
         ),
         pytest.param(
             (336_776, 80),

@@ -20,6 +20,7 @@ SMALL_BLOCKS = ("--option", "maxFlushThresholdSize=262144")
 """Small, so that blocks are staged long before a task's last row."""
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_rows_of_failed_attempts_are_published_once_by_the_attempt_that_succeeds(
     azurite: Azurite, container_name: str, tmp_path: Path

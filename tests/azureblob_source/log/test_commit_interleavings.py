@@ -24,7 +24,7 @@ from tests.azureblob_source.log.protocol import (
     log_last,
     same_names,
 )
-from tests.histories import run_histories
+from tests.histories import SeededMachine, run_histories
 
 FAULTS: list[Fault] = [LostAnswer(), Reset(), Throttle(0.5), LateEffect(2)]
 
@@ -34,17 +34,11 @@ def machine(  # noqa: C901 - a class with its rules
 ) -> type[RuleBasedStateMachine]:
     """Two places for drivers; with one query both are of it (a zombie and its successor), with two one each."""
 
-    class Machine(RuleBasedStateMachine):
+    class Machine(SeededMachine):
         def __init__(self) -> None:
             super().__init__()
             self.shared = SharedState(queries={f"q{i}": Progress() for i in range(queries)}, seen=seen)
             self.drivers: dict[int, Driver] = {}
-            self.late: list[Driver] = []
-            self.seed = 0
-
-        def draw(self, below: int) -> int:
-            self.seed = (self.seed * 6364136223846793005 + 1442695040888963407) % 2**64
-            return (self.seed >> 4) % below
 
         def driver(self, place: int) -> Driver:
             return Driver(self.shared, f"q{place % queries}", self.draw, design)

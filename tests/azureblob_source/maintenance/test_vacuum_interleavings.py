@@ -26,7 +26,7 @@ from azureblob_source.log.naming import log_prefix, log_version
 from azureblob_source.maintenance import vacuum as vacuum_module
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from tests.azureblob_source.log.protocol import STREAM, Progress, Row, SharedState, SteppedProcess, drive, log_first
-from tests.histories import run_histories
+from tests.histories import SeededMachine, run_histories
 
 FAULTS: list[Fault] = [LostAnswer(), Reset(), Throttle(0.5), LateEffect(2)]
 FOR_EVER = datetime(9999, 1, 1, tzinfo=timezone.utc)
@@ -125,18 +125,13 @@ def machine(  # noqa: C901 - a class with its rules
 ) -> type[RuleBasedStateMachine]:
     """Two places for writers (of one query or two), one for a vacuum, one for a reader that never ends."""
 
-    class Machine(RuleBasedStateMachine):
+    class Machine(SeededMachine):
         def __init__(self) -> None:
             super().__init__()
             self.shared = SharedState(queries={f"q{i}": Progress() for i in range(queries)}, seen=seen)
             self.observed = ObservedLog(self.shared)
             self.processes: dict[str, SteppedProcess] = {}
             self.reader = self.shared.log(kind=reading)
-            self.seed = 0
-
-        def draw(self, below: int) -> int:
-            self.seed = (self.seed * 6364136223846793005 + 1442695040888963407) % 2**64
-            return (self.seed >> 4) % below
 
         def process(self, place: str) -> SteppedProcess:
             if place == "vacuum":

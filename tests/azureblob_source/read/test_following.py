@@ -20,7 +20,7 @@ from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits
 from azureblob_source.read.query_schema import QuerySchema
 from tests.azureblob_source.log.protocol import Driver, Progress, Row, SharedState, log_first
 from tests.azureblob_source.write.sink_rows import NOON, new_account
-from tests.histories import run_histories
+from tests.histories import SeededMachine, run_histories
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -396,21 +396,16 @@ def machine(  # noqa: C901 - a class with its rules
 ) -> type[RuleBasedStateMachine]:
     """Two drivers of one writing query, moved request by request, and a streaming reader between their requests."""
 
-    class Machine(RuleBasedStateMachine):
+    class Machine(SeededMachine):
         def __init__(self) -> None:
             super().__init__()
             self.shared = SharedState(queries={"q": Progress()}, seen=seen)
             self.drivers: dict[int, Driver] = {}
             self.reader = StreamingQuery(self.shared, limit)
-            self.seed = 0
             self.renew()
 
         def renew(self) -> None:
             self.reader.follower.__class__ = kind
-
-        def draw(self, below: int) -> int:
-            self.seed = (self.seed * 6364136223846793005 + 1442695040888963407) % 2**64
-            return (self.seed >> 4) % below
 
         @rule(place=st.integers(0, 1), seed=st.integers(0, 10**6), steps=st.integers(1, 12))
         def write(self, place: int, seed: int, steps: int) -> None:

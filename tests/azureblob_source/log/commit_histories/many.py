@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 import time
 from collections import Counter, defaultdict
 from multiprocessing import Pool
 
 from tests.azureblob_source.log.commit_histories.history import run_seed
+
+_REPORTED = 5_000
 
 
 def kind_of(violation: str) -> str:
@@ -17,7 +20,7 @@ def kind_of(violation: str) -> str:
 
 
 def run_many(first: int, count: int, processes: int) -> int:
-    """Run them and print what happened. The number of kinds of violations."""
+    """Run them and print what happened; violations and progress as they come. The number of kinds of violations."""
     seen: Counter[str] = Counter()
     failed: dict[str, list[int]] = defaultdict(list)
     started = time.monotonic()
@@ -26,6 +29,10 @@ def run_many(first: int, count: int, processes: int) -> int:
             seen.update(events)
             if violation is not None:
                 failed[kind_of(violation)].append(seed)
+                print(f"history {seed}: {violation}", flush=True)
+            if (seed + 1 - first) % _REPORTED == 0:
+                elapsed = time.monotonic() - started
+                print(f"{seed + 1 - first:>10,} of {count:,} in {elapsed:.0f} s", file=sys.stderr, flush=True)
     for event, number in sorted(seen.items()):
         print(f"{number:>10,}  {event}")
     print(f"{count:,} histories in {time.monotonic() - started:.0f} s")
