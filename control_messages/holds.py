@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from control_messages.errors import listed
+from control_messages.messages import EARLIEST
 from control_messages.partition_tracker import ALL, computed_watermark, not_holding, silent, timed_out
 
 if TYPE_CHECKING:
@@ -76,7 +77,9 @@ class Hold:
         if self.unseen and not self.unseen_timed_out:
             age = _age(self.now - self.first_seen)
             yield f"{self.unseen} of {self.task_count} tasks have sent no message since it began {age} ago"
-        if self.lowest:
+        if self.lowest and self.lowest[0].watermark == EARLIEST:
+            yield f"without an event time so far: {self._names(self.lowest)}"
+        elif self.lowest:
             yield f"lowest is {_time(self.lowest[0].watermark)}, of {self._names(self.lowest)}"
         if self.silent:
             known = "no task is" if self.needed == 1 else f"fewer than {self.needed} tasks are"

@@ -64,7 +64,8 @@ class PartitionTracker:
     sequences: of the last message of each task, if it had one.
     last_seen: when the last message of each task was processed. first_seen: when the first of the generation was.
     watermark: the last one announced. at_end: the end of this generation has been announced.
-    stale, stale_generation: how many messages of lower generations were dropped, and the generation of the last.
+    stale, stale_generation: how many messages were dropped since a higher generation had begun in an earlier batch, and
+    the generation of the last.
     """
 
     stream: str
@@ -128,7 +129,7 @@ def receive(
         if found.accepted:
             update = found
             break
-    stale = [message.generation for message in sent if message.generation < update.generation]
+    stale = [message.generation for message in sent if message.generation < tracker.generation]
     after = replace(
         update.result(),
         stale=tracker.stale + len(stale),

@@ -204,12 +204,13 @@ class TaskWatermarks:
     def __init__(self, producer: ProducerSpec) -> None:
         self._producer = producer
         self._latest = np.full(len(producer.names), EARLIEST, np.int64)
+        self._seen = np.zeros(len(producer.names), np.bool_)
 
     def observe(self, tasks: pa.Array | None, times: pa.Array) -> None:
         """Take note of rows, each with a task and an event time.
 
         tasks: numbers or names; None if the producer has only one task.
-        times: timestamps of any unit, or dates; without a zone they are UTC. Nulls are ignored.
+        times: timestamps of any unit, or dates; without a zone they are UTC. A null says only that the task has a row.
 
         `ControlMessageError` for an unknown task, a null task, and a time outside 64 bits of milliseconds; nothing has
         changed then. `TypeError` for columns of other types.
@@ -225,16 +226,19 @@ class TaskWatermarks:
             numbers = self._numbers(tasks)
         latest = np.full_like(self._latest, EARLIEST)
         np.maximum.at(latest, numbers[valid], ticks[valid])
-        seen = np.flatnonzero(latest != EARLIEST)
-        self._latest[seen] = np.maximum(self._latest[seen], _milliseconds(latest[seen], times.type))
+        timed = np.flatnonzero(latest != EARLIEST)
+        self._latest[timed] = np.maximum(self._latest[timed], _milliseconds(latest[timed], times.type))
+        self._seen[numbers] = True
 
     def watermarks(self) -> list[Watermark]:
-        """For every task with a time: the latest less the lateness, rounded down to a millisecond."""
+        """For every task with a row: its latest time less the lateness, rounded down to a millisecond.
+
+        If all of its times are null, that is the earliest of all: it promises nothing, but says that the task is there.
+        """
         producer = self._producer
         return [
-            producer.watermark(task, max(EARLIEST, latest - producer.lateness_ms))
-            for task, latest in enumerate(self._latest.tolist())
-            if latest != EARLIEST
+            producer.watermark(task, max(EARLIEST, int(self._latest[task]) - producer.lateness_ms))
+            for task in np.flatnonzero(self._seen).tolist()
         ]
 
     def _numbers(self, tasks: pa.Array) -> I64:

@@ -16,7 +16,7 @@ _TEXTS = ("carrier", "tailnum", "origin", "dest")
 
 @lru_cache(maxsize=1)
 def flights() -> pa.Table:
-    """336,776 rows of 19 columns in the order of the package: nullable longs and strings; the hour as a UTC timestamp."""
+    """336,776 rows of 19 columns in the order of the package: nullable longs and strings, the hour in UTC."""
     with zipfile.ZipFile(_path("flights.csv.zip")) as archive, archive.open(archive.namelist()[0]) as file:
         return _read(file)
 

@@ -112,10 +112,11 @@ def test_messages_of_lower_generations_are_counted_and_have_no_effect() -> None:
     assert Step(replace(tracker, stale=2, stale_generation=2)) == step
 
 
-def test_the_highest_generation_of_a_batch_makes_the_others_stale_whatever_the_order() -> None:
+def test_the_highest_generation_of_a_batch_replaces_the_others_whatever_the_order() -> None:
     old, new = [at("a", 70), at("b", 40)], [at("a", 30, 1, generation=1)]
-    assert receive(EMPTY, [*old, *new], 0) == receive(EMPTY, [*new, *old], 0)
-    assert (30, 2) == (receive(EMPTY, [*old, *new], 0).watermark, receive(EMPTY, [*old, *new], 0).tracker.stale)
+    step = receive(EMPTY, [*old, *new], 0)
+    assert step == receive(EMPTY, [*new, *old], 0)
+    assert (30, 0) == (step.watermark, step.tracker.stale), "a consumer that is late drops nothing that it should not"
 
 
 # Contradictions
@@ -132,7 +133,7 @@ def test_the_highest_generation_of_a_batch_makes_the_others_stale_whatever_the_o
         (EndOfStream("a", 2, "by-origin", 7), "is of stream 'by-origin'"),
         (replace(at("a", 90), stream="by-origin"), "is of stream 'by-origin'"),
         (replace(at("a", 90), partition_count=0), "there is no such partition"),
-        (at("a", 90, 0, generation=7), "has a task count of 0, its generation has 2"),
+        (at("a", 90, 0, generation=7), "has a task count of 0, its generation has at least one task"),
         (at(None, 90, 0), "has a task count of 0, its generation has 2"),
     ],
 )
