@@ -10,6 +10,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructField, StructType
@@ -22,7 +23,6 @@ from control_messages.spark.reconciliation import FLOW, STREAM_METADATA, not_nul
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
 
 _IN_ORDER = {"reopened": 0, "watermark": 1, "endOfStream": 2}
@@ -76,7 +76,7 @@ def process(flows: DataFrame | Sequence[DataFrame], processor: EventTimeProcesso
     watermark, the minimum, and one end, when all have ended. A column that a flow does not have is null in its rows.
     name: the stream of the result; by default the names of the flows, joined by "+".
     """
-    inputs = [flows] if not isinstance(flows, (list, tuple)) else list(flows)
+    inputs = [flows] if isinstance(flows, DataFrame) else list(flows)
     streams = tuple(map(_stream_of, inputs))
     if len(set(streams)) < len(streams):
         text = f"the flows are of {', '.join(streams)}; each must be of another stream."
@@ -103,7 +103,7 @@ def _stream_of(flow: DataFrame) -> str:
     """The stream of a flow, by the metadata that `reconcile` and `process` leave."""
     metadata = flow.schema["stream"].metadata if "stream" in flow.columns else {}
     if STREAM_METADATA not in metadata:
-        text = "this is no flow: it has no column `stream` as `reconcile` and `process` make it. Leave that column as it is."
+        text = "this is no flow: it lacks the column `stream` as `reconcile` and `process` make it. Leave it as it is."
         raise ValueError(text)
     return str(metadata[STREAM_METADATA])
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from control_messages import holds
 from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore
@@ -18,7 +18,7 @@ from control_messages.holds import NothingRead
 from control_messages.spark.reconciliation import OBSERVED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from control_messages.holds import Hold
     from control_messages.partition_tracker import IdleTimeout, PartitionTracker
@@ -80,9 +80,9 @@ def run_until_end(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, in
     Whoever waits is told what for: once a minute a line is logged. Returns False if the query was stopped by something
     else before.
     """
-    wait = _Wait(
-        query, None if inputs is None else dict(inputs) if hasattr(inputs, "keys") else dict.fromkeys(inputs, 0)
-    )
+    if inputs is not None:
+        inputs = dict(inputs) if isinstance(inputs, Mapping) else dict.fromkeys(inputs, 0)
+    wait = _Wait(query, inputs)
     while query.isActive and not wait.over():
         time.sleep(_POLL_SECONDS)
     if query.isActive:

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessorHandle, TimerValues
 
+    from control_messages.announcements import Step
     from control_messages.messages import ControlMessage
-    from control_messages.partition_tracker import IdleTimeout, Step
+    from control_messages.partition_tracker import IdleTimeout
 
 logger = logging.getLogger(__name__)
 
@@ -70,9 +71,10 @@ def reconcile(  # noqa: PLR0913 - the names of columns
 
     stream: the name that its producer gives it. partition: a column without nulls. task_count: for messages without
     one, such as Samza's. position: columns that locate an envelope, for error messages; by default those of `_blob`,
-    `_version` (azureblob with `metadataColumns`), `topic` and `offset` (Kafka) that there are. idle_timeout: tasks without a message for that time do not hold the watermark. Spark then runs a
-    batch at every trigger, so `availableNow` and `processAllAvailable` never end; and an idle timeout cannot be added
-    to an existing query, nor removed from it.
+    `_version` (azureblob with `metadataColumns`), `topic` and `offset` (Kafka) that there are. idle_timeout: tasks
+    without a message for that time do not hold the watermark. Spark then runs a batch at every trigger, so
+    `availableNow` and `processAllAvailable` never end; and an idle timeout cannot be added to an existing query, nor
+    removed from it.
 
     An envelope that cannot be read, or that contradicts earlier ones, fails the query with a `BadEnvelopeError` or a
     `ContradictionError` (on_bad `fail`). With `keep` it becomes a row of type `rejected`, with its bytes in `message`
@@ -276,8 +278,9 @@ class _Output:
         _warn_once(
             (_run_id(), self._stream, _STALE, tracker.stale_generation),
             f"stream {self._stream}, partition {self._partition}: control messages of generation "
-            f"{tracker.stale_generation} are dropped, as generation {tracker.generation} is in effect. If their producer "
-            f"is to go on, give it a `generation` above {tracker.generation}; if another one has replaced it, stop it.",
+            f"{tracker.stale_generation} are dropped, as generation {tracker.generation} is in effect. If their "
+            f"producer is to go on, give it a `generation` above {tracker.generation}; if another one has replaced it, "
+            "stop it.",
         )
 
     def frame(self) -> pd.DataFrame:

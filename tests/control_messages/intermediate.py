@@ -378,8 +378,8 @@ class Ours(ConsumerDesign):
             step = partition_tracker.receive(tracker, own, now)
             after.append(step.tracker)
             announced += [(str(partition), announcement) for announcement in step.announced]
-        step = combined.receive(whole, announced)
-        return Step((after, step.tracker), step.announced)
+        both = combined.receive(whole, announced)
+        return Step((after, both.tracker), both.announced)
 
     def announced_watermarks(self, trackers: Any) -> list[int]:
         return [-1 if each.watermark is None else each.watermark for each in trackers[0]]
@@ -439,6 +439,7 @@ class Plain(ConsumerDesign):
     reopens: Literal["by a new generation", "by any message", "never"] = "by a new generation"
 
     def empty(self, partitions: int) -> dict[str, Any]:
+        pages: list[dict[str, Any]]
         pages = [{"generation": -1, "task_count": 0, "tasks": {}, "out": -1, "end": None} for _ in range(partitions)]
         return {"pages": pages, "out": -1, "ended": False}
 

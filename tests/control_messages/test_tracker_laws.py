@@ -9,8 +9,8 @@ from itertools import groupby, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore, to_checkpoint
 from control_messages.announcements import Step
+from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore, to_checkpoint
 from control_messages.messages import ControlMessage
 from control_messages.partition_tracker import (
     IdleTimeout,
