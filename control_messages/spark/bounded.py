@@ -60,8 +60,7 @@ def run_bounded(  # noqa: PLR0913 - the names of columns
     writer = transport.write_stream(envelopes).option("checkpointLocation", checkpoint)
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
-    begun = newest < 0 or run.generation == newest
-    if begun or any(progress["numInputRows"] for progress in query.recentProgress):
+    if not ended or any(progress["numInputRows"] for progress in query.recentProgress):
         transport.append(control_envelopes(spark, run, run.end_of_stream()))
     return run
 

@@ -66,7 +66,7 @@ def why_held(query: StreamingQuery | str, idle_timeout: IdleTimeout | None = Non
         silent = sorted(expected - known, key=lambda name: (len(name), name))
         if silent or not known:
             found.append(NothingRead(each.stream, tuple(silent), each.messages))
-    return found
+    return found or [NothingRead("every stream of the query")]
 
 
 def run_until_end(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, int] | None = None) -> bool:

@@ -210,8 +210,8 @@ class _Reconciler(StatefulProcessor):
         tracker = restore(EndOfStreamCheckpoint(*end), WatermarkCheckpoint(*watermark), partition)
         if tracker.stream != self._stream:
             text = (
-                f"the checkpoint is of stream {tracker.stream}, the query reconciles {self._stream}. Give the stream "
-                "its former name, or start with a new checkpoint."
+                f"the checkpoint is of stream {tracker.stream}, the query reconciles {self._stream}. Give `reconcile` "
+                "the former name, or start with a new checkpoint."
             )
             raise ControlMessageError(text)
         return tracker if self._idle_timeout is None or self._run.get() == (_run_id(),) else resume(tracker, now)

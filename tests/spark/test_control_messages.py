@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import re
+import time
 from collections import Counter
-from datetime import datetime, timedelta, timezone
+from dataclasses import replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
@@ -19,7 +19,7 @@ from control_messages.envelopes import unwrap, wrap
 from control_messages.holds import Hold
 from control_messages.messages import Drain, EndOfStream, Watermark
 from control_messages.partition_tracker import PartitionTracker, receive
-from control_messages.producer import ENVELOPES, ProducerSpec
+from control_messages.producer import ProducerSpec
 from control_messages.spark import (
     EventTimeProcessor,
     IdleTimeout,
@@ -35,76 +35,33 @@ from control_messages.spark import (
 )
 from control_messages.spark.event_time import _Runner
 from control_messages.spark.reconciliation import FLOW
+from tests.spark.parquet_stream import IntermediateStream, announced, wait_for
+from tools.spark_session import ROCKSDB_STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
     from control_messages.messages import ControlMessage
 
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 START = datetime(2013, 1, 1, tzinfo=timezone.utc)
 START_MS = 1356998400000
 
 
-@pytest.fixture(autouse=True)
-def state_in_rocksdb(spark: SparkSession) -> Iterator[None]:
-    before, partitions = spark.conf.get(PROVIDER), str(spark.conf.get("spark.sql.shuffle.partitions"))
-    spark.conf.set(PROVIDER, ROCKSDB)
-    spark.conf.set("spark.sql.shuffle.partitions", "1")  # each has a state store and a Python worker
-    yield
-    spark.conf.set(PROVIDER, before or "")
-    spark.conf.set("spark.sql.shuffle.partitions", partitions)
-
-
-class IntermediateStream:
-    """An intermediate stream in a folder. Each batch is one file, and the files are read one after the other."""
-
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark, self.folder, self.checkpoint = spark, folder / "stream", str(folder / "checkpoint")
-        self.folder.mkdir()
-        self.count = 0
-
-    def put(self, *envelopes: tuple[int, ControlMessage | bytes]) -> None:
-        """One batch. Bytes are whole envelopes."""
-        rows = [(partition, each if isinstance(each, bytes) else wrap(each)) for partition, each in envelopes]
-        partitions, values = zip(*rows, strict=True)
-        path = self.folder / f"{self.count}.parquet"
-        pq.write_table(pa.table([pa.array(partitions, pa.int32()), pa.array(values, pa.binary())], ENVELOPES), path)
-        os.utime(path, (1.4e9 + self.count, 1.4e9 + self.count))  # the order in which Spark reads them
-        self.count += 1
-
-    def frame(self) -> DataFrame:
-        """The stream as a streaming DataFrame."""
-        reader = self.spark.readStream.schema("partition int, value binary").option("maxFilesPerTrigger", 1)
-        return reader.parquet(str(self.folder))
-
-    def run(self, flow: DataFrame) -> list[tuple[Any, ...]]:
-        """What a query over all the files returns: batch and row."""
-        found: list[tuple[Any, ...]] = []
-        writer = flow.writeStream.foreachBatch(
-            lambda rows, batch: found.extend((batch, *row) for row in rows.collect())
-        )
-        writer.option("checkpointLocation", self.checkpoint).trigger(availableNow=True).start().awaitTermination()
-        return found
-
-
-@pytest.fixture
-def stream(spark: SparkSession, tmp_path: Path) -> IntermediateStream:
-    return IntermediateStream(spark, tmp_path)
-
-
-def announced(rows: Sequence[tuple[Any, ...]]) -> list[tuple[int, int, str, int | None]]:
-    """Batch, partition, type and watermark of the announcements of a flow, sorted."""
-    return sorted((row[0], row[2], row[3], row[5]) for row in rows if row[3] != "message")
-
-
 def unwrapped(frame: DataFrame) -> list[tuple[int, ControlMessage | bytes]]:
-    """Partition and content of each envelope."""
-    return [(row.partition, unwrap(bytes(row.value))) for row in frame.collect()]
+    """Partition and content of each envelope, which has a sequence if it is a control message."""
+    return [(row.partition, unsequenced(unwrap(bytes(row.value)))) for row in frame.collect()]
+
+
+def unsequenced(message: ControlMessage | bytes) -> ControlMessage | bytes:
+    """The message without its sequence, which is a time of the last minutes."""
+    if isinstance(message, bytes):
+        return message
+    assert message.sequence is not None
+    assert 0 <= time.time() - message.sequence / 1000 < 600
+    return replace(message, sequence=None)
 
 
 def rows_of(spark: SparkSession, count: int, tasks: int) -> DataFrame:
@@ -127,10 +84,10 @@ def test_every_task_sends_every_partition_its_watermark_after_its_rows(spark: Sp
     by_writer = envelopes.withColumn("writer", F.spark_partition_id()).collect()
 
     watermarks = {
-        "even": Watermark("even", 2, START_MS + 98_000 - 1500, 7),
-        "odd": Watermark("odd", 2, START_MS + 99_000 - 1500, 7),
+        "even": producer.watermark("even", START_MS + 98_000 - 1500),
+        "odd": producer.watermark("odd", START_MS + 99_000 - 1500),
     }
-    messages = [(row.writer, row.partition, unwrap(bytes(row.value))) for row in by_writer]
+    messages = [(row.writer, row.partition, unsequenced(unwrap(bytes(row.value)))) for row in by_writer]
     users = [message for _, _, message in messages if isinstance(message, bytes)]
     assert sorted(str(number).encode() for number in range(100)) == sorted(users)
     control = Counter((partition, message) for _, partition, message in messages if not isinstance(message, bytes))
@@ -162,7 +119,7 @@ def test_without_a_task_column_the_hash_of_the_row_decides_and_one_task_needs_no
 
     assert set(producer.names) == {mark.task for mark in marks}
     assert START_MS + 59_000 == max(mark.timestamp for mark in marks if isinstance(mark, Watermark))
-    assert Watermark("Partition 0", 1, START_MS + 59_000) == alone[-1]
+    assert ProducerSpec("numbers", 1).watermark(0, START_MS + 59_000) == alone[-1]
 
 
 def test_rows_of_an_unknown_partition_or_task_are_refused(spark: SparkSession) -> None:
@@ -177,9 +134,10 @@ def test_rows_of_an_unknown_partition_or_task_are_refused(spark: SparkSession) -
 def test_control_messages_can_be_announced_alone(spark: SparkSession) -> None:
     producer = ProducerSpec("numbers", 2, ("a", "b"), generation=1)
 
-    ends = unwrapped(control_envelopes(spark, producer, [*producer.end_of_stream(), *producer.idle(["b"])]))
+    expected: list[ControlMessage] = [*producer.end_of_stream(["a"]), *producer.idle(["b"])]
 
-    expected = [EndOfStream("a", 2, "numbers", 1), EndOfStream("b", 2, "numbers", 1), *producer.idle(["b"])]
+    ends = unwrapped(control_envelopes(spark, producer, expected))
+
     assert [(partition, message) for partition in range(2) for message in expected] == sorted(ends, key=lambda e: e[0])
 
 
@@ -249,15 +207,6 @@ def test_a_silent_task_times_out_by_a_timer(stream: IntermediateStream) -> None:
     query.stop()
 
     assert [5, 20] == marks
-
-
-def wait_for(condition: Any, query: Any) -> None:
-    """Wait at most a minute until the condition holds, while the query runs."""
-    deadline = datetime.now(timezone.utc) + timedelta(minutes=1)
-    while not condition():
-        assert query.isActive, query.exception()
-        assert datetime.now(timezone.utc) < deadline, query.lastProgress
-        query.awaitTermination(0.1)
 
 
 def test_a_task_that_declares_itself_idle_last_does_not_hold_the_watermark(stream: IntermediateStream) -> None:
@@ -332,20 +281,15 @@ def test_a_row_with_a_null_as_partition_is_refused(stream: IntermediateStream) -
         stream.run(reconcile(frame, "s"))
 
 
-def test_a_checkpoint_of_another_stream_is_refused(stream: IntermediateStream) -> None:
-    stream.put((0, Watermark("a", 1, 5)))
-    stream.run(reconcile(stream.frame(), "old"))
-    stream.put((0, Watermark("a", 1, 6)))
-
-    with pytest.raises(PySparkException, match="is of stream old, the query reconciles new"):
-        stream.run(reconcile(stream.frame(), "new"))
-
-
 def test_reconcile_names_the_state_store_that_it_needs(spark: SparkSession, stream: IntermediateStream) -> None:
-    spark.conf.set(PROVIDER, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
+    ((setting, rocksdb),) = ROCKSDB_STATE.items()
+    spark.conf.set(setting, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
 
-    with pytest.raises(ValueError, match=f"Set {PROVIDER} to {ROCKSDB}"):
+    with pytest.raises(ValueError, match=f"Set {setting} to {rocksdb}") as refused:
         reconcile(stream.frame(), "s")
+    name, value = re.findall(r"Set (\S+) to (\S+)\.$", str(refused.value))[0]  # as the message says
+    spark.conf.set(name, value)
+    reconcile(stream.frame(), "s")
 
 
 class MessageCounter(EventTimeProcessor):
@@ -380,12 +324,12 @@ def test_an_operator_gets_rows_first_and_its_flow_can_be_forwarded(stream: Inter
     value = F.concat_ws("=", "what", "count")
     rows = stream.run(forward(counted, producer, value=value, partition=F.lit(1)))
 
-    messages = [(row[0], row[1], unwrap(bytes(row[2]))) for row in rows]
-    mark, last = (Watermark("Partition 0", 1, timestamp, 4) for timestamp in (10, 15))
+    messages = [(row[0], row[1], unsequenced(unwrap(bytes(row[2])))) for row in rows]
+    mark, last = (producer.watermark(0, timestamp) for timestamp in (10, 15))
     assert [(0, 1, b"up to 10=20"), (0, 0, mark), (0, 1, mark)] == [row for row in messages if row[0] == 0]
     assert (1, 1, b"up to 15=23") == next(row for row in messages if row[0] == 1)
     assert {(p, last) for p in range(2)} == {row[1:] for row in messages if row[0] == 1} - {(1, b"up to 15=23")}
-    end = EndOfStream("Partition 0", 1, "counts", 4)
+    (end,) = producer.end_of_stream()
     assert [(2, 1, b"all=25"), (2, 0, end), (2, 1, end)] == [row for row in messages if row[0] == 2]
 
 
