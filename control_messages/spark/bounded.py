@@ -111,7 +111,7 @@ class AzureBlobTransport:
     """A stream of format `azureblob`. path: `container/stream`. options: those that name the account, and others."""
 
     path: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # with secrets
     absent: ClassVar[str] = "NotFoundError"
 
     def read(self, spark: SparkSession) -> DataFrame:
@@ -142,7 +142,7 @@ class KafkaTransport:
     """A topic of Kafka with as many partitions as the stream. options: `kafka.bootstrap.servers`, and others."""
 
     topic: str
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)  # with secrets
     absent: ClassVar[str] = "UnknownTopicOrPartition"
 
     def read(self, spark: SparkSession) -> DataFrame:

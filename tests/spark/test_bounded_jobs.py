@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from control_messages.producer import ProducerSpec
 from control_messages.spark import (
     AzureBlobTransport,
+    KafkaTransport,
     control_envelopes,
     partition_of,
     reconcile,
@@ -179,3 +180,8 @@ def test_a_single_task_ends_before_the_others(job: Job) -> None:
         assert ends == job.ends()
     job.run()
     assert [("endOfStream", 0), ("endOfStream", 1)] == downstream(job, [])
+
+
+@pytest.mark.parametrize("kind", [AzureBlobTransport, KafkaTransport])
+def test_a_transport_does_not_show_its_options(kind: type[AzureBlobTransport | KafkaTransport]) -> None:
+    assert "hidden" not in repr(kind("flights", {"accountKey": "hidden"}))
