@@ -1,7 +1,8 @@
 """The watermark and the end of several inputs as one: the streams of an operator, the partitions of a stream. Pure.
 
 The watermark is the minimum over the inputs that have not ended, once each of them has announced one. The end is
-announced when all have ended. When one of them is reopened after that, so is the whole.
+announced when all have ended. When one of them is reopened after that, so is the whole; the others do not hold the
+watermark until they are reopened, too.
 """
 
 from __future__ import annotations
@@ -42,29 +43,33 @@ class CombinedTracker:
 
 
 def receive(tracker: CombinedTracker, announced: Iterable[tuple[str, Announcement]]) -> Step[CombinedTracker]:
-    """The tracker after announcements of its inputs, of each input in their order. `ValueError` for another input."""
-    made: tuple[Announcement, ...] = ()
+    """The tracker after what its inputs have announced in one batch, of each input in its order.
+
+    A batch is one step: an input that was reopened in it holds the watermark in it, whatever the others have announced.
+    `ValueError` for another input.
+    """
+    after, reopened = tracker, False
     for name, announcement in announced:
         if name not in tracker.inputs:
             text = f"{name!r} is none of the inputs, which are {', '.join(map(repr, tracker.inputs))}."
             raise ValueError(text)
-        step = _apply(tracker, name, announcement)
-        tracker, made = step.tracker, made + step.announced
-    return Step(tracker, made)
+        after = _apply(after, name, announcement)
+        reopened = reopened or announcement.type == "reopened"
+    if not (tracker.at_end and reopened):
+        return _announce(after)
+    step = _announce(replace(after, at_end=False))
+    return Step(step.tracker, (Announcement("reopened", after.generation), *step.announced))
 
 
-def _apply(tracker: CombinedTracker, name: str, announcement: Announcement) -> Step[CombinedTracker]:
-    generations = {**tracker.generations, name: announcement.generation}
-    tracker = replace(tracker, generations=generations)
+def _apply(tracker: CombinedTracker, name: str, announcement: Announcement) -> CombinedTracker:
+    tracker = replace(tracker, generations={**tracker.generations, name: announcement.generation})
     if announcement.type == "endOfStream":
-        tracker = replace(tracker, ended=tracker.ended | {name})
-    elif announcement.type == "reopened":
-        reopened = tracker.at_end
-        tracker = replace(tracker, ended=tracker.ended - {name}, at_end=False)
-        return Step(tracker, (Announcement("reopened", tracker.generation),) if reopened else ())
-    elif announcement.watermark is not None:
-        tracker = replace(tracker, watermarks={**tracker.watermarks, name: announcement.watermark})
-    return _announce(tracker)
+        return replace(tracker, ended=tracker.ended | {name})
+    if announcement.type == "reopened":
+        return replace(tracker, ended=tracker.ended - {name})
+    if announcement.watermark is not None:
+        return replace(tracker, watermarks={**tracker.watermarks, name: announcement.watermark})
+    return tracker
 
 
 def _announce(tracker: CombinedTracker) -> Step[CombinedTracker]:

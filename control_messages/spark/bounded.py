@@ -87,14 +87,17 @@ def _newest_generation(spark: SparkSession, transport: Transport) -> tuple[int, 
     return (int(rows[0].generation), rows[0].ended >= rows[0].tasks) if rows else (-1, False)
 
 
+ENVELOPES = "partition int, value binary"
+
+
 class Transport(Protocol):
-    """Where an intermediate stream is kept. Its envelopes have the columns partition and value."""
+    """Where an intermediate stream is kept. Its envelopes have the columns `ENVELOPES`."""
 
     absent: ClassVar[str]
     """The error of a read says so if there is no such stream yet."""
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """The envelopes as a streaming frame."""
+        """The envelopes as a streaming frame, from the first on."""
 
     def write_stream(self, envelopes: DataFrame) -> DataStreamWriter:
         """What writes a streaming frame of envelopes; without a checkpoint and not started."""
@@ -116,7 +119,8 @@ class AzureBlobTransport:
 
     def read(self, spark: SparkSession) -> DataFrame:
         """As of `Transport`."""
-        return spark.readStream.format("azureblob").options(**self.options).load(self.path)
+        reader = spark.readStream.format("azureblob").options(**self.options)
+        return reader.schema(ENVELOPES).load(self.path)  # with a schema, the stream need not exist yet
 
     def write_stream(self, envelopes: DataFrame) -> DataStreamWriter:
         """As of `Transport`."""
