@@ -110,8 +110,8 @@ class NothingRead:
     """
 
     stream: str
-    partitions: tuple[str, ...] = ()
-    messages: int = 0
+    partitions: tuple[str, ...]
+    messages: int
 
     def __str__(self) -> str:
         which = f"Partitions {listed(self.partitions, 10, str)} of" if self.partitions else "All partitions of"

@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
@@ -51,38 +51,35 @@ def read_trackers(query: StreamingQuery | str) -> list[PartitionTracker]:
 def why_held(query: StreamingQuery | str, idle_timeout: IdleTimeout | None = None) -> list[Hold | NothingRead]:
     """What holds the watermark of each partition of a query; `str(hold)` is a text for people.
 
-    query: a running one, or the path of a checkpoint. Only a running query knows the partitions from which user
-    messages have come and no control message: these are `NothingRead`. idle_timeout: the one of the query.
+    query: a query, or the path of a checkpoint. Only a query knows the streams and partitions from which no control
+    message has come: these are `NothingRead`. idle_timeout: the one of the query.
     `control_messages.holds.why_held` does the same for one tracker and any time.
     """
     now = time.time_ns() // 1_000_000
     trackers = read_trackers(query)
     found: list[Hold | NothingRead] = [holds.why_held(tracker, now, idle_timeout) for tracker in trackers]
-    inputs = [] if isinstance(query, str) else list(_inputs(query).values())
-    for each in inputs:
+    for each in [] if isinstance(query, str) else _inputs(query):
         known = {str(tracker.partition) for tracker in trackers if tracker.stream == each.stream}
         counts = {tracker.partition_count for tracker in trackers if tracker.stream == each.stream}
         expected = {str(number) for number in range(max(counts, default=0))} | each.partitions
         silent = sorted(expected - known, key=lambda name: (len(name), name))
         if silent or not known:
             found.append(NothingRead(each.stream, tuple(silent), each.messages))
-    return found or [NothingRead("every stream of the query")]
+    return found
 
 
 def run_until_end(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, int] | None = None) -> bool:
     """Wait until every input of a query has ended, then stop the query. Raises what the query fails with.
 
     inputs: the streams to wait for, with the number of partitions of each if their messages do not have it, as Samza's;
-    by default all that the query reconciles. What cannot become true is refused by `ValueError`: a stream that the
-    query does not read, or another number of partitions.
+    by default all that the query reconciles. What cannot become true is a `ValueError`: a stream that the query does
+    not read, or another number of partitions. The query then runs on.
 
     A query whose input has ended before reads all that is there first, so it goes on when the input was reopened.
     Whoever waits is told what for: once a minute a line is logged. Returns False if the query was stopped by something
     else before.
     """
-    if inputs is not None:
-        inputs = dict(inputs) if isinstance(inputs, Mapping) else dict.fromkeys(inputs, 0)
-    wait = _Wait(query, inputs)
+    wait = _Wait(query, _awaited(query, inputs))
     while query.isActive and not wait.over():
         time.sleep(_POLL_SECONDS)
     if query.isActive:
@@ -91,34 +88,55 @@ def run_until_end(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, in
     return wait.ended()
 
 
+def _awaited(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, int] | None) -> dict[str, int]:
+    """The streams to wait for, and the number of their partitions or 0. `ValueError` if the query has no such stream."""
+    reconciled = _reconciled(query)
+    if not reconciled:
+        text = "the query reconciles no stream, so no end will come. Apply `reconcile` to its input."
+        raise ValueError(text)
+    stated = inputs if isinstance(inputs, Mapping) else dict.fromkeys(reconciled if inputs is None else inputs, 0)
+    wrong = sorted(stated.keys() - reconciled)
+    if wrong:
+        text = f"the query does not read stream {wrong[0]!r}; it reads {listed(sorted(reconciled))}."
+        raise ValueError(text)
+    return dict(stated)
+
+
 @dataclass
 class _Wait:
-    """Waits for the end of the inputs of a query."""
+    """Waits for the end of the inputs of a query.
+
+    seen: the last batch that was looked at. caught_up: the query has read all that there was, or has not ended; until
+    then an end may be one of an earlier run. reported: when (monotonic seconds) it was last said what the wait is for.
+    """
 
     query: StreamingQuery
-    expected: dict[str, int] | None
+    expected: dict[str, int]
     seen: int = -1
     caught_up: bool = False
-    reported: float = 0.0
+    reported: float = field(default_factory=time.monotonic)
 
     def over(self) -> bool:
         """Look at the batches since the last call. `ValueError` if the end that is awaited cannot come."""
-        batches = [each for each in self.query.recentProgress if each["batchId"] > self.seen]
+        batches = [each["batchId"] for each in self.query.recentProgress if each["batchId"] > self.seen]
         if batches:
-            self.seen = max(each["batchId"] for each in batches)
-            self._check(_inputs(self.query))
-        idle = not self.query.status["isDataAvailable"] and not self.query.status["isTriggerActive"]
-        self.caught_up = self.caught_up or idle or any(not each["numInputRows"] for each in batches)
-        if self.caught_up and (batches or idle) and self.ended():
+            self.seen = max(batches)
+        idle = _is_idle(self.query)
+        due = time.monotonic() - self.reported >= _REPORT_SECONDS
+        if not (batches or due or (idle and not self.caught_up)):
+            return False
+        ended = self.ended()
+        if ended and (self.caught_up or idle):
             return True
-        self._report()
+        self.caught_up = self.caught_up or idle or not ended
+        if due:
+            self._report()
         return False
 
     def ended(self) -> bool:
         """Whether the last committed batch has the end of all partitions of all inputs."""
         trackers = read_trackers(self.query)
-        expected = self.expected or dict.fromkeys(_inputs(self.query), 0)
-        for stream, stated in expected.items():
+        for stream, stated in self.expected.items():
             own = [tracker for tracker in trackers if tracker.stream == stream]
             count = max((tracker.partition_count for tracker in own), default=0)
             if stated and (len(own) > stated or count not in (0, stated)):
@@ -126,24 +144,19 @@ class _Wait:
                 raise ValueError(text)
             if not own or len(own) < (count or stated or 1) or not all(tracker.at_end for tracker in own):
                 return False
-        return bool(expected)
-
-    def _check(self, inputs: Mapping[str, _Input]) -> None:
-        wrong = sorted((self.expected or {}).keys() - inputs.keys())
-        if inputs and wrong:
-            text = f"the query does not read stream {wrong[0]!r}; it reads {listed(sorted(inputs))}."
-            raise ValueError(text)
+        return True
 
     def _report(self) -> None:
-        """Say once a minute what the wait is for."""
-        now = time.monotonic()
-        if not self.reported:
-            self.reported = now
-        if now - self.reported < _REPORT_SECONDS:
-            return
-        self.reported = now
+        """Say what the wait is for."""
+        self.reported = time.monotonic()
         waiting = [each for each in why_held(self.query) if isinstance(each, NothingRead) or not each.at_end]
         logger.warning("query %s waits for the end of its inputs: %s", self.query.id, listed(waiting, 5, str))
+
+
+def _is_idle(query: StreamingQuery) -> bool:
+    """Whether a query has read all that there was at its last trigger."""
+    status = query.status
+    return status["message"].startswith("Waiting for") and not status["isDataAvailable"]
 
 
 @dataclass(frozen=True)
@@ -155,28 +168,41 @@ class _Input:
     partitions: frozenset[str]
 
 
-def _inputs(query: StreamingQuery) -> dict[str, _Input]:
-    """The streams that a query reconciles, by the counters in its progress; none before its first batch."""
-    found: dict[str, _Input] = {}
-    for progress in query.recentProgress:
-        for name, counters in progress["observedMetrics"].items():
-            if name.startswith(OBSERVED):
-                stream = name[len(OBSERVED) :]
-                before = found.get(stream, _Input(stream, 0, frozenset()))
-                partitions = before.partitions | frozenset(counters["partitions"] or ())
-                found[stream] = _Input(stream, before.messages + counters["message"], partitions)
+def _inputs(query: StreamingQuery) -> list[_Input]:
+    """What a query has read of the streams that it reconciles, by the counters in its progress."""
+    found = []
+    for stream in sorted(_reconciled(query)):
+        counted = [each["observedMetrics"].get(OBSERVED + stream) for each in query.recentProgress]
+        batches = [each for each in counted if each is not None]
+        partitions = frozenset(name for batch in batches for name in batch["partitions"])
+        found.append(_Input(stream, sum(batch["message"] for batch in batches), partitions))
+    return found
+
+
+def _reconciled(query: StreamingQuery) -> set[str]:
+    """The streams that a query reconciles, by the names of the counters in its plan."""
+    found, nodes = set(), [_java(query).analyzedPlan()]
+    while nodes:
+        node = nodes.pop()
+        if node.nodeName() == "CollectMetrics" and node.name().startswith(OBSERVED):
+            found.add(node.name()[len(OBSERVED) :])
+        children = node.children()
+        nodes += [children.apply(number) for number in range(children.size())]
     return found
 
 
 def _checkpoint(query: StreamingQuery | str) -> str:
-    """The path of a query's checkpoint, which only Spark's own object has."""
-    if isinstance(query, str):
-        return query
+    """The path of a query's checkpoint."""
+    return query if isinstance(query, str) else str(_java(query).resolvedCheckpointRoot())
+
+
+def _java(query: StreamingQuery) -> Any:
+    """Spark's own object of a query: only it knows checkpoint and plan."""
     java = getattr(query, "_jsq", None)
     if java is None:
-        text = "Spark Connect does not tell the checkpoint of a query. Give the path of the checkpoint."
+        text = "Spark Connect does not tell the checkpoint of a query. Give the path of the checkpoint to `why_held`."
         raise ControlMessageError(text)
-    return str(java.streamingQuery().resolvedCheckpointRoot())
+    return java.streamingQuery()
 
 
 def _reconcilers(spark: SparkSession, checkpoint: str) -> list[tuple[int, int]]:
