@@ -89,7 +89,7 @@ def run_until_end(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, in
 
 
 def _awaited(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, int] | None) -> dict[str, int]:
-    """The streams to wait for, and the number of their partitions or 0. `ValueError` if the query has no such stream."""
+    """The streams to wait for, and the number of their partitions or 0. `ValueError` if the query reads no such one."""
     reconciled = _reconciled(query)
     if not reconciled:
         text = "the query reconciles no stream, so no end will come. Apply `reconcile` to its input."

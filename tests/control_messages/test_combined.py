@@ -32,7 +32,7 @@ def reopened(name: str, generation: int = 1) -> tuple[str, Announcement]:
 
 def announced(*batches: Iterable[tuple[str, Announcement]]) -> list[list[str | int | None]]:
     """What is announced in each batch: watermarks, "endOfStream" and "reopened"."""
-    tracker, found = CombinedTracker(INPUTS), []
+    tracker, found = CombinedTracker(INPUTS), list[list[str | int | None]]()
     for batch in batches:
         step = receive(tracker, batch)
         tracker = step.tracker
