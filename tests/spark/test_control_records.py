@@ -101,7 +101,7 @@ def test_a_bad_envelope_fails_the_write_and_nothing_is_visible(
 def test_what_emit_returns_tells_the_sink_who_the_producer_is(
     spark: SparkSession, options: dict[str, str], target: str
 ) -> None:
-    rows = spark.range(4).select(
+    rows = spark.range(0, 4, numPartitions=1).select(
         F.col("id").cast("string").alias("value"),
         F.timestamp_seconds("id").alias("time"),
         F.element_at(F.array(F.lit("first"), F.lit("second")), (F.col("id") % 2).cast("int") + 1).alias("task"),
@@ -119,7 +119,7 @@ def test_what_emit_returns_tells_the_sink_who_the_producer_is(
     sent = spark.read.format("azureblob").options(**options, view="control").load(target)
     found = [json.loads(row.message) for row in sent.collect()]
     latest = {"first": 2000 - 500, "second": 3000 - 500}
-    assert {(name, at) for name, at in latest.items()} == {(each["taskName"], each["timestamp"]) for each in found}
+    assert set(latest.items()) == {(each["taskName"], each["timestamp"]) for each in found}
     assert {("events", 3, 2)} == {(each["streamId"], each["partitionCount"], each["generation"]) for each in found}
     assert 2 == len({each["sequence"] for each in found}), "each write has its own"
-    assert 3 * 2 * 2 <= len(found)
+    assert 3 * 2 * 2 == len(found)
