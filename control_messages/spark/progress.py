@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from control_messages import holds
@@ -18,6 +19,7 @@ from control_messages.holds import NothingRead
 from control_messages.spark.reconciliation import OBSERVED
 
 if TYPE_CHECKING:
+    from pyspark.sql import Row
     from pyspark.sql.streaming.query import StreamingQuery
 
     from control_messages.holds import Hold
@@ -27,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
 _REPORT_SECONDS = 60.0
+_FIRST_BATCH_SECONDS = 10.0
 _STATES = ("endOfStream", "watermark")
 
 
@@ -207,12 +210,23 @@ def _java(query: StreamingQuery) -> Any:
 
 def _reconcilers(spark: SparkSession, checkpoint: str) -> list[tuple[int, int]]:
     """The operators of the query that keep trackers, and the last committed batch of each."""
-    operators = spark.read.format("state-metadata").load(checkpoint).collect()
     return [
         (operator.operatorId, operator.maxBatchId)
-        for operator in operators
+        for operator in _operators(spark, checkpoint)
         if operator.maxBatchId >= 0 and _variables(operator.operatorProperties).issuperset(_STATES)
     ]
+
+
+def _operators(spark: SparkSession, checkpoint: str) -> list[Row]:
+    """What Spark has written of the operators with state. It does so when the first batch begins, not in one step."""
+    deadline = time.monotonic() + _FIRST_BATCH_SECONDS
+    while True:
+        try:
+            return spark.read.format("state-metadata").load(checkpoint).collect()
+        except PySparkException as error:
+            if error.getCondition() != "STDS_FAILED_TO_READ_OPERATOR_METADATA" or time.monotonic() > deadline:
+                raise
+        time.sleep(_POLL_SECONDS)
 
 
 def _variables(properties: str) -> set[str]:
