@@ -68,18 +68,10 @@ def run_bounded(  # noqa: PLR0913 - the names of columns
 def _newest_generation(spark: SparkSession, transport: Transport) -> tuple[int, bool]:
     """The highest generation of a stream's control messages, -1 if there is none, and whether it has ended."""
     task = F.coalesce("taskName", F.lit(""))
-    generations = (
-        transport.control(spark)
-        .groupBy("generation")
-        .agg(
-            F.max("taskCount").alias("tasks"),
-            F.count_distinct(F.when(F.col("type") == "endOfStream", task)).alias("ended"),
-        )
-        .orderBy(F.desc("generation"))
-        .limit(1)
-    )
+    ended = F.count_distinct(F.when(F.col("type") == "endOfStream", task)).alias("ended")
     try:
-        rows = generations.collect()
+        generations = transport.control(spark).groupBy("generation").agg(F.max("taskCount").alias("tasks"), ended)
+        rows = generations.orderBy(F.desc("generation")).limit(1).collect()
     except PySparkException as error:
         if transport.absent not in str(error):
             raise
@@ -133,8 +125,9 @@ class AzureBlobTransport:
 
     def control(self, spark: SparkSession) -> DataFrame:
         """As of `Transport`."""
-        view = spark.read.format("azureblob").options(**self.options).option("view", "control").load(self.path)
-        return view.select("type", "generation", "taskName", "taskCount")
+        reader = spark.read.format("azureblob").options(**self.options)
+        _ = reader.load(self.path).schema  # raises here if there is no such stream; the view would, in a Spark task
+        return reader.option("view", "control").load(self.path).select("type", "generation", "taskName", "taskCount")
 
     def _writing(self, envelopes: DataFrame) -> dict[str, str]:
         by_sink = "eventTime" in envelopes.columns

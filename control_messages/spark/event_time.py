@@ -13,7 +13,7 @@ import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import IntegralType, StructField, StructType
 
 from control_messages import combined
 from control_messages.announcements import Announcement
@@ -52,8 +52,9 @@ class EventTimeProcessor:
 
         watermark: the last one announced; None before the first. A message that is older is late.
 
-        As always in pandas, an integer column with nulls holds doubles; here also if only the announcements of the
-        batch have the nulls. Pass 64-bit integers that must be exact as strings.
+        Integers are integers, of dtype `Int64` in a column with nulls. Beyond 2**53 they are not exact in a batch that
+        has nulls in the column, if only in its announcements, since pandas holds them as doubles first: pass such ones
+        as strings.
         """
 
     def on_watermark(self, partition: Any, watermark: int) -> Iterable[pd.DataFrame] | None:
@@ -90,7 +91,8 @@ def process(flows: DataFrame | Sequence[DataFrame], processor: EventTimeProcesso
     stream = name or "+".join(streams)
     columns = [united.schema[column] for column in FLOW]
     columns[0] = StructField("stream", columns[0].dataType, columns[0].nullable, {STREAM_METADATA: stream})
-    runner = _Runner(processor, streams, stream, [*FLOW, *own.names])
+    integers = [field.name for field in united.schema if isinstance(field.dataType, IntegralType)]
+    runner = _Runner(processor, streams, stream, [*FLOW, *own.names], [name for name in integers if name not in FLOW])
     keyed = united.withColumn("partition", not_null("partition"))
     return (
         keyed.groupBy("partition")
@@ -112,12 +114,18 @@ class _Runner(StatefulProcessor):
     """Calls an `EventTimeProcessor` in order. Its own state is what the flows have announced."""
 
     def __init__(
-        self, processor: EventTimeProcessor, inputs: tuple[str, ...], stream: str, columns: Sequence[str]
+        self,
+        processor: EventTimeProcessor,
+        inputs: tuple[str, ...],
+        stream: str,
+        columns: Sequence[str],
+        integers: Sequence[str] = (),
     ) -> None:
         self._processor = processor
         self._inputs = inputs
         self._stream = stream
         self._columns = list(columns)
+        self._integers = list(integers)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getValueState("inputs", INPUTS_STATE)
@@ -139,7 +147,7 @@ class _Runner(StatefulProcessor):
         for frame in rows:
             is_message = frame["type"] == "message"
             if is_message.any():
-                messages = frame[is_message]
+                messages = self._with_integers(frame[is_message])
                 yield from self._output(key, self._processor.on_messages(partition, messages, before.watermark))
             others.append(frame.loc[~is_message, list(FLOW)])
         control = pd.concat(others)
@@ -155,6 +163,14 @@ class _Runner(StatefulProcessor):
 
     def close(self) -> None:
         self._processor.close()
+
+    def _with_integers(self, messages: pd.DataFrame) -> pd.DataFrame:
+        """The messages with the integers that pandas holds as doubles, because other rows have nulls, as integers.
+
+        Spark takes a double in a `bigint` of its state for null.
+        """
+        doubles = [name for name in self._integers if messages[name].dtype.kind == "f"]
+        return messages.astype({name: "Int64" if messages[name].hasnans else "int64" for name in doubles})
 
     def _load(self) -> CombinedTracker:
         if not self._state.exists():

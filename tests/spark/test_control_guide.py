@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 GUIDE = Path(__file__).parents[2] / "docs" / "CONTROL_MESSAGES.md"
 DAY, HOUR = 86_400_000, 3_600_000
 
-pytestmark = pytest.mark.usefixtures("rocksdb_state")
+pytestmark = [pytest.mark.usefixtures("rocksdb_state"), pytest.mark.slow]
 
 
 def examples() -> list[str]:
@@ -77,7 +77,7 @@ def test_the_examples_of_the_guide_work(
             frame.withColumn("value", F.to_json(F.struct("*"))),
             producer,
             AzureBlobTransport(f"{container_name}/{name}", options),
-            str(tmp_path / "checkpoints" / name),
+            str(tmp_path / f"checkpoint-{name}"),
             event_time="time_hour",
             partition=partition_of(producer, "origin"),
         )
