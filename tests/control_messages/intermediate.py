@@ -179,13 +179,15 @@ class Pipeline:
         job.idle.discard(task)
         self._append(message)
 
-    def declare_idle(self, job: Upstream, task: int) -> None:
-        """A task that has read all of its sources declares itself idle."""
+    def declare_idle(self, job: Upstream, task: int, *, states_watermark: bool) -> None:
+        """A task that has read all of its sources declares itself idle, and perhaps states its watermark again."""
         if task < job.tasks and job.has_read_all(task, self):
+            at = job.watermark(task, self) if states_watermark else None
             self.seen["idle"] += 1
             self.may_be_late |= set(range(task, SOURCES, job.tasks))
             job.idle.add(task)
-            self._append(Watermark(f"Partition {task}", job.tasks, EARLIEST, job.generation, idle=True))
+            up_to = EARLIEST if at in (None, END) else at
+            self._append(Watermark(f"Partition {task}", job.tasks, up_to, job.generation, idle=True))
 
     def _append(self, message: ControlMessage) -> None:
         """Write a message to every partition. Its sequence is the time at which it is sent."""
@@ -439,9 +441,8 @@ class Plain(ConsumerDesign):
     reopens: Literal["by a new generation", "by any message", "never"] = "by a new generation"
 
     def empty(self, partitions: int) -> dict[str, Any]:
-        pages: list[dict[str, Any]]
-        pages = [{"generation": -1, "task_count": 0, "tasks": {}, "out": -1, "end": None} for _ in range(partitions)]
-        return {"pages": pages, "out": -1, "ended": False}
+        page = {"generation": -1, "task_count": 0, "out": -1, "end": None}
+        return {"pages": [{**page, "tasks": {}} for _ in range(partitions)], "out": -1, "ended": False}
 
     def receive(self, trackers: Any, messages: Messages, now: int, configured: int) -> Step[Any]:
         pages = trackers["pages"]
@@ -478,8 +479,8 @@ class Plain(ConsumerDesign):
             page.update(generation=message.generation, tasks={})
             if self.reopens == "by a new generation":
                 page["end"] = None
-        if self.reopens == "by any message":
-            page["end"] = None
+        if self.reopens == "by any message" and page["end"] is not None:
+            page.update(end=None, tasks={})
         at = message.timestamp if isinstance(message, Watermark) else END
         page["tasks"][message.task] = max(at, page["tasks"].get(message.task, -1))
         page["task_count"] = configured if self.configured else message.task_count
