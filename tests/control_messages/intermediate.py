@@ -322,6 +322,18 @@ class Pipeline:
         newest = [self.upstream.generation] * self.partitions
         assert self.ended and newest == self.design.ends(self.trackers), "the end was never announced"
 
+    def run_again(self, tasks: int, later: Sequence[int]) -> None:
+        """The job ends, and has run: its next run is a new generation, with later records of some sources."""
+        self.finish()
+        self.commit_upstream()
+        self.closed = set()
+        self.rescale(tasks)
+        self.zombies = []  # a job that has ended does not write
+        latest = max((times[-1] for times in self.sources if times), default=0)
+        for source, more in enumerate(later):
+            times = self.sources[source]
+            self.add(source, latest - (times[-1] if times else 0) + more)
+
     def _run_out(self) -> None:
         for task in range(self.upstream.tasks):
             self.send(self.upstream, task)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import Phase
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from control_messages.errors import ContradictionError
 from tests.control_messages.intermediate import (
@@ -100,6 +100,11 @@ def machine(  # noqa: C901 - a class with its rules
             else:
                 self.pipeline.rescale(count)
 
+        @precondition(lambda _: generations_rise)
+        @rule(count=st.sampled_from([1, 2, 3]), later=st.lists(st.integers(0, 9), max_size=SOURCES))
+        def a_bounded_job_ends_and_runs_again(self, count: int, later: list[int]) -> None:
+            self.pipeline.run_again(count, later)
+
         @rule(saves=st.sampled_from([0, 1, 2]), dies=st.booleans())
         def the_consumer_saves_and_dies(self, saves: int, dies: bool) -> None:
             if saves > 0:
@@ -122,7 +127,7 @@ def explore(
     *,
     generations_rise: bool = True,
     idles: bool = True,
-    examples: int = 180,
+    examples: int = 120,
     phases: tuple[Phase, ...] = tuple(Phase),
 ) -> Counter[str]:
     """Run a design through random histories, the same ones every time; returns how often each event has happened."""
