@@ -209,14 +209,15 @@ def test_a_silent_task_times_out_by_a_timer(stream: IntermediateStream) -> None:
     assert [5, 20] == marks
 
 
-def test_a_task_that_declares_itself_idle_last_does_not_hold_the_watermark(stream: IntermediateStream) -> None:
-    awake, idle = Watermark("b", 2, 7), Watermark("b", 2, 7, idle=True)
-    stream.put((0, Watermark("a", 2, 10)), (0, idle), (0, awake), (1, Watermark("a", 2, 10)), (1, idle))
-    stream.put((1, Watermark("b", 2, 8)), (1, Watermark("a", 2, 11)))
+def test_the_message_with_the_highest_sequence_says_whether_a_task_is_idle(stream: IntermediateStream) -> None:
+    awake, idle, back = (Watermark("b", 2, 7, idle=number == 2, sequence=number) for number in (1, 2, 3))
+    stream.put((0, Watermark("a", 2, 10)), (0, idle), (0, awake))
+    stream.put((1, Watermark("a", 2, 10)), (1, back), (1, idle), (1, awake))
+    stream.put((1, Watermark("b", 2, 8, sequence=4)), (0, awake), (0, Watermark("a", 2, 11)))
 
     rows = announced(stream.run(reconcile(stream.frame(), "s")))
 
-    assert [(0, 0, "watermark", 10), (0, 1, "watermark", 10)] == rows
+    assert [(0, 0, "watermark", 10), (1, 1, "watermark", 7), (2, 0, "watermark", 11), (2, 1, "watermark", 8)] == rows
 
 
 BAD: dict[bytes, str] = {
