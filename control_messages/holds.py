@@ -116,8 +116,9 @@ class NothingRead:
     def __str__(self) -> str:
         which = f"Partitions {listed(self.partitions, 10, str)} of" if self.partitions else "All partitions of"
         return (
-            f"{which} {self.stream} have no watermark: {self.messages} user messages were read, no control message. "
-            "Look whether the producer sends control messages (`emit`), of this stream, and to these partitions."
+            f"{which} {self.stream} have no watermark: no control message was read, and {self.messages} user messages "
+            "in the last batches. Look whether the producer sends control messages (`emit`), of this stream, and to "
+            "these partitions."
         )
 
 

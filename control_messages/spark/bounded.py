@@ -10,16 +10,17 @@ new generation, which reopens the stream for those downstream.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from control_messages.messages import MessageType
+from control_messages.producer import PRODUCER_METADATA
 from control_messages.spark.upstream import control_envelopes, emit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -46,8 +47,12 @@ def run_bounded(  # noqa: PLR0913 - the names of columns
     nothing is written after the first end. Raises what the query fails with; then no end is announced.
     """
     spark = frame.sparkSession
-    newest, ended = _newest_generation(spark, transport)
-    run = replace(producer, generation=max(producer.generation, newest + ended))
+    last = _last_run(spark, transport)
+    if last is not None and 0 < last.ended_partitions < last.partitions:  # it died while it wrote its end
+        ending = replace(producer, partitions=last.partitions, tasks=last.ended_tasks, generation=last.generation)
+        transport.append(control_envelopes(spark, ending, ending.end_of_stream()))
+    next_generation = 0 if last is None else last.generation + last.ended
+    run = replace(producer, generation=max(producer.generation, next_generation))
     envelopes = emit(
         frame,
         run,
@@ -58,25 +63,52 @@ def run_bounded(  # noqa: PLR0913 - the names of columns
         by_sink=isinstance(transport, AzureBlobTransport),
     )
     writer = transport.write_stream(envelopes).option("checkpointLocation", checkpoint)
-    query = writer.trigger(availableNow=True).start()
-    query.awaitTermination()
-    if not ended or any(progress["numInputRows"] for progress in query.recentProgress):
+    writer.trigger(availableNow=True).start().awaitTermination()
+    last = _last_run(spark, transport)
+    if last is None or not last.ended:
         transport.append(control_envelopes(spark, run, run.end_of_stream()))
     return run
 
 
-def _newest_generation(spark: SparkSession, transport: Transport) -> tuple[int, bool]:
-    """The highest generation of a stream's control messages, -1 if there is none, and whether it has ended."""
-    task = F.coalesce("taskName", F.lit(""))
-    ended = F.count_distinct(F.when(F.col("type") == "endOfStream", task)).alias("ended")
-    try:
-        generations = transport.control(spark).groupBy("generation").agg(F.max("taskCount").alias("tasks"), ended)
-        rows = generations.orderBy(F.desc("generation")).limit(1).collect()
-    except PySparkException as error:
-        if transport.absent not in str(error):
-            raise
-        return -1, False
-    return (int(rows[0].generation), rows[0].ended >= rows[0].tasks) if rows else (-1, False)
+@dataclass(frozen=True)
+class _Run:
+    """The highest generation of a stream, as its control messages tell.
+
+    ended_tasks: the tasks that have ended. ended_partitions: how many partitions have the ends of all tasks; not all of
+    them, if the job died while it wrote its end and the transport makes a batch visible bit by bit, as Kafka does.
+    """
+
+    generation: int
+    partitions: int
+    ended_tasks: tuple[str, ...]
+    ended_partitions: int
+
+    @property
+    def ended(self) -> bool:
+        """Whether no further row may belong to this generation, since some partition has its end."""
+        return self.ended_partitions > 0
+
+
+def _last_run(spark: SparkSession, transport: Transport) -> _Run | None:
+    """The last run of the jobs that write a stream; None if it has no control messages."""
+    if not transport.exists(spark):
+        return None
+    ended = F.collect_set(F.when(F.col("type") == "endOfStream", F.coalesce("taskName", F.lit("")))).alias("ended")
+    tasks = F.max(F.coalesce("taskCount", F.lit(1))).alias("tasks")
+    partitions = F.max(F.coalesce("partitionCount", F.lit(0))).alias("partitions")
+    by_partition = transport.control(spark).groupBy(F.coalesce("generation", F.lit(0)).alias("generation"), "partition")
+    rows = by_partition.agg(tasks, partitions, ended).collect()
+    if not rows:
+        return None
+    generation = max(row.generation for row in rows)
+    newest = [row for row in rows if row.generation == generation]
+    task_count = max(row.tasks for row in newest)
+    return _Run(
+        generation,
+        max(row.partitions for row in newest),
+        tuple(sorted({name for row in newest for name in row.ended})),
+        sum(len(row.ended) >= task_count for row in newest),
+    )
 
 
 ENVELOPES = "partition int, value binary"
@@ -85,11 +117,8 @@ ENVELOPES = "partition int, value binary"
 class Transport(Protocol):
     """Where an intermediate stream is kept. Its envelopes have the columns `ENVELOPES`."""
 
-    absent: ClassVar[str]
-    """The error of a read says so if there is no such stream yet."""
-
-    def read(self, spark: SparkSession) -> DataFrame:
-        """The envelopes as a streaming frame, from the first on."""
+    def exists(self, spark: SparkSession) -> bool:
+        """Whether there is such a stream yet."""
 
     def write_stream(self, envelopes: DataFrame) -> DataStreamWriter:
         """What writes a streaming frame of envelopes; without a checkpoint and not started."""
@@ -98,7 +127,7 @@ class Transport(Protocol):
         """Write a batch of envelopes."""
 
     def control(self, spark: SparkSession) -> DataFrame:
-        """The control messages of the stream: columns type, generation, taskName and taskCount."""
+        """The control messages: columns type, generation, taskName, taskCount, partitionCount and partition."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +136,18 @@ class AzureBlobTransport:
 
     path: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)  # with secrets
-    absent: ClassVar[str] = "NotFoundError"
+
+    def exists(self, spark: SparkSession) -> bool:
+        """As of `Transport`."""
+        return _succeeds(
+            lambda: spark.read.format("azureblob").options(**self.options).load(self.path).schema,
+            but_for="azure_account.errors.NotFoundError",
+        )
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """As of `Transport`."""
+        """The envelopes as a streaming frame, from the first on. The stream need not exist yet."""
         reader = spark.readStream.format("azureblob").options(**self.options)
-        return reader.schema(ENVELOPES).load(self.path)  # with a schema, the stream need not exist yet
+        return reader.schema(ENVELOPES).load(self.path)
 
     def write_stream(self, envelopes: DataFrame) -> DataStreamWriter:
         """As of `Transport`."""
@@ -125,12 +160,12 @@ class AzureBlobTransport:
 
     def control(self, spark: SparkSession) -> DataFrame:
         """As of `Transport`."""
-        reader = spark.read.format("azureblob").options(**self.options)
-        _ = reader.load(self.path).schema  # raises here if there is no such stream; the view would, in a Spark task
-        return reader.option("view", "control").load(self.path).select("type", "generation", "taskName", "taskCount")
+        view = spark.read.format("azureblob").options(**self.options).option("view", "control").load(self.path)
+        count = F.get_json_object("message", "$.partitionCount").cast("bigint").alias("partitionCount")
+        return view.select("type", "generation", "taskName", "taskCount", count, "partition")
 
     def _writing(self, envelopes: DataFrame) -> dict[str, str]:
-        by_sink = "eventTime" in envelopes.columns
+        by_sink = any(PRODUCER_METADATA in field.metadata for field in envelopes.schema)
         return {**self.options, "partitionColumn": "partition", **({} if by_sink else {"envelopeColumn": "value"})}
 
 
@@ -140,10 +175,13 @@ class KafkaTransport:
 
     topic: str
     options: Mapping[str, str] = field(repr=False)  # with secrets
-    absent: ClassVar[str] = "UnknownTopicOrPartition"
+
+    def exists(self, spark: SparkSession) -> bool:
+        """As of `Transport`."""
+        return _succeeds(lambda: self._all(spark).limit(1).collect(), but_for="UnknownTopicOrPartitionException")
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """As of `Transport`."""
+        """The envelopes as a streaming frame, from the first on."""
         reader = spark.readStream.format("kafka").options(**self.options).option("subscribe", self.topic)
         return reader.option("startingOffsets", "earliest").load()
 
@@ -157,9 +195,24 @@ class KafkaTransport:
 
     def control(self, spark: SparkSession) -> DataFrame:
         """As of `Transport`."""
-        topic = spark.read.format("kafka").options(**self.options).option("subscribe", self.topic).load()
         kind, data = F.substring("value", 1, 1), F.expr("CAST(substring(value, 2) AS STRING)")
-        fields = "generation BIGINT, taskName STRING, taskCount BIGINT"
+        fields = "generation BIGINT, taskName STRING, taskCount BIGINT, partitionCount BIGINT"
         types = F.when(kind == F.lit(bytes([MessageType.END_OF_STREAM])), "endOfStream").otherwise("other")
-        control = topic.where(kind != F.lit(bytes([MessageType.USER])))
-        return control.select(types.alias("type"), F.from_json(data, fields).alias("of")).select("type", "of.*")
+        control = self._all(spark).where(kind != F.lit(bytes([MessageType.USER])))
+        of = F.from_json(data, fields).alias("of")
+        return control.select(types.alias("type"), of, "partition").select("type", "of.*", "partition")
+
+    def _all(self, spark: SparkSession) -> DataFrame:
+        reader = spark.read.format("kafka").options(**self.options).option("subscribe", self.topic)
+        return reader.option("startingOffsets", "earliest").option("endingOffsets", "latest").load()
+
+
+def _succeeds(read: Callable[[], object], *, but_for: str) -> bool:
+    """Whether a read succeeds. False for the error that is named in Spark's; all others are raised."""
+    try:
+        read()
+    except PySparkException as error:
+        if but_for not in str(error):
+            raise
+        return False
+    return True

@@ -99,6 +99,9 @@ def _awaited(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, int] | 
         raise ValueError(text)
     stated = inputs if isinstance(inputs, Mapping) else dict.fromkeys(reconciled if inputs is None else inputs, 0)
     wrong = sorted(stated.keys() - reconciled)
+    if not stated:
+        text = "no stream to wait for is named. Leave `inputs` out to wait for all."
+        raise ValueError(text)
     if wrong:
         text = f"the query does not read stream {wrong[0]!r}; it reads {listed(sorted(reconciled))}."
         raise ValueError(text)
@@ -203,7 +206,7 @@ def _java(query: StreamingQuery) -> Any:
     """Spark's own object of a query: only it knows checkpoint and plan."""
     java = getattr(query, "_jsq", None)
     if java is None:
-        text = "Spark Connect does not tell the checkpoint of a query. Give the path of the checkpoint to `why_held`."
+        text = "Spark Connect does not tell the checkpoint of a query. Use a classic session."
         raise ControlMessageError(text)
     return java.streamingQuery()
 

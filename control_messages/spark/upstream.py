@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from control_messages.messages import VERSION, MessageType
+from control_messages.messages import EARLIEST, VERSION, MessageType
 from control_messages.producer import PRODUCER_METADATA, with_watermarks
 
 if TYPE_CHECKING:
@@ -122,17 +122,18 @@ def forward(
         F.lit(producer.partitions).alias("partitionCount"),
         F.unix_millis(F.current_timestamp()).alias("sequence"),
     ]
-    watermark = F.to_json(F.struct(*common, F.col("watermark").alias("timestamp")))
+    # A reopened partition has no new watermark yet: the earliest one says only that its generation has begun.
+    watermark = F.to_json(F.struct(*common, F.coalesce("watermark", F.lit(EARLIEST)).alias("timestamp")))
     end = F.to_json(F.struct(*common))
     all_partitions = F.sequence(F.lit(0), F.lit(producer.partitions - 1))
     own_partition = F.array(_checked_partition(producer, partition))
     kind = F.col("type")
     return (
-        flow.where(kind.isin("message", "watermark", "endOfStream"))
+        flow.where(kind.isin("message", "watermark", "reopened", "endOfStream"))
         .select(
             F.when(kind == "message", own_partition).otherwise(all_partitions).alias("targets"),
             F.when(kind == "message", F.concat(F.lit(USER), _column(value).cast("binary")))
-            .when(kind == "watermark", _enveloped(MessageType.WATERMARK, watermark))
+            .when(kind.isin("watermark", "reopened"), _enveloped(MessageType.WATERMARK, watermark))
             .otherwise(_enveloped(MessageType.END_OF_STREAM, end))
             .alias("value"),
         )

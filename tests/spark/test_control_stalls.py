@@ -97,7 +97,7 @@ def test_partitions_with_rows_and_without_control_messages_are_named(stream: Int
     wait_for(lambda: query.lastProgress is not None, query)
 
     (nothing,) = why_held(query)
-    assert str(nothing).startswith("Partitions 0, 2 of s have no watermark: 2 user messages were read, no control")
+    assert str(nothing).startswith("Partitions 0, 2 of s have no watermark: no control message was read, and 2 user")
     stream.put((0, PRODUCER.watermark("a", 5)), (0, PRODUCER.watermark("b", 5)))
     wait_for(lambda: len(found) == 3, query)
     wait_for(lambda: len(query.recentProgress) > 1, query)
@@ -112,7 +112,7 @@ def test_a_query_that_has_read_nothing_says_so(stream: IntermediateStream) -> No
     query = stream.start(reconcile(stream.frame(), "s"), [])
     try:
         (nothing,) = why_held(query)
-        assert str(nothing).startswith("All partitions of s have no watermark: 0 user messages were read, no control")
+        assert str(nothing).startswith("All partitions of s have no watermark: no control message was read, and 0 user")
     finally:
         query.stop()
 
