@@ -296,7 +296,10 @@ class _Update:
                 self.idle.discard(task)
 
     def _is_last(self, message: Watermark, task: str) -> bool:
-        """Whether the task has sent nothing later. In doubt it is not idle: that holds the watermark, which is safe."""
+        """Whether the task has sent nothing later, by sequence.
+
+        On a tie, and without sequences, it is not idle: that holds the watermark, which is safe.
+        """
         known = self.sequences.get(task)
         if message.sequence is None:
             return known is None or not message.idle

@@ -51,8 +51,7 @@ def run_bounded(  # noqa: PLR0913 - the names of columns
     if last is not None and 0 < last.ended_partitions < last.partitions:  # it died while it wrote its end
         ending = replace(producer, partitions=last.partitions, tasks=last.ended_tasks, generation=last.generation)
         transport.append(control_envelopes(spark, ending, ending.end_of_stream()))
-    next_generation = 0 if last is None else last.generation + last.ended
-    run = replace(producer, generation=max(producer.generation, next_generation))
+    run = producer if last is None else replace(producer, generation=max(producer.generation, last.next_for(producer)))
     envelopes = emit(
         frame,
         run,
@@ -74,12 +73,14 @@ def run_bounded(  # noqa: PLR0913 - the names of columns
 class _Run:
     """The highest generation of a stream, as its control messages tell.
 
-    ended_tasks: the tasks that have ended. ended_partitions: how many partitions have the ends of all tasks; not all of
+    tasks, ended_tasks: those that have sent a message; those that have ended. ended_partitions: how many partitions have the ends of all tasks; not all of
     them, if the job died while it wrote its end and the transport makes a batch visible bit by bit, as Kafka does.
     """
 
     generation: int
     partitions: int
+    task_count: int
+    tasks: tuple[str, ...]
     ended_tasks: tuple[str, ...]
     ended_partitions: int
 
@@ -88,16 +89,23 @@ class _Run:
         """Whether no further row may belong to this generation, since some partition has its end."""
         return self.ended_partitions > 0
 
+    def next_for(self, producer: ProducerSpec) -> int:
+        """The generation of the producer's next rows: this one, if it has not ended and the producer has its tasks."""
+        same = self.task_count == len(producer.names) and set(self.tasks) <= set(producer.names)
+        same = same and self.partitions in (0, producer.partitions)
+        return self.generation + (self.ended or not same)
+
 
 def _last_run(spark: SparkSession, transport: Transport) -> _Run | None:
     """The last run of the jobs that write a stream; None if it has no control messages."""
     if not transport.exists(spark):
         return None
-    ended = F.collect_set(F.when(F.col("type") == "endOfStream", F.coalesce("taskName", F.lit("")))).alias("ended")
+    ended = F.collect_set(F.when(F.col("type") == "endOfStream", F.col("taskName"))).alias("ended")
+    seen = F.collect_set("taskName").alias("seen")
     tasks = F.max(F.coalesce("taskCount", F.lit(1))).alias("tasks")
     partitions = F.max(F.coalesce("partitionCount", F.lit(0))).alias("partitions")
     by_partition = transport.control(spark).groupBy(F.coalesce("generation", F.lit(0)).alias("generation"), "partition")
-    rows = by_partition.agg(tasks, partitions, ended).collect()
+    rows = by_partition.agg(tasks, partitions, seen, ended).collect()
     if not rows:
         return None
     generation = max(row.generation for row in rows)
@@ -106,6 +114,8 @@ def _last_run(spark: SparkSession, transport: Transport) -> _Run | None:
     return _Run(
         generation,
         max(row.partitions for row in newest),
+        task_count,
+        tuple(sorted({name for row in newest for name in row.seen})),
         tuple(sorted({name for row in newest for name in row.ended})),
         sum(len(row.ended) >= task_count for row in newest),
     )
