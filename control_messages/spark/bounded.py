@@ -73,8 +73,9 @@ def run_bounded(  # noqa: PLR0913 - the names of columns
 class _Run:
     """The highest generation of a stream, as its control messages tell.
 
-    tasks, ended_tasks: those that have sent a message; those that have ended. ended_partitions: how many partitions have the ends of all tasks; not all of
-    them, if the job died while it wrote its end and the transport makes a batch visible bit by bit, as Kafka does.
+    tasks, ended_tasks: those that have sent a message; those that have ended. ended_partitions: how many partitions
+    have the ends of all tasks; not all of them, if the job died while it wrote its end and the transport makes a batch
+    visible bit by bit, as Kafka does.
     """
 
     generation: int
