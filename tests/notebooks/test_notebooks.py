@@ -69,7 +69,7 @@ def test_a_stored_notebook_is_of_one_run_and_tells_nothing_of_the_machine(path: 
 
 @EACH
 def test_what_a_notebook_imports_is_there(path: Path) -> None:
-    statements = [
+    statements: list[ast.stmt] = [
         statement
         for cell in load(path).cells
         if cell.cell_type == "code"
