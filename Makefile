@@ -43,7 +43,7 @@ test: setup .venv/spark-classes.jsa .venv-pyspark40/spark-classes.jsa ## all tes
 	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not live" $(PYTEST) $(SELECTED)
 	$(BIN40)/python -m pytest $(PARALLEL) -m "oldest_spark and not slow and not live" $(PYTEST) $(SELECTED)
 
-crash: setup ## the slow tests: processes killed with SIGKILL, long histories
+crash: setup ## the slow tests: processes killed with SIGKILL, long histories, the notebooks
 	$(BIN)/python -m pytest -m slow $(PYTEST)
 
 histories: setup ## 100,000 random histories of the commit protocol, and the events in them (COUNT= sets the number, SEED= shows one)

@@ -78,7 +78,9 @@ def take_snapshot(
     `NotFoundError` if there is neither a log nor a blob, or no such version; `TransientError` after the timeout.
     """
     if log.head() is None and version is None:
-        return _from_listing(log.container, log.stream, between, ignore_corrupt=ignore_corrupt)
+        listed = listed_blobs(log.stream, list(log.container.list(f"{log.stream}/")))
+        if log.refresh() is None:  # blobs become visible after their entry, so none of these is of a log that begins
+            return _from_listing(log, listed, between, ignore_corrupt=ignore_corrupt)
     found = _PublicationWait(log, version, wait, publish_timeout).result()
     last = found.history[-1]
     fingerprints = dict.fromkeys(blob.schema for _, blob in found.live)
@@ -197,25 +199,24 @@ class _PublicationWait:
         )
 
 
-def _from_listing(container: BlobContainer, stream: str, between: Between, *, ignore_corrupt: bool) -> Snapshot:
-    found = listed_blobs(stream, list(container.list(f"{stream}/")))
-    if not found:
+def _from_listing(log: CommitLog, listed: list[StreamBlob], between: Between, *, ignore_corrupt: bool) -> Snapshot:
+    if not listed:
         message = describe(
             "read",
-            f"{container.url}/{stream}",
+            f"{log.container.url}/{log.stream}",
             "there is no commit log, and no blob with bytes in it whose name ends in .avro or .avro.gz",
             "Check container and stream; `az storage blob list --prefix` shows what is there. If only DataFrames "
             "without rows were written so far, write one with rows: a first write of none leaves nothing to read.",
         )
         raise NotFoundError(message)
-    blobs = [blob for blob in found if blob.may_hold(between)]
-    headers = _Headers(container, ignore_corrupt=ignore_corrupt)
+    blobs = [blob for blob in listed if blob.may_hold(between)]
+    headers = _Headers(log.container, ignore_corrupt=ignore_corrupt)
     read = concurrent_map(headers.schema, blobs, _AT_ONCE)
     kept = [(blob, schema) for blob, schema in zip(blobs, read, strict=True) if schema is not None]
     used: dict[AvroSchema, str] = {}
     for blob, schema in kept:
         used.setdefault(schema, blob.name)
-    schemas = tuple(used) or (headers.newest(found, stream),)
+    schemas = tuple(used) or (headers.newest(listed, log.stream),)
     return Snapshot(None, tuple(blob for blob, _ in kept), schemas, tuple(used.values()))
 
 

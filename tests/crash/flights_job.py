@@ -13,12 +13,14 @@ import argparse
 import os
 import random
 import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pyarrow.parquet as pq
+from azure.storage.blob import ContainerClient
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tools.spark_session import local_spark
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MASTER = "local[2]"
+STAGING_SECONDS = 30.0
+OF_ANOTHER_TASK = 3
+"""Blobs that the other task of a batch may have staged: one for each origin."""
 
 
 class ChosenFailure(Exception):  # noqa: N818 - not an error of the program
@@ -42,15 +47,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     conf = dict(setting.split("=", 1) for setting in given.conf)
     spark = local_spark("flights", **{"spark.master": given.master, **conf})
     flights = _files(spark, given.input, given.files_per_batch)
+    connection_string = os.environ["AZURE_STORAGE_CONNECTION_STRING"]
     if given.failures is not None:
         flights = flights.mapInArrow(partial(_fail_after_rows, given.failures), flights.schema)
     if given.lost_executors is not None:
-        flights = flights.mapInArrow(partial(_lose_executor_after_rows, given.lost_executors), flights.schema)
+        lose = partial(_lose_executor_after_rows, given.lost_executors, given.path, connection_string)
+        flights = flights.mapInArrow(lose, flights.schema)
     writer = flights.writeStream.format("azureblob").option("partitionColumn", "origin")
     for option in given.option:
         writer = writer.option(*option.split("=", 1))
     query = (
-        writer.option("connectionString", os.environ["AZURE_STORAGE_CONNECTION_STRING"])
+        writer.option("connectionString", connection_string)
         .option("checkpointLocation", str(given.checkpoint))
         .trigger(availableNow=True)
         .start(given.path)
@@ -87,14 +94,32 @@ def _fail_after_rows(traces: Path, batches: Iterator[pa.RecordBatch]) -> Iterato
         raise ChosenFailure(task)
 
 
-def _lose_executor_after_rows(traces: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield all rows; then the first attempt of a batch's first task kills its executor."""
+def _lose_executor_after_rows(
+    traces: Path, path: str, connection_string: str, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield all rows; then the first attempt of a batch's first task kills its executor, once some are staged."""
     task, attempt = _task()
+    chosen = task.endswith("-0") and attempt == 0
+    before = _staged_blobs(path, connection_string) if chosen else 0
     yield from batches
-    if task.endswith("-0") and attempt == 0:
+    if chosen:
+        deadline = time.monotonic() + STAGING_SECONDS
+        while _staged_blobs(path, connection_string) <= before + OF_ANOTHER_TASK and time.monotonic() < deadline:
+            time.sleep(0.2)
         (traces / f"{task}-{attempt}").touch()
         next(process for process in psutil.Process().parents() if process.name() == "java").kill()
         threading.Event().wait()
+
+
+def _staged_blobs(path: str, connection_string: str) -> int:
+    """How many blobs of the stream have staged blocks only."""
+    container, stream = path.split("/", 1)
+    with ContainerClient.from_connection_string(connection_string, container) as client:
+        if not client.exists():
+            return 0
+        every = {blob.name for blob in client.list_blobs(f"{stream}/", include="uncommittedblobs")}
+        published = {blob.name for blob in client.list_blobs(f"{stream}/")}
+    return len(every - published)
 
 
 def _task() -> tuple[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,6 +44,7 @@ def test_there_are_notebooks() -> None:
 
 
 @EACH
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_notebook_runs_and_shows_what_its_stored_copy_shows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING", raising=False)  # an emulator, whatever the user's account
@@ -63,3 +65,17 @@ def test_a_stored_notebook_is_of_one_run_and_tells_nothing_of_the_machine(path: 
     assert not [text for text in texts(stored) if OF_A_MACHINE.search(text)]
     assert presentable(load(path)) == stored
     assert path.stat().st_size < MOST_BYTES
+
+
+@EACH
+def test_what_a_notebook_imports_is_there(path: Path) -> None:
+    statements: list[ast.stmt] = [
+        statement
+        for cell in load(path).cells
+        if cell.cell_type == "code"
+        for statement in ast.parse(cell.source).body
+        if isinstance(statement, (ast.Import, ast.ImportFrom))
+    ]
+
+    assert statements
+    exec(compile(ast.Module(statements, []), path.name, "exec"), {})  # noqa: S102 - a file of this repository

@@ -27,6 +27,9 @@ from azureblob_source.read.splits import split_blobs
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows, visible_blobs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from azure_account.account import BlobProperties
     from azureblob_source.read.snapshot import Snapshot
 
 ROWS = pa.schema([("n", pa.int64())])
@@ -143,6 +146,22 @@ def test_a_reader_gives_up_on_a_batch_that_nobody_publishes_and_says_what_to_do(
 
 
 # --- streams without one ----------------------------------------------------------------------------------------------
+
+
+def test_a_log_that_begins_while_a_reader_lists_the_blobs_is_read_by_its_entries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    account = new_account()
+    log = CommitLog(account.container("container"), "flights")
+    list_blobs = log.container.list
+
+    def after_the_first_batch(prefix: str = "", **more: Any) -> Iterator[BlobProperties]:
+        if prefix == "flights/":
+            write(account, 1)
+        return list_blobs(prefix, **more)
+
+    monkeypatch.setattr(log.container, "list", after_the_first_batch)
+    assert 0 == take_snapshot(log, None, no_wait).version
 
 
 def test_a_folder_of_avro_is_read_by_its_listing() -> None:

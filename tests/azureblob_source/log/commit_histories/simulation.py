@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from azure_account.clock import ManualClock
-from azure_account.errors import AzureBlobError, FencedError, NotFoundError, TransientError
+from azure_account.errors import AzureBlobError, CorruptError, FencedError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, LateEffect, LostAnswer
 from azure_account.memory.service import MemoryService, UnverifiedBehaviour
@@ -392,12 +392,14 @@ def vacuum_log(process: HistoryProcess, log: str, age: timedelta) -> None:
 
 
 def forgive(act: Callable[[HistoryProcess], object]) -> Callable[[HistoryProcess], None]:
-    """Maintenance that may end with an error of ours, and is run again."""
+    """A read or maintenance that may end with an error of ours, and is run again; but nothing here is damaged."""
 
     def forgiven(process: HistoryProcess) -> None:
         try:
             act(process)
         except AzureBlobError as error:
+            if isinstance(error, CorruptError):
+                process.simulation.truth.fail(f"a {process.kind} takes for damaged what is not: {error}")
             process.simulation.seen[f"{process.kind} failed: {type(error).__name__}"] += 1
             if process.simulation.trace is not None:
                 process.simulation.trace(f"    {process!r:12} failed: {error}")
