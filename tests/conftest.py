@@ -32,7 +32,7 @@ settings.register_profile("ci", settings.get_profile("default"), max_examples=20
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-_STARTS_SPARK = {"crash", "notebooks", "spark"}
+_STARTS_SPARK = {"crash", "spark"}
 """Folders with tests that start Spark, some of them in a process of their own."""
 
 
@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for service in {"azurite", "spark"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(service)
-    long = {item.path for item in items if item.get_closest_marker("spark") or _STARTS_SPARK & set(item.path.parts)}
+    long = {item.path for item in items if item.get_closest_marker("spark") or item.path.parent.name in _STARTS_SPARK}
     items.sort(key=lambda item: item.path not in long)
 
 

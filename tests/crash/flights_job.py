@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from azure.storage.blob import ContainerClient
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from tests.crash.visible_blobs import blob_names
 from tools.spark_session import local_spark
 
 if TYPE_CHECKING:
@@ -115,11 +116,8 @@ def _staged_blobs(path: str, connection_string: str) -> int:
     """How many blobs of the stream have staged blocks only."""
     container, stream = path.split("/", 1)
     with ContainerClient.from_connection_string(connection_string, container) as client:
-        if not client.exists():
-            return 0
-        every = {blob.name for blob in client.list_blobs(f"{stream}/", include="uncommittedblobs")}
-        published = {blob.name for blob in client.list_blobs(f"{stream}/")}
-    return len(every - published)
+        _, staged = blob_names(client, stream)
+    return len(staged)
 
 
 def _task() -> tuple[str, int]:

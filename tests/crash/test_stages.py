@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MINUTES, DAY = 60_000, 24 * 3600 * 1000
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("size", "kills"),
@@ -38,13 +39,13 @@ MINUTES, DAY = 60_000, 24 * 3600 * 1000
             (6_000, 8),
             {"flights": 1, "windows": 1},
             id="two jobs, once each",
-            marks=[pytest.mark.slow, pytest.mark.timeout(900)],  # most of it waits for Sparks to start
+            marks=pytest.mark.timeout(900),  # most of it waits for Sparks to start
         ),
         pytest.param(
             (336_776, 80),
             {"flights": 4, "windows": 6, "totals": 5},
             id="three jobs, often, with other tasks after the first time",
-            marks=[pytest.mark.slow, pytest.mark.timeout(2400)],
+            marks=pytest.mark.timeout(2400),
         ),
     ],
 )

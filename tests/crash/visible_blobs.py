@@ -33,6 +33,16 @@ class StreamState:
     entries: list[dict[str, Any]]
 
 
+def blob_names(container: ContainerClient, stream: str) -> tuple[set[str], set[str]]:
+    """The names of a stream's published blobs, and of those that have staged blocks only."""
+    if not container.exists():
+        return set(), set()
+    # The listing shows a blob that has both published and staged blocks as published.
+    every = {blob.name for blob in container.list_blobs(f"{stream}/", include="uncommittedblobs")}
+    published = {blob.name for blob in container.list_blobs(f"{stream}/")}
+    return published, every - published
+
+
 @dataclass
 class VisibleBlobs:
     """The blobs of the stream `stream`, whose rows have `schema`. Blobs and entries that were read are kept."""
@@ -55,16 +65,12 @@ class VisibleBlobs:
 
     def state(self) -> StreamState:
         """The state as of now. Asserts that the versions of the log are consecutive."""
-        if not self.container.exists():
-            return StreamState(frozenset(), frozenset(), [])
-        # The listing shows a blob that has both published and staged blocks as published.
-        every = {blob.name for blob in self.container.list_blobs(f"{self.stream}/", include="uncommittedblobs")}
-        published = {blob.name for blob in self.container.list_blobs(f"{self.stream}/")}
+        published, staged = blob_names(self.container, self.stream)
         log = sorted(name for name in published if _LOG_NAME.fullmatch(name))
         assert [int(_LOG_NAME.fullmatch(name)[1]) for name in log] == list(range(len(log)))  # type: ignore[index]
         return StreamState(
             frozenset(filter(_is_data, published)),
-            frozenset(filter(_is_data, every - published)),
+            frozenset(filter(_is_data, staged)),
             [self._entry(name) for name in log],
         )
 
