@@ -14,12 +14,14 @@ class Announcement:
     """One of three things.
 
     watermark: it has risen to `watermark` (ms since 1970 UTC). endOfStream: no row of the generation will follow; once
-    in a generation. reopened: after the end, a higher generation has begun.
+    in a generation. reopened: after the end, a higher generation has begun. partition_count: how many partitions the
+    stream has; None if its messages do not say.
     """
 
     type: AnnouncementType
     generation: int
     watermark: int | None = None
+    partition_count: int | None = None
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ from control_messages.messages import EARLIEST, LATEST, ControlMessage, Drain, E
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from control_messages.announcements import AnnouncementType
+
 Partition: TypeAlias = int | str | None
 """How the input names a partition."""
 ALL = ""
@@ -137,7 +139,7 @@ def receive(
     )
     step = _announce(after, now, idle_timeout)
     reopened = tracker.at_end and not after.at_end
-    return Step(step.tracker, (Announcement("reopened", after.generation), *step.announced)) if reopened else step
+    return Step(step.tracker, (_announcement("reopened", after), *step.announced)) if reopened else step
 
 
 def _order(message: Watermark | EndOfStream) -> tuple[int, int, int, bool]:
@@ -221,12 +223,15 @@ def _announce(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | N
     if tracker.at_end:
         return Step(tracker)
     if ALL in tracker.ended or 0 < tracker.task_count == len(tracker.ended):
-        return Step(replace(tracker, at_end=True), (Announcement("endOfStream", tracker.generation),))
+        return Step(replace(tracker, at_end=True), (_announcement("endOfStream", tracker),))
     computed = computed_watermark(tracker, timed_out(tracker, now, idle_timeout))
     if computed is None or computed <= (EARLIEST if tracker.watermark is None else tracker.watermark):
         return Step(tracker)
-    announcement = Announcement("watermark", tracker.generation, computed)
-    return Step(replace(tracker, watermark=computed), (announcement,))
+    return Step(replace(tracker, watermark=computed), (_announcement("watermark", tracker, computed),))
+
+
+def _announcement(kind: AnnouncementType, tracker: PartitionTracker, watermark: int | None = None) -> Announcement:
+    return Announcement(kind, tracker.generation, watermark, tracker.partition_count or None)
 
 
 def _named(tasks: Mapping[str, int]) -> int:

@@ -272,8 +272,14 @@ def with_watermarks(producer: ProducerSpec, batches: Iterable[pa.RecordBatch]) -
 
 
 def sequence_of(column: pa.Array) -> int | None:
-    """The sequence of a batch, which all of its rows have. None without rows."""
-    return int(column[0].as_py()) if len(column) else None
+    """The sequence of a batch, which all of its rows have. None without rows. `ControlMessageError` if it is null."""
+    if not len(column):
+        return None
+    first = column[0].as_py()
+    if first is None:
+        text = "the column `sequence` is null; it needs the time of the batch in milliseconds."
+        raise ControlMessageError(text)
+    return int(first)
 
 
 def _envelopes(batch: pa.RecordBatch) -> pa.RecordBatch:

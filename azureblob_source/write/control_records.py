@@ -201,9 +201,9 @@ class _OwnWatermarks:
     def observed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The stored columns of user messages. Their event times advance the watermarks of their tasks."""
         tasks = batch.column(TASK) if batch.schema.get_field_index(TASK) >= 0 else None
-        if self._sequence is None and batch.schema.get_field_index(SEQUENCE) >= 0:
-            self._sequence = sequence_of(batch.column(SEQUENCE))
         try:
+            if self._sequence is None and batch.schema.get_field_index(SEQUENCE) >= 0:
+                self._sequence = sequence_of(batch.column(SEQUENCE))
             self._watermarks.observe(tasks, batch.column(EVENT_TIME))
         except ValueError as error:
             message = f"option `emission`: {error}"

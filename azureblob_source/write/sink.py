@@ -35,7 +35,7 @@ from azureblob_source.spark_types import arrow_of, well_formed
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.staging import RandomNames, StagedTask, WritePlan, plan_write, stage
-from control_messages.producer import PRODUCER_METADATA
+from control_messages.producer import PRODUCER_METADATA, ProducerSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from azure_account.options.settings import AccountSettings
     from azureblob_source.location import Location
     from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.write.options import SinkOptions
 
 logger = logging.getLogger(__name__)
 
@@ -182,7 +183,7 @@ def write_plan(
 
     Spark calls this in each micro-batch of a streaming query; the container is checked once a minute then.
     """
-    options = sink_options(_with_producer(raw, schema), env)
+    options = _with_producer(raw, env, schema)
     if streaming and options.transaction is not None:  # one micro-batch would be written, and all others dropped
         message = (
             "options `txnAppId` and `txnVersion` are for df.write: a streaming query is identified by its checkpoint "
@@ -203,19 +204,20 @@ def write_plan(
     return plan
 
 
-def _with_producer(raw: Mapping[str, str], schema: StructType) -> Mapping[str, str]:
+def _with_producer(raw: Mapping[str, str], env: Mapping[str, str], schema: StructType) -> SinkOptions:
     """The options, with `emission` from the column that `control_messages.spark.emit` has marked."""
     marked = [field.metadata[PRODUCER_METADATA] for field in schema.fields if PRODUCER_METADATA in field.metadata]
     if not marked:
-        return raw
-    given = next((value for name, value in raw.items() if name.lower() == "emission"), marked[0])
-    if given != marked[0]:
+        return sink_options(raw, env)
+    given = any(name.lower() == "emission" for name in raw)
+    options = sink_options(raw if given else {**raw, "emission": marked[0]}, env)
+    if options.emission != ProducerSpec.from_json(marked[0]):
         message = (
-            f"option `emission` is {given}, but the rows were made for {marked[0]}. Leave the option out: `emit` has "
-            "marked the rows."
+            f"option `emission` is of another producer than the rows, which were made for {marked[0]}. Leave the "
+            "option out: `emit` has marked the rows."
         )
         raise ConfigurationError(message)
-    return {**raw, "emission": marked[0]}
+    return options
 
 
 _SEEN_SECONDS = 60.0

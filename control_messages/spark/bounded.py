@@ -9,6 +9,7 @@ new generation, which reopens the stream for those downstream.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from control_messages.messages import MessageType
 from control_messages.producer import PRODUCER_METADATA
-from control_messages.spark.upstream import control_envelopes, emit
+from control_messages.spark.upstream import ENVELOPES, control_envelopes, emit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from control_messages.producer import ProducerSpec
-    from control_messages.spark.upstream import ColumnOrName
+    from control_messages.spark.columns import ColumnOrName
 
 
 def run_bounded(  # noqa: PLR0913 - the names of columns
@@ -45,13 +46,17 @@ def run_bounded(  # noqa: PLR0913 - the names of columns
     The columns are as for `emit`. Run it again after a crash: the rows that are missing are written, then the end. Run
     it again when there is more input: that is the next generation, and its end is announced again. Without new input
     nothing is written after the first end. Raises what the query fails with; then no end is announced.
+
+    The generation is one above that of the last run that has ended. If the stream is there, but has no control message
+    (any more, as retention may have removed them), it is the time in milliseconds, so it rises also then.
     """
     spark = frame.sparkSession
     last = _last_run(spark, transport)
     if last is not None and 0 < last.ended_partitions < last.partitions:  # it died while it wrote its end
         ending = replace(producer, partitions=last.partitions, tasks=last.ended_tasks, generation=last.generation)
         transport.append(control_envelopes(spark, ending, ending.end_of_stream()))
-    run = producer if last is None else replace(producer, generation=max(producer.generation, last.next_for(producer)))
+    least = _unknown(spark, transport) if last is None else last.next_for(producer)
+    run = replace(producer, generation=max(producer.generation, least))
     envelopes = emit(
         frame,
         run,
@@ -97,6 +102,11 @@ class _Run:
         return self.generation + (self.ended or not same)
 
 
+def _unknown(spark: SparkSession, transport: Transport) -> int:
+    """The generation of a run in a stream without control messages."""
+    return time.time_ns() // 1_000_000 if transport.exists(spark) else 0
+
+
 def _last_run(spark: SparkSession, transport: Transport) -> _Run | None:
     """The last run of the jobs that write a stream; None if it has no control messages."""
     if not transport.exists(spark):
@@ -122,9 +132,6 @@ def _last_run(spark: SparkSession, transport: Transport) -> _Run | None:
     )
 
 
-ENVELOPES = "partition int, value binary"
-
-
 class Transport(Protocol):
     """Where an intermediate stream is kept. Its envelopes have the columns `ENVELOPES`."""
 
@@ -143,10 +150,15 @@ class Transport(Protocol):
 
 @dataclass(frozen=True)
 class AzureBlobTransport:
-    """A stream of format `azureblob`. path: `container/stream`. options: those that name the account, and others."""
+    """A stream of format `azureblob`. path: `container/stream`.
+
+    options: those that name the account. read_options, write_options: those for one direction only.
+    """
 
     path: str
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # with secrets
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # with secrets, as the others may be
+    read_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    write_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def exists(self, spark: SparkSession) -> bool:
         """As of `Transport`."""
@@ -157,7 +169,7 @@ class AzureBlobTransport:
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The envelopes as a streaming frame, from the first on. The stream need not exist yet."""
-        reader = spark.readStream.format("azureblob").options(**self.options)
+        reader = spark.readStream.format("azureblob").options(**self.options, **self.read_options)
         return reader.schema(ENVELOPES).load(self.path)
 
     def write_stream(self, envelopes: DataFrame) -> DataStreamWriter:
@@ -176,16 +188,23 @@ class AzureBlobTransport:
         return view.select("type", "generation", "taskName", "taskCount", count, "partition")
 
     def _writing(self, envelopes: DataFrame) -> dict[str, str]:
-        by_sink = any(PRODUCER_METADATA in field.metadata for field in envelopes.schema)
-        return {**self.options, "partitionColumn": "partition", **({} if by_sink else {"envelopeColumn": "value"})}
+        by_sink = _for_the_sink(envelopes)
+        control = {} if by_sink else {"envelopeColumn": "value"}
+        return {**self.options, **self.write_options, "partitionColumn": "partition", **control}
 
 
 @dataclass(frozen=True)
 class KafkaTransport:
-    """A topic of Kafka with as many partitions as the stream. options: `kafka.bootstrap.servers`, and others."""
+    """A topic of Kafka with as many partitions as the stream.
+
+    options: `kafka.bootstrap.servers` and others of the client. read_options, write_options: those for one direction
+    only.
+    """
 
     topic: str
-    options: Mapping[str, str] = field(repr=False)  # with secrets
+    options: Mapping[str, str] = field(repr=False)  # with secrets, as the others may be
+    read_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    write_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def exists(self, spark: SparkSession) -> bool:
         """As of `Transport`."""
@@ -193,16 +212,16 @@ class KafkaTransport:
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The envelopes as a streaming frame, from the first on."""
-        reader = spark.readStream.format("kafka").options(**self.options).option("subscribe", self.topic)
-        return reader.option("startingOffsets", "earliest").load()
+        reader = spark.readStream.format("kafka").option("startingOffsets", "earliest")
+        return reader.options(**self.options, **self.read_options).option("subscribe", self.topic).load()
 
     def write_stream(self, envelopes: DataFrame) -> DataStreamWriter:
         """As of `Transport`."""
-        return envelopes.writeStream.format("kafka").options(**self.options).option("topic", self.topic)
+        return envelopes.writeStream.format("kafka").options(**self._writing(envelopes))
 
     def append(self, envelopes: DataFrame) -> None:
         """As of `Transport`."""
-        envelopes.write.format("kafka").options(**self.options).option("topic", self.topic).save()
+        envelopes.write.format("kafka").options(**self._writing(envelopes)).save()
 
     def control(self, spark: SparkSession) -> DataFrame:
         """As of `Transport`."""
@@ -216,6 +235,17 @@ class KafkaTransport:
     def _all(self, spark: SparkSession) -> DataFrame:
         reader = spark.read.format("kafka").options(**self.options).option("subscribe", self.topic)
         return reader.option("startingOffsets", "earliest").option("endingOffsets", "latest").load()
+
+    def _writing(self, envelopes: DataFrame) -> dict[str, str]:
+        if _for_the_sink(envelopes):
+            text = "only the azureblob sink adds the watermarks itself. Leave `by_sink` of `emit` out for Kafka."
+            raise ValueError(text)
+        return {**self.options, **self.write_options, "topic": self.topic}
+
+
+def _for_the_sink(envelopes: DataFrame) -> bool:
+    """Whether the azureblob sink has to add the watermarks: the result of `emit` with `by_sink`."""
+    return any(PRODUCER_METADATA in field.metadata for field in envelopes.schema)
 
 
 def _succeeds(read: Callable[[], object], *, but_for: str) -> bool:

@@ -18,7 +18,8 @@ from pyspark.sql.types import IntegralType, StructField, StructType
 from control_messages import combined
 from control_messages.announcements import Announcement
 from control_messages.combined import CombinedTracker
-from control_messages.spark.reconciliation import FLOW, STREAM_METADATA, not_null
+from control_messages.spark.columns import not_null
+from control_messages.spark.reconciliation import FLOW, STREAM_METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,9 +27,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
 
 _IN_ORDER = {"reopened": 0, "watermark": 1, "endOfStream": 2}
-INPUTS_STATE = (
+_NUMBERS = ("watermark", "generation", "partitionCount")
+OWN_STATE = "controlMessages"
+"""The state variable of `process`, beside those of the operator."""
+_OWN_SCHEMA = (
     "watermarks map<string, bigint>, generations map<string, bigint>, ended array<string>, watermark bigint, "
-    "atEnd boolean"
+    "atEnd boolean, partitionCount bigint"
 )
 
 
@@ -43,7 +47,7 @@ class EventTimeProcessor:
     """The columns that the operator adds to those of a flow, as DDL."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Get the variables of the operator's state; before each batch of a task."""
+        """Get the variables of the operator's state; before each batch of a task. `controlMessages` is taken."""
 
     def on_messages(
         self, partition: Any, messages: pd.DataFrame, watermark: int | None
@@ -75,6 +79,7 @@ def process(flows: DataFrame | Sequence[DataFrame], processor: EventTimeProcesso
 
     flows: one flow or several, which have the same number of partitions and the same types of columns. Several have one
     watermark, the minimum, and one end, when all have ended. A column that a flow does not have is null in its rows.
+    Streams with different numbers of partitions fail the query with a `ContradictionError`.
     name: the stream of the result; by default the names of the flows, joined by "+".
     """
     inputs = [flows] if isinstance(flows, DataFrame) else list(flows)
@@ -93,7 +98,9 @@ def process(flows: DataFrame | Sequence[DataFrame], processor: EventTimeProcesso
     columns[0] = StructField("stream", columns[0].dataType, columns[0].nullable, {STREAM_METADATA: stream})
     integers = [field.name for field in united.schema if isinstance(field.dataType, IntegralType)]
     runner = _Runner(processor, streams, stream, [*FLOW, *own.names], [name for name in integers if name not in FLOW])
-    keyed = united.withColumn("partition", not_null("partition"))
+    # As numbers, pandas would hold them as doubles, beside the nulls of the messages.
+    exact = {name: F.col(name).cast("string") for name in _NUMBERS}
+    keyed = united.withColumns({"partition": not_null("partition"), **exact})
     return (
         keyed.groupBy("partition")
         .transformWithStateInPandas(runner, StructType([*columns, *own.fields]), "Append", "None")
@@ -128,7 +135,7 @@ class _Runner(StatefulProcessor):
         self._integers = list(integers)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._state = handle.getValueState("inputs", INPUTS_STATE)
+        self._state = handle.getValueState(OWN_STATE, _OWN_SCHEMA)
         self._processor.init(handle)
 
     def handleInputRows(  # noqa: N802 - Spark's name
@@ -175,19 +182,27 @@ class _Runner(StatefulProcessor):
     def _load(self) -> CombinedTracker:
         if not self._state.exists():
             return CombinedTracker(self._inputs)
-        watermarks, generations, ended, watermark, at_end = self._state.get() or ()
-        return CombinedTracker(self._inputs, watermarks, generations, frozenset(ended), watermark, at_end)
+        watermarks, generations, ended, *announced = self._state.get() or ()
+        return CombinedTracker(self._inputs, watermarks, generations, frozenset(ended), *announced)
 
     def _save(self, tracker: CombinedTracker) -> None:
         maps = (dict(tracker.watermarks), dict(tracker.generations))
-        self._state.update((*maps, sorted(tracker.ended), tracker.watermark, tracker.at_end))
+        announced = (tracker.watermark, tracker.at_end, tracker.partition_count)
+        self._state.update((*maps, sorted(tracker.ended), *announced))
 
     def _rows(self, partition: Any, announced: Iterable[Announcement]) -> pd.DataFrame:
         rows = [
-            {"partition": partition, "type": each.type, "watermark": each.watermark, "generation": each.generation}
+            {
+                "stream": self._stream,
+                "partition": partition,
+                "type": each.type,
+                "watermark": each.watermark,
+                "generation": each.generation,
+                "partitionCount": each.partition_count,
+            }
             for each in announced
         ]
-        return pd.DataFrame(rows, columns=list(FLOW), dtype=object).assign(stream=self._stream)
+        return pd.DataFrame(rows, columns=list(FLOW), dtype=object)
 
     def _output(self, key: tuple[Any, ...], frames: Iterable[pd.DataFrame] | None) -> Iterator[pd.DataFrame]:
         """The operator's frames as messages of the flow. `ValueError` for a column that its schema does not have."""
@@ -213,11 +228,12 @@ def _announcements(others: pd.DataFrame) -> list[tuple[str, Announcement]]:
     rows = [
         (
             str(row.stream),
-            # With nulls pandas holds integers as doubles, which are exact up to 2**53: the year 287396.
-            Announcement(
-                row.type, int(row.generation), None if pd.isna(row.watermark) else min(int(row.watermark), 2**53)
-            ),
+            Announcement(row.type, int(row.generation), _integer(row.watermark), _integer(row.partitionCount)),
         )
         for row in found.itertuples()
     ]
     return sorted(rows, key=lambda each: (each[0], each[1].generation, _IN_ORDER[each[1].type], each[1].watermark or 0))
+
+
+def _integer(text: Any) -> int | None:
+    return None if pd.isna(text) else int(text)

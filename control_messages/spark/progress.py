@@ -16,6 +16,7 @@ from control_messages import holds
 from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore
 from control_messages.errors import ControlMessageError, listed
 from control_messages.holds import NothingRead
+from control_messages.partition_tracker import IdleTimeout
 from control_messages.spark.reconciliation import OBSERVED
 
 if TYPE_CHECKING:
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from control_messages.holds import Hold
-    from control_messages.partition_tracker import IdleTimeout, PartitionTracker
+    from control_messages.partition_tracker import PartitionTracker
 
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
 _REPORT_SECONDS = 60.0
 _FIRST_BATCH_SECONDS = 10.0
-_STATES = ("endOfStream", "watermark")
+_STATES, _IDLE = ("endOfStream", "watermark"), "idleTimeout"
 
 
 def read_trackers(query: StreamingQuery | str) -> list[PartitionTracker]:
@@ -38,29 +39,37 @@ def read_trackers(query: StreamingQuery | str) -> list[PartitionTracker]:
 
     May be called while the query runs. `ValueError` for a path that Spark's reader of state cannot read.
     """
+    return [tracker for tracker, _ in _saved(query)]
+
+
+def _saved(query: StreamingQuery | str) -> list[tuple[PartitionTracker, IdleTimeout | None]]:
+    """The trackers of a query, with its idle timeout."""
     spark, checkpoint = SparkSession.active(), _checkpoint(query)
     if " " in checkpoint or "%" in checkpoint:
         text = f"Spark cannot read the state of checkpoint {checkpoint!r}: use a path without spaces and percent signs."
         raise ValueError(text)
-    trackers = []
-    for operator, batch in _reconcilers(spark, checkpoint):
-        ends, watermarks = (_state(spark, checkpoint, operator, batch, name) for name in _STATES)
+    found = []
+    for operator in _reconcilers(spark, checkpoint):
+        ends, watermarks = (operator.values(name) for name in _STATES)
+        idle = operator.values(_IDLE) if _IDLE in operator.variables else {}
         for partition, watermark in watermarks.items():
-            end = EndOfStreamCheckpoint(**ends[partition])
-            trackers.append(restore(end, WatermarkCheckpoint(**watermark), partition))
-    return sorted(trackers, key=lambda tracker: (tracker.stream, str(tracker.partition)))
+            tracker = restore(EndOfStreamCheckpoint(**ends[partition]), WatermarkCheckpoint(**watermark), partition)
+            saved = idle.get(partition)
+            found.append((tracker, None if saved is None else IdleTimeout(saved["timeoutMs"], saved["quorum"])))
+    return sorted(found, key=lambda each: (each[0].stream, str(each[0].partition)))
 
 
-def why_held(query: StreamingQuery | str, idle_timeout: IdleTimeout | None = None) -> list[Hold | NothingRead]:
+def why_held(query: StreamingQuery | str) -> list[Hold | NothingRead]:
     """What holds the watermark of each partition of a query; `str(hold)` is a text for people.
 
     query: a query, or the path of a checkpoint. Only a query knows the streams and partitions from which no control
-    message has come: these are `NothingRead`. idle_timeout: the one of the query.
+    message has come: these are `NothingRead`.
     `control_messages.holds.why_held` does the same for one tracker and any time.
     """
     now = time.time_ns() // 1_000_000
-    trackers = read_trackers(query)
-    found: list[Hold | NothingRead] = [holds.why_held(tracker, now, idle_timeout) for tracker in trackers]
+    saved = _saved(query)
+    trackers = [tracker for tracker, _ in saved]
+    found: list[Hold | NothingRead] = [holds.why_held(tracker, now, idle) for tracker, idle in saved]
     for each in [] if isinstance(query, str) else _inputs(query):
         known = {str(tracker.partition) for tracker in trackers if tracker.stream == each.stream}
         counts = {tracker.partition_count for tracker in trackers if tracker.stream == each.stream}
@@ -124,13 +133,12 @@ class _Wait:
 
     def over(self) -> bool:
         """Look at the batches since the last call. `ValueError` if the end that is awaited cannot come."""
-        batches = [each["batchId"] for each in self.query.recentProgress if each["batchId"] > self.seen]
-        if batches:
-            self.seen = max(batches)
-        idle = _is_idle(self.query)
+        last = self.query.lastProgress
+        batch, idle = -1 if last is None else last["batchId"], _is_idle(self.query)
         due = time.monotonic() - self.reported >= _REPORT_SECONDS
-        if not (batches or due or (idle and not self.caught_up)):
+        if not (batch > self.seen or due or (idle and not self.caught_up)):
             return False
+        self.seen = batch
         ended = self.ended()
         if ended and (self.caught_up or idle):
             return True
@@ -211,13 +219,30 @@ def _java(query: StreamingQuery) -> Any:
     return java.streamingQuery()
 
 
-def _reconcilers(spark: SparkSession, checkpoint: str) -> list[tuple[int, int]]:
-    """The operators of the query that keep trackers, and the last committed batch of each."""
-    return [
-        (operator.operatorId, operator.maxBatchId)
-        for operator in _operators(spark, checkpoint)
-        if operator.maxBatchId >= 0 and _variables(operator.operatorProperties).issuperset(_STATES)
+@dataclass(frozen=True)
+class _Operator:
+    """The state of an operator of a query, after its last committed batch."""
+
+    spark: SparkSession
+    checkpoint: str
+    number: int
+    batch: int
+    variables: frozenset[str]
+
+    def values(self, variable: str) -> dict[Any, dict[str, Any]]:
+        """The values of a state variable, by partition."""
+        reader = self.spark.read.format("statestore")
+        reader = reader.options(operatorId=self.number, batchId=self.batch, stateVarName=variable)
+        return {row.key.partition: row.value.asDict() for row in reader.load(self.checkpoint).collect()}
+
+
+def _reconcilers(spark: SparkSession, checkpoint: str) -> list[_Operator]:
+    """The operators of the query that keep trackers."""
+    found = [
+        _Operator(spark, checkpoint, row.operatorId, row.maxBatchId, _variables(row.operatorProperties))
+        for row in _operators(spark, checkpoint)
     ]
+    return [operator for operator in found if operator.batch >= 0 and operator.variables.issuperset(_STATES)]
 
 
 def _operators(spark: SparkSession, checkpoint: str) -> list[Row]:
@@ -232,12 +257,6 @@ def _operators(spark: SparkSession, checkpoint: str) -> list[Row]:
         time.sleep(_POLL_SECONDS)
 
 
-def _variables(properties: str) -> set[str]:
+def _variables(properties: str) -> frozenset[str]:
     variables = json.loads(properties or "{}").get("stateVariables", [])
-    return {variable["stateName"] for variable in variables}
-
-
-def _state(spark: SparkSession, checkpoint: str, operator: int, batch: int, name: str) -> dict[Any, dict[str, Any]]:
-    """The values of a state variable after a batch, by partition."""
-    reader = spark.read.format("statestore").options(operatorId=operator, batchId=batch, stateVarName=name)
-    return {row.key.partition: row.value.asDict() for row in reader.load(checkpoint).collect()}
+    return frozenset(variable["stateName"] for variable in variables)

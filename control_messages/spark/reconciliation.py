@@ -28,11 +28,12 @@ from control_messages.envelopes import unwrap_all
 from control_messages.errors import BadEnvelopeError, ControlMessageError
 from control_messages.messages import Drain, MessageType
 from control_messages.partition_tracker import PartitionTracker, advance_time, next_timeout, receive, resume
+from control_messages.spark.columns import not_null
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessorHandle, TimerValues
 
     from control_messages.announcements import Step
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FLOW = ("stream", "partition", "type", "message", "watermark", "generation", "reason")
+FLOW = ("stream", "partition", "type", "message", "watermark", "generation", "partitionCount", "reason")
 """Columns of a flow. They are strings but for `message` (binary), `watermark` (bigint, milliseconds since 1970 UTC),
-`generation` (bigint, of an announcement) and `partition` (as in the input)."""
+`generation` and `partitionCount` (bigint, of an announcement) and `partition` (as in the input)."""
 OBSERVED = "control_messages."
 """The query's progress has the counters of a flow under this and the stream's name: one for each type of row, `stale`
 for the messages of lower generations that were dropped, and `partitions`, those that had user messages."""
@@ -79,7 +80,7 @@ def reconcile(  # noqa: PLR0913 - the names of columns
     An envelope that cannot be read, or that contradicts earlier ones, fails the query with a `BadEnvelopeError` or a
     `ContradictionError` (on_bad `fail`). With `keep` it becomes a row of type `rejected`, with its bytes in `message`
     and the cause in `reason`. The user messages are read in one scan of the input, the control messages in another.
-    Spark must be configured to keep state in RocksDB.
+    A null in `value` is a user message without a payload. Spark must be configured to keep state in RocksDB.
     """
     if on_bad not in ("fail", "keep"):
         text = f"on_bad is {on_bad!r}, it must be 'fail' or 'keep'."
@@ -94,6 +95,7 @@ def reconcile(  # noqa: PLR0913 - the names of columns
         F.substring(data, 2, 2**31 - 1).alias("message"),
         F.lit(None).cast("bigint").alias("watermark"),
         F.lit(None).cast("bigint").alias("generation"),
+        F.lit(None).cast("bigint").alias("partitionCount"),
         F.lit(None).cast("string").alias("reason"),
     )
     located = [name for name in _LOCATING if name in envelopes.columns] if position is None else position
@@ -116,18 +118,6 @@ def reconcile(  # noqa: PLR0913 - the names of columns
     return users.unionByName(announced).observe(OBSERVED + stream, *counters).where(kind != _STALE)
 
 
-def not_null(name: str) -> Column:
-    """A key column; a null in it is an error. With one, pandas would hold the other keys as doubles.
-
-    Spark prints this text in the plan of every failed query, so it must be true of all.
-    """
-    key = F.col(name)
-    rule = F.raise_error(
-        F.lit(f"control_messages: column {name!r}, which is the partition, must not be null in a row.")
-    )
-    return F.when(key.isNotNull(), key).otherwise(rule)
-
-
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -144,6 +134,8 @@ WATERMARK_STATE = (
     "sequences map<string, bigint>, stale bigint, staleGeneration bigint"
 )
 END_STATE = "streamId string, totalTasks int, tasks array<string>, generation bigint, ended boolean"
+IDLE_STATE = "run string, timeoutMs bigint, quorum double"
+"""With an `IdleTimeout`: its fields, and the run of the query that has saved the tracker."""
 
 
 class _Reconciler(StatefulProcessor):
@@ -160,7 +152,7 @@ class _Reconciler(StatefulProcessor):
         self._handle = handle
         self._watermark = handle.getValueState("watermark", WATERMARK_STATE)
         self._end = handle.getValueState("endOfStream", END_STATE)
-        self._run = handle.getValueState("run", "id string")
+        self._idle = handle.getValueState("idleTimeout", IDLE_STATE)
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -214,7 +206,10 @@ class _Reconciler(StatefulProcessor):
                 "the former name, or start with a new checkpoint."
             )
             raise ControlMessageError(text)
-        return tracker if self._idle_timeout is None or self._run.get() == (_run_id(),) else resume(tracker, now)
+        if self._idle_timeout is None:
+            return tracker
+        run, *_ = self._idle.get() or ("",)
+        return tracker if run == _run_id() else resume(tracker, now)
 
     def _save(self, output: _Output, step: Step[PartitionTracker], now: int) -> Iterator[pd.DataFrame]:
         """Keep the tracker as state, set its next timer, and return the output with the announcements of the step."""
@@ -222,14 +217,16 @@ class _Reconciler(StatefulProcessor):
         self._watermark.update(tuple(vars(watermark).values()))  # astuple would copy the maps
         self._end.update(tuple(vars(end).values()))
         if self._idle_timeout is not None:
-            self._run.update((_run_id(),))
+            self._idle.update((_run_id(), self._idle_timeout.timeout_ms, self._idle_timeout.quorum))
             for timer in list(self._handle.listTimers()):
                 self._handle.deleteTimer(timer)
             due = next_timeout(step.tracker, now, self._idle_timeout)
             if due is not None:
                 self._handle.registerTimer(due)
         for each in step.announced:
-            output.add(each.type, watermark=each.watermark, generation=each.generation)
+            output.add(
+                each.type, watermark=each.watermark, generation=each.generation, partitionCount=each.partition_count
+            )
         yield output.frame()
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from control_messages.messages import EARLIEST, VERSION, MessageType
 from control_messages.producer import PRODUCER_METADATA, with_watermarks
+from control_messages.spark.columns import column, required
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
     from control_messages.messages import ControlMessage
     from control_messages.producer import ProducerSpec
-
-    ColumnOrName: TypeAlias = Column | str
+    from control_messages.spark.columns import ColumnOrName
 
 USER = bytes([MessageType.USER])
+ENVELOPES = "partition int, value binary"
+"""An intermediate stream as a frame."""
 
 
 def task_of(producer: ProducerSpec, *columns: ColumnOrName) -> Column:
@@ -70,18 +72,16 @@ def emit(  # noqa: PLR0913 - the names of columns
     """
     rows = frame.select(
         _checked_partition(producer, partition).alias("partition"),
-        F.concat(F.lit(USER), _column(value).cast("binary")).alias(
-            "value", metadata=_marked(producer, by_sink=by_sink)
-        ),
+        F.concat(F.lit(USER), column(value).cast("binary")).alias("value", metadata=_marked(producer, by_sink=by_sink)),
         _task(frame, producer, task).alias("task"),
-        _column(event_time).alias("eventTime"),
+        column(event_time).alias("eventTime"),
         F.unix_millis(F.current_timestamp()).alias("sequence"),  # of the micro-batch, also when Spark repeats it
     )
     if by_sink:
         return rows
     if not atomic:
         rows = rows.repartition("task")
-    return rows.mapInArrow(partial(with_watermarks, producer), "partition int, value binary")
+    return rows.mapInArrow(partial(with_watermarks, producer), ENVELOPES)
 
 
 def control_envelopes(spark: SparkSession, producer: ProducerSpec, messages: Iterable[ControlMessage]) -> DataFrame:
@@ -112,11 +112,10 @@ def forward(
     After `process`, one Spark task writes the rows of a partition and then its announcements. In a flow straight from
     `reconcile` their order is not defined, so that is only for transports that make a batch visible as a whole.
     """
-    name = _task_name(producer, _column(task))
     common = [
         F.lit(VERSION).alias("version"),
-        name.alias("taskName"),
-        F.lit(len(producer.names)).alias("taskCount"),
+        _task_name(producer, column(task)).alias("taskName"),
+        _task_count(producer, F.col("partitionCount")).alias("taskCount"),
         (F.lit(producer.generation) + F.col("generation")).alias("generation"),
         F.lit(producer.stream).alias("streamId"),
         F.lit(producer.partitions).alias("partitionCount"),
@@ -132,7 +131,7 @@ def forward(
         flow.where(kind.isin("message", "watermark", "reopened", "endOfStream"))
         .select(
             F.when(kind == "message", own_partition).otherwise(all_partitions).alias("targets"),
-            F.when(kind == "message", F.concat(F.lit(USER), _column(value).cast("binary")))
+            F.when(kind == "message", F.concat(F.lit(USER), column(value).cast("binary")))
             .when(kind.isin("watermark", "reopened"), _enveloped(MessageType.WATERMARK, watermark))
             .otherwise(_enveloped(MessageType.END_OF_STREAM, end))
             .alias("value"),
@@ -150,26 +149,16 @@ def _enveloped(kind: MessageType, data: Column) -> Column:
     return F.concat(F.lit(bytes([kind])), F.encode(data, "utf-8"))
 
 
-def _column(name: ColumnOrName) -> Column:
-    return F.col(name) if isinstance(name, str) else name
-
-
 def _checked_partition(producer: ProducerSpec, partition: ColumnOrName) -> Column:
     """The partition. A row of a partition that gets no control messages is an error."""
-    number = _column(partition).cast("bigint")
-    wrong = F.concat(
-        F.lit(f"control_messages: a row for stream {producer.stream} has partition "),
-        F.coalesce(number.cast("string"), F.lit("null")),
-        F.lit(f"; the stream has 0 to {producer.partitions - 1}. Compute it with partition_of."),
-    )
-    return F.when(number.between(0, producer.partitions - 1), number.cast("int")).otherwise(
-        F.raise_error(wrong).cast("int")
-    )
+    number, most = column(partition).cast("bigint"), producer.partitions - 1
+    rule = f"the partition of a row for stream {producer.stream} must be 0 to {most}. Compute it with partition_of."
+    return required(number, number.between(0, most), rule, number).cast("int")
 
 
 def _task(frame: DataFrame, producer: ProducerSpec, task: ColumnOrName | None) -> Column:
     if task is not None:
-        return _column(task)
+        return column(task)
     if len(producer.names) == 1:
         return F.lit(0)
     return task_of(producer, *map(_quoted, frame.columns))
@@ -181,12 +170,20 @@ def _quoted(name: str) -> Column:
 
 def _task_name(producer: ProducerSpec, task: Column) -> Column:
     """The name of a task given by its number."""
-    names = F.array(*map(F.lit, producer.names))
-    wrong = F.concat(
-        F.lit("control_messages: the flow has task "),
-        F.coalesce(task.cast("string"), F.lit("null")),
-        F.lit(f"; stream {producer.stream} has {len(producer.names)}. Set `tasks` to the partitions of the flow."),
-    )
+    names, most = F.array(*map(F.lit, producer.names)), len(producer.names) - 1
     number = task.cast("int")
-    fits = number.between(0, len(producer.names) - 1)
-    return F.when(fits, F.element_at(names, number + 1)).otherwise(F.raise_error(wrong).cast("string"))
+    rule = (
+        f"each partition of the flow is a task of stream {producer.stream}, which has the tasks 0 to {most}. Set its "
+        "`tasks` to the number of partitions of the flow."
+    )
+    return required(F.element_at(names, number + 1), number.between(0, most), rule, task)
+
+
+def _task_count(producer: ProducerSpec, partitions: Column) -> Column:
+    """How many tasks there are: as many as the flow has partitions. More would be waited for, for ever."""
+    tasks = len(producer.names)
+    rule = (
+        f"each partition of the flow is a task of stream {producer.stream}, which has {tasks}. Set its `tasks` to the "
+        "number of partitions of the flow."
+    )
+    return required(F.lit(tasks), F.coalesce(partitions == tasks, F.lit(True)), rule, partitions)

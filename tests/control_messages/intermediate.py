@@ -130,6 +130,8 @@ class Pipeline:
     delivered: set[Record] = field(default_factory=set)
     may_be_late: set[int] = field(default_factory=set)
     """Sources of tasks that have been idle: their next records do not hold the watermark."""
+    run_begins: int = 0
+    """The latest record of the runs before: no record of the present run is older."""
     sends: int = 0
     clock: int = 0
     sound: bool = True
@@ -154,7 +156,7 @@ class Pipeline:
         """A new record of a source that is not closed."""
         if source not in self.closed:
             times = self.sources[source]
-            times.append((times[-1] if times else 0) + later)
+            times.append(max(times[-1] if times else 0, self.run_begins) + later)
 
     def close(self, source: int) -> None:
         if self.sources[source]:
@@ -329,10 +331,9 @@ class Pipeline:
         self.closed = set()
         self.rescale(tasks)
         self.zombies = []  # a job that has ended does not write
-        latest = max((times[-1] for times in self.sources if times), default=0)
+        self.run_begins = max((times[-1] for times in self.sources if times), default=0)
         for source, more in enumerate(later):
-            times = self.sources[source]
-            self.add(source, latest - (times[-1] if times else 0) + more)
+            self.add(source, more)
 
     def _run_out(self) -> None:
         for task in range(self.upstream.tasks):

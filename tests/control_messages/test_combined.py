@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from control_messages.announcements import Announcement
 from control_messages.combined import CombinedTracker, receive
+from control_messages.errors import ContradictionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -105,3 +106,14 @@ def test_the_watermark_is_never_above_that_of_an_input_that_goes_on(
         ends += step.end
         assert ends == tracker.at_end == (over == set(INPUTS))
         assert lowest is None or before is not None
+
+
+def test_streams_with_different_numbers_of_partitions_are_an_error() -> None:
+    def of(name: str, partition_count: int | None) -> tuple[str, Announcement]:
+        return name, Announcement("watermark", 0, 5, partition_count)
+
+    step = receive(CombinedTracker(INPUTS), [of("s", None), of("t", 4)])
+    assert [4] == [each.partition_count for each in step.announced]
+    assert step.tracker == receive(step.tracker, [of("s", 4)]).tracker
+    with pytest.raises(ContradictionError, match=r"s has 8 partitions, another stream of s, t has 4\. Write them anew"):
+        receive(step.tracker, [of("s", 8)])

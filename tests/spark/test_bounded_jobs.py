@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from control_messages.spark import (
     AzureBlobTransport,
     KafkaTransport,
     control_envelopes,
+    emit,
     partition_of,
     reconcile,
     run_bounded,
@@ -169,6 +171,26 @@ def test_an_empty_input_ends_too(job: Job) -> None:
     job.run()
     assert [(0, 3)] == job.ends()
     assert [("endOfStream", 0), ("endOfStream", 1)] == downstream(job, [])
+
+
+def test_a_stream_that_has_lost_its_control_messages_gets_a_generation_above_all(job: Job) -> None:
+    rows = job.spark.createDataFrame([(0, b"\0x")], "partition int, value binary")
+    rows.write.format("azureblob").options(**job.transport.options).mode("append").save(job.transport.path)
+    job.arrive(("EWR", 1))
+    before = time.time_ns() // 1_000_000
+
+    assert before <= job.run().generation <= time.time_ns() // 1_000_000
+    job.arrive(("EWR", 2))
+    ((first, _),) = job.ends()
+    assert first + 1 == job.run().generation
+
+
+def test_rows_for_the_sink_of_azureblob_are_not_written_to_kafka(job: Job) -> None:
+    job.arrive(("EWR", 1))
+    files = job.spark.readStream.schema("airport string, time timestamp").parquet(str(job.folder / "input" / "01"))
+    rows = files.withColumn("value", F.lit("x")).withColumn("partition", F.lit(0))
+    with pytest.raises(ValueError, match="Leave `by_sink` of `emit` out for Kafka"):
+        KafkaTransport("t", {}).write_stream(emit(rows, job.producer, event_time="time", by_sink=True))
 
 
 def test_a_single_task_ends_before_the_others(job: Job) -> None:

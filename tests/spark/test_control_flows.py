@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from control_messages.messages import EndOfStream, Watermark
+from control_messages.producer import ProducerSpec
 from control_messages.spark import EventTimeProcessor, process, reconcile
 from tests.spark.parquet_stream import IntermediateStream, announced
 
@@ -122,6 +124,22 @@ def test_an_operator_is_told_when_an_ended_stream_goes_on(
         (row[0], row[-1]) for row in rows if row[3] == "message"
     ]
     assert [(1, 0, "reopened", None), (1, 0, "watermark", 9), (2, 0, "endOfStream", None)] == announced(rows)
+
+
+def test_streams_with_different_numbers_of_partitions_are_not_joined(
+    stream: IntermediateStream, other: IntermediateStream
+) -> None:
+    stream.put((0, ProducerSpec("s", 2).watermark(0, 5)), (1, ProducerSpec("s", 2).watermark(0, 5)))
+    other.put((0, ProducerSpec("t", 1).watermark(0, 5)))
+    with pytest.raises(PySparkException, match=r"t has 1 partitions, another stream of s, t has 2\. Write them anew"):
+        stream.run(process(both(stream, other), Join()))
+
+
+def test_numbers_beyond_the_exact_doubles_pass_an_operator(stream: IntermediateStream) -> None:
+    large = 2**62 + 1
+    stream.put((0, b"\0x"), (0, Watermark("a", 1, large, generation=large)))
+    rows = stream.run(process(reconcile(stream.frame(), "s"), Join()))
+    assert [(large, large)] == [row[5:7] for row in rows if row[3] == "watermark"]
 
 
 def test_what_is_no_flow_or_comes_twice_is_refused(stream: IntermediateStream) -> None:

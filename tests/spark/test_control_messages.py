@@ -125,7 +125,7 @@ def test_without_a_task_column_the_hash_of_the_row_decides_and_one_task_needs_no
 def test_rows_of_an_unknown_partition_or_task_are_refused(spark: SparkSession) -> None:
     frame = rows_of(spark, 3, 3).withColumn("partition", F.col("task"))
 
-    with pytest.raises(PySparkException, match=r"a row for stream numbers has partition 2; the stream has 0 to 1"):
+    with pytest.raises(PySparkException, match=r"stream numbers must be 0 to 1\. .*partition_of\. Found: 2"):
         emit(frame, ProducerSpec("numbers", 2), event_time="time").collect()
     with pytest.raises(PySparkException, match=r"numbers has no task 2"):
         emit(frame, ProducerSpec("numbers", 3, 2), event_time="time", task="task").collect()
@@ -207,6 +207,8 @@ def test_a_silent_task_times_out_by_a_timer(stream: IntermediateStream) -> None:
     query.stop()
 
     assert [5, 20] == marks
+    (hold,) = why_held(query)
+    assert "timed out: 'b'" in str(hold)
 
 
 def test_the_message_with_the_highest_sequence_says_whether_a_task_is_idle(stream: IntermediateStream) -> None:
@@ -332,6 +334,17 @@ def test_an_operator_gets_rows_first_and_its_flow_can_be_forwarded(stream: Inter
     assert {(p, last) for p in range(2)} == {row[1:] for row in messages if row[0] == 1} - {(1, b"up to 15=23")}
     (end,) = producer.end_of_stream()
     assert [(2, 1, b"all=25"), (2, 0, end), (2, 1, end)] == [row for row in messages if row[0] == 2]
+
+
+def test_a_flow_with_fewer_partitions_than_the_next_stream_has_tasks_is_not_forwarded(
+    stream: IntermediateStream,
+) -> None:
+    stream.put((0, ProducerSpec("s", 2).watermark(0, 5)))
+    flow = reconcile(stream.frame(), "s")
+    with pytest.raises(PySparkException, match="a task of stream counts, which has 3.* Set its `tasks` to .*Found: 2"):
+        stream.run(forward(flow, ProducerSpec("counts", 1, 3), partition=F.lit(0)))
+
+    assert 1 == len(stream.run(forward(flow, ProducerSpec("counts", 1, 2), partition=F.lit(0))))
 
 
 @pytest.mark.parametrize(

@@ -397,7 +397,8 @@ def stage_rows_of_producer(
 
 
 def own(task: str, seconds: float) -> Watermark:
-    return Watermark(task, 2, NEW_YEAR_MS + round(seconds * 1000) - 1000, 4)
+    at = NEW_YEAR_MS + round(seconds * 1000) - 1000
+    return Watermark(task, 2, at, 4, stream=PRODUCER.stream, partition_count=PRODUCER.partitions)
 
 
 @pytest.mark.parametrize("drop", [False, True])
