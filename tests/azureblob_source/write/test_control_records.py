@@ -446,12 +446,28 @@ def test_control_messages_among_the_rows_of_a_producer_come_last_and_do_not_adva
     assert {"0": [user(1), ended, mine], "1": [mine], "2": [ended, mine]} == written(account, entry.blobs)
 
 
-@pytest.mark.parametrize("rows", [[], [row(0, wrap(EndOfStream("b", 2)), "b", 5)], [row(0, user(1), "a", None)]])
-def test_a_task_without_event_times_writes_no_watermark(rows: list[dict[str, Any]]) -> None:
+@pytest.mark.parametrize("rows", [[], [row(0, wrap(EndOfStream("b", 2)), "b", 5)]])
+def test_a_task_without_rows_writes_no_watermark(rows: list[dict[str, Any]]) -> None:
     account, plan = new_account(), plan_of_producer()
     staged = stage_rows_of_producer(account, plan, rows)
     assert [] == [message for message in staged.control if message["type"] == "watermark"]
     assert len(rows) == staged.metrics["messagesSent"]
+
+
+def test_a_task_without_event_times_says_only_that_it_is_there() -> None:
+    account, plan = new_account(), plan_of_producer()
+    staged = stage_rows_of_producer(account, plan, [row(0, user(1), "a", None)])
+    assert [EARLIEST] == [message["timestamp"] for message in staged.control]
+
+
+def test_watermarks_have_the_sequence_of_their_rows() -> None:
+    account, schema = new_account(), ROWS.append(pa.field("sequence", pa.int64()))
+    plan = plan_of_producer(schema=schema)
+    rows = [{**row(0, user(1), "a", 5), "sequence": 17}, {**row(0, user(2), "b", 5), "sequence": 17}]
+    staged = stage_rows_of_producer(account, plan, rows, schema=schema)
+    assert [17, 17] == [message["sequence"] for message in staged.control]
+    with pytest.raises(ConfigurationError, match="option `emission`: the column `sequence` is null; it needs the time"):
+        stage_rows_of_producer(account, plan, [{**rows[0], "sequence": None}], schema=schema)
 
 
 TASK = ROWS.get_field_index("task")
@@ -479,7 +495,7 @@ def test_tasks_are_names_or_numbers_or_omitted_if_there_is_one(tasks: Any, schem
         made["eventTime"] = made["eventTime"].replace(tzinfo=timezone.utc)
     ended = {**made, "value": wrap(producer.end_of_stream()[0])}
     entry = commit(account, plan, stage_rows_of_producer(account, plan, [made, ended], schema=schema))
-    expected = Watermark(producer.names[-1], len(producer.names), NEW_YEAR_MS + 5000)
+    expected = producer.watermark(len(producer.names) - 1, NEW_YEAR_MS + 5000)
     assert logged(expected, "0", "1") in entry.control
     assert [user(1), wrap(producer.end_of_stream()[0]), wrap(expected)] == written(account, entry.blobs)["1"]
 
