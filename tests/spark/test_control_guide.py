@@ -50,7 +50,7 @@ def test_the_examples_of_the_guide_work(
         "flights": rows.select("origin", "dest", F.timestamp_seconds("second").alias("departure")),
         "take": lambda batch, _: taken.extend(batch.collect()),
     }
-    jobs, days, join = (
+    jobs, days, join, next_stream = (
         re.sub("^account = .*$", f"account = {options!r}", code, flags=re.MULTILINE)
         .replace('"container/', f'"{container_name}/')
         .replace("checkpoints/", f"{tmp_path}/checkpoints/")
@@ -85,3 +85,8 @@ def test_the_examples_of_the_guide_work(
     exec(join, names)  # noqa: S102
     joined = {(row.flight, row.origin, row.hour, row.wind) for row in taken if row.type == "message"}
     assert {("UA1", "EWR", 5 * HOUR, 7.5), ("UA2", "EWR", 5 * HOUR, 7.5), ("B61", "JFK", 0, None)} == joined
+
+    exec(next_stream, names)  # noqa: S102
+    envelopes = AzureBlobTransport(f"{container_name}/counts", options)
+    sent = envelopes.control(spark).where("type = 'endOfStream'").groupBy("partition").count().collect()
+    assert [(str(number), 8) for number in range(4)] == sorted(tuple(row) for row in sent)
