@@ -266,20 +266,10 @@ def with_watermarks(producer: ProducerSpec, batches: Iterable[pa.RecordBatch]) -
     watermarks, sequence = TaskWatermarks(producer), None
     for batch in batches:
         watermarks.observe(batch.column("task"), batch.column("eventTime"))
-        sequence = sequence_of(batch.column("sequence")) if sequence is None else sequence
+        if sequence is None and batch.num_rows:
+            sequence = batch.column("sequence")[0].as_py()
         yield _envelopes(batch)
     yield _envelopes(producer.envelopes(watermarks.watermarks(), sequence))
-
-
-def sequence_of(column: pa.Array) -> int | None:
-    """The sequence of a batch, which all of its rows have. None without rows. `ControlMessageError` if it is null."""
-    if not len(column):
-        return None
-    first = column[0].as_py()
-    if first is None:
-        text = "the column `sequence` is null; it needs the time of the batch in milliseconds."
-        raise ControlMessageError(text)
-    return int(first)
 
 
 def _envelopes(batch: pa.RecordBatch) -> pa.RecordBatch:

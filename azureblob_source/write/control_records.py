@@ -20,7 +20,7 @@ from azureblob_source.write.coalescing import coalesce
 from azureblob_source.write.control_objects import log_fields, merged, objects_of
 from control_messages.envelopes import are_user_messages
 from control_messages.errors import BadEnvelopeError
-from control_messages.producer import TaskWatermarks, sequence_of
+from control_messages.producer import TaskWatermarks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 PARTITION, VALUE, TASK, EVENT_TIME = "partition", "value", "task", "eventTime"
 """The columns that the option `emission` needs."""
-SEQUENCE = "sequence"
-"""One that it may have: the sequence of the watermarks of this batch, the same in all rows."""
 
 
 def is_binary(kind: pa.DataType) -> bool:
@@ -75,22 +73,19 @@ def stored_rows(producer: ProducerSpec, rows: pa.Schema) -> pa.Schema:
         if not fits(kind):
             message = f"option `emission`: column {column!r} is {kind}, it must be {expected}. Cast it in the query."
             raise ConfigurationError(message)
-    place = rows.get_field_index(SEQUENCE)
-    if place >= 0 and rows.field(place).type != pa.int64():
-        message = f"option `emission`: column {SEQUENCE!r} is {rows.field(place).type}, it must be a bigint. Cast it."
-        raise ConfigurationError(message)
     return pa.schema([rows.field(PARTITION), rows.field(VALUE)])
 
 
 class EnvelopeRouter:
     """Routes the rows of one task attempt, with envelopes in `column`: user messages first, then control messages.
 
+    producer, sequence: of the watermarks that are added, if any are.
     `routed` is called once and consumed to its end; then `messages` are the control messages that it has yielded.
     """
 
-    def __init__(self, column: str, router: Router, producer: ProducerSpec | None) -> None:
+    def __init__(self, column: str, router: Router, producer: ProducerSpec | None, sequence: int | None = None) -> None:
         self._column, self._router = column, router
-        self._own = None if producer is None else _OwnWatermarks(producer)
+        self._own = None if producer is None else _OwnWatermarks(producer, sequence)
         self._held: list[pa.RecordBatch] = []
         self._fields: dict[bytes, dict[str, Any]] = {}
         self._routes: dict[bytes, dict[Route, None]] = {}
@@ -187,10 +182,10 @@ class EnvelopeRouter:
 class _OwnWatermarks:
     """The watermarks that the sink writes for the tasks of a producer."""
 
-    def __init__(self, producer: ProducerSpec) -> None:
-        self._producer, self._watermarks = producer, TaskWatermarks(producer)
+    def __init__(self, producer: ProducerSpec, sequence: int | None) -> None:
+        self._producer, self._sequence = producer, sequence
+        self._watermarks = TaskWatermarks(producer)
         self._schema: pa.Schema | None = None
-        self._sequence: int | None = None
 
     def stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The columns that are stored. Their schema is that of the watermarks' rows too."""
@@ -202,8 +197,6 @@ class _OwnWatermarks:
         """The stored columns of user messages. Their event times advance the watermarks of their tasks."""
         tasks = batch.column(TASK) if batch.schema.get_field_index(TASK) >= 0 else None
         try:
-            if self._sequence is None and batch.schema.get_field_index(SEQUENCE) >= 0:
-                self._sequence = sequence_of(batch.column(SEQUENCE))
             self._watermarks.observe(tasks, batch.column(EVENT_TIME))
         except ValueError as error:
             message = f"option `emission`: {error}"

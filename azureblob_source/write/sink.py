@@ -196,7 +196,7 @@ def write_plan(
             "Name the stream in the path, or append."
         )
         raise ConfigurationError(message)
-    plan = plan_write(options, arrow_of(schema))
+    plan = replace(plan_write(options, arrow_of(schema)), sequence=time.time_ns() // 1_000_000)
     key, now = (options.account, options.location.container), monotonic()
     if not streaming or now - _seen.get(key, -_SEEN_SECONDS) >= _SEEN_SECONDS:
         prepare(container_of(plan), create=options.create_container)

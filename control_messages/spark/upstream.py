@@ -75,12 +75,12 @@ def emit(  # noqa: PLR0913 - the names of columns
         F.concat(F.lit(USER), column(value).cast("binary")).alias("value", metadata=_marked(producer, by_sink=by_sink)),
         _task(frame, producer, task).alias("task"),
         column(event_time).alias("eventTime"),
-        F.unix_millis(F.current_timestamp()).alias("sequence"),  # of the micro-batch, also when Spark repeats it
     )
     if by_sink:
         return rows
     if not atomic:
         rows = rows.repartition("task")
+    rows = rows.withColumn("sequence", F.unix_millis(F.current_timestamp()))  # the same when Spark repeats a batch
     return rows.mapInArrow(partial(with_watermarks, producer), ENVELOPES)
 
 
