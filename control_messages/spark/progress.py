@@ -168,9 +168,14 @@ class _Wait:
 
 
 def _is_idle(query: StreamingQuery) -> bool:
-    """Whether a query has read all that there was at its last trigger."""
-    status = query.status
-    return status["message"].startswith("Waiting for") and not status["isDataAvailable"]
+    """Whether a query has read all that there was at its last trigger.
+
+    With an idle timeout it runs batches also then, which read nothing.
+    """
+    status, last = query.status, query.lastProgress
+    if status["message"].startswith("Waiting for") and not status["isDataAvailable"]:
+        return True
+    return last is not None and all(source["startOffset"] == source["endOffset"] for source in last["sources"])
 
 
 @dataclass(frozen=True)

@@ -211,6 +211,15 @@ def test_a_silent_task_times_out_by_a_timer(stream: IntermediateStream) -> None:
     assert "timed out: 'b'" in str(hold)
 
 
+def test_a_query_with_an_idle_timeout_stops_too_when_its_end_was_read_before(stream: IntermediateStream) -> None:
+    stream.put((0, EndOfStream("a", 1)))
+    stream.put((0, EndOfStream("a", 1, generation=1)))
+    query = stream.start(reconcile(stream.frame(), "s", idle_timeout=IdleTimeout(60_000)), [])
+    wait_for(lambda: query.lastProgress is not None and query.lastProgress["batchId"] > 2, query)
+
+    assert run_until_end(query)
+
+
 def test_the_message_with_the_highest_sequence_says_whether_a_task_is_idle(stream: IntermediateStream) -> None:
     awake, idle, back = (Watermark("b", 2, 7, idle=number == 2, sequence=number) for number in (1, 2, 3))
     stream.put((0, Watermark("a", 2, 10)), (0, idle), (0, awake))
