@@ -142,15 +142,15 @@ def receive(
     return Step(step.tracker, (_announcement("reopened", after), *step.announced)) if reopened else step
 
 
-def _order(message: Watermark | EndOfStream) -> tuple[int, int, int, bool]:
+def _order(message: Watermark | EndOfStream) -> tuple[int, int, int, int]:
     """Sorts messages into an order in which their tasks can have sent them.
 
-    Of two that are equal but for `idle`, the one that holds the watermark is last.
+    Of two with the same sequence, or without one, the one that holds the watermark is later.
     """
     sequence = -1 if message.sequence is None else message.sequence
     if isinstance(message, EndOfStream):
-        return (message.generation, sequence, LATEST, True)
-    return (message.generation, sequence, message.timestamp, not message.idle)
+        return (message.generation, sequence, 2, LATEST)
+    return (message.generation, sequence, 0 if message.idle else 1, message.timestamp)
 
 
 def advance_time(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout) -> Step[PartitionTracker]:
@@ -262,7 +262,7 @@ class _Update:
             generation=generation,
             now=now,
             task_count=known.task_count,
-            partition_count=known.partition_count,
+            partition_count=tracker.partition_count,
             watermarks=dict(known.watermarks),
             ended=set(known.ended),
             idle=set(known.idle),
@@ -346,8 +346,8 @@ class _Update:
             )
         if partitions is not None and self.partition_count not in (0, partitions):
             return (
-                f"has a partition count of {partitions}, its generation has {self.partition_count}",
-                "Raise the generation when the number of partitions changes.",
+                f"has a partition count of {partitions}, the stream has {self.partition_count}",
+                "A stream keeps the number of its partitions: write into a new stream to have another.",
             )
         if partitions is not None and isinstance(partition, int) and not 0 <= partition < partitions:
             return (

@@ -118,11 +118,6 @@ class ProducerSpec:
             fields.get("latenessMs", 0),
         )
 
-    @property
-    def sink_options(self) -> dict[str, str]:
-        """The options with which the `azureblob` sink adds the watermarks of the tasks itself."""
-        return {"emission": self.to_json()}
-
     def watermark(self, task: str | int, timestamp: int, *, idle: bool = False) -> Watermark:
         """A watermark of a task, given by name or number."""
         name = self.names[self.number_of(task)]

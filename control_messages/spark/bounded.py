@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from control_messages.messages import MessageType
+from control_messages.messages import EndOfStream, MessageType
 from control_messages.producer import PRODUCER_METADATA
 from control_messages.spark.upstream import ENVELOPES, control_envelopes, emit
 
@@ -47,15 +47,24 @@ def run_bounded(  # noqa: PLR0913 - the names of columns
     it again when there is more input: that is the next generation, and its end is announced again. Without new input
     nothing is written after the first end. Raises what the query fails with; then no end is announced.
 
-    The generation is one above that of the last run that has ended. If the stream is there, but has no control message
-    (any more, as retention may have removed them), it is the time in milliseconds, so it rises also then.
+    The generation is that of the producer, or one above that of the last run, if that has ended or had other tasks. If
+    the stream is there, but has no control message (any more, as retention may have removed them), it is the time in
+    milliseconds, so it rises also then; and an end is written, also without new input.
+
+    `ValueError` if the stream has another number of partitions.
     """
     spark = frame.sparkSession
-    last = _last_run(spark, transport)
-    if last is not None and 0 < last.ended_partitions < last.partitions:  # it died while it wrote its end
-        ending = replace(producer, partitions=last.partitions, tasks=last.ended_tasks, generation=last.generation)
-        transport.append(control_envelopes(spark, ending, ending.end_of_stream()))
-    least = _unknown(spark, transport) if last is None else last.next_for(producer)
+    last, is_new = _last_run(spark, transport)
+    if last is not None and last.partitions not in (0, producer.partitions):
+        text = (
+            f"stream {producer.stream} has {last.partitions} partitions, not {producer.partitions}. A stream keeps "
+            "their number, since its consumers keep their state by partition: write into a new stream."
+        )
+        raise ValueError(text)
+    if last is not None and last.ended and not last.ended_everywhere:  # it died while it wrote its end
+        transport.append(_end_of_all_tasks(spark, replace(producer, generation=last.generation)))
+    unknown = 0 if is_new else time.time_ns() // 1_000_000
+    least = unknown if last is None else last.next_for(producer)
     run = replace(producer, generation=max(producer.generation, least))
     envelopes = emit(
         frame,
@@ -64,79 +73,82 @@ def run_bounded(  # noqa: PLR0913 - the names of columns
         value=value,
         partition=partition,
         task=task,
-        by_sink=isinstance(transport, AzureBlobTransport),
+        by_sink=transport.adds_watermarks,
     )
     writer = transport.write_stream(envelopes).option("checkpointLocation", checkpoint)
     writer.trigger(availableNow=True).start().awaitTermination()
-    last = _last_run(spark, transport)
+    last, _ = _last_run(spark, transport)
     if last is None or not last.ended:
         transport.append(control_envelopes(spark, run, run.end_of_stream()))
     return run
+
+
+def _end_of_all_tasks(spark: SparkSession, producer: ProducerSpec) -> DataFrame:
+    """The end of a run whose tasks may have had other names."""
+    end = EndOfStream(None, 1, producer.stream, producer.generation)
+    return control_envelopes(spark, producer, [end])
 
 
 @dataclass(frozen=True)
 class _Run:
     """The highest generation of a stream, as its control messages tell.
 
-    tasks, ended_tasks: those that have sent a message; those that have ended. ended_partitions: how many partitions
-    have the ends of all tasks; not all of them, if the job died while it wrote its end and the transport makes a batch
-    visible bit by bit, as Kafka does.
+    partitions: 0 if they do not say. tasks: those that have sent a message. ended: some task has sent its end, so no
+    further row may belong to this generation. ended_everywhere: all partitions have the ends of all tasks; they have
+    not, if the job died while it wrote its end and the transport makes a batch visible bit by bit, as Kafka does.
     """
 
     generation: int
     partitions: int
     task_count: int
-    tasks: tuple[str, ...]
-    ended_tasks: tuple[str, ...]
-    ended_partitions: int
-
-    @property
-    def ended(self) -> bool:
-        """Whether no further row may belong to this generation, since some partition has its end."""
-        return self.ended_partitions > 0
+    tasks: frozenset[str]
+    ended: bool
+    ended_everywhere: bool
 
     def next_for(self, producer: ProducerSpec) -> int:
         """The generation of the producer's next rows: this one, if it has not ended and the producer has its tasks."""
-        same = self.task_count == len(producer.names) and set(self.tasks) <= set(producer.names)
-        same = same and self.partitions in (0, producer.partitions)
+        same = self.task_count == len(producer.names) and self.tasks <= set(producer.names)
         return self.generation + (self.ended or not same)
 
 
-def _unknown(spark: SparkSession, transport: Transport) -> int:
-    """The generation of a run in a stream without control messages."""
-    return time.time_ns() // 1_000_000 if transport.exists(spark) else 0
-
-
-def _last_run(spark: SparkSession, transport: Transport) -> _Run | None:
-    """The last run of the jobs that write a stream; None if it has no control messages."""
-    if not transport.exists(spark):
-        return None
-    ended = F.collect_set(F.when(F.col("type") == "endOfStream", F.col("taskName"))).alias("ended")
-    seen = F.collect_set("taskName").alias("seen")
-    tasks = F.max(F.coalesce("taskCount", F.lit(1))).alias("tasks")
-    partitions = F.max(F.coalesce("partitionCount", F.lit(0))).alias("partitions")
-    by_partition = transport.control(spark).groupBy(F.coalesce("generation", F.lit(0)).alias("generation"), "partition")
-    rows = by_partition.agg(tasks, partitions, seen, ended).collect()
-    if not rows:
-        return None
-    generation = max(row.generation for row in rows)
-    newest = [row for row in rows if row.generation == generation]
-    task_count = max(row.tasks for row in newest)
-    return _Run(
-        generation,
-        max(row.partitions for row in newest),
-        task_count,
-        tuple(sorted({name for row in newest for name in row.seen})),
-        tuple(sorted({name for row in newest for name in row.ended})),
-        sum(len(row.ended) >= task_count for row in newest),
+def _last_run(spark: SparkSession, transport: Transport) -> tuple[_Run | None, bool]:
+    """The last run of the jobs that write a stream, None without control messages; and whether there is no stream."""
+    control = transport.control(spark)
+    if control is None:
+        return None, True
+    is_end, name = F.col("type") == "endOfStream", F.col("taskName")
+    by_partition = control.groupBy(F.coalesce("generation", F.lit(0)).alias("generation"), "partition").agg(
+        F.max(F.coalesce("taskCount", F.lit(1))).alias("task_count"),
+        F.max(F.coalesce("partitionCount", F.lit(0))).alias("partitions"),
+        F.collect_set("taskName").alias("tasks"),
+        F.collect_set(F.when(is_end, name)).alias("ended"),
+        F.coalesce(F.bool_or(is_end & name.isNull()), F.lit(False)).alias("all_ended"),
     )
+    columns = F.struct("task_count", "partitions", "tasks", "ended", "all_ended")
+    runs = by_partition.groupBy("generation").agg(F.collect_list(columns).alias("parts"))
+    newest = runs.orderBy(F.desc("generation")).limit(1).collect()
+    if not newest:
+        return None, False
+    parts = newest[0].parts
+    partitions, task_count = max(part.partitions for part in parts), max(part.task_count for part in parts)
+    complete = sum(part.all_ended or len(part.ended) >= task_count for part in parts)
+    run = _Run(
+        newest[0].generation,
+        partitions,
+        task_count,
+        frozenset(task for part in parts for task in part.tasks),
+        ended=any(part.ended or part.all_ended for part in parts),
+        ended_everywhere=complete >= max(partitions, len(parts)),
+    )
+    return run, False
 
 
 class Transport(Protocol):
     """Where an intermediate stream is kept. Its envelopes have the columns `ENVELOPES`."""
 
-    def exists(self, spark: SparkSession) -> bool:
-        """Whether there is such a stream yet."""
+    @property
+    def adds_watermarks(self) -> bool:
+        """Whether it takes what `emit` returns with `by_sink`, and adds the watermarks itself."""
 
     def write_stream(self, envelopes: DataFrame) -> DataStreamWriter:
         """What writes a streaming frame of envelopes; without a checkpoint and not started."""
@@ -144,8 +156,11 @@ class Transport(Protocol):
     def append(self, envelopes: DataFrame) -> None:
         """Write a batch of envelopes."""
 
-    def control(self, spark: SparkSession) -> DataFrame:
-        """The control messages: columns type, generation, taskName, taskCount, partitionCount and partition."""
+    def control(self, spark: SparkSession) -> DataFrame | None:
+        """The control messages: columns type, generation, taskName, taskCount, partitionCount and partition.
+
+        None if there is no such stream.
+        """
 
 
 @dataclass(frozen=True)
@@ -159,13 +174,7 @@ class AzureBlobTransport:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)  # with secrets, as the others may be
     read_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     write_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    def exists(self, spark: SparkSession) -> bool:
-        """As of `Transport`."""
-        return _succeeds(
-            lambda: spark.read.format("azureblob").options(**self.options).load(self.path).schema,
-            but_for="azure_account.errors.NotFoundError",
-        )
+    adds_watermarks: ClassVar[bool] = True
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The envelopes as a streaming frame, from the first on. The stream need not exist yet."""
@@ -181,9 +190,12 @@ class AzureBlobTransport:
         """As of `Transport`."""
         envelopes.write.format("azureblob").mode("append").options(**self._writing(envelopes)).save(self.path)
 
-    def control(self, spark: SparkSession) -> DataFrame:
+    def control(self, spark: SparkSession) -> DataFrame | None:
         """As of `Transport`."""
-        view = spark.read.format("azureblob").options(**self.options).option("view", "control").load(self.path)
+        reader = spark.read.format("azureblob").options(**self.options)
+        if not _succeeds(lambda: reader.load(self.path).schema, but_for="azure_account.errors.NotFoundError"):
+            return None
+        view = reader.option("view", "control").load(self.path)
         count = F.get_json_object("message", "$.partitionCount").cast("bigint").alias("partitionCount")
         return view.select("type", "generation", "taskName", "taskCount", count, "partition")
 
@@ -205,10 +217,7 @@ class KafkaTransport:
     options: Mapping[str, str] = field(repr=False)  # with secrets, as the others may be
     read_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     write_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    def exists(self, spark: SparkSession) -> bool:
-        """As of `Transport`."""
-        return _succeeds(lambda: self._all(spark).limit(1).collect(), but_for="UnknownTopicOrPartitionException")
+    adds_watermarks: ClassVar[bool] = False
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The envelopes as a streaming frame, from the first on."""
@@ -223,8 +232,10 @@ class KafkaTransport:
         """As of `Transport`."""
         envelopes.write.format("kafka").options(**self._writing(envelopes)).save()
 
-    def control(self, spark: SparkSession) -> DataFrame:
+    def control(self, spark: SparkSession) -> DataFrame | None:
         """As of `Transport`."""
+        if not _succeeds(lambda: self._all(spark).limit(1).collect(), but_for="UnknownTopicOrPartitionException"):
+            return None
         kind, data = F.substring("value", 1, 1), F.expr("CAST(substring(value, 2) AS STRING)")
         fields = "generation BIGINT, taskName STRING, taskCount BIGINT, partitionCount BIGINT"
         types = F.when(kind == F.lit(bytes([MessageType.END_OF_STREAM])), "endOfStream").otherwise("other")

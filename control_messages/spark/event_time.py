@@ -7,6 +7,7 @@ the minimum of the watermarks of several flows, and passes the announcements on 
 from __future__ import annotations
 
 from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
@@ -146,10 +147,9 @@ class _Runner(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Put a batch in order."""
         before, partition, others = self._load(), key[0], []
-        if before.at_end:  # a `reopened` of this batch comes before its messages
-            frames = list(rows)
-            rows = iter(frames)
-            if any((frame["type"] == "reopened").any() for frame in frames):
+        if before.at_end:
+            reopened, rows = _reopened(rows)
+            if reopened:
                 yield from self._output(key, self._processor.on_reopened(partition))
         for frame in rows:
             is_message = frame["type"] == "message"
@@ -220,6 +220,16 @@ class _Runner(StatefulProcessor):
         """The frame with all columns. `reindex` would fill with NaN, which Spark does not accept in string columns."""
         missing = [name for name in self._columns if name not in frame.columns]
         return frame.assign(**dict.fromkeys(missing))[self._columns]
+
+
+def _reopened(rows: Iterator[pd.DataFrame]) -> tuple[bool, Iterator[pd.DataFrame]]:
+    """Whether a batch has a `reopened`, which comes before its messages; and its frames, read up to there."""
+    read = []
+    for frame in rows:
+        read.append(frame)
+        if (frame["type"] == "reopened").any():
+            return True, chain(read, rows)
+    return False, iter(read)
 
 
 def _announcements(others: pd.DataFrame) -> list[tuple[str, Announcement]]:

@@ -121,24 +121,25 @@ def _awaited(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, int] | 
 class _Wait:
     """Waits for the end of the inputs of a query.
 
-    seen: the last batch that was looked at. caught_up: the query has read all that there was, or has not ended; until
-    then an end may be one of an earlier run. reported: when (monotonic seconds) it was last said what the wait is for.
+    seen: the time of the progress that was looked at last. caught_up: the query has read all that there was, or has not
+    ended; until then an end may be one of an earlier run. reported: when (monotonic seconds) it was last said what the
+    wait is for.
     """
 
     query: StreamingQuery
     expected: dict[str, int]
-    seen: int = -1
+    seen: str = ""
     caught_up: bool = False
     reported: float = field(default_factory=time.monotonic)
 
     def over(self) -> bool:
         """Look at the batches since the last call. `ValueError` if the end that is awaited cannot come."""
         last = self.query.lastProgress
-        batch, idle = -1 if last is None else last["batchId"], _is_idle(self.query)
+        newest, idle = "" if last is None else last["timestamp"], _is_idle(self.query)
         due = time.monotonic() - self.reported >= _REPORT_SECONDS
-        if not (batch > self.seen or due or (idle and not self.caught_up)):
+        if newest == self.seen and not due and (self.caught_up or not idle):
             return False
-        self.seen = batch
+        self.seen = newest
         ended = self.ended()
         if ended and (self.caught_up or idle):
             return True

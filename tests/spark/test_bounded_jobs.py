@@ -64,7 +64,9 @@ class Job:
 
     def ends(self) -> list[tuple[int, int]]:
         """How many ends partition 0 has, by generation."""
-        ends = self.transport.control(self.spark).where("type = 'endOfStream'").groupBy("generation").count().collect()
+        control = self.transport.control(self.spark)
+        assert control is not None
+        ends = control.where("type = 'endOfStream'").groupBy("generation").count().collect()
         return sorted((row.generation, row["count"] // self.producer.partitions) for row in ends)
 
 
@@ -202,6 +204,29 @@ def test_a_single_task_ends_before_the_others(job: Job) -> None:
         assert ends == job.ends()
     job.run()
     assert [("endOfStream", 0), ("endOfStream", 1)] == downstream(job, [])
+
+
+def test_an_end_that_was_half_written_is_completed_before_other_rows(job: Job) -> None:
+    job.arrive(("EWR", 1), ("JFK", 2), ("LGA", 3))
+    with pytest.raises(Died):
+        job.run(as_(DiesBeforeTheEnd, job))
+    job.transport.append(control_envelopes(job.spark, job.producer, job.producer.end_of_stream([1])))
+    job.arrive(("EWR", 4))
+
+    assert 1 == job.run().generation
+
+    assert [(0, 2), (1, 3)] == job.ends(), "one end of a task, one for all tasks; then those of the next generation"
+    found: list[tuple[Any, ...]] = []
+    assert [("endOfStream", 0), ("endOfStream", 1)] == downstream(job, found)
+    assert 4 == len(found)
+
+
+def test_a_stream_keeps_its_number_of_partitions(job: Job) -> None:
+    job.arrive(("EWR", 1))
+    job.run()
+    job.producer = ProducerSpec("events", 4, 3)
+    with pytest.raises(ValueError, match="events has 2 partitions, not 4.* write into a new stream"):
+        job.run()
 
 
 @pytest.mark.parametrize("kind", [AzureBlobTransport, KafkaTransport])

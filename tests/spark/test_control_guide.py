@@ -88,5 +88,7 @@ def test_the_examples_of_the_guide_work(
 
     exec(next_stream, names)  # noqa: S102
     envelopes = AzureBlobTransport(f"{container_name}/counts", options)
-    sent = envelopes.control(spark).where("type = 'endOfStream'").groupBy("partition").count().collect()
+    control = envelopes.control(spark)
+    assert control is not None
+    sent = control.where("type = 'endOfStream'").groupBy("partition").count().collect()
     assert [(str(number), 8) for number in range(4)] == sorted(tuple(row) for row in sent)

@@ -64,7 +64,7 @@ def test_the_sink_writes_the_watermarks_and_a_copy_of_the_stream_has_them_too(
     def read(path: str, **more: str) -> DataFrame:
         return spark.read.format("azureblob").options(**options, **more).load(path)
 
-    writer = emitted(spark).write.format("azureblob").options(**options, **PRODUCER.sink_options)
+    writer = emitted(spark).write.format("azureblob").options(**options, emission=PRODUCER.to_json())
     writer.option("partitionColumn", "partition").mode("append").save(target)
     data = read(target, metadataColumns="partition")
     assert ["partition", "value", "_partition"] == data.columns
