@@ -240,7 +240,11 @@ def _named(tasks: Mapping[str, int]) -> int:
 
 @dataclass
 class _Update:
-    """A tracker while messages are applied to it."""
+    """A tracker while messages are applied to it.
+
+    sender: of the last message accepted, its stream and counts. A message with the same of a known task is no
+    contradiction, so most messages need no further check.
+    """
 
     before: PartitionTracker
     generation: int
@@ -253,6 +257,7 @@ class _Update:
     sequences: dict[str, int]
     last_seen: dict[str, int]
     accepted: int = 0
+    sender: tuple[str | None, int, int | None] | None = None
 
     @classmethod
     def of(cls, tracker: PartitionTracker, generation: int, now: int) -> _Update:
@@ -286,7 +291,11 @@ class _Update:
     def apply(self, message: Watermark | EndOfStream) -> None:
         """Take over what the message states. `ContradictionError` if it cannot be true; nothing has changed then."""
         task = message.task or ALL
-        self._see(message, task)
+        sender = (message.stream, message.task_count, message.partition_count)
+        if sender != self.sender or task not in self.last_seen:
+            self._see(message, task)
+            self.sender = sender if task else None
+        self.last_seen[task] = self.now
         self.accepted += 1
         if isinstance(message, EndOfStream):
             self.ended.add(task)
@@ -323,7 +332,6 @@ class _Update:
         if task:
             self.task_count = message.task_count
         self.partition_count = message.partition_count or self.partition_count
-        self.last_seen[task] = self.now
 
     def _fault(self, message: Watermark | EndOfStream, task: str) -> tuple[str, str] | None:
         """What contradicts the messages before it, and what to do."""
