@@ -178,7 +178,7 @@ def _writes(spark: SparkSession, folder: Path, copies: int, rounds: int) -> Repo
         envelopes = {"envelopeColumn": "value"}
         contenders = {
             ALONE: writes.alone(),
-            BY_SINK: writes.emitted(producer.sink_options, by_sink=True),
+            BY_SINK: writes.emitted({}, by_sink=True),
             "emit(atomic=True)": writes.emitted(envelopes, atomic=True),
             "emit()": writes.emitted(envelopes),
         }

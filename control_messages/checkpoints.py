@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from control_messages.partition_tracker import Partition, PartitionTracker
 
@@ -30,6 +30,10 @@ class WatermarkCheckpoint:
     idle: list[str]
     heard: dict[str, int]
     since: int
+    partitionCount: int = 0  # noqa: N815
+    sequences: dict[str, int] = field(default_factory=dict)
+    stale: int = 0
+    staleGeneration: int = -1  # noqa: N815
 
 
 def to_checkpoint(tracker: PartitionTracker) -> tuple[EndOfStreamCheckpoint, WatermarkCheckpoint]:
@@ -50,6 +54,10 @@ def to_checkpoint(tracker: PartitionTracker) -> tuple[EndOfStreamCheckpoint, Wat
             sorted(tracker.idle),
             dict(tracker.last_seen),
             tracker.first_seen,
+            tracker.partition_count,
+            dict(tracker.sequences),
+            tracker.stale,
+            tracker.stale_generation,
         ),
     )
 
@@ -79,4 +87,8 @@ def restore(end: EndOfStreamCheckpoint, watermark: WatermarkCheckpoint, partitio
         first_seen=watermark.since,
         watermark=watermark.timestampOfLastEmission,
         at_end=end.ended,
+        partition_count=watermark.partitionCount,
+        sequences=dict(watermark.sequences),
+        stale=watermark.stale,
+        stale_generation=watermark.staleGeneration,
     )

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from control_messages.errors import listed
+from control_messages.messages import EARLIEST
 from control_messages.partition_tracker import ALL, computed_watermark, not_holding, silent, timed_out
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Hold:
     lowest: of the tasks that count, those with the lowest watermark. idle: those that have declared themselves idle.
     timed_out: the tasks that do not hold the watermark because they have timed out. unseen_timed_out: the unseen tasks
     have timed out, too. silent: those that would have timed out if `needed` tasks were active, ended or idle.
+    stale: how many messages of lower generations were dropped, the last one of `stale_generation`.
     """
 
     stream: str
@@ -59,6 +61,8 @@ class Hold:
     idle: tuple[TaskState, ...]
     ended: int
     needed: int
+    stale: int = 0
+    stale_generation: int = -1
 
     def __str__(self) -> str:
         place = f"Partition {self.partition} of {self.stream}"
@@ -73,7 +77,9 @@ class Hold:
         if self.unseen and not self.unseen_timed_out:
             age = _age(self.now - self.first_seen)
             yield f"{self.unseen} of {self.task_count} tasks have sent no message since it began {age} ago"
-        if self.lowest:
+        if self.lowest and self.lowest[0].watermark == EARLIEST:
+            yield f"without an event time so far: {self._names(self.lowest)}"
+        elif self.lowest:
             yield f"lowest is {_time(self.lowest[0].watermark)}, of {self._names(self.lowest)}"
         if self.silent:
             known = "no task is" if self.needed == 1 else f"fewer than {self.needed} tasks are"
@@ -86,9 +92,34 @@ class Hold:
             yield f"idle as declared: {self._names(self.idle)}"
         if self.ended:
             yield f"{self.ended} of {self.task_count} tasks have ended" if self.task_count else "all have ended"
+        if self.stale:
+            yield (
+                f"{self.stale} messages of lower generations were dropped, the last of generation "
+                f"{self.stale_generation}: a producer that is to go on needs a generation above {self.generation}"
+            )
 
     def _names(self, tasks: Sequence[TaskState], most: int = 5) -> str:
         return listed(tasks, most, lambda task: f"{task.name} (last message {_age(self.now - task.last_seen)} ago)")
+
+
+@dataclass(frozen=True)
+class NothingRead:
+    """Partitions of a stream without any control message, so without a watermark; `str` is a text for people.
+
+    partitions: their names; none if not even their number is known. messages: user messages read from the stream.
+    """
+
+    stream: str
+    partitions: tuple[str, ...]
+    messages: int
+
+    def __str__(self) -> str:
+        which = f"Partitions {listed(self.partitions, 10, str)} of" if self.partitions else "All partitions of"
+        return (
+            f"{which} {self.stream} have no watermark: no control message was read, and {self.messages} user messages "
+            "in the last batches. Look whether the producer sends control messages (`emit`), of this stream, and to "
+            "these partitions."
+        )
 
 
 def why_held(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | None = None) -> Hold:
@@ -112,6 +143,8 @@ def why_held(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | No
         idle=_states(tracker, tracker.idle - tracker.ended),
         ended=len(tracker.ended),
         needed=0 if idle_timeout is None else idle_timeout.needed(tracker.task_count),
+        stale=tracker.stale,
+        stale_generation=tracker.stale_generation,
     )
 
 

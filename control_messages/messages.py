@@ -1,13 +1,14 @@
 """Control messages and their JSON: an upstream task sends them in the same stream as its rows. Pure.
 
-    {"version":1,"taskName":"Partition 0","taskCount":2,"generation":3,"timestamp":1357016400000}      watermark
-    {"version":1,"taskName":"Partition 0","taskCount":2,"generation":3,"streamId":"by-destination"}    end of stream
+    {"version":1,"taskName":"Partition 0","taskCount":2,"generation":3,"streamId":"by-destination",
+     "partitionCount":8,"sequence":1795331203750,"timestamp":1357016400000}       a watermark; an end has no timestamp
 
 The reader ignores unknown fields, accepts Samza's `task-name` and `run-id`, and takes a missing version as 1. It
 rejects a later version, whose fields may mean something else, and a field that occurs twice, since JSON parsers differ
 in which one they take. The writer writes only messages that are read back equal, and every message that was read can be
-written. Samza's messages have neither a task count nor a generation: the generation is then 0, and the caller gives the
-count.
+written. Messages of Samza and of earlier releases lack `partitionCount`, `sequence`, and for a watermark `streamId`,
+which are then None. Samza's have neither a task count nor a generation: the generation is then 0, and the caller gives
+the count.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from control_messages.errors import BadEnvelopeError, ControlMessageError
 VERSION = 1
 EARLIEST, LATEST = -(2**63), 2**63 - 1
 """Bounds of a timestamp."""
-MOST_TASKS = 2**31 - 1
+MOST_TASKS = MOST_PARTITIONS = 2**31 - 1
 
 
 class MessageType(IntEnum):
@@ -47,6 +48,8 @@ class Watermark:
     task_count: how many tasks write to the stream in this generation; 1 if `task` is None.
     generation: rises when the tasks change or start again; messages of lower ones are stale.
     idle: the task has nothing to write for the time being, and does not hold the watermark until its next one.
+    stream, partition_count: the name of the stream, and how many partitions it has; None if the message has none.
+    sequence: rises with every message of a task in a generation, and is the same in a repeat; None if it has none.
     """
 
     task: str | None
@@ -54,6 +57,9 @@ class Watermark:
     timestamp: int
     generation: int = 0
     idle: bool = False
+    stream: str | None = None
+    partition_count: int | None = None
+    sequence: int | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,8 @@ class EndOfStream:
     task_count: int
     stream: str | None = None
     generation: int = 0
+    partition_count: int | None = None
+    sequence: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,9 @@ class Drain:
     task_count: int
     run: str | None = None
     generation: int = 0
+    stream: str | None = None
+    partition_count: int | None = None
+    sequence: int | None = None
 
 
 ControlMessage: TypeAlias = Watermark | EndOfStream | Drain
@@ -108,11 +119,17 @@ def to_fields(message: ControlMessage) -> dict[str, Any]:
         "taskCount": message.task_count,
         "generation": message.generation,
     }
+    if message.stream is not None or isinstance(message, EndOfStream):
+        fields["streamId"] = message.stream
+    if message.partition_count is not None:
+        fields["partitionCount"] = message.partition_count
+    if message.sequence is not None:
+        fields["sequence"] = message.sequence
     match message:
         case Watermark():
             return {**fields, "timestamp": message.timestamp, **({"idle": True} if message.idle else {})}
         case EndOfStream():
-            return {**fields, "streamId": message.stream}
+            return fields
         case Drain():
             return {**fields, "runId": message.run}
         case _:
@@ -140,6 +157,9 @@ def from_json(kind: MessageType, data: bytes, task_count: int | None = None) -> 
         text = f"{_shown(data)} has no taskCount, as in Samza's messages. Give the number of tasks to the reader."
         raise BadEnvelopeError(text)
     generation = _integer(fields, "generation", 0, LATEST) or 0
+    stream = _text(fields, "streamId")
+    partition_count = _integer(fields, "partitionCount", 1, MOST_PARTITIONS)
+    sequence = _integer(fields, "sequence", 0, LATEST)
     match kind:
         case MessageType.WATERMARK:
             idle = _flag(fields, "idle")
@@ -149,11 +169,11 @@ def from_json(kind: MessageType, data: bytes, task_count: int | None = None) -> 
             if timestamp is None:
                 text = f"{_shown(data)} is a watermark without a timestamp."
                 raise BadEnvelopeError(text)
-            return Watermark(task, count, timestamp, generation, idle)
+            return Watermark(task, count, timestamp, generation, idle, stream, partition_count, sequence)
         case MessageType.END_OF_STREAM:
-            return EndOfStream(task, count, _text(fields, "streamId"), generation)
+            return EndOfStream(task, count, stream, generation, partition_count, sequence)
         case MessageType.DRAIN:
-            return Drain(task, count, _text(fields, "runId", "run-id"), generation)
+            return Drain(task, count, _text(fields, "runId", "run-id"), generation, stream, partition_count, sequence)
         case MessageType.USER:
             text = "a user message has no control data."
             raise ValueError(text)
@@ -205,15 +225,15 @@ def _fault(message: ControlMessage) -> str | None:
         return f"task_count is an integer from 1 to {MOST_TASKS}, and 1 for a message without a task."
     if not is_integer(message.generation, 0, LATEST):
         return f"the generation is an integer from 0 to {LATEST}."
-    match message:
-        case Watermark(timestamp=timestamp):
-            if not is_integer(timestamp, EARLIEST, LATEST):
-                return f"the timestamp is an integer from {EARLIEST} to {LATEST}."
-        case EndOfStream(stream=text) | Drain(run=text):
-            if not (text is None or is_text(text)):
-                return "the stream or run is None or a text that is not empty."
-        case _:
-            assert_never(message)
+    if not (message.partition_count is None or is_integer(message.partition_count, 1, MOST_PARTITIONS)):
+        return f"the partition count is None or an integer from 1 to {MOST_PARTITIONS}."
+    if not (message.sequence is None or is_integer(message.sequence, 0, LATEST)):
+        return f"the sequence is None or an integer from 0 to {LATEST}."
+    for text in (message.stream, message.run if isinstance(message, Drain) else None):
+        if not (text is None or is_text(text)):
+            return "the stream or run is None or a text that is not empty."
+    if isinstance(message, Watermark) and not is_integer(message.timestamp, EARLIEST, LATEST):
+        return f"the timestamp is an integer from {EARLIEST} to {LATEST}."
     return None
 
 

@@ -6,27 +6,32 @@
 
 A partition has a watermark once every task of the generation has sent a message. It is then the minimum over the tasks
 that have not ended, and is announced only when it rises, so messages may be repeated, late or out of order. A higher
-generation (other tasks, or the same ones started again) replaces the lower ones; the announced watermark stays. An
-announcement holds after all rows that arrived with the messages.
+generation (other tasks, or the same ones started again) replaces the lower ones; the announced watermark stays. If the
+stream had ended, the higher generation reopens it: that is the next run of a bounded job. The announcements of a batch
+hold after all rows that arrived with the messages; only a `reopened` that comes first holds before them.
+
+What follows from the messages does not depend on where batches end, nor on the order within a batch, but for one case:
+a generation that begins in the same batch in which the one before it ends replaces it, and that end is not announced.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
+from control_messages.announcements import Announcement, Step
 from control_messages.errors import ContradictionError, listed
-from control_messages.messages import EARLIEST, ControlMessage, Drain, EndOfStream, Watermark
+from control_messages.messages import EARLIEST, LATEST, ControlMessage, Drain, EndOfStream, Watermark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from control_messages.announcements import AnnouncementType
 
 Partition: TypeAlias = int | str | None
 """How the input names a partition."""
 ALL = ""
 """The key of messages without a task name, which count for all tasks. No task has this name."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -55,11 +60,14 @@ class PartitionTracker:
     """What a consumer knows of the tasks that write to one partition. All times are milliseconds.
 
     generation: of the tasks below; -1 before the first message.
-    task_count: how many tasks there are; 0 before the first message with a count.
+    task_count, partition_count: how many tasks and partitions there are; 0 before the first message with the count.
     watermarks: the highest of each task that has sent one.
     ended, idle: the tasks that have ended; those that have declared themselves idle.
+    sequences: of the last message of each task, if it had one.
     last_seen: when the last message of each task was processed. first_seen: when the first of the generation was.
-    watermark: the last one announced. at_end: the end has been announced.
+    watermark: the last one announced. at_end: the end of this generation has been announced.
+    stale, stale_generation: how many messages were dropped since a higher generation had begun in an earlier batch, and
+    the generation of the last.
     """
 
     stream: str
@@ -73,25 +81,15 @@ class PartitionTracker:
     first_seen: int = 0
     watermark: int | None = None
     at_end: bool = False
+    partition_count: int = 0
+    sequences: Mapping[str, int] = field(default_factory=dict)
+    stale: int = 0
+    stale_generation: int = -1
 
     @property
     def unseen(self) -> int:
         """How many tasks of the generation have not sent a message yet."""
         return self.task_count - _named(self.last_seen)
-
-
-@dataclass(frozen=True)
-class Step(Generic[T]):
-    """A tracker after messages or after time has passed, and what is to be announced now.
-
-    watermark: the new one, if it has risen. end: the stream has ended; true once in the life of a tracker.
-    stale: how many messages were of lower generations and had no effect.
-    """
-
-    tracker: T
-    watermark: int | None = None
-    end: bool = False
-    stale: int = 0
 
 
 @dataclass(frozen=True)
@@ -117,28 +115,42 @@ def receive(
 ) -> Step[PartitionTracker]:
     """The tracker after all control messages of a batch, in any order. `Drain` messages are ignored.
 
-    Order counts in two cases: a task is idle if its last watermark declares it; of messages that contradict each other,
-    the first one is accepted. A contradiction raises `ContradictionError`, and no message takes effect; with
-    `on_contradiction` that is called instead, the message is ignored, and the others take effect.
+    Of messages that contradict each other, the one that was sent first is accepted. A contradiction raises
+    `ContradictionError`, and no message takes effect; with `on_contradiction` that is called instead, the message is
+    ignored, and the others take effect.
     """
-    relevant = [message for message in messages if not isinstance(message, Drain)]
-    newest = tracker.generation
-    for message in relevant:
-        if message.generation > newest and message.task_count > 0 and not _of_another_stream(tracker, message):
-            newest = message.generation
-    update = _Update.of(tracker, newest, now)
-    stale = 0
-    for message in relevant:
-        if message.generation < newest:
-            stale += 1
-            continue
-        try:
-            update.apply(message)
-        except ContradictionError as error:
-            if on_contradiction is None:
-                raise
-            on_contradiction(message, error)
-    return replace(_announce(update.result(), now, idle_timeout), stale=stale)
+    sent = sorted((message for message in messages if not isinstance(message, Drain)), key=_order)
+    update = _Update.of(tracker, tracker.generation, now)
+    for generation in sorted({message.generation for message in sent}, reverse=True):
+        if generation < update.generation:
+            break
+        found = _Update.of(tracker, generation, now)
+        for message in sent:
+            if message.generation == generation:
+                found.try_to_apply(message, on_contradiction)
+        if found.accepted:
+            update = found
+            break
+    stale = [message.generation for message in sent if message.generation < tracker.generation]
+    after = replace(
+        update.result(),
+        stale=tracker.stale + len(stale),
+        stale_generation=max(stale, default=tracker.stale_generation),
+    )
+    step = _announce(after, now, idle_timeout)
+    reopened = tracker.at_end and not after.at_end
+    return Step(step.tracker, (_announcement("reopened", after), *step.announced)) if reopened else step
+
+
+def _order(message: Watermark | EndOfStream) -> tuple[int, int, int, int]:
+    """Sorts messages into an order in which their tasks can have sent them.
+
+    Of two with the same sequence, or without one, the one that holds the watermark is later.
+    """
+    sequence = -1 if message.sequence is None else message.sequence
+    if isinstance(message, EndOfStream):
+        return (message.generation, sequence, 2, LATEST)
+    return (message.generation, sequence, 0 if message.idle else 1, message.timestamp)
 
 
 def advance_time(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout) -> Step[PartitionTracker]:
@@ -211,99 +223,166 @@ def _announce(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | N
     if tracker.at_end:
         return Step(tracker)
     if ALL in tracker.ended or 0 < tracker.task_count == len(tracker.ended):
-        return Step(replace(tracker, at_end=True), end=True)
+        return Step(replace(tracker, at_end=True), (_announcement("endOfStream", tracker),))
     computed = computed_watermark(tracker, timed_out(tracker, now, idle_timeout))
     if computed is None or computed <= (EARLIEST if tracker.watermark is None else tracker.watermark):
         return Step(tracker)
-    return Step(replace(tracker, watermark=computed), watermark=computed)
+    return Step(replace(tracker, watermark=computed), (_announcement("watermark", tracker, computed),))
+
+
+def _announcement(kind: AnnouncementType, tracker: PartitionTracker, watermark: int | None = None) -> Announcement:
+    return Announcement(kind, tracker.generation, watermark, tracker.partition_count or None)
 
 
 def _named(tasks: Mapping[str, int]) -> int:
     return len(tasks) - (ALL in tasks)
 
 
-def _of_another_stream(tracker: PartitionTracker, message: Watermark | EndOfStream) -> bool:
-    return isinstance(message, EndOfStream) and message.stream not in (None, tracker.stream)
-
-
 @dataclass
 class _Update:
-    """A tracker while messages are applied to it."""
+    """A tracker while messages are applied to it.
+
+    sender: of the last message accepted, its stream and counts. A message with the same of a known task is no
+    contradiction, so most messages need no further check.
+    """
 
     before: PartitionTracker
     generation: int
     now: int
     task_count: int
+    partition_count: int
     watermarks: dict[str, int]
     ended: set[str]
     idle: set[str]
+    sequences: dict[str, int]
     last_seen: dict[str, int]
+    accepted: int = 0
+    sender: tuple[str | None, int, int | None] | None = None
 
     @classmethod
     def of(cls, tracker: PartitionTracker, generation: int, now: int) -> _Update:
-        if generation > tracker.generation:
-            return cls(tracker, generation, now, 0, {}, set(), set(), {})
-        watermarks, last_seen = dict(tracker.watermarks), dict(tracker.last_seen)
+        known = tracker if generation == tracker.generation else PartitionTracker(tracker.stream, tracker.partition)
         return cls(
-            tracker, generation, now, tracker.task_count, watermarks, set(tracker.ended), set(tracker.idle), last_seen
+            before=tracker,
+            generation=generation,
+            now=now,
+            task_count=known.task_count,
+            partition_count=tracker.partition_count,
+            watermarks=dict(known.watermarks),
+            ended=set(known.ended),
+            idle=set(known.idle),
+            sequences=dict(known.sequences),
+            last_seen=dict(known.last_seen),
         )
+
+    def try_to_apply(
+        self,
+        message: Watermark | EndOfStream,
+        on_contradiction: Callable[[ControlMessage, ContradictionError], None] | None,
+    ) -> None:
+        """Apply the message, or pass it on if it cannot be true."""
+        try:
+            self.apply(message)
+        except ContradictionError as error:
+            if on_contradiction is None:
+                raise
+            on_contradiction(message, error)
 
     def apply(self, message: Watermark | EndOfStream) -> None:
         """Take over what the message states. `ContradictionError` if it cannot be true; nothing has changed then."""
         task = message.task or ALL
-        if isinstance(message, Watermark):
+        sender = (message.stream, message.task_count, message.partition_count)
+        if sender != self.sender or task not in self.last_seen:
             self._see(message, task)
-            known = self.watermarks.get(task)
-            if known is None or message.timestamp > known:
-                self.watermarks[task] = message.timestamp
+            self.sender = sender if task else None
+        self.last_seen[task] = self.now
+        self.accepted += 1
+        if isinstance(message, EndOfStream):
+            self.ended.add(task)
+            return
+        known = self.watermarks.get(task)
+        if known is None or message.timestamp > known:
+            self.watermarks[task] = message.timestamp
+        if self._is_last(message, task):
             if message.idle:
                 self.idle.add(task)
             elif self.idle:
                 self.idle.discard(task)
-        else:
-            if _of_another_stream(self.before, message):
-                raise self._contradiction(
-                    message, "ends another stream", "Look for what copies messages from one stream into another."
-                )
-            self._see(message, task)
-            self.ended.add(task)
+
+    def _is_last(self, message: Watermark, task: str) -> bool:
+        """Whether the task has sent nothing later, by sequence.
+
+        On a tie, and without sequences, it is not idle: that holds the watermark, which is safe.
+        """
+        known = self.sequences.get(task)
+        if message.sequence is None:
+            return known is None or not message.idle
+        if known is not None and (message.sequence, not message.idle) < (known, task not in self.idle):
+            return False
+        self.sequences[task] = message.sequence
+        return True
 
     def _see(self, message: Watermark | EndOfStream, task: str) -> None:
-        if message.task_count < 1 or (task and message.task_count != self.task_count):
-            self._set_task_count(message)
+        """Take over who has sent the message. `ContradictionError` if that cannot be true."""
+        fault = self._fault(message, task)
+        if fault is not None:
+            place = f"partition {self.before.partition} of stream {self.before.stream}"
+            cause, next_step = fault
+            raise ContradictionError(f"{_short(message)} in {place} {cause}. {next_step}")
+        if task:
+            self.task_count = message.task_count
+        self.partition_count = message.partition_count or self.partition_count
+
+    def _fault(self, message: Watermark | EndOfStream, task: str) -> tuple[str, str] | None:
+        """What contradicts the messages before it, and what to do."""
+        stream, partition, partitions = self.before.stream, self.before.partition, message.partition_count
+        if message.stream not in (None, stream):
+            return (
+                f"is of stream {message.stream!r}",
+                (
+                    "If that is the stream that the query reads, give this name to `reconcile`; if not, look for what "
+                    "copies messages from one stream into another."
+                ),
+            )
+        if message.task_count < 1 or (task and self.task_count not in (0, message.task_count)):
+            return (
+                (
+                    f"has a task count of {message.task_count}, "
+                    f"its generation has {self.task_count or 'at least one task'}"
+                ),
+                "Raise the generation when the number of tasks changes.",
+            )
+        if partitions is not None and self.partition_count not in (0, partitions):
+            return (
+                f"has a partition count of {partitions}, the stream has {self.partition_count}",
+                "A stream keeps the number of its partitions: write into a new stream to have another.",
+            )
+        if partitions is not None and isinstance(partition, int) and not 0 <= partition < partitions:
+            return (
+                f"has a partition count of {partitions}, so there is no such partition",
+                "Give `reconcile` the column with the partition that the producer computed.",
+            )
         if task and task not in self.last_seen and _named(self.last_seen) >= message.task_count:
             known = listed(sorted(self.last_seen.keys() - {ALL}), 10, _short)
-            raise self._contradiction(
-                message,
+            return (
                 f"is from one task more than there are; the tasks of its generation are {known}",
                 "Keep the names of the tasks, or raise the generation when they change.",
             )
-        self.last_seen[task] = self.now
-
-    def _set_task_count(self, message: Watermark | EndOfStream) -> None:
-        if self.task_count or message.task_count < 1:
-            raise self._contradiction(
-                message,
-                f"has a task count of {message.task_count}, "
-                f"its generation has {self.task_count or 'at least one task'}",
-                "Raise the generation when the number of tasks changes.",
-            )
-        self.task_count = message.task_count
-
-    def _contradiction(self, message: Watermark | EndOfStream, cause: str, next_step: str) -> ContradictionError:
-        place = f"partition {self.before.partition} of stream {self.before.stream}"
-        return ContradictionError(f"{_short(message)} in {place} {cause}. {next_step}")
+        return None
 
     def result(self) -> PartitionTracker:
         return replace(
             self.before,
             generation=self.generation,
             task_count=self.task_count,
+            partition_count=self.partition_count,
             watermarks=self.watermarks,
             ended=frozenset(self.ended),
             idle=frozenset(self.idle),
+            sequences=self.sequences,
             last_seen=self.last_seen,
             first_seen=self.now if self.generation > self.before.generation else self.before.first_seen,
+            at_end=self.before.at_end and self.generation == self.before.generation,
         )
 
 

@@ -7,7 +7,7 @@ has seen, less the lateness that the job allows. Every partition gets it, since 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -31,12 +31,15 @@ from control_messages.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 ENVELOPES = pa.schema(
     [pa.field("partition", pa.int32(), nullable=False), pa.field("value", pa.binary(), nullable=False)]
 )
 """An intermediate stream as rows: the partition of each envelope, and its bytes."""
+
+PRODUCER_METADATA = "control_messages.producer"
+"""The key in a Spark column's metadata under which the sink finds the producer whose watermarks it adds."""
 
 _MS_PER_DAY = 86_400_000
 
@@ -47,14 +50,15 @@ class ProducerSpec:
 
     stream: the stream's name.
     partitions: how many partitions it has.
-    tasks: the names of the tasks that write to it; or their number, with the names that Samza gives, "Partition 0".
+    tasks: the names of the tasks that write to it; or their number, with the names that Samza gives, "Partition 0". If
+    the names are not known beforehand, give a number, and let `task_of` compute the task of a row.
     generation: to be raised when the tasks change or start again; consumers then forget the tasks of lower ones.
     lateness_ms: how much older than the latest row of a task its later rows may be.
     """
 
     stream: str
     partitions: int
-    tasks: int | tuple[str, ...] = 1
+    tasks: int | Sequence[str] = 1
     generation: int = 0
     lateness_ms: int = 0
 
@@ -67,20 +71,21 @@ class ProducerSpec:
             if not is_integer(getattr(self, name), least, most):
                 text = f"{name} is {getattr(self, name)!r}, it must be an integer from {least} to {most}."
                 raise ValueError(text)
-        if isinstance(self.tasks, tuple):
+        if isinstance(self.tasks, (tuple, list)):
+            object.__setattr__(self, "tasks", tuple(self.tasks))
             if not self.tasks or not all(map(is_text, self.tasks)) or len(set(self.tasks)) < len(self.tasks):
                 text = f"tasks are {listed(self.tasks)}; give at least one name, no empty one and none twice."
                 raise ValueError(text)
         elif not is_integer(self.tasks, 1, MOST_TASKS):
-            text = f"tasks is {self.tasks!r}, it must be a tuple of names or an integer from 1 to {MOST_TASKS}."
+            text = f"tasks is {self.tasks!r}, it must be a list of names or an integer from 1 to {MOST_TASKS}."
             raise ValueError(text)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the tasks. The number of a task is its position among them."""
-        if isinstance(self.tasks, tuple):
-            return self.tasks
-        return tuple(f"Partition {number}" for number in range(self.tasks))
+        if isinstance(self.tasks, int):
+            return tuple(f"Partition {number}" for number in range(self.tasks))
+        return tuple(self.tasks)
 
     def to_json(self) -> str:
         """The value of the sink's option `emission`; ASCII."""
@@ -108,35 +113,37 @@ class ProducerSpec:
         return cls(
             fields["stream"],
             fields["partitions"],
-            tuple(tasks) if isinstance(tasks, list) else tasks,
+            tasks,
             fields.get("generation", 0),
             fields.get("latenessMs", 0),
         )
 
-    @property
-    def sink_options(self) -> dict[str, str]:
-        """The options with which the `azureblob` sink adds the watermarks of the tasks itself."""
-        return {"emission": self.to_json()}
+    def watermark(self, task: str | int, timestamp: int, *, idle: bool = False) -> Watermark:
+        """A watermark of a task, given by name or number."""
+        name = self.names[self.number_of(task)]
+        return Watermark(name, len(self.names), timestamp, self.generation, idle, self.stream, self.partitions)
 
-    def end_of_stream(self) -> list[EndOfStream]:
-        """The end of every task."""
-        return [EndOfStream(name, len(self.names), self.stream, self.generation) for name in self.names]
+    def end_of_stream(self, tasks: Iterable[str | int] | None = None) -> list[EndOfStream]:
+        """The end of the given tasks, by name or number; by default of all, which ends the stream."""
+        names = self.names if tasks is None else [self.names[self.number_of(task)] for task in tasks]
+        return [EndOfStream(name, len(self.names), self.stream, self.generation, self.partitions) for name in names]
 
     def idle(self, tasks: Iterable[str | int], up_to_ms: int = EARLIEST) -> list[Watermark]:
         """Declares the given tasks, by name or number, idle: they hold no watermark until their next one.
 
-        up_to_ms: the tasks have written all rows up to this time. If a consumer finds the declaration in one batch with
-        watermarks of the same task, whose order it cannot know, the message with the latest time counts.
+        up_to_ms: the tasks have written all rows up to this time.
         """
-        names = [self.names[self.number_of(task)] for task in tasks]
-        return [Watermark(name, len(self.names), up_to_ms, self.generation, idle=True) for name in names]
+        return [self.watermark(task, up_to_ms, idle=True) for task in tasks]
 
-    def envelopes(self, messages: Iterable[ControlMessage]) -> pa.RecordBatch:
+    def envelopes(self, messages: Iterable[ControlMessage], sequence: int | None = None) -> pa.RecordBatch:
         """Every message for every partition, within a partition in the order given; schema `ENVELOPES`.
+
+        sequence: of the messages that have none: greater than that of every earlier message of their tasks in this
+        generation, and the same when they are sent again. The time of the batch in milliseconds is one.
 
         `ValueError` for a message of another producer, and if the envelopes exceed 2 GiB.
         """
-        wrapped = [wrap(self._own(message)) for message in messages]
+        wrapped = [wrap(self._own(message, sequence)) for message in messages]
         size = sum(map(len, wrapped)) * self.partitions
         if size > MOST_BYTES:
             text = f"{len(wrapped)} messages for {self.partitions} partitions of {self.stream} are {size} bytes."
@@ -155,22 +162,35 @@ class ProducerSpec:
         if is_integer(task, 0, len(self.names) - 1):
             return task
         known = f"0 to {len(self.names) - 1}" if is_integer(task, EARLIEST, LATEST) else listed(self.names)
-        text = f"{self.stream} has no task {task!r}. Its {len(self.names)} tasks are {known}."
+        text = (
+            f"{self.stream} has no task {task!r}. Its {len(self.names)} tasks are {known}. Name every task in `tasks`, "
+            "or give their number and compute the task of a row with `task_of`."
+        )
         raise ControlMessageError(text)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.names)}
 
-    def _own(self, message: ControlMessage) -> ControlMessage:
+    def _own(self, message: ControlMessage, sequence: int | None) -> ControlMessage:
+        """The message with all that identifies its producer."""
         if message.task is not None:
             self.number_of(message.task)
         tasks = 1 if message.task is None else len(self.names)
-        stream = message.stream if isinstance(message, EndOfStream) else None
-        if (message.task_count, message.generation, stream or self.stream) != (tasks, self.generation, self.stream):
-            text = f"{message} is not of {self.stream}, which has {tasks} tasks in generation {self.generation}."
+        stated = (message.task_count, message.generation, message.stream, message.partition_count)
+        expected = (tasks, self.generation, self.stream, self.partitions)
+        if any(one not in (None, other) for one, other in zip(stated, expected, strict=True)):
+            text = (
+                f"{message} is not of {self.stream}, which has {tasks} tasks and {self.partitions} partitions in "
+                f"generation {self.generation}."
+            )
             raise ControlMessageError(text)
-        return message
+        return replace(
+            message,
+            stream=self.stream,
+            partition_count=self.partitions,
+            sequence=sequence if message.sequence is None else message.sequence,
+        )
 
 
 class TaskWatermarks:
@@ -179,12 +199,13 @@ class TaskWatermarks:
     def __init__(self, producer: ProducerSpec) -> None:
         self._producer = producer
         self._latest = np.full(len(producer.names), EARLIEST, np.int64)
+        self._seen = np.zeros(len(producer.names), np.bool_)
 
     def observe(self, tasks: pa.Array | None, times: pa.Array) -> None:
         """Take note of rows, each with a task and an event time.
 
         tasks: numbers or names; None if the producer has only one task.
-        times: timestamps of any unit, or dates; without a zone they are UTC. Nulls are ignored.
+        times: timestamps of any unit, or dates; without a zone they are UTC. A null says only that the task has a row.
 
         `ControlMessageError` for an unknown task, a null task, and a time outside 64 bits of milliseconds; nothing has
         changed then. `TypeError` for columns of other types.
@@ -200,16 +221,19 @@ class TaskWatermarks:
             numbers = self._numbers(tasks)
         latest = np.full_like(self._latest, EARLIEST)
         np.maximum.at(latest, numbers[valid], ticks[valid])
-        seen = np.flatnonzero(latest != EARLIEST)
-        self._latest[seen] = np.maximum(self._latest[seen], _milliseconds(latest[seen], times.type))
+        timed = np.flatnonzero(latest != EARLIEST)
+        self._latest[timed] = np.maximum(self._latest[timed], _milliseconds(latest[timed], times.type))
+        self._seen[numbers] = True
 
     def watermarks(self) -> list[Watermark]:
-        """For every task with a time: the latest less the lateness, rounded down to a millisecond."""
-        producer, count = self._producer, len(self._producer.names)
+        """For every task with a row: its latest time less the lateness, rounded down to a millisecond.
+
+        If all of its times are null, that is the earliest of all: it promises nothing, but says that the task is there.
+        """
+        producer = self._producer
         return [
-            Watermark(producer.names[task], count, max(EARLIEST, latest - producer.lateness_ms), producer.generation)
-            for task, latest in enumerate(self._latest.tolist())
-            if latest != EARLIEST
+            producer.watermark(task, max(EARLIEST, int(self._latest[task]) - producer.lateness_ms))
+            for task in np.flatnonzero(self._seen).tolist()
         ]
 
     def _numbers(self, tasks: pa.Array) -> I64:
@@ -231,14 +255,16 @@ class TaskWatermarks:
 def with_watermarks(producer: ProducerSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The columns partition and value of the batches, and after them the watermarks of the tasks seen.
 
-    The batches have the columns task and eventTime as well. Runs in Spark's workers, so it imports neither pyspark nor
-    pandas.
+    The batches have the columns task, eventTime and sequence as well; the sequence is the same in all rows. Runs in
+    Spark's workers, so it imports neither pyspark nor pandas.
     """
-    watermarks = TaskWatermarks(producer)
+    watermarks, sequence = TaskWatermarks(producer), None
     for batch in batches:
         watermarks.observe(batch.column("task"), batch.column("eventTime"))
+        if sequence is None and batch.num_rows:
+            sequence = batch.column("sequence")[0].as_py()
         yield _envelopes(batch)
-    yield _envelopes(producer.envelopes(watermarks.watermarks()))
+    yield _envelopes(producer.envelopes(watermarks.watermarks(), sequence))
 
 
 def _envelopes(batch: pa.RecordBatch) -> pa.RecordBatch:

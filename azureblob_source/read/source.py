@@ -222,7 +222,7 @@ class PartitionReader:
             case "blobs":
                 yield views.blobs(sorted(new_blobs(entries), key=lambda each: each[1].name))
             case "control":
-                yield views.control(entries)
+                yield from views.control(entries)
             case "schemas":
                 added = new_blobs(entries)
                 used = dict.fromkeys(blob.schema for _, blob in added)

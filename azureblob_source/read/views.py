@@ -18,7 +18,7 @@ from azureblob_source.log.live import entries_in_effect
 from azureblob_source.read.blobs import UNIX_EPOCH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from azureblob_source.avro.schema import AvroSchema
     from azureblob_source.log.entry import BlobEntry, LogEntry
@@ -112,6 +112,9 @@ SCHEMAS = pa.schema(
 """One row for each writer schema of the blobs of a snapshot, as in their headers, in order of first use. A stream
 without a log has fingerprints and schemas only."""
 
+_BATCH_ROWS = 100_000
+"""After so many rows, the view `control` begins a new batch: each row has the whole message."""
+
 VIEWS = {"commits": COMMITS, "blobs": BLOBS, "control": CONTROL, "schemas": SCHEMAS}
 
 
@@ -151,9 +154,20 @@ def blobs_without_log(found: Iterable[StreamBlob]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, BLOBS)
 
 
-def control(entries: Iterable[LogEntry]) -> pa.RecordBatch:
-    """The control messages of the entries, except for revoked ones."""
-    found = [(entry, message) for entry in entries_in_effect(entries) for message in entry.control]
+def control(entries: Iterable[LogEntry]) -> Iterator[pa.RecordBatch]:
+    """The control messages of the entries, except for revoked ones, some entries at a time."""
+    found: list[tuple[LogEntry, Mapping[str, Any]]] = []
+    rows = 0
+    for entry in entries_in_effect(entries):
+        found += [(entry, message) for message in entry.control]
+        rows += sum(len(_partitions(message)) for message in entry.control)
+        if rows >= _BATCH_ROWS:
+            yield _control(found)
+            found, rows = [], 0
+    yield _control(found)
+
+
+def _control(found: Sequence[tuple[LogEntry, Mapping[str, Any]]]) -> pa.RecordBatch:
     messages = pa.RecordBatch.from_pylist([_message(entry, message) for entry, message in found], CONTROL)
     partitions = [_partitions(message) for _, message in found]
     rows = messages.take(int64_array(np.repeat(np.arange(len(found)), list(map(len, partitions)))))

@@ -79,12 +79,13 @@ def stored_rows(producer: ProducerSpec, rows: pa.Schema) -> pa.Schema:
 class EnvelopeRouter:
     """Routes the rows of one task attempt, with envelopes in `column`: user messages first, then control messages.
 
+    producer, sequence: of the watermarks that are added, if any are.
     `routed` is called once and consumed to its end; then `messages` are the control messages that it has yielded.
     """
 
-    def __init__(self, column: str, router: Router, producer: ProducerSpec | None) -> None:
+    def __init__(self, column: str, router: Router, producer: ProducerSpec | None, sequence: int | None = None) -> None:
         self._column, self._router = column, router
-        self._own = None if producer is None else _OwnWatermarks(producer)
+        self._own = None if producer is None else _OwnWatermarks(producer, sequence)
         self._held: list[pa.RecordBatch] = []
         self._fields: dict[bytes, dict[str, Any]] = {}
         self._routes: dict[bytes, dict[Route, None]] = {}
@@ -181,8 +182,9 @@ class EnvelopeRouter:
 class _OwnWatermarks:
     """The watermarks that the sink writes for the tasks of a producer."""
 
-    def __init__(self, producer: ProducerSpec) -> None:
-        self._producer, self._watermarks = producer, TaskWatermarks(producer)
+    def __init__(self, producer: ProducerSpec, sequence: int | None) -> None:
+        self._producer, self._sequence = producer, sequence
+        self._watermarks = TaskWatermarks(producer)
         self._schema: pa.Schema | None = None
 
     def stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -224,7 +226,7 @@ class _OwnWatermarks:
         if self._schema is None:
             return
         try:
-            batch = self._producer.envelopes(self._watermarks.watermarks())
+            batch = self._producer.envelopes(self._watermarks.watermarks(), self._sequence)
         except ValueError as error:
             message = f"option `emission`: {error}"
             raise ConfigurationError(message) from error

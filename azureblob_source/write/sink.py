@@ -35,6 +35,7 @@ from azureblob_source.spark_types import arrow_of, well_formed
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.staging import RandomNames, StagedTask, WritePlan, plan_write, stage
+from control_messages.producer import PRODUCER_METADATA, ProducerSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from azure_account.options.settings import AccountSettings
     from azureblob_source.location import Location
     from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.write.options import SinkOptions
 
 logger = logging.getLogger(__name__)
 
@@ -181,7 +183,7 @@ def write_plan(
 
     Spark calls this in each micro-batch of a streaming query; the container is checked once a minute then.
     """
-    options = sink_options(raw, env)
+    options = _with_producer(raw, env, schema)
     if streaming and options.transaction is not None:  # one micro-batch would be written, and all others dropped
         message = (
             "options `txnAppId` and `txnVersion` are for df.write: a streaming query is identified by its checkpoint "
@@ -194,12 +196,28 @@ def write_plan(
             "Name the stream in the path, or append."
         )
         raise ConfigurationError(message)
-    plan = plan_write(options, arrow_of(schema))
+    plan = replace(plan_write(options, arrow_of(schema)), sequence=time.time_ns() // 1_000_000)
     key, now = (options.account, options.location.container), monotonic()
     if not streaming or now - _seen.get(key, -_SEEN_SECONDS) >= _SEEN_SECONDS:
         prepare(container_of(plan), create=options.create_container)
         _seen[key] = now
     return plan
+
+
+def _with_producer(raw: Mapping[str, str], env: Mapping[str, str], schema: StructType) -> SinkOptions:
+    """The options, with `emission` from the column that `control_messages.spark.emit` has marked."""
+    marked = [field.metadata[PRODUCER_METADATA] for field in schema.fields if PRODUCER_METADATA in field.metadata]
+    if not marked:
+        return sink_options(raw, env)
+    given = any(name.lower() == "emission" for name in raw)
+    options = sink_options(raw if given else {**raw, "emission": marked[0]}, env)
+    if options.emission != ProducerSpec.from_json(marked[0]):
+        message = (
+            f"option `emission` is of another producer than the rows, which were made for {marked[0]}. Leave the "
+            "option out: `emit` has marked the rows."
+        )
+        raise ConfigurationError(message)
+    return options
 
 
 _SEEN_SECONDS = 60.0

@@ -100,11 +100,13 @@ class WritePlan:
     """What all tasks of one write share, validated on the driver against the schema of the rows.
 
     arrow: the columns that are routed and stored: all of the rows', unless option `emission` is set.
+    sequence: with option `emission`, of the watermarks that are added: the time of this write (ms).
     """
 
     options: SinkOptions
     arrow: pa.Schema
     avro: AvroSchema
+    sequence: int | None = None
 
     @property
     def blob_format(self) -> BlobFormat:
@@ -202,7 +204,7 @@ def _envelope_router(plan: WritePlan) -> EnvelopeRouter | None:
     options = plan.options
     if options.envelope_column is None:
         return None
-    return EnvelopeRouter(options.envelope_column, options.router, options.emission)
+    return EnvelopeRouter(options.envelope_column, options.router, options.emission, plan.sequence)
 
 
 def _encoder(plan: WritePlan) -> Callable[[pa.RecordBatch], EncodedRows]:

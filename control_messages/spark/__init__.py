@@ -4,19 +4,23 @@
     control messages alone, such as the end of a stream ─ control_envelopes ─► envelopes ─► any sink
     any source ─► envelopes ─ reconcile ─► flow ─ process ─► flow ─ forward ─► envelopes of the next stream
 
-`run_until_end` stops a query when its input has ended; `read_trackers` and `why_held` show what holds its watermarks.
+`run_bounded` writes the rows of a bounded input, then the end of the stream. `run_until_end` stops a query when its
+input has ended; `read_trackers` and `why_held` show what holds its watermarks.
 """
 
 from control_messages.partition_tracker import IdleTimeout
 from control_messages.producer import ProducerSpec
+from control_messages.spark.bounded import AzureBlobTransport, KafkaTransport, run_bounded
 from control_messages.spark.event_time import EventTimeProcessor, process
 from control_messages.spark.progress import read_trackers, run_until_end, why_held
 from control_messages.spark.reconciliation import reconcile
-from control_messages.spark.upstream import control_envelopes, emit, forward, partition_of
+from control_messages.spark.upstream import control_envelopes, emit, forward, partition_of, task_of
 
 __all__ = [
+    "AzureBlobTransport",
     "EventTimeProcessor",
     "IdleTimeout",
+    "KafkaTransport",
     "ProducerSpec",
     "control_envelopes",
     "emit",
@@ -25,6 +29,8 @@ __all__ = [
     "process",
     "read_trackers",
     "reconcile",
+    "run_bounded",
     "run_until_end",
+    "task_of",
     "why_held",
 ]

@@ -1,55 +1,143 @@
-"""Operators on a flow that need event time: rows first, then the watermark, then the end.
+"""Operators on flows that need event time: rows first, then the watermark, then the end.
 
-Spark hands the rows of a batch to an operator in no particular order. `EventTimeProcessor` restores the order that
-matters, and passes the announcements on after the operator's own rows.
+Spark hands the rows of a batch to an operator in no particular order. `process` restores the order that matters, takes
+the minimum of the watermarks of several flows, and passes the announcements on after the operator's own rows.
 """
 
 from __future__ import annotations
 
-import copy
+from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegralType, StructField, StructType
 
-from control_messages.spark.reconciliation import FLOW, not_null
+from control_messages import combined
+from control_messages.announcements import Announcement
+from control_messages.combined import CombinedTracker
+from control_messages.spark.columns import not_null
+from control_messages.spark.reconciliation import FLOW, STREAM_METADATA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.stateful_processor import TimerValues
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
+
+_IN_ORDER = {"reopened": 0, "watermark": 1, "endOfStream": 2}
+_NUMBERS = ("watermark", "generation", "partitionCount")
+OWN_STATE = "controlMessages"
+"""The state variable of `process`, beside those of the operator."""
+_OWN_SCHEMA = (
+    "watermarks map<string, bigint>, generations map<string, bigint>, ended array<string>, watermark bigint, "
+    "atEnd boolean, partitionCount bigint"
+)
 
 
-class EventTimeProcessor(StatefulProcessor):
-    """An operator with state for each partition of a flow. Override `schema`, and of the methods those that you need.
+class EventTimeProcessor:
+    """An operator with state for each partition. Override `schema`, and of the methods those that you need.
 
-    The methods yield pandas frames with the columns of `schema`, or some of them. Apply it with `process`.
+    The methods yield pandas frames with the columns of `schema`, or some of them; or they return None. In a batch they
+    are called in this order: `on_reopened`, `on_messages`, `on_watermark`, `on_end`. Apply it with `process`.
     """
 
     schema: str
     """The columns that the operator adds to those of a flow, as DDL."""
-    _columns: tuple[str, ...] = ()
 
-    def on_messages(self, key: tuple[Any, ...], messages: pd.DataFrame) -> Iterator[pd.DataFrame]:  # noqa: ARG002
-        """User messages of `key`, (stream, partition): any number of calls, all before the watermark of the batch.
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Get the variables of the operator's state; before each batch of a task. `controlMessages` is taken."""
 
-        As always in pandas, an integer column with nulls holds doubles; here also if only the announcements of the
-        batch have the nulls. Pass 64-bit integers that must be exact as strings.
+    def on_messages(
+        self, partition: Any, messages: pd.DataFrame, watermark: int | None
+    ) -> Iterable[pd.DataFrame] | None:
+        """User messages of a partition, of all flows (column `stream`): any number of calls in a batch.
+
+        watermark: the last one announced; None before the first. A message that is older is late.
+
+        Integers are integers, of dtype `Int64` in a column with nulls. Beyond 2**53 they are not exact in a batch that
+        has nulls in the column, if only in its announcements, since pandas holds them as doubles first: pass such ones
+        as strings.
         """
-        return iter(())
 
-    def on_watermark(self, key: tuple[Any, ...], watermark: int) -> Iterator[pd.DataFrame]:  # noqa: ARG002
-        """No older row (ms since 1970 UTC) will follow, except late ones. At most once in a batch."""
-        return iter(())
+    def on_watermark(self, partition: Any, watermark: int) -> Iterable[pd.DataFrame] | None:
+        """No older row (ms since 1970 UTC) will follow in any flow, except late ones. At most once in a batch."""
 
-    def on_end(self, key: tuple[Any, ...]) -> Iterator[pd.DataFrame]:  # noqa: ARG002
-        """No row will follow. Once in the life of the checkpoint."""
-        return iter(())
+    def on_end(self, partition: Any) -> Iterable[pd.DataFrame] | None:
+        """No row will follow: all flows have ended. Once, and again after each `on_reopened`."""
+
+    def on_reopened(self, partition: Any) -> Iterable[pd.DataFrame] | None:
+        """The end was announced, and now a flow has begun again in a higher generation."""
 
     def close(self) -> None:
         """Called at the end of a task."""
+
+
+def process(flows: DataFrame | Sequence[DataFrame], processor: EventTimeProcessor, name: str = "") -> DataFrame:
+    """A flow with the processor's rows in place of the messages, followed by the announcements.
+
+    flows: one flow or several, which have the same number of partitions and the same types of columns. Several have one
+    watermark, the minimum, and one end, when all have ended. A column that a flow does not have is null in its rows.
+    Streams with different numbers of partitions fail the query with a `ContradictionError`.
+    name: the stream of the result; by default the names of the flows, joined by "+".
+    """
+    inputs = [flows] if isinstance(flows, DataFrame) else list(flows)
+    streams = tuple(map(_stream_of, inputs))
+    if len(set(streams)) < len(streams):
+        text = f"the flows are of {', '.join(streams)}; each must be of another stream."
+        raise ValueError(text)
+    united = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), inputs)
+    own = cast("StructType", StructType.fromDDL(processor.schema))
+    taken = sorted(set(own.names) & set(FLOW))
+    if taken:
+        text = f"{type(processor).__name__}.schema has {', '.join(taken)}, which every flow has. Choose other names."
+        raise ValueError(text)
+    stream = name or "+".join(streams)
+    columns = [united.schema[column] for column in FLOW]
+    columns[0] = StructField("stream", columns[0].dataType, columns[0].nullable, {STREAM_METADATA: stream})
+    integers = [field.name for field in united.schema if isinstance(field.dataType, IntegralType)]
+    runner = _Runner(processor, streams, stream, [*FLOW, *own.names], [name for name in integers if name not in FLOW])
+    # As numbers, pandas would hold them as doubles, beside the nulls of the messages.
+    exact = {name: F.col(name).cast("string") for name in _NUMBERS}
+    keyed = united.withColumns({"partition": not_null("partition"), **exact})
+    return (
+        keyed.groupBy("partition")
+        .transformWithStateInPandas(runner, StructType([*columns, *own.fields]), "Append", "None")
+        .withColumn("stream", F.col("stream").alias("stream", metadata={STREAM_METADATA: stream}))
+    )
+
+
+def _stream_of(flow: DataFrame) -> str:
+    """The stream of a flow, by the metadata that `reconcile` and `process` leave."""
+    metadata = flow.schema["stream"].metadata if "stream" in flow.columns else {}
+    if STREAM_METADATA not in metadata:
+        text = "this is no flow: it lacks the column `stream` as `reconcile` and `process` make it. Leave it as it is."
+        raise ValueError(text)
+    return str(metadata[STREAM_METADATA])
+
+
+class _Runner(StatefulProcessor):
+    """Calls an `EventTimeProcessor` in order. Its own state is what the flows have announced."""
+
+    def __init__(
+        self,
+        processor: EventTimeProcessor,
+        inputs: tuple[str, ...],
+        stream: str,
+        columns: Sequence[str],
+        integers: Sequence[str] = (),
+    ) -> None:
+        self._processor = processor
+        self._inputs = inputs
+        self._stream = stream
+        self._columns = list(columns)
+        self._integers = list(integers)
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._state = handle.getValueState(OWN_STATE, _OWN_SCHEMA)
+        self._processor.init(handle)
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -57,52 +145,105 @@ class EventTimeProcessor(StatefulProcessor):
         rows: Iterator[pd.DataFrame],
         timerValues: TimerValues,  # noqa: ARG002, N803
     ) -> Iterator[pd.DataFrame]:
-        """Put a batch in order. Not to be overridden."""
-        announcements = []
+        """Put a batch in order."""
+        before, partition, others = self._load(), key[0], []
+        if before.at_end:
+            reopened, rows = _reopened(rows)
+            if reopened:
+                yield from self._output(key, self._processor.on_reopened(partition))
         for frame in rows:
             is_message = frame["type"] == "message"
             if is_message.any():
-                yield from self._output(key, self.on_messages(key, frame[is_message]))
-            announcements.append(frame.loc[~is_message, list(FLOW)])
-        others = pd.concat(announcements)
-        # With nulls pandas holds the watermarks as doubles, which are exact up to 2**53: the year 287396.
-        others["watermark"] = others["watermark"].clip(upper=2**53)
-        risen = others.loc[others["type"] == "watermark", "watermark"]
-        if len(risen):
-            yield from self._output(key, self.on_watermark(key, int(risen.max())))
-        if (others["type"] == "endOfStream").any():
-            yield from self._output(key, self.on_end(key))
-        if len(others):
-            yield self._whole(others.sort_values("type", key=lambda types: types == "endOfStream"))
+                messages = self._with_integers(frame[is_message])
+                yield from self._output(key, self._processor.on_messages(partition, messages, before.watermark))
+            others.append(frame.loc[~is_message, list(FLOW)])
+        control = pd.concat(others)
+        step = combined.receive(before, _announcements(control))
+        if step.watermark is not None:
+            yield from self._output(key, self._processor.on_watermark(partition, step.watermark))
+        if step.end:
+            yield from self._output(key, self._processor.on_end(partition))
+        self._save(step.tracker)
+        passed = control[~control["type"].isin(_IN_ORDER)]
+        if len(passed) or step.announced:
+            yield self._whole(pd.concat([passed, self._rows(partition, step.announced)]))
+
+    def close(self) -> None:
+        self._processor.close()
+
+    def _with_integers(self, messages: pd.DataFrame) -> pd.DataFrame:
+        """The messages with the integers that pandas holds as doubles, because other rows have nulls, as integers.
+
+        Spark takes a double in a `bigint` of its state for null.
+        """
+        doubles = [name for name in self._integers if messages[name].dtype.kind == "f"]
+        return messages.astype({name: "Int64" if messages[name].hasnans else "int64" for name in doubles})
+
+    def _load(self) -> CombinedTracker:
+        if not self._state.exists():
+            return CombinedTracker(self._inputs)
+        watermarks, generations, ended, *announced = self._state.get() or ()
+        return CombinedTracker(self._inputs, watermarks, generations, frozenset(ended), *announced)
+
+    def _save(self, tracker: CombinedTracker) -> None:
+        maps = (dict(tracker.watermarks), dict(tracker.generations))
+        announced = (tracker.watermark, tracker.at_end, tracker.partition_count)
+        self._state.update((*maps, sorted(tracker.ended), *announced))
+
+    def _rows(self, partition: Any, announced: Iterable[Announcement]) -> pd.DataFrame:
+        rows = [
+            {
+                "stream": self._stream,
+                "partition": partition,
+                "type": each.type,
+                "watermark": each.watermark,
+                "generation": each.generation,
+                "partitionCount": each.partition_count,
+            }
+            for each in announced
+        ]
+        return pd.DataFrame(rows, columns=list(FLOW), dtype=object)
 
     def _output(self, key: tuple[Any, ...], frames: Iterable[pd.DataFrame] | None) -> Iterator[pd.DataFrame]:
         """The operator's frames as messages of the flow. `ValueError` for a column that its schema does not have."""
-        stream, partition = key
         for frame in frames or ():
             unknown = sorted(set(frame.columns) - set(self._columns))
             if unknown:
                 text = (
-                    f"{type(self).__name__} returned columns {', '.join(unknown)}, which are not in its schema: "
-                    f"{self.schema}."
+                    f"{type(self._processor).__name__} returned columns {', '.join(unknown)}, which are not in its "
+                    f"schema: {self._processor.schema}."
                 )
                 raise ValueError(text)
-            yield self._whole(frame.assign(stream=stream, partition=partition, type="message"))
+            yield self._whole(frame.assign(stream=self._stream, partition=key[0], type="message"))
 
     def _whole(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The frame with all columns. `reindex` would fill with NaN, which Spark does not accept in string columns."""
         missing = [name for name in self._columns if name not in frame.columns]
-        return frame.assign(**dict.fromkeys(missing))[list(self._columns)]
+        return frame.assign(**dict.fromkeys(missing))[self._columns]
 
 
-def process(flow: DataFrame, processor: EventTimeProcessor) -> DataFrame:
-    """A flow with the processor's rows in place of the messages, followed by the same announcements."""
-    own = cast("StructType", StructType.fromDDL(processor.schema))
-    taken = sorted(set(own.names) & set(FLOW))
-    if taken:
-        text = f"{type(processor).__name__}.schema has {', '.join(taken)}, which every flow has. Choose other names."
-        raise ValueError(text)
-    whole = StructType([*(flow.schema[name] for name in FLOW), *own.fields])
-    applied = copy.copy(processor)
-    applied._columns = tuple(whole.names)  # noqa: SLF001 - of this module
-    keyed = flow.withColumn("partition", not_null("partition"))
-    return keyed.groupBy("stream", "partition").transformWithStateInPandas(applied, whole, "Append", "None")
+def _reopened(rows: Iterator[pd.DataFrame]) -> tuple[bool, Iterator[pd.DataFrame]]:
+    """Whether a batch has a `reopened`, which comes before its messages; and its frames, read up to there."""
+    read = []
+    for frame in rows:
+        read.append(frame)
+        if (frame["type"] == "reopened").any():
+            return True, chain(read, rows)
+    return False, iter(read)
+
+
+def _announcements(others: pd.DataFrame) -> list[tuple[str, Announcement]]:
+    """What the flows announce in a batch, of each flow in order."""
+    found = others[others["type"].isin(_IN_ORDER)]
+    rows = [
+        (
+            str(row.stream),
+            Announcement(row.type, int(row.generation), _integer(row.watermark), _integer(row.partitionCount)),
+        )
+        for row in found.itertuples()
+    ]
+    return sorted(rows, key=lambda each: (each[0], each[1].generation, _IN_ORDER[each[1].type], each[1].watermark or 0))
+
+
+def _integer(text: Any) -> int | None:
+    return None if pd.isna(text) else int(text)

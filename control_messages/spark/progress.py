@@ -3,111 +3,266 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from control_messages import holds
 from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore
+from control_messages.errors import ControlMessageError, listed
+from control_messages.holds import NothingRead
+from control_messages.partition_tracker import IdleTimeout
 from control_messages.spark.reconciliation import OBSERVED
-from control_messages.stream_tracker import all_ended
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from pyspark.sql import Row
     from pyspark.sql.streaming.query import StreamingQuery
 
     from control_messages.holds import Hold
-    from control_messages.partition_tracker import IdleTimeout, PartitionTracker
+    from control_messages.partition_tracker import PartitionTracker
+
+logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
-_STATES = ("endOfStream", "watermark")
+_REPORT_SECONDS = 60.0
+_FIRST_BATCH_SECONDS = 10.0
+_STATES, _IDLE = ("endOfStream", "watermark"), "idleTimeout"
 
 
-def read_trackers(spark: SparkSession, checkpoint: str) -> list[PartitionTracker]:
-    """The trackers in a query's checkpoint as of its last committed batch; none before the first.
+def read_trackers(query: StreamingQuery | str) -> list[PartitionTracker]:
+    """The trackers of a query, or in the checkpoint at a path, as of the last committed batch; none before the first.
 
     May be called while the query runs. `ValueError` for a path that Spark's reader of state cannot read.
     """
+    return [tracker for tracker, _ in _saved(query)]
+
+
+def _saved(query: StreamingQuery | str) -> list[tuple[PartitionTracker, IdleTimeout | None]]:
+    """The trackers of a query, with its idle timeout."""
+    spark, checkpoint = SparkSession.active(), _checkpoint(query)
     if " " in checkpoint or "%" in checkpoint:
         text = f"Spark cannot read the state of checkpoint {checkpoint!r}: use a path without spaces and percent signs."
         raise ValueError(text)
-    trackers = []
-    for operator, batch in _reconcilers(spark, checkpoint):
-        ends, watermarks = (_state(spark, checkpoint, operator, batch, name) for name in _STATES)
+    found = []
+    for operator in _reconcilers(spark, checkpoint):
+        ends, watermarks = (operator.values(name) for name in _STATES)
+        idle = operator.values(_IDLE) if _IDLE in operator.variables else {}
         for partition, watermark in watermarks.items():
-            end = EndOfStreamCheckpoint(**ends[partition])
-            trackers.append(restore(end, WatermarkCheckpoint(**watermark), partition))
-    return sorted(trackers, key=lambda tracker: (tracker.stream, str(tracker.partition)))
+            tracker = restore(EndOfStreamCheckpoint(**ends[partition]), WatermarkCheckpoint(**watermark), partition)
+            saved = idle.get(partition)
+            found.append((tracker, None if saved is None else IdleTimeout(saved["timeoutMs"], saved["quorum"])))
+    return sorted(found, key=lambda each: (each[0].stream, str(each[0].partition)))
 
 
-def why_held(spark: SparkSession, checkpoint: str, idle_timeout: IdleTimeout | None = None) -> list[Hold]:
-    """What holds the watermark of each partition; `str(hold)` is a text for people.
+def why_held(query: StreamingQuery | str) -> list[Hold | NothingRead]:
+    """What holds the watermark of each partition of a query; `str(hold)` is a text for people.
 
-    idle_timeout: the one of the query. `control_messages.holds.why_held` does the same for one tracker and any time.
+    query: a query, or the path of a checkpoint. Only a query knows the streams and partitions from which no control
+    message has come: these are `NothingRead`.
+    `control_messages.holds.why_held` does the same for one tracker and any time.
     """
     now = time.time_ns() // 1_000_000
-    return [holds.why_held(tracker, now, idle_timeout) for tracker in read_trackers(spark, checkpoint)]
+    saved = _saved(query)
+    trackers = [tracker for tracker, _ in saved]
+    found: list[Hold | NothingRead] = [holds.why_held(tracker, now, idle) for tracker, idle in saved]
+    for each in [] if isinstance(query, str) else _inputs(query):
+        known = {str(tracker.partition) for tracker in trackers if tracker.stream == each.stream}
+        counts = {tracker.partition_count for tracker in trackers if tracker.stream == each.stream}
+        expected = {str(number) for number in range(max(counts, default=0))} | each.partitions
+        silent = sorted(expected - known, key=lambda name: (len(name), name))
+        if silent or not known:
+            found.append(NothingRead(each.stream, tuple(silent), each.messages))
+    return found
 
 
-def run_until_end(query: StreamingQuery, checkpoint: str, inputs: Mapping[str, int]) -> bool:
-    """Wait until every input has ended, then stop the query. Raises what the query fails with.
+def run_until_end(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, int] | None = None) -> bool:
+    """Wait until every input of a query has ended, then stop the query. Raises what the query fails with.
 
-    inputs: the streams that the query reconciles, at least one, and the number of partitions of each; `ValueError` if
-    a stream has more. The query is stopped once the batch with the last end is committed, and at once if an earlier run
-    of it has committed that. Returns False if the query was stopped by something else before.
+    inputs: the streams to wait for, with the number of partitions of each if their messages do not have it, as Samza's;
+    by default all that the query reconciles. What cannot become true is a `ValueError`: a stream that the query does
+    not read, or another number of partitions. The query then runs on.
+
+    A query whose input has ended before reads all that is there first, so it goes on when the input was reopened.
+    Whoever waits is told what for: once a minute a line is logged. Returns False if the query was stopped by something
+    else before.
     """
-    if not inputs:
-        text = "no input is named, so there is no end to wait for. Give the streams with their numbers of partitions."
-        raise ValueError(text)
-    spark = SparkSession.active()
-    seen = -1
-    ended = _all_ended(spark, checkpoint, inputs)
-    while query.isActive and not ended:
+    wait = _Wait(query, _awaited(query, inputs))
+    while query.isActive and not wait.over():
         time.sleep(_POLL_SECONDS)
-        batches = [each for each in query.recentProgress if each["batchId"] > seen]
-        seen = max((each["batchId"] for each in batches), default=seen)
-        if any(_has_end(each) for each in batches):
-            ended = _all_ended(spark, checkpoint, inputs)
-    if ended:
+    if query.isActive:
         query.stop()
     query.awaitTermination()
-    return ended or _all_ended(spark, checkpoint, inputs)
+    return wait.ended()
 
 
-def _has_end(progress: Any) -> bool:
-    """Whether a batch has announced the end of a partition."""
-    observed = progress["observedMetrics"]
-    return any(observed[name]["endOfStream"] for name in observed if name.startswith(OBSERVED))
+def _awaited(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, int] | None) -> dict[str, int]:
+    """The streams to wait for, and the number of their partitions or 0. `ValueError` if the query reads no such one."""
+    reconciled = _reconciled(query)
+    if not reconciled:
+        text = "the query reconciles no stream, so no end will come. Apply `reconcile` to its input."
+        raise ValueError(text)
+    stated = inputs if isinstance(inputs, Mapping) else dict.fromkeys(reconciled if inputs is None else inputs, 0)
+    wrong = sorted(stated.keys() - reconciled)
+    if not stated:
+        text = "no stream to wait for is named. Leave `inputs` out to wait for all."
+        raise ValueError(text)
+    if wrong:
+        text = f"the query does not read stream {wrong[0]!r}; it reads {listed(sorted(reconciled))}."
+        raise ValueError(text)
+    return dict(stated)
 
 
-def _all_ended(spark: SparkSession, checkpoint: str, inputs: Mapping[str, int]) -> bool:
-    trackers = read_trackers(spark, checkpoint)
-    of_input = {stream: [tracker for tracker in trackers if tracker.stream == stream] for stream in inputs}
-    for stream, partitions in inputs.items():
-        if len(of_input[stream]) > partitions:
-            text = f"stream {stream} has at least {len(of_input[stream])} partitions, not {partitions}."
-            raise ValueError(text)
-    return all(len(of_input[stream]) == inputs[stream] and all_ended(of_input[stream]) for stream in inputs)
+@dataclass
+class _Wait:
+    """Waits for the end of the inputs of a query.
+
+    seen: the time of the progress that was looked at last. caught_up: the query has read all that there was, or has not
+    ended; until then an end may be one of an earlier run. reported: when (monotonic seconds) it was last said what the
+    wait is for.
+    """
+
+    query: StreamingQuery
+    expected: dict[str, int]
+    seen: str = ""
+    caught_up: bool = False
+    reported: float = field(default_factory=time.monotonic)
+
+    def over(self) -> bool:
+        """Look at the batches since the last call. `ValueError` if the end that is awaited cannot come."""
+        last = self.query.lastProgress
+        newest, idle = "" if last is None else last["timestamp"], _is_idle(self.query)
+        due = time.monotonic() - self.reported >= _REPORT_SECONDS
+        if newest == self.seen and not due and (self.caught_up or not idle):
+            return False
+        self.seen = newest
+        ended = self.ended()
+        if ended and (self.caught_up or idle):
+            return True
+        self.caught_up = self.caught_up or idle or not ended
+        if due:
+            self._report()
+        return False
+
+    def ended(self) -> bool:
+        """Whether the last committed batch has the end of all partitions of all inputs."""
+        trackers = read_trackers(self.query)
+        for stream, stated in self.expected.items():
+            own = [tracker for tracker in trackers if tracker.stream == stream]
+            count = max((tracker.partition_count for tracker in own), default=0)
+            if stated and (len(own) > stated or count not in (0, stated)):
+                text = f"stream {stream} has {max(len(own), count)} partitions, not {stated}."
+                raise ValueError(text)
+            if not own or len(own) < (count or stated or 1) or not all(tracker.at_end for tracker in own):
+                return False
+        return True
+
+    def _report(self) -> None:
+        """Say what the wait is for."""
+        self.reported = time.monotonic()
+        waiting = [each for each in why_held(self.query) if isinstance(each, NothingRead) or not each.at_end]
+        logger.warning("query %s waits for the end of its inputs: %s", self.query.id, listed(waiting, 5, str))
 
 
-def _reconcilers(spark: SparkSession, checkpoint: str) -> list[tuple[int, int]]:
-    """The operators of the query that keep trackers, and the last committed batch of each."""
-    operators = spark.read.format("state-metadata").load(checkpoint).collect()
-    return [
-        (operator.operatorId, operator.maxBatchId)
-        for operator in operators
-        if operator.maxBatchId >= 0 and _variables(operator.operatorProperties).issuperset(_STATES)
+def _is_idle(query: StreamingQuery) -> bool:
+    """Whether a query has read all that there was at its last trigger.
+
+    With an idle timeout it runs batches also then, which read nothing.
+    """
+    status, last = query.status, query.lastProgress
+    if status["message"].startswith("Waiting for") and not status["isDataAvailable"]:
+        return True
+    return last is not None and all(source["startOffset"] == source["endOffset"] for source in last["sources"])
+
+
+@dataclass(frozen=True)
+class _Input:
+    """What a query has read of a stream in the batches that Spark remembers."""
+
+    stream: str
+    messages: int
+    partitions: frozenset[str]
+
+
+def _inputs(query: StreamingQuery) -> list[_Input]:
+    """What a query has read of the streams that it reconciles, by the counters in its progress."""
+    found = []
+    for stream in sorted(_reconciled(query)):
+        counted = [each["observedMetrics"].get(OBSERVED + stream) for each in query.recentProgress]
+        batches = [each for each in counted if each is not None]
+        partitions = frozenset(name for batch in batches for name in batch["partitions"])
+        found.append(_Input(stream, sum(batch["message"] for batch in batches), partitions))
+    return found
+
+
+def _reconciled(query: StreamingQuery) -> set[str]:
+    """The streams that a query reconciles, by the names of the counters in its plan."""
+    found, nodes = set(), [_java(query).analyzedPlan()]
+    while nodes:
+        node = nodes.pop()
+        if node.nodeName() == "CollectMetrics" and node.name().startswith(OBSERVED):
+            found.add(node.name()[len(OBSERVED) :])
+        children = node.children()
+        nodes += [children.apply(number) for number in range(children.size())]
+    return found
+
+
+def _checkpoint(query: StreamingQuery | str) -> str:
+    """The path of a query's checkpoint."""
+    return query if isinstance(query, str) else str(_java(query).resolvedCheckpointRoot())
+
+
+def _java(query: StreamingQuery) -> Any:
+    """Spark's own object of a query: only it knows checkpoint and plan."""
+    java = getattr(query, "_jsq", None)
+    if java is None:
+        text = "Spark Connect does not tell the checkpoint of a query. Use a classic session."
+        raise ControlMessageError(text)
+    return java.streamingQuery()
+
+
+@dataclass(frozen=True)
+class _Operator:
+    """The state of an operator of a query, after its last committed batch."""
+
+    spark: SparkSession
+    checkpoint: str
+    number: int
+    batch: int
+    variables: frozenset[str]
+
+    def values(self, variable: str) -> dict[Any, dict[str, Any]]:
+        """The values of a state variable, by partition."""
+        reader = self.spark.read.format("statestore")
+        reader = reader.options(operatorId=self.number, batchId=self.batch, stateVarName=variable)
+        return {row.key.partition: row.value.asDict() for row in reader.load(self.checkpoint).collect()}
+
+
+def _reconcilers(spark: SparkSession, checkpoint: str) -> list[_Operator]:
+    """The operators of the query that keep trackers."""
+    found = [
+        _Operator(spark, checkpoint, row.operatorId, row.maxBatchId, _variables(row.operatorProperties))
+        for row in _operators(spark, checkpoint)
     ]
+    return [operator for operator in found if operator.batch >= 0 and operator.variables.issuperset(_STATES)]
 
 
-def _variables(properties: str) -> set[str]:
+def _operators(spark: SparkSession, checkpoint: str) -> list[Row]:
+    """What Spark has written of the operators with state. It does so when the first batch begins, not in one step."""
+    deadline = time.monotonic() + _FIRST_BATCH_SECONDS
+    while True:
+        try:
+            return spark.read.format("state-metadata").load(checkpoint).collect()
+        except PySparkException as error:
+            if error.getCondition() != "STDS_FAILED_TO_READ_OPERATOR_METADATA" or time.monotonic() > deadline:
+                raise
+        time.sleep(_POLL_SECONDS)
+
+
+def _variables(properties: str) -> frozenset[str]:
     variables = json.loads(properties or "{}").get("stateVariables", [])
-    return {variable["stateName"] for variable in variables}
-
-
-def _state(spark: SparkSession, checkpoint: str, operator: int, batch: int, name: str) -> dict[Any, dict[str, Any]]:
-    """The values of a state variable after a batch, by partition."""
-    reader = spark.read.format("statestore").options(operatorId=operator, batchId=batch, stateVarName=name)
-    return {row.key.partition: row.value.asDict() for row in reader.load(checkpoint).collect()}
+    return frozenset(variable["stateName"] for variable in variables)

@@ -3,9 +3,9 @@
     envelopes ─┬─ user messages ────────────────────────────────────────────┬─► flow ─ EventTimeProcessor ─► flow
                └─ control messages ─► trackers (transformWithState, Python) ┘
 
-A *flow* has the columns stream, partition, type, message, watermark and reason. Its rows are user messages (`type`
-message) and announcements: watermark, endOfStream. The announcements of a micro-batch hold after all of its messages,
-in whatever order Spark delivers them.
+A *flow* has the columns `FLOW`. Its rows are user messages (`type` message) and announcements: watermark, endOfStream,
+reopened. The announcements of a micro-batch hold after all of its messages, in whatever order Spark delivers them; only
+a `reopened` of a stream that had ended before holds before them.
 
 The tracker of a partition is the state variables `watermark` and `endOfStream`, so Spark saves it in one commit with
 the offsets.
@@ -26,26 +26,35 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore, to_checkpoint
 from control_messages.envelopes import unwrap_all
 from control_messages.errors import BadEnvelopeError, ControlMessageError
-from control_messages.messages import LATEST, Drain, MessageType, Watermark
+from control_messages.messages import Drain, MessageType
 from control_messages.partition_tracker import PartitionTracker, advance_time, next_timeout, receive, resume
+from control_messages.spark.columns import not_null
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessorHandle, TimerValues
 
+    from control_messages.announcements import Step
     from control_messages.messages import ControlMessage
-    from control_messages.partition_tracker import IdleTimeout, Step
+    from control_messages.partition_tracker import IdleTimeout
 
 logger = logging.getLogger(__name__)
 
-FLOW = ("stream", "partition", "type", "message", "watermark", "reason")
-"""Columns of a flow. They are strings but for `message` (binary), `watermark` (bigint, milliseconds since 1970 UTC) and
-`partition` (as in the input)."""
+FLOW = ("stream", "partition", "type", "message", "watermark", "generation", "partitionCount", "reason")
+"""Columns of a flow. They are strings but for `message` (binary), `watermark` (bigint, milliseconds since 1970 UTC),
+`generation` and `partitionCount` (bigint, of an announcement) and `partition` (as in the input)."""
 OBSERVED = "control_messages."
-"""The query's progress has the counters of a flow, one for each type of row, under this and the stream's name."""
-TYPES = ("message", "watermark", "endOfStream", "drain", "rejected")
+"""The query's progress has the counters of a flow under this and the stream's name: one for each type of row, `stale`
+for the messages of lower generations that were dropped, and `partitions`, those that had user messages."""
+TYPES = ("message", "watermark", "endOfStream", "reopened", "drain", "rejected")
+STREAM_METADATA = "control_messages.stream"
+"""The key in the metadata of a flow's column `stream` that has the name of the stream."""
+_STALE = "stale"
+"""The type of rows that are only counted."""
+_LOCATING = ("_blob", "_version", "topic", "offset")
+"""Columns of azureblob and Kafka that locate an envelope."""
 
 
 def reconcile(  # noqa: PLR0913 - the names of columns
@@ -54,7 +63,7 @@ def reconcile(  # noqa: PLR0913 - the names of columns
     *,
     value: str = "value",
     partition: str = "partition",
-    position: Sequence[str] = (),
+    position: Sequence[str] | None = None,
     task_count: int | None = None,
     idle_timeout: IdleTimeout | None = None,
     on_bad: Literal["fail", "keep"] = "fail",
@@ -62,15 +71,16 @@ def reconcile(  # noqa: PLR0913 - the names of columns
     """Envelopes to a flow: the user messages; for every partition its watermark when it has risen, and its end, once.
 
     stream: the name that its producer gives it. partition: a column without nulls. task_count: for messages without
-    one, such as Samza's. position: columns that locate an envelope (`offset` of Kafka, `_blob` of azureblob),
-    for error messages. idle_timeout: tasks without a message for that time do not hold the watermark. Spark then runs a
-    batch at every trigger, so `availableNow` and `processAllAvailable` never end; and an idle timeout cannot be added
-    to an existing query, nor removed from it.
+    one, such as Samza's. position: columns that locate an envelope, for error messages; by default those of `_blob`,
+    `_version` (azureblob with `metadataColumns`), `topic` and `offset` (Kafka) that there are. idle_timeout: tasks
+    without a message for that time do not hold the watermark. Spark then runs a batch at every trigger, so
+    `availableNow` and `processAllAvailable` never end; and an idle timeout cannot be added to an existing query, nor
+    removed from it.
 
     An envelope that cannot be read, or that contradicts earlier ones, fails the query with a `BadEnvelopeError` or a
     `ContradictionError` (on_bad `fail`). With `keep` it becomes a row of type `rejected`, with its bytes in `message`
     and the cause in `reason`. The user messages are read in one scan of the input, the control messages in another.
-    Spark must be configured to keep state in RocksDB.
+    A null in `value` is a user message without a payload. Spark must be configured to keep state in RocksDB.
     """
     if on_bad not in ("fail", "keep"):
         text = f"on_bad is {on_bad!r}, it must be 'fail' or 'keep'."
@@ -79,14 +89,17 @@ def reconcile(  # noqa: PLR0913 - the names of columns
     data, key = F.col(value).cast("binary"), not_null(partition)
     is_user = F.coalesce(F.substring(data, 1, 1) == F.lit(bytes([MessageType.USER])), F.lit(True))
     users = envelopes.where(is_user).select(
-        F.lit(stream).alias("stream"),
+        F.lit(stream).alias("stream", metadata={STREAM_METADATA: stream}),
         key.alias("partition"),
         F.lit("message").alias("type"),
         F.substring(data, 2, 2**31 - 1).alias("message"),
         F.lit(None).cast("bigint").alias("watermark"),
+        F.lit(None).cast("bigint").alias("generation"),
+        F.lit(None).cast("bigint").alias("partitionCount"),
         F.lit(None).cast("string").alias("reason"),
     )
-    positions = [F.concat(F.lit(f"{name} "), F.col(name).cast("string")) for name in position]
+    located = [name for name in _LOCATING if name in envelopes.columns] if position is None else position
+    positions = [F.concat(F.lit(f"{name} "), F.col(name).cast("string")) for name in located]
     control = envelopes.where(~is_user).select(
         key.alias("partition"), data.alias("value"), F.concat_ws(", ", *positions).alias("position")
     )
@@ -96,15 +109,13 @@ def reconcile(  # noqa: PLR0913 - the names of columns
         "Append",
         "None" if idle_timeout is None else "ProcessingTime",
     )
-    counters = (F.count_if(F.col("type") == name).alias(name) for name in TYPES)
-    return users.unionByName(announced).observe(OBSERVED + stream, *counters)
-
-
-def not_null(name: str) -> Column:
-    """A key column; a null in it is an error. With one, pandas would hold the other keys as doubles."""
-    key = F.col(name)
-    wrong = F.raise_error(F.lit(f"control_messages: a row has a null in {name!r}, so its partition is not known."))
-    return F.when(key.isNotNull(), key).otherwise(wrong)
+    kind = F.col("type")
+    counters = (
+        *(F.count_if(kind == name).alias(name) for name in TYPES),
+        F.coalesce(F.sum(F.when(kind == _STALE, F.col("watermark"))), F.lit(0)).alias("stale"),
+        F.collect_set(F.when(kind == "message", F.col("partition").cast("string"))).alias("partitions"),
+    )
+    return users.unionByName(announced).observe(OBSERVED + stream, *counters).where(kind != _STALE)
 
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -119,9 +130,12 @@ def _check_state_store(spark: SparkSession) -> None:
 
 WATERMARK_STATE = (
     "streamId string, totalTasks int, tasksToEventTime map<string, bigint>, generation bigint, "
-    "timestampOfLastEmission bigint, idle array<string>, heard map<string, bigint>, since bigint"
+    "timestampOfLastEmission bigint, idle array<string>, heard map<string, bigint>, since bigint, partitionCount int, "
+    "sequences map<string, bigint>, stale bigint, staleGeneration bigint"
 )
 END_STATE = "streamId string, totalTasks int, tasks array<string>, generation bigint, ended boolean"
+IDLE_STATE = "run string, timeoutMs bigint, quorum double"
+"""With an `IdleTimeout`: its fields, and the run of the query that has saved the tracker."""
 
 
 class _Reconciler(StatefulProcessor):
@@ -138,7 +152,7 @@ class _Reconciler(StatefulProcessor):
         self._handle = handle
         self._watermark = handle.getValueState("watermark", WATERMARK_STATE)
         self._end = handle.getValueState("endOfStream", END_STATE)
-        self._run = handle.getValueState("run", "id string")
+        self._idle = handle.getValueState("idleTimeout", IDLE_STATE)
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -160,13 +174,13 @@ class _Reconciler(StatefulProcessor):
                     continue
                 messages.setdefault(message, (envelopes[row], positions[row]))
         now = _now(timerValues)
+        before = self._load(key[0], now)
         step = receive(
-            self._load(key[0], now),
-            sorted(messages, key=_order),
-            now,
-            self._idle_timeout,
-            lambda bad, error: output.reject(*messages[bad], error),
+            before, messages, now, self._idle_timeout, lambda bad, error: output.reject(*messages[bad], error)
         )
+        dropped = step.tracker.stale - before.stale
+        if dropped:
+            output.drop(dropped, step.tracker)
         yield from self._save(output, step, now)
 
     def handleExpiredTimer(  # noqa: N802 - Spark's name
@@ -188,11 +202,14 @@ class _Reconciler(StatefulProcessor):
         tracker = restore(EndOfStreamCheckpoint(*end), WatermarkCheckpoint(*watermark), partition)
         if tracker.stream != self._stream:
             text = (
-                f"the checkpoint is of stream {tracker.stream}, the query reconciles {self._stream}. Give the stream "
-                "its former name, or start with a new checkpoint."
+                f"the checkpoint is of stream {tracker.stream}, the query reconciles {self._stream}. Give `reconcile` "
+                "the former name, or start with a new checkpoint."
             )
             raise ControlMessageError(text)
-        return tracker if self._idle_timeout is None or self._run.get() == (_run_id(),) else resume(tracker, now)
+        if self._idle_timeout is None:
+            return tracker
+        run, *_ = self._idle.get() or ("",)
+        return tracker if run == _run_id() else resume(tracker, now)
 
     def _save(self, output: _Output, step: Step[PartitionTracker], now: int) -> Iterator[pd.DataFrame]:
         """Keep the tracker as state, set its next timer, and return the output with the announcements of the step."""
@@ -200,22 +217,17 @@ class _Reconciler(StatefulProcessor):
         self._watermark.update(tuple(vars(watermark).values()))  # astuple would copy the maps
         self._end.update(tuple(vars(end).values()))
         if self._idle_timeout is not None:
-            self._run.update((_run_id(),))
+            self._idle.update((_run_id(), self._idle_timeout.timeout_ms, self._idle_timeout.quorum))
             for timer in list(self._handle.listTimers()):
                 self._handle.deleteTimer(timer)
             due = next_timeout(step.tracker, now, self._idle_timeout)
             if due is not None:
                 self._handle.registerTimer(due)
-        if step.watermark is not None:
-            output.add("watermark", watermark=step.watermark)
-        if step.end:
-            output.add("endOfStream")
+        for each in step.announced:
+            output.add(
+                each.type, watermark=each.watermark, generation=each.generation, partitionCount=each.partition_count
+            )
         yield output.frame()
-
-
-def _order(message: ControlMessage) -> tuple[int, bool]:
-    """Sorts the watermarks of a batch, whose order Spark does not keep, into one in which a task can have sent them."""
-    return (message.timestamp, message.idle) if isinstance(message, Watermark) else (LATEST, True)
 
 
 def _run_id() -> str:
@@ -238,22 +250,47 @@ class _Output:
         self._partition = partition
         self._fails = fails
         self._rows: list[dict[str, Any]] = []
+        self._reasons: list[str] = []
 
-    def add(
-        self, kind: str, message: bytes | None = None, watermark: int | None = None, reason: str | None = None
-    ) -> None:
-        row = {"stream": self._stream, "partition": self._partition, "type": kind}
-        self._rows.append({**row, "message": message, "watermark": watermark, "reason": reason})
+    def add(self, kind: str, message: bytes | None = None, **more: Any) -> None:
+        row = {"stream": self._stream, "partition": self._partition, "type": kind, "message": message}
+        self._rows.append({**dict.fromkeys(FLOW), **row, **more})
 
     def reject(self, envelope: bytes, position: str, error: ControlMessageError) -> None:
         """Raise the error, with the position of the envelope; or add the envelope to the flow."""
         at = f" ({position})" if position else ""
         text = f"stream {self._stream}, partition {self._partition}{at}: {error}"
         if self._fails:
-            text += " Option on_bad='keep' goes on without it, and keeps it as a row of type rejected."
+            text += (
+                " A restarted query reads the message again: start it with on_bad='keep', which leaves the message out "
+                "and keeps it as a row of type rejected."
+            )
             raise type(error)(text)
-        logger.warning("envelope rejected: %s", text)
+        self._reasons.append(text)
         self.add("rejected", envelope, reason=text)
 
+    def drop(self, count: int, tracker: PartitionTracker) -> None:
+        """Count messages of lower generations, and log the first."""
+        self.add(_STALE, watermark=count)
+        _warn_once(
+            (_run_id(), self._stream, _STALE, tracker.stale_generation),
+            f"stream {self._stream}, partition {self._partition}: control messages of generation "
+            f"{tracker.stale_generation} are dropped, as generation {tracker.generation} is in effect. If their "
+            f"producer is to go on, give it a `generation` above {tracker.generation}; if another one has replaced it, "
+            "stop it.",
+        )
+
     def frame(self) -> pd.DataFrame:
+        if self._reasons:
+            logger.warning("%d envelopes rejected, the first: %s", len(self._reasons), self._reasons[0])
         return pd.DataFrame(self._rows, columns=list(FLOW), dtype=object)
+
+
+_warned: set[tuple[object, ...]] = set()
+
+
+def _warn_once(key: tuple[object, ...], text: str) -> None:
+    """Log a warning once in this process."""
+    if key not in _warned:
+        _warned.add(key)
+        logger.warning("%s", text)

@@ -9,14 +9,16 @@ User messages stay in the JVM, except in `emit` for a sink that does not add the
 
 from __future__ import annotations
 
+import time
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from control_messages.messages import VERSION, MessageType
-from control_messages.producer import with_watermarks
+from control_messages.messages import EARLIEST, VERSION, MessageType
+from control_messages.producer import PRODUCER_METADATA, with_watermarks
+from control_messages.spark.columns import column, required
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,10 +27,19 @@ if TYPE_CHECKING:
 
     from control_messages.messages import ControlMessage
     from control_messages.producer import ProducerSpec
-
-    ColumnOrName: TypeAlias = Column | str
+    from control_messages.spark.columns import ColumnOrName
 
 USER = bytes([MessageType.USER])
+ENVELOPES = "partition int, value binary"
+"""An intermediate stream as a frame."""
+
+
+def task_of(producer: ProducerSpec, *columns: ColumnOrName) -> Column:
+    """The number of a row's task by the hash of `columns`, for tasks whose names are not known beforehand.
+
+    Rows of several values then share a task: `lateness_ms` must cover how far they are apart.
+    """
+    return F.pmod(F.xxhash64(*columns), F.lit(len(producer.names))).cast("int")
 
 
 def partition_of(producer: ProducerSpec, *columns: ColumnOrName) -> Column:
@@ -56,29 +67,32 @@ def emit(  # noqa: PLR0913 - the names of columns
     A watermark must not overtake rows, so the rows of a task are written by one Spark task: they are shuffled by task.
     With `atomic` they are not. That is for transports that make a batch visible as a whole, as `azureblob` does.
 
-    With `by_sink` the azureblob sink adds the watermarks, in a tenth of the time (`docs/BENCHMARKS.md`): write the
-    result with `.options(**producer.sink_options)`.
+    With `by_sink` the azureblob sink adds the watermarks, in a tenth of the time (`docs/BENCHMARKS.md`). Write the
+    result as it is: its column `value` tells the sink who the producer is.
     """
     rows = frame.select(
         _checked_partition(producer, partition).alias("partition"),
-        F.concat(F.lit(USER), _column(value).cast("binary")).alias("value"),
+        F.concat(F.lit(USER), column(value).cast("binary")).alias("value", metadata=_marked(producer, by_sink=by_sink)),
         _task(frame, producer, task).alias("task"),
-        _column(event_time).alias("eventTime"),
+        column(event_time).alias("eventTime"),
     )
     if by_sink:
         return rows
     if not atomic:
         rows = rows.repartition("task")
-    return rows.mapInArrow(partial(with_watermarks, producer), "partition int, value binary")
+    rows = rows.withColumn("sequence", F.unix_millis(F.current_timestamp()))  # the same when Spark repeats a batch
+    return rows.mapInArrow(partial(with_watermarks, producer), ENVELOPES)
 
 
 def control_envelopes(spark: SparkSession, producer: ProducerSpec, messages: Iterable[ControlMessage]) -> DataFrame:
     """Control messages alone, as envelopes for every partition; to be written after all rows that they refer to.
 
-    The end of a bounded stream is `control_envelopes(spark, producer, producer.end_of_stream())`, written after the
-    query that wrote the rows has ended. Writing it again has no effect.
+    Call it when what the messages say has become true: they get the time of the call as their sequence, which orders
+    them among the watermarks of the same tasks. Writing the result again has no effect. The end of a bounded stream is
+    sent by `run_bounded`.
     """
-    return spark.createDataFrame(pa.Table.from_batches([producer.envelopes(messages)])).coalesce(1)
+    now = time.time_ns() // 1_000_000
+    return spark.createDataFrame(pa.Table.from_batches([producer.envelopes(messages, now)])).coalesce(1)
 
 
 def forward(
@@ -92,30 +106,33 @@ def forward(
     """A flow to envelopes `(partition int, value binary)` of the next stream.
 
     Each partition of the flow is a task of the next stream: `producer.tasks` is their number. Its watermarks and its
-    end go to all partitions. Drain messages and rejected envelopes are dropped. A flow of several streams needs a
-    `task` that numbers the partitions of all of them.
+    end go to all partitions. Their generation is the producer's plus that of the input, so that the next stream is
+    reopened too when the input is. Drain messages and rejected envelopes are dropped.
 
     After `process`, one Spark task writes the rows of a partition and then its announcements. In a flow straight from
     `reconcile` their order is not defined, so that is only for transports that make a batch visible as a whole.
     """
-    name = _task_name(producer, _column(task))
     common = [
         F.lit(VERSION).alias("version"),
-        name.alias("taskName"),
-        F.lit(len(producer.names)).alias("taskCount"),
-        F.lit(producer.generation).alias("generation"),
+        _task_name(producer, column(task)).alias("taskName"),
+        _task_count(producer, F.col("partitionCount")).alias("taskCount"),
+        (F.lit(producer.generation) + F.col("generation")).alias("generation"),
+        F.lit(producer.stream).alias("streamId"),
+        F.lit(producer.partitions).alias("partitionCount"),
+        F.unix_millis(F.current_timestamp()).alias("sequence"),
     ]
-    watermark = F.to_json(F.struct(*common, F.col("watermark").alias("timestamp")))
-    end = F.to_json(F.struct(*common, F.lit(producer.stream).alias("streamId")))
+    # A reopened partition has no new watermark yet: the earliest one says only that its generation has begun.
+    watermark = F.to_json(F.struct(*common, F.coalesce("watermark", F.lit(EARLIEST)).alias("timestamp")))
+    end = F.to_json(F.struct(*common))
     all_partitions = F.sequence(F.lit(0), F.lit(producer.partitions - 1))
     own_partition = F.array(_checked_partition(producer, partition))
     kind = F.col("type")
     return (
-        flow.where(kind.isin("message", "watermark", "endOfStream"))
+        flow.where(kind.isin("message", "watermark", "reopened", "endOfStream"))
         .select(
             F.when(kind == "message", own_partition).otherwise(all_partitions).alias("targets"),
-            F.when(kind == "message", F.concat(F.lit(USER), _column(value).cast("binary")))
-            .when(kind == "watermark", _enveloped(MessageType.WATERMARK, watermark))
+            F.when(kind == "message", F.concat(F.lit(USER), column(value).cast("binary")))
+            .when(kind.isin("watermark", "reopened"), _enveloped(MessageType.WATERMARK, watermark))
             .otherwise(_enveloped(MessageType.END_OF_STREAM, end))
             .alias("value"),
         )
@@ -123,33 +140,28 @@ def forward(
     )
 
 
+def _marked(producer: ProducerSpec, *, by_sink: bool) -> dict[str, str]:
+    """The metadata of column `value`, by which the azureblob sink knows that it has to add the watermarks."""
+    return {PRODUCER_METADATA: producer.to_json()} if by_sink else {}
+
+
 def _enveloped(kind: MessageType, data: Column) -> Column:
     return F.concat(F.lit(bytes([kind])), F.encode(data, "utf-8"))
 
 
-def _column(name: ColumnOrName) -> Column:
-    return F.col(name) if isinstance(name, str) else name
-
-
 def _checked_partition(producer: ProducerSpec, partition: ColumnOrName) -> Column:
     """The partition. A row of a partition that gets no control messages is an error."""
-    number = _column(partition).cast("bigint")
-    wrong = F.concat(
-        F.lit(f"control_messages: a row for stream {producer.stream} has partition "),
-        F.coalesce(number.cast("string"), F.lit("null")),
-        F.lit(f"; the stream has 0 to {producer.partitions - 1}. Compute it with partition_of."),
-    )
-    return F.when(number.between(0, producer.partitions - 1), number.cast("int")).otherwise(
-        F.raise_error(wrong).cast("int")
-    )
+    number, most = column(partition).cast("bigint"), producer.partitions - 1
+    rule = f"the partition of a row for stream {producer.stream} must be 0 to {most}. Compute it with partition_of."
+    return required(number, number.between(0, most), rule, number).cast("int")
 
 
 def _task(frame: DataFrame, producer: ProducerSpec, task: ColumnOrName | None) -> Column:
     if task is not None:
-        return _column(task)
+        return column(task)
     if len(producer.names) == 1:
         return F.lit(0)
-    return F.pmod(F.xxhash64(*map(_quoted, frame.columns)), F.lit(len(producer.names))).cast("int")
+    return task_of(producer, *map(_quoted, frame.columns))
 
 
 def _quoted(name: str) -> Column:
@@ -158,12 +170,20 @@ def _quoted(name: str) -> Column:
 
 def _task_name(producer: ProducerSpec, task: Column) -> Column:
     """The name of a task given by its number."""
-    names = F.array(*map(F.lit, producer.names))
-    wrong = F.concat(
-        F.lit("control_messages: the flow has task "),
-        F.coalesce(task.cast("string"), F.lit("null")),
-        F.lit(f"; stream {producer.stream} has {len(producer.names)}. Set `tasks` to the partitions of the flow."),
-    )
+    names, most = F.array(*map(F.lit, producer.names)), len(producer.names) - 1
     number = task.cast("int")
-    fits = number.between(0, len(producer.names) - 1)
-    return F.when(fits, F.element_at(names, number + 1)).otherwise(F.raise_error(wrong).cast("string"))
+    rule = (
+        f"each partition of the flow is a task of stream {producer.stream}, which has the tasks 0 to {most}. Set its "
+        "`tasks` to the number of partitions of the flow."
+    )
+    return required(F.element_at(names, number + 1), number.between(0, most), rule, task)
+
+
+def _task_count(producer: ProducerSpec, partitions: Column) -> Column:
+    """How many tasks there are: as many as the flow has partitions. More would be waited for, for ever."""
+    tasks = len(producer.names)
+    rule = (
+        f"each partition of the flow is a task of stream {producer.stream}, which has {tasks}. Set its `tasks` to the "
+        "number of partitions of the flow."
+    )
+    return required(F.lit(tasks), F.coalesce(partitions == tasks, F.lit(True)), rule, partitions)

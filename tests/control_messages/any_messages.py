@@ -16,17 +16,27 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
 maybe_texts = st.none() | texts
 generations = st.integers(0, LATEST)
 timestamps = st.integers(EARLIEST, LATEST)
+sequences = st.none() | st.integers(0, LATEST)
+partition_counts = st.none() | st.integers(1, 2**31 - 1)
 
 
 @st.composite
 def control_messages(draw: st.DrawFn) -> ControlMessage:
     task = draw(maybe_texts)
     task_count = 1 if task is None else draw(st.integers(1, 2**31 - 1))
+    common = {
+        "task": st.just(task),
+        "task_count": st.just(task_count),
+        "generation": generations,
+        "stream": maybe_texts,
+        "partition_count": partition_counts,
+        "sequence": sequences,
+    }
     return draw(
         st.one_of(
-            st.builds(Watermark, st.just(task), st.just(task_count), timestamps, generations, idle=st.booleans()),
-            st.builds(EndOfStream, st.just(task), st.just(task_count), maybe_texts, generations),
-            st.builds(Drain, st.just(task), st.just(task_count), maybe_texts, generations),
+            st.builds(Watermark, timestamp=timestamps, idle=st.booleans(), **common),
+            st.builds(EndOfStream, **common),
+            st.builds(Drain, run=maybe_texts, **common),
         )
     )
 

@@ -13,17 +13,18 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from control_messages import stream_tracker
+from control_messages import combined, partition_tracker
+from control_messages.announcements import Announcement, Step
 from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore, to_checkpoint
-from control_messages.messages import ControlMessage, EndOfStream, Watermark
-from control_messages.partition_tracker import Step
-from control_messages.stream_tracker import StreamTracker
+from control_messages.combined import CombinedTracker
+from control_messages.messages import EARLIEST, ControlMessage, EndOfStream, Watermark
+from control_messages.partition_tracker import PartitionTracker
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 STREAM, SOURCES = "by-destination", 2
 END = 10**9
@@ -42,6 +43,42 @@ class Record:
         return (self.source + self.number) % partitions
 
 
+@dataclass(frozen=True)
+class Row:
+    """A record as an upstream job has written it."""
+
+    record: Record
+    generation: int
+
+
+@dataclass
+class OneByOne:
+    """What a consumer knows of one partition that reads message by message: the reference for batches.
+
+    highest: the highest watermark that followed from any message so far.
+    """
+
+    generation: int = -1
+    task_count: int = 0
+    watermarks: dict[str | None, int] = field(default_factory=dict)
+    last: dict[str | None, tuple[int, bool]] = field(default_factory=dict)
+    highest: int = -1
+
+    def read(self, message: ControlMessage) -> None:
+        if message.generation > self.generation:
+            self.generation, self.task_count, self.watermarks, self.last = message.generation, 0, {}, {}
+        if message.generation < self.generation or message.sequence is None:
+            return
+        self.task_count, task = message.task_count, message.task
+        at = message.timestamp if isinstance(message, Watermark) else END
+        self.watermarks[task] = max(at, self.watermarks.get(task, at))
+        idle = isinstance(message, Watermark) and message.idle
+        self.last[task] = max((message.sequence, idle), self.last.get(task, (-1, False)))
+        awake = [at for task, at in self.watermarks.items() if at < END and not self.last[task][1]]
+        if len(self.watermarks) == self.task_count and awake:
+            self.highest = max(self.highest, min(awake))
+
+
 @dataclass
 class Upstream:
     """One incarnation of the upstream job. Task t reads the sources s with s % tasks == t."""
@@ -50,6 +87,7 @@ class Upstream:
     tasks: int
     positions: list[int]
     sent: set[ControlMessage] = field(default_factory=set)
+    idle: set[int] = field(default_factory=set)
 
     def watermark(self, task: int, pipeline: Pipeline) -> int | None:
         """Of a task: the last time that it has read, of its slowest source. `END` if all have been read to the end."""
@@ -72,6 +110,10 @@ class Upstream:
             return EndOfStream(f"Partition {task}", self.tasks, STREAM, self.generation)
         return Watermark(f"Partition {task}", self.tasks, at, self.generation)
 
+    def has_read_all(self, task: int, pipeline: Pipeline) -> bool:
+        """Whether a task has read all records of its sources."""
+        return all(self.positions[each] == len(pipeline.sources[each]) for each in range(task, SOURCES, self.tasks))
+
 
 @dataclass
 class Pipeline:
@@ -86,18 +128,25 @@ class Pipeline:
     committed: list[int] = field(default_factory=lambda: [0] * SOURCES)
     zombies: list[Upstream] = field(default_factory=list)
     delivered: set[Record] = field(default_factory=set)
+    may_be_late: set[int] = field(default_factory=set)
+    """Sources of tasks that have been idle: their next records do not hold the watermark."""
+    run_begins: int = 0
+    """The latest record of the runs before: no record of the present run is older."""
+    sends: int = 0
     clock: int = 0
     sound: bool = True
     """False after a batch that violated a property."""
 
     def __post_init__(self) -> None:
         self.upstream = Upstream(0, 1, [0] * SOURCES)
-        self.log: list[list[Record | ControlMessage]] = [[] for _ in range(self.partitions)]
+        self.log: list[list[Row | ControlMessage]] = [[] for _ in range(self.partitions)]
         self.configured = 1
         self.offsets = [0] * self.partitions
         self.trackers = self.design.empty(self.partitions)
         self.announced, self.ended = -1, False
         self.highest = [-1] * self.partitions
+        self.ends: list[int | None] = [None] * self.partitions
+        self.one_by_one = [OneByOne() for _ in range(self.partitions)]
         self.saved_trackers = self.unsaved_trackers = self.design.save(self.trackers)
         self.saved = (list(self.offsets), self.announced, self.ended)
 
@@ -107,7 +156,7 @@ class Pipeline:
         """A new record of a source that is not closed."""
         if source not in self.closed:
             times = self.sources[source]
-            times.append((times[-1] if times else 0) + later)
+            times.append(max(times[-1] if times else 0, self.run_begins) + later)
 
     def close(self, source: int) -> None:
         if self.sources[source]:
@@ -120,17 +169,34 @@ class Pipeline:
             if number == len(self.sources[source]):
                 return
             record = Record(source, number, self.sources[source][number])
-            self.log[record.partition(self.partitions)].append(record)
+            self.log[record.partition(self.partitions)].append(Row(record, job.generation))
             job.positions[source] += 1
 
     def send(self, job: Upstream, task: int) -> None:
         """A task sends every partition its watermark or end, unless it has sent the same before."""
         message = job.message(task, self) if task < job.tasks else None
-        if message is None or message in job.sent:
+        if message is None or (message in job.sent and task not in job.idle):
             return
         job.sent.add(message)
+        job.idle.discard(task)
+        self._append(message)
+
+    def declare_idle(self, job: Upstream, task: int, *, states_watermark: bool) -> None:
+        """A task that has read all of its sources declares itself idle, and perhaps states its watermark again."""
+        if task < job.tasks and job.has_read_all(task, self):
+            at = job.watermark(task, self) if states_watermark else None
+            self.seen["idle"] += 1
+            self.may_be_late |= set(range(task, SOURCES, job.tasks))
+            job.idle.add(task)
+            up_to = EARLIEST if at in (None, END) else at
+            self._append(Watermark(f"Partition {task}", job.tasks, up_to, job.generation, idle=True))
+
+    def _append(self, message: ControlMessage) -> None:
+        """Write a message to every partition. Its sequence is the time at which it is sent."""
+        self.sends += 1
+        sent = replace(message, stream=STREAM, partition_count=self.partitions, sequence=self.sends)
         for log in self.log:
-            log.append(message)
+            log.append(sent)
 
     def commit_upstream(self) -> None:
         self.committed = list(self.upstream.positions)
@@ -164,36 +230,56 @@ class Pipeline:
             start = self.offsets[partition]
             for item in self.log[partition][start : start + count]:
                 self.offsets[partition] += 1
-                if isinstance(item, Record):
+                if isinstance(item, Row):
                     self._deliver(partition, item)
                 else:
                     messages.append((partition, item))
+                    self.one_by_one[partition].read(item)
+        self._count(messages)
         random.Random(shuffle).shuffle(messages)
         self._announce(messages)
         self.sound = True
 
-    def _deliver(self, partition: int, record: Record) -> None:
+    def _count(self, messages: list[tuple[int, ControlMessage]]) -> None:
+        """Count the batches in which a task is idle and awake."""
+        marks = [(partition, m) for partition, m in messages if isinstance(m, Watermark)]
+        idle, awake = ({(p, m.generation, m.task) for p, m in marks if m.idle is flag} for flag in (True, False))
+        self.seen["idle and awake in a batch"] += bool(idle & awake)
+
+    def _deliver(self, partition: int, row: Row) -> None:
+        record = row.record
         if record not in self.delivered:
             self.delivered.add(record)
-            before = self.highest[partition]
-            assert before < END, f"{record} came after the end"
-            assert record.time >= before, f"{record} came after watermark {before}"
+            end, before = self.ends[partition], self.highest[partition]
+            assert end is None or row.generation > end, f"{row} came after the end"
+            assert record.source in self.may_be_late or record.time >= before, f"{row} came after watermark {before}"
 
     def _announce(self, messages: list[tuple[int, ControlMessage]]) -> None:
+        stale = self.design.stale(self.trackers)
         step = self.design.receive(self.trackers, messages, self.clock, self.configured)
         self.trackers = step.tracker
-        self.seen["stale"] += step.stale
+        self.seen["stale"] += self.design.stale(self.trackers) - stale
+        self.ends = self.design.ends(self.trackers)
         for partition, at in enumerate(self.design.announced_watermarks(self.trackers)):
             self.highest[partition] = max(self.highest[partition], at)
-        if step.watermark is not None:
-            self.seen["watermarks"] += 1
-            assert not self.ended, f"watermark {step.watermark} was announced after the end"
-            assert step.watermark > self.announced, f"the watermark fell from {self.announced} to {step.watermark}"
-            self.announced = step.watermark
-        if step.end:
-            self.seen["ends"] += 1
-            assert not self.ended, "the end was announced twice"
-            self.ended = True
+            allowed = self.one_by_one[partition].highest
+            assert at <= allowed, f"watermark {at} came after {allowed}, the highest that any message allows"
+        for announcement in step.announced:
+            self._heed(announcement)
+
+    def _heed(self, announcement: Announcement) -> None:
+        """Check an announcement for the whole stream against those before it."""
+        self.seen[announcement.type] += 1
+        if announcement.type == "reopened":
+            assert self.ended, "a stream was reopened that had not ended"
+            self.ended = False
+            return
+        assert not self.ended, f"the end was announced twice, or after the end {announcement}"
+        self.ended = announcement.type == "endOfStream"
+        if announcement.watermark is not None:
+            at = announcement.watermark
+            assert at > self.announced, f"the watermark fell from {self.announced} to {at}"
+            self.announced = at
 
     def checkpoint(self) -> None:
         """Save the offsets, and the trackers as the design does."""
@@ -213,6 +299,7 @@ class Pipeline:
         offsets, self.announced, self.ended = self.saved
         self.offsets = list(offsets)
         self.trackers = self.design.load(self.saved_trackers)
+        self.ends = self.design.ends(self.trackers)
         self.unsaved_trackers = self.saved_trackers
         self.configured = self.upstream.tasks
 
@@ -234,7 +321,19 @@ class Pipeline:
         for source in range(SOURCES):
             self.read(self.upstream, source, len(self.sources[source]))
         self._run_out()
-        assert self.ended, "the end was never announced"
+        newest = [self.upstream.generation] * self.partitions
+        assert self.ended and newest == self.design.ends(self.trackers), "the end was never announced"
+
+    def run_again(self, tasks: int, later: Sequence[int]) -> None:
+        """The job ends, and has run: its next run is a new generation, with later records of some sources."""
+        self.finish()
+        self.commit_upstream()
+        self.closed = set()
+        self.rescale(tasks)
+        self.zombies = []  # a job that has ended does not write
+        self.run_begins = max((times[-1] for times in self.sources if times), default=0)
+        for source, more in enumerate(later):
+            self.add(source, more)
 
     def _run_out(self) -> None:
         for task in range(self.upstream.tasks):
@@ -260,8 +359,16 @@ class ConsumerDesign:
         raise NotImplementedError
 
     def announced_watermarks(self, trackers: Any) -> list[int]:
-        """The watermark that each partition has announced; -1 for none."""
+        """The last watermark that each partition has announced; -1 for none."""
         raise NotImplementedError
+
+    def ends(self, trackers: Any) -> list[int | None]:
+        """The generation whose end each partition has announced last, if it has not been reopened."""
+        raise NotImplementedError
+
+    def stale(self, trackers: Any) -> int:
+        """How many messages have been dropped for their generation, if the design counts them."""
+        return 0
 
     def save(self, trackers: Any) -> str:
         return json.dumps(trackers)
@@ -272,33 +379,69 @@ class ConsumerDesign:
 
 @dataclass
 class Ours(ConsumerDesign):
-    """The code under test."""
+    """The code under test: a tracker for each partition, and one of all of them."""
 
-    def empty(self, partitions: int) -> StreamTracker:
-        return StreamTracker.of(STREAM, partitions)
+    def empty(self, partitions: int) -> tuple[list[PartitionTracker], CombinedTracker]:
+        names = tuple(map(str, range(partitions)))
+        return [PartitionTracker(STREAM, partition) for partition in range(partitions)], CombinedTracker(names)
 
-    def receive(self, trackers: StreamTracker, messages: Messages, now: int, configured: int) -> Step[StreamTracker]:
-        return stream_tracker.receive(trackers, messages, now)
+    def receive(self, trackers: Any, messages: Messages, now: int, configured: int) -> Step[Any]:
+        before, whole = trackers
+        after, announced = [], []
+        for partition, tracker in enumerate(before):
+            own = [message for of, message in messages if of == partition]
+            step = partition_tracker.receive(tracker, own, now)
+            after.append(step.tracker)
+            announced += [(str(partition), announcement) for announcement in step.announced]
+        both = combined.receive(whole, announced)
+        return Step((after, both.tracker), both.announced)
 
-    def announced_watermarks(self, trackers: StreamTracker) -> list[int]:
-        marks = [END if each.at_end else each.watermark for each in trackers.partitions]
-        return [-1 if mark is None else mark for mark in marks]
+    def announced_watermarks(self, trackers: Any) -> list[int]:
+        return [-1 if each.watermark is None else each.watermark for each in trackers[0]]
 
-    def save(self, trackers: StreamTracker) -> str:
-        return json.dumps([[asdict(part) for part in to_checkpoint(each)] for each in trackers.partitions])
+    def ends(self, trackers: Any) -> list[int | None]:
+        return [each.generation if each.at_end else None for each in trackers[0]]
 
-    def load(self, saved: str) -> StreamTracker:
-        return StreamTracker(
-            tuple(
-                restore(EndOfStreamCheckpoint(**end), WatermarkCheckpoint(**watermark), partition)
-                for partition, (end, watermark) in enumerate(json.loads(saved))
-            )
-        )
+    def stale(self, trackers: Any) -> int:
+        return sum(each.stale for each in trackers[0])
+
+    def save(self, trackers: Any) -> str:
+        partitions, whole = trackers
+        parts = [[asdict(part) for part in to_checkpoint(each)] for each in partitions]
+        return json.dumps([parts, {**vars(whole), "ended": sorted(whole.ended)}])
+
+    def load(self, saved: str) -> Any:
+        parts, whole = json.loads(saved)
+        partitions = [
+            restore(EndOfStreamCheckpoint(**end), WatermarkCheckpoint(**watermark), partition)
+            for partition, (end, watermark) in enumerate(parts)
+        ]
+        named = {"inputs": tuple(whole["inputs"]), "ended": frozenset(whole["ended"])}
+        return partitions, CombinedTracker(**{**whole, **named})
+
+
+@dataclass
+class OrderedByTime(Ours):
+    """A mistake: the messages of a batch are taken in the order of their timestamps."""
+
+    received: int = 0
+
+    def receive(self, trackers: Any, messages: Messages, now: int, configured: int) -> Step[Any]:
+        in_order = sorted(messages, key=lambda each: self._time(each[1]))
+        renumbered = [
+            (partition, replace(message, sequence=self.received + number))
+            for number, (partition, message) in enumerate(in_order)
+        ]
+        self.received += len(messages)
+        return super().receive(trackers, renumbered, now, configured)
+
+    def _time(self, message: ControlMessage) -> tuple[int, bool]:
+        return (message.timestamp, message.idle) if isinstance(message, Watermark) else (END, True)
 
 
 @dataclass
 class Plain(ConsumerDesign):
-    """Trackers as plain dicts. The defaults are right; each field turns one mistake on."""
+    """Trackers as plain dicts, without idle tasks. The defaults are right; each field turns one mistake on."""
 
     configured: bool = False
     """The number of tasks is the consumer's configuration, as in Samza, and not the messages'."""
@@ -308,41 +451,61 @@ class Plain(ConsumerDesign):
     waits: bool = True
     """Nothing is announced before all tasks have sent a message."""
     clamps: bool = True
-    reopens: bool = False
-    """A new generation may end once more."""
+    reopens: Literal["by a new generation", "by any message", "never"] = "by a new generation"
 
-    def empty(self, partitions: int) -> list[dict[str, Any]]:
-        return [{"generation": -1, "task_count": 0, "tasks": {}, "out": -1} for _ in range(partitions)]
+    def empty(self, partitions: int) -> dict[str, Any]:
+        page = {"generation": -1, "task_count": 0, "out": -1, "end": None}
+        return {"pages": [{**page, "tasks": {}} for _ in range(partitions)], "out": -1, "ended": False}
 
     def receive(self, trackers: Any, messages: Messages, now: int, configured: int) -> Step[Any]:
-        before = min(self.announced_watermarks(trackers))
-        stale = sum(not self._apply(trackers[partition], message, configured) for partition, message in messages)
+        pages = trackers["pages"]
+        for partition, message in messages:
+            self._apply(pages[partition], message, configured)
         for partition in {partition for partition, _ in messages}:
-            self._announce(trackers[partition])
-        after = min(self.announced_watermarks(trackers))
-        watermark = after if after not in (before, END) else None
-        return Step(trackers, watermark, end=after == END != before, stale=stale)
+            self._announce(pages[partition])
+        return Step(trackers, tuple(self._whole(trackers)))
+
+    def _whole(self, trackers: Any) -> Iterator[Announcement]:
+        pages = trackers["pages"]
+        open_pages = [page for page in pages if page["end"] is None]
+        if trackers["ended"] and open_pages:
+            trackers["ended"] = False
+            yield Announcement("reopened", 0)
+        lowest = min((page["out"] for page in open_pages), default=-1)
+        if not open_pages and not trackers["ended"]:
+            trackers["ended"] = True
+            yield Announcement("endOfStream", 0)
+        elif lowest > trackers["out"] or (0 <= lowest < trackers["out"] and not self.clamps):
+            trackers["out"] = lowest
+            yield Announcement("watermark", 0, lowest)
 
     def announced_watermarks(self, trackers: Any) -> list[int]:
-        return [state["out"] for state in trackers]
+        return [page["out"] for page in trackers["pages"]]
 
-    def _apply(self, state: dict[str, Any], message: ControlMessage, configured: int) -> bool:
-        """False for a stale message."""
-        if self.generations and message.generation != state["generation"]:
-            if message.generation < state["generation"]:
-                return False
-            state.update(generation=message.generation, tasks={})
-            if self.reopens and state["out"] == END:
-                state["out"] = -1
+    def ends(self, trackers: Any) -> list[int | None]:
+        return [page["end"] for page in trackers["pages"]]
+
+    def _apply(self, page: dict[str, Any], message: ControlMessage, configured: int) -> None:
+        if self.generations and message.generation != page["generation"]:
+            if message.generation < page["generation"]:
+                return
+            page.update(generation=message.generation, tasks={})
+            if self.reopens == "by a new generation":
+                page["end"] = None
+        if self.reopens == "by any message" and page["end"] is not None:
+            page.update(end=None, tasks={})
         at = message.timestamp if isinstance(message, Watermark) else END
-        state["tasks"][message.task] = max(at, state["tasks"].get(message.task, -1))
-        state["task_count"] = configured if self.configured else message.task_count
-        return True
+        page["tasks"][message.task] = max(at, page["tasks"].get(message.task, -1))
+        page["task_count"] = configured if self.configured else message.task_count
 
-    def _announce(self, state: dict[str, Any]) -> None:
-        names = [f"Partition {task}" for task in range(state["task_count"])]
-        received = [state["tasks"][name] for name in names if name in state["tasks"]]
-        whole = len(state["tasks"]) == state["task_count"] if self.exact else len(received) == state["task_count"]
-        if state["out"] == END or not received or (self.waits and not whole):
+    def _announce(self, page: dict[str, Any]) -> None:
+        names = [f"Partition {task}" for task in range(page["task_count"])]
+        received = [page["tasks"][name] for name in names if name in page["tasks"]]
+        whole = len(page["tasks"]) == page["task_count"] if self.exact else len(received) == page["task_count"]
+        if page["end"] is not None or not received or (self.waits and not whole):
             return
-        state["out"] = max(min(received), state["out"]) if self.clamps else min(received)
+        lowest = min(received)
+        if lowest == END:
+            page["end"] = page["generation"]
+        else:
+            page["out"] = max(lowest, page["out"]) if self.clamps else lowest

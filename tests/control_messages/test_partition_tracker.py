@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 
+from control_messages.announcements import Announcement, Step
 from control_messages.errors import ContradictionError
 from control_messages.messages import EARLIEST, ControlMessage, Drain, EndOfStream
 from control_messages.partition_tracker import (
     IdleTimeout,
     PartitionTracker,
-    Step,
     advance_time,
     next_timeout,
     receive,
@@ -73,10 +74,18 @@ def test_the_end_comes_once_when_all_tasks_have_ended() -> None:
     assert [None, "end", None] == announced([end("a")], [end("b")], [end("a"), end("b")])
 
 
-def test_nothing_follows_the_end_not_even_a_new_generation() -> None:
-    assert ["end", None, None] == announced(
-        [end("a"), end("b")], [at("a", 90, 1, generation=1)], [end("a", 1, generation=1)]
-    )
+def test_nothing_follows_the_end_but_a_new_generation_which_reopens_the_stream() -> None:
+    tracker = after([at("a", 40), at("b", 50)], [end("a"), end("b")])
+    assert [None, None] == announced([at("a", 90), end("a")], [at("a", 90, 3, generation=-1)], tracker=tracker)
+    step = receive(tracker, [at("a", 90, 1, generation=1)], 0)
+    assert (Announcement("reopened", 1), Announcement("watermark", 1, 90)) == step.announced
+    assert (Announcement("endOfStream", 1),) == receive(step.tracker, [end("a", 1, generation=1)], 0).announced
+
+
+def test_a_generation_that_begins_with_the_end_of_the_last_one_replaces_that_end() -> None:
+    tracker = after([at("a", 40, 1)])
+    step = receive(tracker, [end("a", 1), at("a", 90, 1, generation=1)], 0)
+    assert (Announcement("watermark", 1, 90),) == step.announced
 
 
 def test_ends_of_two_generations_are_not_added_up() -> None:
@@ -100,13 +109,14 @@ def test_a_new_generation_begins_without_tasks_and_keeps_the_announced_watermark
 def test_messages_of_lower_generations_are_counted_and_have_no_effect() -> None:
     tracker = after([at("a", 70, 1, generation=3)])
     step = receive(tracker, [at("x", 99, 5, generation=2), end("a", 1, generation=0)], now=9)
-    assert Step(tracker, stale=2) == step
+    assert Step(replace(tracker, stale=2, stale_generation=2)) == step
 
 
-def test_the_highest_generation_of_a_batch_makes_the_others_stale_whatever_the_order() -> None:
+def test_the_highest_generation_of_a_batch_replaces_the_others_whatever_the_order() -> None:
     old, new = [at("a", 70), at("b", 40)], [at("a", 30, 1, generation=1)]
-    assert receive(EMPTY, [*old, *new], 0) == receive(EMPTY, [*new, *old], 0)
-    assert (30, 2) == (receive(EMPTY, [*old, *new], 0).watermark, receive(EMPTY, [*old, *new], 0).stale)
+    step = receive(EMPTY, [*old, *new], 0)
+    assert step == receive(EMPTY, [*new, *old], 0)
+    assert (30, 0) == (step.watermark, step.tracker.stale), "a consumer that is late drops nothing that it should not"
 
 
 # Contradictions
@@ -119,9 +129,11 @@ def test_the_highest_generation_of_a_batch_makes_the_others_stale_whatever_the_o
         (end("a", 1), "has a task count of 1, its generation has 2"),
         (at("c", 90), "one task more than there are; the tasks of its generation are 'a', 'b'"),
         (end("c"), "one task more than there are; the tasks of its generation are 'a', 'b'"),
-        (EndOfStream("a", 2, "by-origin"), "ends another stream"),
-        (EndOfStream("a", 2, "by-origin", 7), "ends another stream"),
-        (at("a", 90, 0, generation=7), "has a task count of 0, its generation has 2"),
+        (EndOfStream("a", 2, "by-origin"), "is of stream 'by-origin'. If that is the stream that the query reads"),
+        (EndOfStream("a", 2, "by-origin", 7), "is of stream 'by-origin'"),
+        (replace(at("a", 90), stream="by-origin"), "is of stream 'by-origin'"),
+        (replace(at("a", 90), partition_count=0), "there is no such partition"),
+        (at("a", 90, 0, generation=7), "has a task count of 0, its generation has at least one task"),
         (at(None, 90, 0), "has a task count of 0, its generation has 2"),
     ],
 )
@@ -138,7 +150,7 @@ def test_a_message_that_cannot_be_true_is_rejected_and_the_others_count(message:
 
 def test_a_contradiction_of_a_lower_generation_is_only_stale() -> None:
     tracker = after([at("a", 70, 2, generation=1)])
-    assert 1 == receive(tracker, [at("a", 70, 5, generation=0)], now=1).stale
+    assert 1 == receive(tracker, [at("a", 70, 5, generation=0)], now=1).tracker.stale
 
 
 def test_a_task_count_of_0_is_rejected_by_an_empty_tracker_too() -> None:
@@ -162,9 +174,54 @@ def test_when_all_tasks_are_idle_nothing_is_announced() -> None:
     assert [40, None, None] == announced([at("a", 40), at("b", 50)], [idle("b"), idle("a")], [idle("a")])
 
 
-def test_of_an_idle_task_the_last_watermark_of_a_batch_counts() -> None:
-    assert frozenset("a") == after([at("a", 40), idle("a")]).idle
+def test_a_task_is_idle_if_its_message_with_the_highest_sequence_says_so() -> None:
+    awake, declared = replace(at("a", 100), sequence=5), replace(idle("a"), timestamp=100, sequence=7)
+    back = replace(at("a", 100), sequence=9)
+    cases: dict[str, list[ControlMessage]] = {"": [awake, declared, back], "a": [awake, declared]}
+    for expected, sent in cases.items():
+        for messages in permutations(sent):
+            one_by_one: list[list[ControlMessage]] = [[message] for message in messages]
+            assert frozenset(expected) == after(list(messages)).idle == after(*one_by_one).idle
+
+
+def test_a_repeat_of_an_earlier_message_does_not_change_whether_a_task_is_idle() -> None:
+    awake, declared = replace(at("a", 100), sequence=5), replace(idle("a"), sequence=7)
+    assert frozenset("a") == after([awake], [declared], [awake]).idle
+    assert frozenset() == after([awake], [declared], [replace(awake, sequence=8)], [declared]).idle
+
+
+def test_without_sequences_a_task_that_is_idle_and_awake_in_one_batch_is_awake() -> None:
+    assert frozenset() == after([at("a", 40), idle("a")]).idle
     assert frozenset() == after([idle("a"), at("a", 40)]).idle
+    assert frozenset("a") == after([at("a", 40)], [idle("a")]).idle
+
+
+def test_an_idle_task_of_an_earlier_release_wakes_by_a_message_with_a_sequence_and_without() -> None:
+    assert frozenset() == after([idle("a")], [replace(at("a", 1), sequence=3)]).idle
+    assert frozenset() == after([replace(idle("a"), sequence=3)], [at("a", 1)]).idle
+
+
+def test_without_sequences_a_task_is_awake_whatever_the_times() -> None:
+    assert frozenset() == after([idle("a"), at("a", -5)]).idle
+    assert frozenset() == after([replace(idle("a"), timestamp=10), at("a", 5)]).idle
+
+
+@pytest.mark.parametrize("generation", [0, 1])
+def test_a_stream_keeps_its_partition_count(generation: int) -> None:
+    tracker = after([replace(at("a", 70), partition_count=3)])
+    with pytest.raises(
+        ContradictionError, match="has a partition count of 4, the stream has 3. A stream keeps the numb"
+    ):
+        receive(tracker, [replace(at("b", 70, generation=generation), partition_count=4)], 1)
+    again = replace(at("a", 70, generation=generation), partition_count=3)
+    assert 3 == after([again], tracker=tracker).partition_count
+
+
+def test_a_rejected_message_leaves_no_count() -> None:
+    rejected: list[ControlMessage] = []
+    wrong = replace(at("a", 9, 7), stream="other", partition_count=9)
+    step = receive(EMPTY, [wrong], 0, None, lambda message, _: rejected.append(message))
+    assert (EMPTY, [wrong]) == (replace(step.tracker, generation=-1, first_seen=0), rejected)
 
 
 @pytest.mark.parametrize(("timeout", "quorum"), [(0, 0.5), (100, -0.1), (100, 1.1)])

@@ -19,13 +19,13 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from control_messages.producer import ProducerSpec
 from control_messages.spark import (
+    AzureBlobTransport,
     EventTimeProcessor,
-    control_envelopes,
-    emit,
     forward,
     partition_of,
     process,
     reconcile,
+    run_bounded,
     run_until_end,
 )
 from tests.crash.copy_job import await_stream
@@ -44,23 +44,19 @@ DAY = 24 * 3600 * 1000
 
 def flights_job(spark: SparkSession, given: argparse.Namespace, account: dict[str, str]) -> None:
     """Flights in the order of their schedule, by event time = departure, to the partition of their destination."""
-    emission = ProducerSpec("flights", FLIGHTS_PARTITIONS, given.tasks, given.generation, lateness_ms=DAY)
+    producer = ProducerSpec("flights", FLIGHTS_PARTITIONS, given.tasks, given.generation, lateness_ms=DAY)
     schema = spark.read.parquet(given.source).schema
     files = spark.readStream.schema(schema).option("maxFilesPerTrigger", FILES_PER_BATCH).parquet(given.source)
     departure = F.col("time_hour") + F.make_dt_interval(mins=F.col("minute") + F.col("dep_delay"))
     flown = files.where("dep_time is not null").select("row_number", "dest", "dep_delay", departure.alias("departure"))
-    envelopes = emit(
+    run_bounded(
         flown.withColumn("value", F.to_json(F.struct("*"))),
-        emission,
+        producer,
+        AzureBlobTransport(given.target, account),
+        given.checkpoint,
         event_time="departure",
-        partition=partition_of(emission, "dest"),
-        by_sink=True,
+        partition=partition_of(producer, "dest"),
     )
-    writer = envelopes.writeStream.format("azureblob").options(**account, **emission.sink_options)
-    writer = writer.option("partitionColumn", "partition").option("checkpointLocation", given.checkpoint)
-    writer.trigger(availableNow=True).start(given.target).awaitTermination()
-    end = control_envelopes(spark, emission, emission.end_of_stream()).write.format("azureblob").mode("append")
-    end.options(**account, envelopeColumn="value", partitionColumn="partition").save(given.target)
 
 
 class DailyWindows(EventTimeProcessor):
@@ -69,16 +65,14 @@ class DailyWindows(EventTimeProcessor):
     schema = "dest string, day bigint, flights bigint, delay double, late boolean, emitted_on string"
 
     def init(self, handle: Any) -> None:
-        """State: the open windows, and the watermark."""
+        """State: the open windows."""
         self._open = handle.getMapState("open", "dest string, day bigint", "flights bigint, delay double")
-        self._passed = handle.getValueState("passed", "watermark bigint")
 
-    def on_messages(self, key: tuple[Any, ...], messages: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    def on_messages(self, partition: Any, messages: pd.DataFrame, watermark: int | None) -> Iterator[pd.DataFrame]:
         """Add flights to their windows. A flight whose window was returned already is late, and returned alone."""
-        passed = self._passed.get()[0] if self._passed.exists() else None
         for (dest, day), flights in messages.groupby(["dest", "day"]):
             window, added = (str(dest), int(day)), (len(flights), float(flights["dep_delay"].sum()))
-            if passed is not None and window[1] + DAY <= passed:
+            if watermark is not None and window[1] + DAY <= watermark:
                 yield _window(window, added, late=True, emitted_on="message")
                 continue
             if self._open.containsKey(window):
@@ -86,15 +80,14 @@ class DailyWindows(EventTimeProcessor):
                 added = (before[0] + added[0], before[1] + added[1])
             self._open.updateValue(window, added)
 
-    def on_watermark(self, key: tuple[Any, ...], watermark: int) -> Iterator[pd.DataFrame]:
+    def on_watermark(self, partition: Any, watermark: int) -> Iterator[pd.DataFrame]:
         """Return the windows that have ended."""
-        self._passed.update((watermark,))
         for window, content in list(self._open.iterator()):
             if window[1] + DAY <= watermark:
                 self._open.removeKey(window)
                 yield _window(window, content, late=False, emitted_on="watermark")
 
-    def on_end(self, key: tuple[Any, ...]) -> Iterator[pd.DataFrame]:
+    def on_end(self, partition: Any) -> Iterator[pd.DataFrame]:
         """Return all other windows."""
         for window, content in list(self._open.iterator()):
             self._open.removeKey(window)
@@ -109,7 +102,7 @@ def _window(window: tuple[str, int], content: tuple[int, float], *, late: bool, 
 
 def windows_job(spark: SparkSession, given: argparse.Namespace, account: dict[str, str]) -> None:
     """Daily windows by destination, closed by the reconciled watermark."""
-    flow = reconcile(_follow(spark, given, account), "flights", position=["_blob"])
+    flow = reconcile(_follow(spark, given, account), "flights")
     flight = F.from_json(F.col("message").cast("string"), "dest string, dep_delay double, departure timestamp")
     day = F.unix_millis(F.date_trunc("day", "flight.departure"))
     flow = flow.withColumn("flight", flight).select("*", "flight.dest", "flight.dep_delay", day.alias("day"))
@@ -121,7 +114,7 @@ def windows_job(spark: SparkSession, given: argparse.Namespace, account: dict[st
         value=F.to_json(F.struct("dest", "day", "flights", "delay", "late", "emitted_on")),
         partition=partition_of(emission, "dest"),
     )
-    _run(envelopes, given, account | {"envelopeColumn": "value"}, {"flights": FLIGHTS_PARTITIONS})
+    _run(envelopes, given, account | {"envelopeColumn": "value"})
 
 
 class Totals(EventTimeProcessor):
@@ -133,7 +126,7 @@ class Totals(EventTimeProcessor):
         """The sums."""
         self._sums = handle.getMapState("sums", "dest string", "windows bigint, flights bigint, delay double")
 
-    def on_messages(self, key: tuple[Any, ...], messages: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    def on_messages(self, partition: Any, messages: pd.DataFrame, watermark: int | None) -> None:
         """Add windows."""
         for dest, windows in messages.groupby("dest"):
             added = (len(windows), int(windows["flights"].sum()), float(windows["delay"].sum()))
@@ -141,9 +134,8 @@ class Totals(EventTimeProcessor):
                 before = self._sums.getValue((str(dest),))
                 added = (before[0] + added[0], before[1] + added[1], before[2] + added[2])
             self._sums.updateValue((str(dest),), added)
-        yield from ()
 
-    def on_end(self, key: tuple[Any, ...]) -> Iterator[pd.DataFrame]:
+    def on_end(self, partition: Any) -> Iterator[pd.DataFrame]:
         """Return the sums."""
         rows = [(*dest, *sums) for dest, sums in self._sums.iterator()]
         yield pd.DataFrame(rows, columns=["dest", "windows", "flights", "delay"])
@@ -151,11 +143,11 @@ class Totals(EventTimeProcessor):
 
 def totals_job(spark: SparkSession, given: argparse.Namespace, account: dict[str, str]) -> None:
     """The totals by destination, once all windows are there."""
-    flow = reconcile(_follow(spark, given, account), "windows", position=["_blob"])
+    flow = reconcile(_follow(spark, given, account), "windows")
     window = F.from_json(F.col("message").cast("string"), "dest string, flights bigint, delay double")
     flow = flow.withColumn("window", window).select("*", "window.*").drop("window")
     totals = process(flow, Totals()).where("type = 'message'").select("dest", "windows", "flights", "delay")
-    _run(totals, given, account, {"windows": WINDOWS_PARTITIONS})
+    _run(totals, given, account)
 
 
 def _follow(spark: SparkSession, given: argparse.Namespace, account: dict[str, str]) -> DataFrame:
@@ -164,11 +156,11 @@ def _follow(spark: SparkSession, given: argparse.Namespace, account: dict[str, s
     return reader.option("metadataColumns", "blob").load(given.source)
 
 
-def _run(frame: DataFrame, given: argparse.Namespace, options: dict[str, str], inputs: dict[str, int]) -> None:
+def _run(frame: DataFrame, given: argparse.Namespace, options: dict[str, str]) -> None:
     writer = frame.writeStream.format("azureblob").options(**options).option("checkpointLocation", given.checkpoint)
     if "partition" in frame.columns:
         writer = writer.option("partitionColumn", "partition")
-    run_until_end(writer.trigger(processingTime="0 seconds").start(given.target), given.checkpoint, inputs)
+    run_until_end(writer.trigger(processingTime="0 seconds").start(given.target))
 
 
 JOBS = {"flights": flights_job, "windows": windows_job, "totals": totals_job}

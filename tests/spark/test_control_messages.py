@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import os
+import re
+import time
 from collections import Counter
-from datetime import datetime, timedelta, timezone
+from dataclasses import replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from control_messages.checkpoints import to_checkpoint
 from control_messages.envelopes import unwrap, wrap
+from control_messages.holds import Hold
 from control_messages.messages import Drain, EndOfStream, Watermark
 from control_messages.partition_tracker import PartitionTracker, receive
-from control_messages.producer import ENVELOPES, ProducerSpec
+from control_messages.producer import ProducerSpec
 from control_messages.spark import (
     EventTimeProcessor,
     IdleTimeout,
@@ -32,76 +33,35 @@ from control_messages.spark import (
     run_until_end,
     why_held,
 )
+from control_messages.spark.event_time import _Runner
+from control_messages.spark.reconciliation import FLOW
+from tests.spark.parquet_stream import IntermediateStream, announced, wait_for
+from tools.spark_session import ROCKSDB_STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
     from control_messages.messages import ControlMessage
 
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 START = datetime(2013, 1, 1, tzinfo=timezone.utc)
 START_MS = 1356998400000
 
 
-@pytest.fixture(autouse=True)
-def state_in_rocksdb(spark: SparkSession) -> Iterator[None]:
-    before, partitions = spark.conf.get(PROVIDER), str(spark.conf.get("spark.sql.shuffle.partitions"))
-    spark.conf.set(PROVIDER, ROCKSDB)
-    spark.conf.set("spark.sql.shuffle.partitions", "1")  # each has a state store and a Python worker
-    yield
-    spark.conf.set(PROVIDER, before or "")
-    spark.conf.set("spark.sql.shuffle.partitions", partitions)
-
-
-class IntermediateStream:
-    """An intermediate stream in a folder. Each batch is one file, and the files are read one after the other."""
-
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark, self.folder, self.checkpoint = spark, folder / "stream", str(folder / "checkpoint")
-        self.folder.mkdir()
-        self.count = 0
-
-    def put(self, *envelopes: tuple[int, ControlMessage | bytes]) -> None:
-        """One batch. Bytes are whole envelopes."""
-        rows = [(partition, each if isinstance(each, bytes) else wrap(each)) for partition, each in envelopes]
-        partitions, values = zip(*rows, strict=True)
-        path = self.folder / f"{self.count}.parquet"
-        pq.write_table(pa.table([pa.array(partitions, pa.int32()), pa.array(values, pa.binary())], ENVELOPES), path)
-        os.utime(path, (1.4e9 + self.count, 1.4e9 + self.count))  # the order in which Spark reads them
-        self.count += 1
-
-    def frame(self) -> DataFrame:
-        """The stream as a streaming DataFrame."""
-        reader = self.spark.readStream.schema("partition int, value binary").option("maxFilesPerTrigger", 1)
-        return reader.parquet(str(self.folder))
-
-    def run(self, flow: DataFrame) -> list[tuple[Any, ...]]:
-        """What a query over all the files returns: batch and row."""
-        found: list[tuple[Any, ...]] = []
-        writer = flow.writeStream.foreachBatch(
-            lambda rows, batch: found.extend((batch, *row) for row in rows.collect())
-        )
-        writer.option("checkpointLocation", self.checkpoint).trigger(availableNow=True).start().awaitTermination()
-        return found
-
-
-@pytest.fixture
-def stream(spark: SparkSession, tmp_path: Path) -> IntermediateStream:
-    return IntermediateStream(spark, tmp_path)
-
-
-def announced(rows: Sequence[tuple[Any, ...]]) -> list[tuple[int, int, str, int | None]]:
-    """Batch, partition, type and watermark of the announcements of a flow, sorted."""
-    return sorted((row[0], row[2], row[3], row[5]) for row in rows if row[3] != "message")
-
-
 def unwrapped(frame: DataFrame) -> list[tuple[int, ControlMessage | bytes]]:
-    """Partition and content of each envelope."""
-    return [(row.partition, unwrap(bytes(row.value))) for row in frame.collect()]
+    """Partition and content of each envelope, which has a sequence if it is a control message."""
+    return [(row.partition, unsequenced(unwrap(bytes(row.value)))) for row in frame.collect()]
+
+
+def unsequenced(message: ControlMessage | bytes) -> ControlMessage | bytes:
+    """The message without its sequence, which is a time of the last minutes."""
+    if isinstance(message, bytes):
+        return message
+    assert message.sequence is not None
+    assert 0 <= time.time() - message.sequence / 1000 < 600
+    return replace(message, sequence=None)
 
 
 def rows_of(spark: SparkSession, count: int, tasks: int) -> DataFrame:
@@ -124,10 +84,10 @@ def test_every_task_sends_every_partition_its_watermark_after_its_rows(spark: Sp
     by_writer = envelopes.withColumn("writer", F.spark_partition_id()).collect()
 
     watermarks = {
-        "even": Watermark("even", 2, START_MS + 98_000 - 1500, 7),
-        "odd": Watermark("odd", 2, START_MS + 99_000 - 1500, 7),
+        "even": producer.watermark("even", START_MS + 98_000 - 1500),
+        "odd": producer.watermark("odd", START_MS + 99_000 - 1500),
     }
-    messages = [(row.writer, row.partition, unwrap(bytes(row.value))) for row in by_writer]
+    messages = [(row.writer, row.partition, unsequenced(unwrap(bytes(row.value)))) for row in by_writer]
     users = [message for _, _, message in messages if isinstance(message, bytes)]
     assert sorted(str(number).encode() for number in range(100)) == sorted(users)
     control = Counter((partition, message) for _, partition, message in messages if not isinstance(message, bytes))
@@ -159,13 +119,13 @@ def test_without_a_task_column_the_hash_of_the_row_decides_and_one_task_needs_no
 
     assert set(producer.names) == {mark.task for mark in marks}
     assert START_MS + 59_000 == max(mark.timestamp for mark in marks if isinstance(mark, Watermark))
-    assert Watermark("Partition 0", 1, START_MS + 59_000) == alone[-1]
+    assert ProducerSpec("numbers", 1).watermark(0, START_MS + 59_000) == alone[-1]
 
 
 def test_rows_of_an_unknown_partition_or_task_are_refused(spark: SparkSession) -> None:
     frame = rows_of(spark, 3, 3).withColumn("partition", F.col("task"))
 
-    with pytest.raises(PySparkException, match=r"a row for stream numbers has partition 2; the stream has 0 to 1"):
+    with pytest.raises(PySparkException, match=r"stream numbers must be 0 to 1\. .*partition_of\. Found: 2"):
         emit(frame, ProducerSpec("numbers", 2), event_time="time").collect()
     with pytest.raises(PySparkException, match=r"numbers has no task 2"):
         emit(frame, ProducerSpec("numbers", 3, 2), event_time="time", task="task").collect()
@@ -174,9 +134,10 @@ def test_rows_of_an_unknown_partition_or_task_are_refused(spark: SparkSession) -
 def test_control_messages_can_be_announced_alone(spark: SparkSession) -> None:
     producer = ProducerSpec("numbers", 2, ("a", "b"), generation=1)
 
-    ends = unwrapped(control_envelopes(spark, producer, [*producer.end_of_stream(), *producer.idle(["b"])]))
+    expected: list[ControlMessage] = [*producer.end_of_stream(["a"]), *producer.idle(["b"])]
 
-    expected = [EndOfStream("a", 2, "numbers", 1), EndOfStream("b", 2, "numbers", 1), *producer.idle(["b"])]
+    ends = unwrapped(control_envelopes(spark, producer, expected))
+
     assert [(partition, message) for partition in range(2) for message in expected] == sorted(ends, key=lambda e: e[0])
 
 
@@ -219,7 +180,7 @@ def test_the_checkpoint_holds_the_records_of_samza_s_proposal(spark: SparkSessio
     assert ("s", 3, {"a": 10, "b": -5, "c": -(2**63)}, 10) == tuple(
         kept[0][name] for name in ("streamId", "totalTasks", "tasksToEventTime", "timestampOfLastEmission")
     )
-    trackers = read_trackers(spark, stream.checkpoint)
+    trackers = read_trackers(stream.checkpoint)
     for tracker in trackers:
         said = messages if tracker.partition == 0 else [*messages, Watermark("a", 3, 20, generation=2)]
         pure = receive(PartitionTracker("s", tracker.partition), said, 0).tracker
@@ -228,7 +189,8 @@ def test_the_checkpoint_holds_the_records_of_samza_s_proposal(spark: SparkSessio
         times = {"heard": kept[tracker.partition]["heard"], "since": kept[tracker.partition]["since"]}
         assert vars(watermark) | times == kept[tracker.partition]
     assert [0, 1] == [tracker.partition for tracker in trackers]
-    assert [["a"], ["a"]] == [[task.task for task in hold.lowest] for hold in why_held(spark, stream.checkpoint)]
+    found = [hold for hold in why_held(stream.checkpoint) if isinstance(hold, Hold)]
+    assert [["a"], ["a"]] == [[task.task for task in hold.lowest] for hold in found]
 
 
 def test_a_silent_task_times_out_by_a_timer(stream: IntermediateStream) -> None:
@@ -245,25 +207,28 @@ def test_a_silent_task_times_out_by_a_timer(stream: IntermediateStream) -> None:
     query.stop()
 
     assert [5, 20] == marks
+    (hold,) = why_held(query)
+    assert "timed out: 'b'" in str(hold)
 
 
-def wait_for(condition: Any, query: Any) -> None:
-    """Wait at most a minute until the condition holds, while the query runs."""
-    deadline = datetime.now(timezone.utc) + timedelta(minutes=1)
-    while not condition():
-        assert query.isActive, query.exception()
-        assert datetime.now(timezone.utc) < deadline, query.lastProgress
-        query.awaitTermination(0.1)
+def test_a_query_with_an_idle_timeout_stops_too_when_its_end_was_read_before(stream: IntermediateStream) -> None:
+    stream.put((0, EndOfStream("a", 1)))
+    stream.put((0, EndOfStream("a", 1, generation=1)))
+    query = stream.start(reconcile(stream.frame(), "s", idle_timeout=IdleTimeout(60_000)), [])
+    wait_for(lambda: query.lastProgress is not None and query.lastProgress["batchId"] > 2, query)
+
+    assert run_until_end(query)
 
 
-def test_a_task_that_declares_itself_idle_last_does_not_hold_the_watermark(stream: IntermediateStream) -> None:
-    awake, idle = Watermark("b", 2, 7), Watermark("b", 2, 7, idle=True)
-    stream.put((0, Watermark("a", 2, 10)), (0, idle), (0, awake), (1, Watermark("a", 2, 10)), (1, idle))
-    stream.put((1, Watermark("b", 2, 8)), (1, Watermark("a", 2, 11)))
+def test_the_message_with_the_highest_sequence_says_whether_a_task_is_idle(stream: IntermediateStream) -> None:
+    awake, idle, back = (Watermark("b", 2, 7, idle=number == 2, sequence=number) for number in (1, 2, 3))
+    stream.put((0, Watermark("a", 2, 10)), (0, idle), (0, awake))
+    stream.put((1, Watermark("a", 2, 10)), (1, back), (1, idle), (1, awake))
+    stream.put((1, Watermark("b", 2, 8, sequence=4)), (0, awake), (0, Watermark("a", 2, 11)))
 
     rows = announced(stream.run(reconcile(stream.frame(), "s")))
 
-    assert [(0, 0, "watermark", 10), (0, 1, "watermark", 10)] == rows
+    assert [(0, 0, "watermark", 10), (1, 1, "watermark", 7), (2, 0, "watermark", 11), (2, 1, "watermark", 8)] == rows
 
 
 BAD: dict[bytes, str] = {
@@ -283,7 +248,7 @@ def test_bad_envelopes_are_kept_with_position_and_reason_on_request(stream: Inte
     frame = stream.frame().withColumn("file", F.lit("file-1")).withColumn("offset", F.lit(42))
     rows = stream.run(reconcile(frame, "s", position=["file", "offset"], on_bad="keep"))
 
-    kept = {bytes(row[4]): row[6] for row in rows if row[3] == "rejected"}
+    kept = {bytes(row[4]): row[-1] for row in rows if row[3] == "rejected"}
     assert BAD.keys() == kept.keys()
     for envelope, reason in BAD.items():
         assert reason in kept[envelope]
@@ -304,7 +269,7 @@ def test_a_bad_envelope_fails_the_query_with_its_position(stream: IntermediateSt
 
 def test_a_checkpoint_path_that_spark_misreads_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="use a path without spaces"):
-        read_trackers(spark, str(tmp_path / "my checkpoint"))
+        read_trackers(str(tmp_path / "my checkpoint"))
 
 
 def test_samza_s_messages_are_reconciled_if_the_reader_gives_the_task_count(stream: IntermediateStream) -> None:
@@ -324,24 +289,19 @@ def test_a_row_with_a_null_as_partition_is_refused(stream: IntermediateStream) -
     stream.put((0, Watermark("b", 2, 5)))
     frame = stream.frame().withColumn("partition", F.when(F.col("partition") > 0, 1))
 
-    with pytest.raises(PySparkException, match="a row has a null in 'partition'"):
+    with pytest.raises(PySparkException, match="column 'partition', which is the partition, must not be null in a row"):
         stream.run(reconcile(frame, "s"))
 
 
-def test_a_checkpoint_of_another_stream_is_refused(stream: IntermediateStream) -> None:
-    stream.put((0, Watermark("a", 1, 5)))
-    stream.run(reconcile(stream.frame(), "old"))
-    stream.put((0, Watermark("a", 1, 6)))
-
-    with pytest.raises(PySparkException, match="is of stream old, the query reconciles new"):
-        stream.run(reconcile(stream.frame(), "new"))
-
-
 def test_reconcile_names_the_state_store_that_it_needs(spark: SparkSession, stream: IntermediateStream) -> None:
-    spark.conf.set(PROVIDER, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
+    ((setting, rocksdb),) = ROCKSDB_STATE.items()
+    spark.conf.set(setting, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
 
-    with pytest.raises(ValueError, match=f"Set {PROVIDER} to {ROCKSDB}"):
+    with pytest.raises(ValueError, match=f"Set {setting} to {rocksdb}") as refused:
         reconcile(stream.frame(), "s")
+    name, value = re.findall(r"Set (\S+) to (\S+)\.$", str(refused.value))[0]  # as the message says
+    spark.conf.set(name, value)
+    reconcile(stream.frame(), "s")
 
 
 class MessageCounter(EventTimeProcessor):
@@ -352,14 +312,14 @@ class MessageCounter(EventTimeProcessor):
     def init(self, handle: Any) -> None:
         self._count = handle.getValueState("count", "count bigint")
 
-    def on_messages(self, key: tuple[Any, ...], messages: pd.DataFrame) -> None:  # type: ignore[override]
+    def on_messages(self, partition: Any, messages: pd.DataFrame, watermark: int | None) -> None:
         before = self._count.get()[0] if self._count.exists() else 0
         self._count.update((before + len(messages),))
 
-    def on_watermark(self, key: tuple[Any, ...], watermark: int) -> Iterator[pd.DataFrame]:
+    def on_watermark(self, partition: Any, watermark: int) -> Iterator[pd.DataFrame]:
         yield pd.DataFrame([{"what": f"up to {watermark}", "count": self._count.get()[0]}])
 
-    def on_end(self, key: tuple[Any, ...]) -> Iterator[pd.DataFrame]:
+    def on_end(self, partition: Any) -> Iterator[pd.DataFrame]:
         yield pd.DataFrame([{"what": "all", "count": self._count.get()[0]}])
 
 
@@ -376,13 +336,24 @@ def test_an_operator_gets_rows_first_and_its_flow_can_be_forwarded(stream: Inter
     value = F.concat_ws("=", "what", "count")
     rows = stream.run(forward(counted, producer, value=value, partition=F.lit(1)))
 
-    messages = [(row[0], row[1], unwrap(bytes(row[2]))) for row in rows]
-    mark, last = (Watermark("Partition 0", 1, timestamp, 4) for timestamp in (10, 15))
+    messages = [(row[0], row[1], unsequenced(unwrap(bytes(row[2])))) for row in rows]
+    mark, last = (producer.watermark(0, timestamp) for timestamp in (10, 15))
     assert [(0, 1, b"up to 10=20"), (0, 0, mark), (0, 1, mark)] == [row for row in messages if row[0] == 0]
     assert (1, 1, b"up to 15=23") == next(row for row in messages if row[0] == 1)
     assert {(p, last) for p in range(2)} == {row[1:] for row in messages if row[0] == 1} - {(1, b"up to 15=23")}
-    end = EndOfStream("Partition 0", 1, "counts", 4)
+    (end,) = producer.end_of_stream()
     assert [(2, 1, b"all=25"), (2, 0, end), (2, 1, end)] == [row for row in messages if row[0] == 2]
+
+
+def test_a_flow_with_fewer_partitions_than_the_next_stream_has_tasks_is_not_forwarded(
+    stream: IntermediateStream,
+) -> None:
+    stream.put((0, ProducerSpec("s", 2).watermark(0, 5)))
+    flow = reconcile(stream.frame(), "s")
+    with pytest.raises(PySparkException, match="a task of stream counts, which has 3.* Set its `tasks` to .*Found: 2"):
+        stream.run(forward(flow, ProducerSpec("counts", 1, 3), partition=F.lit(0)))
+
+    assert 1 == len(stream.run(forward(flow, ProducerSpec("counts", 1, 2), partition=F.lit(0))))
 
 
 @pytest.mark.parametrize(
@@ -393,19 +364,14 @@ def test_an_operator_gets_rows_first_and_its_flow_can_be_forwarded(stream: Inter
     ],
 )
 def test_an_operator_returns_only_columns_of_its_schema(frame: pd.DataFrame, reason: str) -> None:
-    operator = MessageCounter()
-    operator._columns = ("stream", "partition", "type", "message", "watermark", "reason", "what", "count")
+    columns = [*FLOW, "what", "count"]
+    runner = _Runner(MessageCounter(), ("s",), "s", columns)
     if reason:
         with pytest.raises(ValueError, match=reason):
-            list(operator._output(("s", 0), [frame]))
+            list(runner._output((0,), [frame]))
     else:
-        (made,) = operator._output(("s", 0), [frame])
-        assert list(operator._columns) == list(made.columns)
-
-
-def test_run_until_end_needs_an_input(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no input is named"):
-        run_until_end(None, str(tmp_path), {})  # type: ignore[arg-type]
+        (made,) = runner._output((0,), [frame])
+        assert columns == list(made.columns)
 
 
 def test_a_query_stops_when_all_inputs_have_ended_and_again_after_a_restart(
@@ -427,12 +393,12 @@ def test_a_query_stops_when_all_inputs_have_ended_and_again_after_a_restart(
     wait_for(lambda: len(found) == 6, query)
     assert query.isActive
     other.put((0, EndOfStream("a", 1, "t")))
-    assert run_until_end(query, stream.checkpoint, {"s": 2, "t": 1})
-    assert run_until_end(start(), stream.checkpoint, {"s": 2, "t": 1})
+    assert run_until_end(query, {"s": 2, "t": 1})
+    assert run_until_end(start(), {"s": 2, "t": 1})
 
     assert [("s", 0, "endOfStream"), ("s", 1, "endOfStream"), ("t", 0, "endOfStream")] == sorted(
         row for row in found if row[2] == "endOfStream"
     )
     assert 3 == sum(row[2] == "message" for row in found)
-    trackers = read_trackers(spark, stream.checkpoint)
+    trackers = read_trackers(stream.checkpoint)
     assert [("s", 0, True), ("s", 1, True), ("t", 0, True)] == [(t.stream, t.partition, t.at_end) for t in trackers]

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from control_messages.envelopes import unwrap, wrap
 from control_messages.messages import to_fields
 from control_messages.producer import ProducerSpec
+from control_messages.spark import emit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +64,7 @@ def test_the_sink_writes_the_watermarks_and_a_copy_of_the_stream_has_them_too(
     def read(path: str, **more: str) -> DataFrame:
         return spark.read.format("azureblob").options(**options, **more).load(path)
 
-    writer = emitted(spark).write.format("azureblob").options(**options, **PRODUCER.sink_options)
+    writer = emitted(spark).write.format("azureblob").options(**options, emission=PRODUCER.to_json())
     writer.option("partitionColumn", "partition").mode("append").save(target)
     data = read(target, metadataColumns="partition")
     assert ["partition", "value", "_partition"] == data.columns
@@ -95,3 +96,32 @@ def test_a_bad_envelope_fails_the_write_and_nothing_is_visible(
     with pytest.raises(PySparkException, match=r"envelope for partition '1' of stream events.*The type byte is 9"):
         writer.mode("append").save(target)
     assert [] == stored.names()
+
+
+def test_what_emit_returns_tells_the_sink_who_the_producer_is(
+    spark: SparkSession, options: dict[str, str], target: str
+) -> None:
+    rows = spark.range(0, 4, numPartitions=1).select(
+        F.col("id").cast("string").alias("value"),
+        F.timestamp_seconds("id").alias("time"),
+        F.element_at(F.array(F.lit("first"), F.lit("second")), (F.col("id") % 2).cast("int") + 1).alias("task"),
+        F.lit(1).alias("partition"),
+    )
+    envelopes = emit(rows, PRODUCER, event_time="time", task="task", by_sink=True).where("partition >= 0")
+    writer = envelopes.write.format("azureblob").options(**options, partitionColumn="partition").mode("append")
+
+    other = ProducerSpec("events", 4, ("first", "second"))
+    with pytest.raises(PySparkException, match="another producer than the rows, which were made for .*Leave the opti"):
+        writer.option("emission", other.to_json()).save(target)
+    same = json.dumps(json.loads(PRODUCER.to_json()), sort_keys=True)
+    assert same != PRODUCER.to_json()
+    writer.option("emission", same).save(target)
+    envelopes.write.format("azureblob").options(**options, partitionColumn="partition").mode("append").save(target)
+
+    sent = spark.read.format("azureblob").options(**options, view="control").load(target)
+    found = [json.loads(row.message) for row in sent.collect()]
+    latest = {"first": 2000 - 500, "second": 3000 - 500}
+    assert set(latest.items()) == {(each["taskName"], each["timestamp"]) for each in found}
+    assert {("events", 3, 2)} == {(each["streamId"], each["partitionCount"], each["generation"]) for each in found}
+    assert 2 == len({each["sequence"] for each in found}), "each write has its own"
+    assert 3 * 2 * 2 == len(found)

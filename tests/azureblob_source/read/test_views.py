@@ -20,10 +20,10 @@ from azureblob_source.read.views import (
     blobs,
     blobs_without_log,
     commits,
-    control,
     schemas,
     schemas_without_log,
 )
+from tests.azureblob_source.control_table import control_table
 
 WHEN = "2013-01-31T12:00:05.250+00:00"
 BLOB = BlobEntry("flights/x.avro", "flights", None, "a" * 16, 2, 10, 500, 200, "f" * 16, "end")
@@ -92,7 +92,7 @@ def test_control_messages_are_columns_and_the_whole_message() -> None:
     }
     strange = {"type": 7, "timestamp": 2**62, "taskName": None}
     end = {"type": "endOfStream", "streamId": "flights", "taskName": "t", "taskCount": 4}
-    table = control([entry(0), entry(5, control=(watermark, end)), entry(6, control=(strange,))])
+    table = control_table([entry(0), entry(5, control=(watermark, end)), entry(6, control=(strange,))])
     assert CONTROL == table.schema
     first, second, third = table.to_pylist()
     common = {"version": 5, "timestamp": datetime.fromisoformat(WHEN), "taskName": "t", "taskCount": 4} | {
@@ -110,7 +110,7 @@ def test_control_messages_are_columns_and_the_whole_message() -> None:
 
 def test_a_control_message_is_a_row_for_each_of_its_partitions() -> None:
     end = {"type": "endOfStream", "version": 1, "taskName": "ß", "taskCount": 2, "generation": 3, "streamId": None}
-    table = control([entry(1, control=({**end, "partitions": ["0", "2", "10"]}, end))])
+    table = control_table([entry(1, control=({**end, "partitions": ["0", "2", "10"]}, end))])
     rows = table.to_pylist()
     assert ["0", "2", "10", None] == [row["partition"] for row in rows]
     assert [end] * 4 == [json.loads(row["message"]) for row in rows]
@@ -129,12 +129,12 @@ def test_control_messages_of_revoked_entries_are_left_out() -> None:
         entry(2, operation="void", replaces=1),
         saying(3, 3000, operation="replace", replaces=1),
     ]
-    assert [(0, 1), (3, 3)] == [(row["version"], row["watermark"].second) for row in control(entries).to_pylist()]
+    assert [(0, 1), (3, 3)] == [(row["version"], row["watermark"].second) for row in control_table(entries).to_pylist()]
 
 
 def test_an_idle_task_has_no_time() -> None:
     idle = {"type": "watermark", "taskName": "t", "timestamp": -(2**63), "idle": True, "partitions": ["0"]}
-    (row,) = control([entry(0, control=(idle,))]).to_pylist()
+    (row,) = control_table([entry(0, control=(idle,))]).to_pylist()
     assert (None, True) == (row["watermark"], json.loads(row["message"])["idle"])
 
 

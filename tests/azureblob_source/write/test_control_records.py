@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ from control_messages.messages import (
     to_fields,
 )
 from control_messages.producer import ProducerSpec
+from tests.azureblob_source.control_table import control_table
 from tests.azureblob_source.log.committing import WEEK_AND_A_DAY
 from tests.azureblob_source.write.sink_rows import (
     blob_rows,
@@ -199,7 +201,7 @@ def test_every_record_is_written_once_and_in_each_partition_control_messages_fol
     listed = [message for entry in entries for message in entry.control]
     assert latest_of(found) == Counter(row for message in listed for row in spread(message))
     assert len(listed) == len({json.dumps({**message, "partitions": "partitions" in message}) for message in listed})
-    table = views.control(entries).to_pylist()
+    table = control_table(entries).to_pylist()
     assert sum(latest_of(found).values()) == len(table)
 
 
@@ -317,7 +319,8 @@ def test_watermarks_of_a_thousand_tasks_for_a_hundred_partitions_are_a_thousand_
     assert 1000 == len(entry.control)
     assert {100} == {len(message["partitions"]) for message in entry.control}
     assert len(to_json(entry)) < 1 << 20
-    assert 100_000 == views.control([entry]).num_rows
+    assert 100_000 == sum(batch.num_rows for batch in views.control([entry]))
+    assert [100_000, 100_000, 0] == [batch.num_rows for batch in views.control([entry, replace(entry, version=1)])]
 
 
 # --- bad envelopes ----------------------------------------------------------------------------------------------------
@@ -397,7 +400,8 @@ def stage_rows_of_producer(
 
 
 def own(task: str, seconds: float) -> Watermark:
-    return Watermark(task, 2, NEW_YEAR_MS + round(seconds * 1000) - 1000, 4)
+    at = NEW_YEAR_MS + round(seconds * 1000) - 1000
+    return Watermark(task, 2, at, 4, stream=PRODUCER.stream, partition_count=PRODUCER.partitions)
 
 
 @pytest.mark.parametrize("drop", [False, True])
@@ -445,12 +449,24 @@ def test_control_messages_among_the_rows_of_a_producer_come_last_and_do_not_adva
     assert {"0": [user(1), ended, mine], "1": [mine], "2": [ended, mine]} == written(account, entry.blobs)
 
 
-@pytest.mark.parametrize("rows", [[], [row(0, wrap(EndOfStream("b", 2)), "b", 5)], [row(0, user(1), "a", None)]])
-def test_a_task_without_event_times_writes_no_watermark(rows: list[dict[str, Any]]) -> None:
+@pytest.mark.parametrize("rows", [[], [row(0, wrap(EndOfStream("b", 2)), "b", 5)]])
+def test_a_task_without_rows_writes_no_watermark(rows: list[dict[str, Any]]) -> None:
     account, plan = new_account(), plan_of_producer()
     staged = stage_rows_of_producer(account, plan, rows)
     assert [] == [message for message in staged.control if message["type"] == "watermark"]
     assert len(rows) == staged.metrics["messagesSent"]
+
+
+def test_a_task_without_event_times_says_only_that_it_is_there() -> None:
+    account, plan = new_account(), plan_of_producer()
+    staged = stage_rows_of_producer(account, plan, [row(0, user(1), "a", None)])
+    assert [EARLIEST] == [message["timestamp"] for message in staged.control]
+
+
+def test_watermarks_have_the_sequence_of_the_write() -> None:
+    account, plan = new_account(), replace(plan_of_producer(), sequence=17)
+    staged = stage_rows_of_producer(account, plan, [row(0, user(1), "a", 5), row(0, user(2), "b", 5)])
+    assert [17, 17] == [message["sequence"] for message in staged.control]
 
 
 TASK = ROWS.get_field_index("task")
@@ -478,7 +494,7 @@ def test_tasks_are_names_or_numbers_or_omitted_if_there_is_one(tasks: Any, schem
         made["eventTime"] = made["eventTime"].replace(tzinfo=timezone.utc)
     ended = {**made, "value": wrap(producer.end_of_stream()[0])}
     entry = commit(account, plan, stage_rows_of_producer(account, plan, [made, ended], schema=schema))
-    expected = Watermark(producer.names[-1], len(producer.names), NEW_YEAR_MS + 5000)
+    expected = producer.watermark(len(producer.names) - 1, NEW_YEAR_MS + 5000)
     assert logged(expected, "0", "1") in entry.control
     assert [user(1), wrap(producer.end_of_stream()[0]), wrap(expected)] == written(account, entry.blobs)["1"]
 
@@ -601,7 +617,7 @@ def test_messages_of_a_voided_batch_are_not_listed_and_those_of_its_repeat_are()
 
 
 def times(account: MemoryAccount, stream: str = "flights") -> list[int]:
-    return [json.loads(row["message"])["timestamp"] for row in views.control(history(account, stream)).to_pylist()]
+    return [json.loads(row["message"])["timestamp"] for row in control_table(history(account, stream)).to_pylist()]
 
 
 STREAMS = ["a", "b/c", "d"]

@@ -1,0 +1,42 @@
+"""What a tracker announces when messages arrive or time passes. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+T = TypeVar("T")
+AnnouncementType: TypeAlias = Literal["reopened", "watermark", "endOfStream"]
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """One of three things.
+
+    watermark: it has risen to `watermark` (ms since 1970 UTC). endOfStream: no row of the generation will follow; once
+    in a generation. reopened: after the end, a higher generation has begun. partition_count: how many partitions the
+    stream has; None if its messages do not say.
+    """
+
+    type: AnnouncementType
+    generation: int
+    watermark: int | None = None
+    partition_count: int | None = None
+
+
+@dataclass(frozen=True)
+class Step(Generic[T]):
+    """A tracker after messages or after time has passed, and what is to be announced now, in this order."""
+
+    tracker: T
+    announced: tuple[Announcement, ...] = ()
+
+    @property
+    def watermark(self) -> int | None:
+        """The watermark announced, the last if there are several; None if it has not risen."""
+        return max((each.watermark for each in self.announced if each.watermark is not None), default=None)
+
+    @property
+    def end(self) -> bool:
+        """Whether an end is announced."""
+        return any(each.type == "endOfStream" for each in self.announced)

@@ -1,0 +1,234 @@
+"""A bounded job writes its rows and its end, whenever it dies; and again when there is more."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from control_messages.producer import ProducerSpec
+from control_messages.spark import (
+    AzureBlobTransport,
+    KafkaTransport,
+    control_envelopes,
+    emit,
+    partition_of,
+    reconcile,
+    run_bounded,
+    run_until_end,
+    task_of,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.usefixtures("rocksdb_state")
+
+
+@dataclass
+class Job:
+    """A bounded job whose input is a folder of Parquet files. `producer` is that of the next run."""
+
+    spark: SparkSession
+    folder: Path
+    transport: AzureBlobTransport
+    producer: ProducerSpec
+    arrived: int = 0
+
+    def arrive(self, *rows: tuple[str, int | None]) -> None:
+        """A file with rows of an airport and a second."""
+        self.arrived += 1
+        times = F.timestamp_seconds("second").alias("time")
+        frame = self.spark.createDataFrame(rows, "airport string, second bigint").select("airport", times)
+        frame.coalesce(1).write.parquet(str(self.folder / "input" / f"{self.arrived:02}"))
+
+    def run(self, transport: AzureBlobTransport | None = None) -> ProducerSpec:
+        """One run."""
+        schema = "airport string, time timestamp"
+        files = self.spark.readStream.schema(schema).option("recursiveFileLookup", True)
+        files = files.option("maxFilesPerTrigger", 1)
+        return run_bounded(
+            files.parquet(str(self.folder / "input")).withColumn("value", F.to_json(F.struct("*"))),
+            self.producer,
+            transport or self.transport,
+            str(self.folder / "upstream"),
+            event_time="time",
+            task=task_of(self.producer, "airport"),
+            partition=partition_of(self.producer, "airport"),
+        )
+
+    def ends(self) -> list[tuple[int, int]]:
+        """How many ends partition 0 has, by generation."""
+        control = self.transport.control(self.spark)
+        assert control is not None
+        ends = control.where("type = 'endOfStream'").groupBy("generation").count().collect()
+        return sorted((row.generation, row["count"] // self.producer.partitions) for row in ends)
+
+
+@pytest.fixture
+def job(spark: SparkSession, tmp_path: Path, options: dict[str, str], target: str) -> Job:
+    (tmp_path / "input").mkdir()
+    return Job(spark, tmp_path, AzureBlobTransport(target, options), ProducerSpec("events", 2, 3))
+
+
+def downstream(job: Job, found: list[tuple[Any, ...]]) -> list[tuple[str, int]]:
+    """Read the stream until it ends; type and partition of the announcements, and the messages' count in `found`."""
+    announced: list[tuple[str, int]] = []
+
+    def take(rows: DataFrame, _: int) -> None:
+        for row in rows.collect():
+            if row.type == "message":
+                found.append(tuple(row))
+            elif row.type != "watermark":
+                announced.append((row.type, row.partition))
+
+    flow = reconcile(job.transport.read(job.spark), "events")
+    writer = flow.writeStream.foreachBatch(take).option("checkpointLocation", str(job.folder / "downstream"))
+    assert run_until_end(writer.trigger(processingTime="0 seconds").start())
+    return sorted(announced)
+
+
+class Died(Exception):  # noqa: N818 - as a process does
+    pass
+
+
+@dataclass(frozen=True)
+class DiesBeforeTheEnd(AzureBlobTransport):
+    """Writes rows, but no end: the job died between the two."""
+
+    def append(self, envelopes: DataFrame) -> None:
+        raise Died
+
+
+@dataclass(frozen=True)
+class DiesAfterTheEnd(AzureBlobTransport):
+    """Writes everything, but the job does not hear of it."""
+
+    def append(self, envelopes: DataFrame) -> None:
+        super().append(envelopes)
+        raise Died
+
+
+def as_(kind: type[AzureBlobTransport], job: Job) -> AzureBlobTransport:
+    return kind(job.transport.path, job.transport.options)
+
+
+@pytest.mark.every_spark
+def test_each_run_with_new_input_is_a_generation_that_ends(job: Job) -> None:
+    job.arrive(("EWR", 1), ("JFK", 2))
+    job.arrive(("LGA", 3))
+    assert 0 == job.run().generation
+    found: list[tuple[Any, ...]] = []
+    assert [("endOfStream", 0), ("endOfStream", 1)] == downstream(job, found)
+
+    job.run()
+    assert [(0, 3)] == job.ends(), "a run without new input writes nothing"
+    assert [] == downstream(job, found)
+
+    job.arrive(("EWR", 4))
+    assert 1 == job.run().generation
+    assert [(0, 3), (1, 3)] == job.ends()
+    assert [("endOfStream", 0), ("endOfStream", 1), ("reopened", 0), ("reopened", 1)] == downstream(job, found)
+    assert 4 == len(found)
+
+
+def test_a_job_that_dies_around_its_end_goes_on(job: Job) -> None:
+    job.arrive(("EWR", 1), ("JFK", 2))
+    for _ in range(2):
+        with pytest.raises(Died):
+            job.run(as_(DiesBeforeTheEnd, job))
+    assert [] == job.ends()
+    assert 0 == job.run().generation
+    assert [(0, 3)] == job.ends()
+
+    job.arrive(("EWR", None))  # which promises nothing, but is a row of the next run
+    with pytest.raises(Died):
+        job.run(as_(DiesBeforeTheEnd, job))
+    with pytest.raises(Died):
+        job.run(as_(DiesAfterTheEnd, job))
+    assert [(0, 3), (1, 3)] == job.ends()
+    job.run()
+    assert [(0, 3), (1, 3)] == job.ends()
+
+
+def test_other_tasks_after_a_death_end_in_their_own_generation(job: Job) -> None:
+    job.arrive(("EWR", 1), ("JFK", 2))
+    with pytest.raises(Died):
+        job.run(as_(DiesBeforeTheEnd, job))
+    job.producer = ProducerSpec("events", 2, 2)
+
+    assert 1 == job.run().generation, "another number of tasks is another generation"
+
+    assert [(1, 2)] == job.ends()
+    assert [("endOfStream", 0), ("endOfStream", 1)] == downstream(job, [])
+
+
+def test_an_empty_input_ends_too(job: Job) -> None:
+    job.arrive()
+    job.run()
+    assert [(0, 3)] == job.ends()
+    assert [("endOfStream", 0), ("endOfStream", 1)] == downstream(job, [])
+
+
+def test_a_stream_that_has_lost_its_control_messages_gets_a_generation_above_all(job: Job) -> None:
+    rows = job.spark.createDataFrame([(0, b"\0x")], "partition int, value binary")
+    rows.write.format("azureblob").options(**job.transport.options).mode("append").save(job.transport.path)
+    job.arrive(("EWR", 1))
+    before = time.time_ns() // 1_000_000
+
+    assert before <= job.run().generation <= time.time_ns() // 1_000_000
+    job.arrive(("EWR", 2))
+    ((first, _),) = job.ends()
+    assert first + 1 == job.run().generation
+
+
+def test_rows_for_the_sink_of_azureblob_are_not_written_to_kafka(job: Job) -> None:
+    job.arrive(("EWR", 1))
+    files = job.spark.readStream.schema("airport string, time timestamp").parquet(str(job.folder / "input" / "01"))
+    rows = files.withColumn("value", F.lit("x")).withColumn("partition", F.lit(0))
+    with pytest.raises(ValueError, match="Leave `by_sink` of `emit` out for Kafka"):
+        KafkaTransport("t", {}).write_stream(emit(rows, job.producer, event_time="time", by_sink=True))
+
+
+def test_a_single_task_ends_before_the_others(job: Job) -> None:
+    job.arrive(("EWR", 1), ("JFK", 2), ("LGA", 3))
+    with pytest.raises(Died):
+        job.run(as_(DiesBeforeTheEnd, job))
+    for tasks, ends in (([1], [(0, 1)]), (["Partition 0"], [(0, 2)])):
+        job.transport.append(control_envelopes(job.spark, job.producer, job.producer.end_of_stream(tasks)))
+        assert ends == job.ends()
+    job.run()
+    assert [("endOfStream", 0), ("endOfStream", 1)] == downstream(job, [])
+
+
+def test_an_end_that_was_half_written_is_completed_before_other_rows(job: Job) -> None:
+    job.arrive(("EWR", 1), ("JFK", 2), ("LGA", 3))
+    with pytest.raises(Died):
+        job.run(as_(DiesBeforeTheEnd, job))
+    job.transport.append(control_envelopes(job.spark, job.producer, job.producer.end_of_stream([1])))
+    job.arrive(("EWR", 4))
+
+    assert 1 == job.run().generation
+
+    assert [(0, 2), (1, 3)] == job.ends(), "one end of a task, one for all tasks; then those of the next generation"
+    found: list[tuple[Any, ...]] = []
+    assert [("endOfStream", 0), ("endOfStream", 1)] == downstream(job, found)
+    assert 4 == len(found)
+
+
+def test_a_stream_keeps_its_number_of_partitions(job: Job) -> None:
+    job.arrive(("EWR", 1))
+    job.run()
+    job.producer = ProducerSpec("events", 4, 3)
+    with pytest.raises(ValueError, match="events has 2 partitions, not 4.* write into a new stream"):
+        job.run()
+
+
+@pytest.mark.parametrize("kind", [AzureBlobTransport, KafkaTransport])
+def test_a_transport_does_not_show_its_options(kind: type[AzureBlobTransport | KafkaTransport]) -> None:
+    assert "hidden" not in repr(kind("flights", {"accountKey": "hidden"}))
