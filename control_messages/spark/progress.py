@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 _POLL_SECONDS = 0.1
 _REPORT_SECONDS = 60.0
 _FIRST_BATCH_SECONDS = 10.0
+_SHOWN = 5
+"""Partitions in a report."""
 _STATES, _IDLE = ("endOfStream", "watermark"), "idleTimeout"
 
 
@@ -165,7 +167,9 @@ class _Wait:
         """Say what the wait is for."""
         self.reported = time.monotonic()
         waiting = [each for each in why_held(self.query) if isinstance(each, NothingRead) or not each.at_end]
-        logger.warning("query %s waits for the end of its inputs: %s", self.query.id, listed(waiting, 5, str))
+        text = " ".join(map(str, waiting[:_SHOWN]))
+        more = f" And {len(waiting) - _SHOWN} more partitions." if len(waiting) > _SHOWN else ""
+        logger.warning("query %s waits for the end of its inputs: %s%s", self.query.id, text, more)
 
 
 def _is_idle(query: StreamingQuery) -> bool:
