@@ -38,7 +38,7 @@ class Hold:
     """What holds the watermark of one partition at the moment `now`; `str(hold)` is a text for people.
 
     watermark: the last one announced. first_seen: when the first message of the generation was processed.
-    unseen: how many tasks have sent no message yet, so their names are not known.
+    seen: the tasks that have sent a message. unseen: how many have not yet, so their names are not known.
     lowest: of the tasks that count, those with the lowest watermark. idle: those that have declared themselves idle.
     timed_out: the tasks that do not hold the watermark because they have timed out. unseen_timed_out: the unseen tasks
     have timed out, too. silent: those that would have timed out if `needed` tasks were active, ended or idle.
@@ -53,6 +53,7 @@ class Hold:
     at_end: bool
     now: int
     first_seen: int
+    seen: tuple[str, ...]
     unseen: int
     unseen_timed_out: bool
     lowest: tuple[TaskState, ...]
@@ -76,7 +77,8 @@ class Hold:
     def _reasons(self) -> Iterable[str]:
         if self.unseen and not self.unseen_timed_out:
             age = _age(self.now - self.first_seen)
-            yield f"{self.unseen} of {self.task_count} tasks have sent no message since it began {age} ago"
+            heard = f" (these have: {listed(self.seen, 10)})" if self.seen else ""
+            yield f"{self.unseen} of {self.task_count} tasks have sent no message since it began {age} ago{heard}"
         if self.lowest and self.lowest[0].watermark == EARLIEST:
             yield f"without an event time so far: {self._names(self.lowest)}"
         elif self.lowest:
@@ -115,10 +117,12 @@ class NothingRead:
 
     def __str__(self) -> str:
         which = f"Partitions {listed(self.partitions, 10, str)} of" if self.partitions else "All partitions of"
+        look = (
+            "sends control messages (`emit`), of this stream, and to these partitions" if self.messages else "has run"
+        )
         return (
             f"{which} {self.stream} have no watermark: no control message was read, and {self.messages} user messages "
-            "in the last batches. Look whether the producer sends control messages (`emit`), of this stream, and to "
-            "these partitions."
+            f"in the last batches. Look whether the job that writes the stream {look}."
         )
 
 
@@ -135,6 +139,7 @@ def why_held(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | No
         at_end=tracker.at_end,
         now=now,
         first_seen=tracker.first_seen,
+        seen=tuple(sorted(task for task in tracker.last_seen if task != ALL)),
         unseen=tracker.unseen,
         unseen_timed_out=out.unseen,
         lowest=_states(tracker, _lowest(tracker, out)),

@@ -338,9 +338,9 @@ class _Update:
         stream, partition, partitions = self.before.stream, self.before.partition, message.partition_count
         if message.stream not in (None, stream):
             return (
-                f"is of stream {message.stream!r}",
+                f"is of stream {message.stream!r}, but `reconcile` was called with {stream!r}",
                 (
-                    "If that is the stream that the query reads, give this name to `reconcile`; if not, look for what "
+                    f"If the query is to read {message.stream!r}, give this name to `reconcile`; if not, look for what "
                     "copies messages from one stream into another."
                 ),
             )

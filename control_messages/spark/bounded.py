@@ -9,6 +9,7 @@ new generation, which reopens the stream for those downstream.
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -18,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from control_messages.messages import EndOfStream, MessageType
 from control_messages.producer import PRODUCER_METADATA
-from control_messages.spark.upstream import ENVELOPES, control_envelopes, emit
+from control_messages.spark.upstream import control_envelopes, emit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -144,7 +145,7 @@ def _last_run(spark: SparkSession, transport: Transport) -> tuple[_Run | None, b
 
 
 class Transport(Protocol):
-    """Where an intermediate stream is kept. Its envelopes have the columns `ENVELOPES`."""
+    """Where an intermediate stream is kept. Its envelopes have the columns `upstream.ENVELOPES`."""
 
     @property
     def adds_watermarks(self) -> bool:
@@ -163,6 +164,16 @@ class Transport(Protocol):
         """
 
 
+_ENVELOPE_AVRO = json.dumps(
+    {
+        "type": "record",
+        "name": "Envelope",
+        "fields": [{"name": "partition", "type": ["null", "int"]}, {"name": "value", "type": ["null", "bytes"]}],
+    }
+)
+"""`upstream.ENVELOPES` in Avro: with a schema, a reader waits for a stream that does not exist yet."""
+
+
 @dataclass(frozen=True)
 class AzureBlobTransport:
     """A stream of format `azureblob`. path: `container/stream`.
@@ -178,8 +189,8 @@ class AzureBlobTransport:
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The envelopes as a streaming frame, from the first on. The stream need not exist yet."""
-        reader = spark.readStream.format("azureblob").options(**self.options, **self.read_options)
-        return reader.schema(ENVELOPES).load(self.path)
+        reader = spark.readStream.format("azureblob").option("avroSchema", _ENVELOPE_AVRO)
+        return reader.options(**self.options, **self.read_options).load(self.path)
 
     def write_stream(self, envelopes: DataFrame) -> DataStreamWriter:
         """As of `Transport`."""

@@ -65,9 +65,12 @@ def why_held(query: StreamingQuery | str) -> list[Hold | NothingRead]:
     """What holds the watermark of each partition of a query; `str(hold)` is a text for people.
 
     query: a query, or the path of a checkpoint. Only a query knows the streams and partitions from which no control
-    message has come: these are `NothingRead`.
+    message has come: these are `NothingRead`. Raises what a query has failed with.
     `control_messages.holds.why_held` does the same for one tracker and any time.
     """
+    failure = None if isinstance(query, str) else query.exception()
+    if failure is not None:
+        raise failure
     now = time.time_ns() // 1_000_000
     saved = _saved(query)
     trackers = [tracker for tracker, _ in saved]

@@ -176,7 +176,11 @@ class _Reconciler(StatefulProcessor):
         now = _now(timerValues)
         before = self._load(key[0], now)
         step = receive(
-            before, messages, now, self._idle_timeout, lambda bad, error: output.reject(*messages[bad], error)
+            before,
+            messages,
+            now,
+            self._idle_timeout,
+            lambda bad, error: output.reject(*messages[bad], error, named=bad.stream in (None, self._stream)),
         )
         dropped = step.tracker.stale - before.stale
         if dropped:
@@ -256,15 +260,19 @@ class _Output:
         row = {"stream": self._stream, "partition": self._partition, "type": kind, "message": message}
         self._rows.append({**dict.fromkeys(FLOW), **row, **more})
 
-    def reject(self, envelope: bytes, position: str, error: ControlMessageError) -> None:
-        """Raise the error, with the position of the envelope; or add the envelope to the flow."""
+    def reject(self, envelope: bytes, position: str, error: ControlMessageError, *, named: bool = True) -> None:
+        """Raise the error, with the position of the envelope; or add the envelope to the flow.
+
+        named: the message is of the query's stream. Else the stream's name may be wrong, which `keep` would hide.
+        """
         at = f" ({position})" if position else ""
         text = f"stream {self._stream}, partition {self._partition}{at}: {error}"
-        if self._fails:
+        if self._fails and named:
             text += (
                 " A restarted query reads the message again: start it with on_bad='keep', which leaves the message out "
                 "and keeps it as a row of type rejected."
             )
+        if self._fails:
             raise type(error)(text)
         self._reasons.append(text)
         self.add("rejected", envelope, reason=text)

@@ -20,7 +20,8 @@ def test_a_hold_counts_the_tasks_without_a_message() -> None:
     assert (3, 4, None, 0) == (hold.unseen, hold.task_count, hold.watermark, hold.first_seen)
     assert (
         "Partition 0 of by-destination has no watermark yet (generation 0): 3 of 4 tasks have sent no message "
-        "since it began 90 s ago; lowest is 1970-01-01 00:00:00.010 UTC, of 'a' (last message 90 s ago)."
+        "since it began 90 s ago (these have: 'a'); lowest is 1970-01-01 00:00:00.010 UTC, of 'a' (last message 90 s "
+        "ago)."
     ) == str(hold)
 
 

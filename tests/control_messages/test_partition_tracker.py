@@ -129,7 +129,7 @@ def test_the_highest_generation_of_a_batch_replaces_the_others_whatever_the_orde
         (end("a", 1), "has a task count of 1, its generation has 2"),
         (at("c", 90), "one task more than there are; the tasks of its generation are 'a', 'b'"),
         (end("c"), "one task more than there are; the tasks of its generation are 'a', 'b'"),
-        (EndOfStream("a", 2, "by-origin"), "is of stream 'by-origin'. If that is the stream that the query reads"),
+        (EndOfStream("a", 2, "by-origin"), "is of stream 'by-origin', but `reconcile` was called with 'by-destin"),
         (EndOfStream("a", 2, "by-origin", 7), "is of stream 'by-origin'"),
         (replace(at("a", 90), stream="by-origin"), "is of stream 'by-origin'"),
         (replace(at("a", 90), partition_count=0), "there is no such partition"),

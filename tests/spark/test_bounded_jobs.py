@@ -137,6 +137,18 @@ def test_each_run_with_new_input_is_a_generation_that_ends(job: Job) -> None:
     assert 4 == len(found)
 
 
+def test_the_consumer_may_start_before_there_is_a_stream(job: Job) -> None:
+    flow = reconcile(job.transport.read(job.spark), "events")
+    rows: list[tuple[Any, ...]] = []
+    writer = flow.writeStream.foreachBatch(lambda batch, _: rows.extend(map(tuple, batch.collect())))
+    query = writer.option("checkpointLocation", str(job.folder / "downstream")).start()
+    job.arrive(("EWR", 1), ("JFK", 2))
+    job.run()
+
+    assert run_until_end(query)
+    assert 2 == sum(row[2] == "message" for row in rows)
+
+
 def test_a_job_that_dies_around_its_end_goes_on(job: Job) -> None:
     job.arrive(("EWR", 1), ("JFK", 2))
     for _ in range(2):

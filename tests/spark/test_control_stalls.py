@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 PRODUCER = ProducerSpec("s", 2, ["a", "b"])
 
 
+def wait_for_end(query: StreamingQuery) -> None:
+    """Wait until a query has failed."""
+    with pytest.raises(PySparkException):
+        query.awaitTermination(60)
+
+
 def counters(query: StreamingQuery) -> list[dict[str, Any]]:
     """What the progress of a query has of stream `s`, by batch."""
     found = (each["observedMetrics"].get("control_messages.s") for each in query.recentProgress)
@@ -29,8 +35,11 @@ def counters(query: StreamingQuery) -> list[dict[str, Any]]:
 
 def test_another_stream_s_messages_fail_the_first_batch_and_its_name_helps(stream: IntermediateStream) -> None:
     stream.put((0, PRODUCER.watermark("a", 5)), (0, PRODUCER.watermark("b", 7)))
-    with pytest.raises(PySparkException, match=r"is of stream 's'\. If that is .* give this name to `reconcile`"):
+    with pytest.raises(
+        PySparkException, match="is of stream 's', but `reconcile` was called with 't'. If .* give this"
+    ) as bad:
         stream.run(reconcile(stream.frame(), "t"))
+    assert "on_bad='keep'" not in str(bad.value)
 
     assert [(0, 0, "watermark", 5)] == announced(stream.run(reconcile(stream.frame(), "s")))
 
@@ -145,3 +154,12 @@ def test_whoever_waits_is_told_what_for(
         assert run_until_end(query)
     upstream.join()
     assert "1 of 2 tasks have sent no message" in caplog.text
+    assert "(these have: 'a')" in caplog.text
+
+
+def test_a_query_that_has_failed_holds_nothing_but_says_why(stream: IntermediateStream) -> None:
+    stream.put((0, b"\x09"))
+    query = stream.start(reconcile(stream.frame(), "s"), [])
+    wait_for_end(query)
+    with pytest.raises(PySparkException, match="The type byte is 9"):
+        why_held(query)
