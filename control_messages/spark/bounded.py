@@ -2,7 +2,7 @@
 
     rows ─ emit ─► envelopes ─► query with the trigger availableNow ─► end of the stream
 
-The stream itself tells how far the job has come: its control messages have the generation, and the end is one of them.
+The stream itself shows how far the job has come: its control messages have the generation, and the end is one of them.
 So nothing is saved beside it. A run that died before the end is continued in its generation; the run after an end is a
 new generation, which reopens the stream for those downstream.
 """
@@ -55,7 +55,8 @@ def run_bounded(  # noqa: PLR0913 - the names of columns
     `ValueError` if the stream has another number of partitions.
     """
     spark = frame.sparkSession
-    last, is_new = _last_run(spark, transport)
+    control = transport.control(spark)
+    last = _last_run(control)
     if last is not None and last.partitions not in (0, producer.partitions):
         text = (
             f"stream {producer.stream} has {last.partitions} partitions, not {producer.partitions}. A stream keeps "
@@ -64,7 +65,7 @@ def run_bounded(  # noqa: PLR0913 - the names of columns
         raise ValueError(text)
     if last is not None and last.ended and not last.ended_everywhere:  # it died while it wrote its end
         transport.append(_end_of_all_tasks(spark, replace(producer, generation=last.generation)))
-    unknown = 0 if is_new else time.time_ns() // 1_000_000
+    unknown = 0 if control is None else time.time_ns() // 1_000_000
     least = unknown if last is None else last.next_for(producer)
     run = replace(producer, generation=max(producer.generation, least))
     envelopes = emit(
@@ -78,7 +79,7 @@ def run_bounded(  # noqa: PLR0913 - the names of columns
     )
     writer = transport.write_stream(envelopes).option("checkpointLocation", checkpoint)
     writer.trigger(availableNow=True).start().awaitTermination()
-    last, _ = _last_run(spark, transport)
+    last = _last_run(transport.control(spark))
     if last is None or not last.ended:
         transport.append(control_envelopes(spark, run, run.end_of_stream()))
     return run
@@ -92,7 +93,7 @@ def _end_of_all_tasks(spark: SparkSession, producer: ProducerSpec) -> DataFrame:
 
 @dataclass(frozen=True)
 class _Run:
-    """The highest generation of a stream, as its control messages tell.
+    """The highest generation of a stream, by its control messages.
 
     partitions: 0 if they do not say. tasks: those that have sent a message. ended: some task has sent its end, so no
     further row may belong to this generation. ended_everywhere: all partitions have the ends of all tasks; they have
@@ -112,11 +113,10 @@ class _Run:
         return self.generation + (self.ended or not same)
 
 
-def _last_run(spark: SparkSession, transport: Transport) -> tuple[_Run | None, bool]:
-    """The last run of the jobs that write a stream, None without control messages; and whether there is no stream."""
-    control = transport.control(spark)
+def _last_run(control: DataFrame | None) -> _Run | None:
+    """The last run of the jobs that write a stream, by its control messages (of `Transport`); None if it has none."""
     if control is None:
-        return None, True
+        return None
     is_end, name = F.col("type") == "endOfStream", F.col("taskName")
     by_partition = control.groupBy(F.coalesce("generation", F.lit(0)).alias("generation"), "partition").agg(
         F.max(F.coalesce("taskCount", F.lit(1))).alias("task_count"),
@@ -129,11 +129,11 @@ def _last_run(spark: SparkSession, transport: Transport) -> tuple[_Run | None, b
     runs = by_partition.groupBy("generation").agg(F.collect_list(columns).alias("parts"))
     newest = runs.orderBy(F.desc("generation")).limit(1).collect()
     if not newest:
-        return None, False
+        return None
     parts = newest[0].parts
     partitions, task_count = max(part.partitions for part in parts), max(part.task_count for part in parts)
     complete = sum(part.all_ended or len(part.ended) >= task_count for part in parts)
-    run = _Run(
+    return _Run(
         newest[0].generation,
         partitions,
         task_count,
@@ -141,7 +141,6 @@ def _last_run(spark: SparkSession, transport: Transport) -> tuple[_Run | None, b
         ended=any(part.ended or part.all_ended for part in parts),
         ended_everywhere=complete >= max(partitions, len(parts)),
     )
-    return run, False
 
 
 class Transport(Protocol):

@@ -20,7 +20,7 @@ from control_messages import combined
 from control_messages.announcements import Announcement
 from control_messages.combined import CombinedTracker
 from control_messages.spark.columns import not_null
-from control_messages.spark.reconciliation import FLOW, STREAM_METADATA
+from control_messages.spark.reconciliation import FLOW, STREAM_METADATA, announcement_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -191,17 +191,7 @@ class _Runner(StatefulProcessor):
         self._state.update((*maps, sorted(tracker.ended), *announced))
 
     def _rows(self, partition: Any, announced: Iterable[Announcement]) -> pd.DataFrame:
-        rows = [
-            {
-                "stream": self._stream,
-                "partition": partition,
-                "type": each.type,
-                "watermark": each.watermark,
-                "generation": each.generation,
-                "partitionCount": each.partition_count,
-            }
-            for each in announced
-        ]
+        rows = [announcement_row(self._stream, partition, each) for each in announced]
         return pd.DataFrame(rows, columns=list(FLOW), dtype=object)
 
     def _output(self, key: tuple[Any, ...], frames: Iterable[pd.DataFrame] | None) -> Iterator[pd.DataFrame]:

@@ -93,7 +93,7 @@ def run_until_end(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, in
     not read, or another number of partitions. The query then runs on.
 
     A query whose input has ended before reads all that is there first, so it goes on when the input was reopened.
-    Whoever waits is told what for: once a minute a line is logged. Returns False if the query was stopped by something
+    Once a minute a line is logged that says what it waits for. Returns False if the query was stopped by something
     else before.
     """
     wait = _Wait(query, _awaited(query, inputs))
@@ -227,7 +227,7 @@ def _java(query: StreamingQuery) -> Any:
     """Spark's own object of a query: only it knows checkpoint and plan."""
     java = getattr(query, "_jsq", None)
     if java is None:
-        text = "Spark Connect does not tell the checkpoint of a query. Use a classic session."
+        text = "Spark Connect does not expose the checkpoint of a query. Use a classic session."
         raise ControlMessageError(text)
     return java.streamingQuery()
 

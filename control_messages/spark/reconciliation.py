@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessorHandle, TimerValues
 
-    from control_messages.announcements import Step
+    from control_messages.announcements import Announcement, Step
     from control_messages.messages import ControlMessage
     from control_messages.partition_tracker import IdleTimeout
 
@@ -228,9 +228,7 @@ class _Reconciler(StatefulProcessor):
             if due is not None:
                 self._handle.registerTimer(due)
         for each in step.announced:
-            output.add(
-                each.type, watermark=each.watermark, generation=each.generation, partitionCount=each.partition_count
-            )
+            output.announce(each)
         yield output.frame()
 
 
@@ -259,6 +257,9 @@ class _Output:
     def add(self, kind: str, message: bytes | None = None, **more: Any) -> None:
         row = {"stream": self._stream, "partition": self._partition, "type": kind, "message": message}
         self._rows.append({**dict.fromkeys(FLOW), **row, **more})
+
+    def announce(self, announcement: Announcement) -> None:
+        self._rows.append(announcement_row(self._stream, self._partition, announcement))
 
     def reject(self, envelope: bytes, position: str, error: ControlMessageError, *, named: bool = True) -> None:
         """Raise the error, with the position of the envelope; or add the envelope to the flow.
@@ -292,6 +293,19 @@ class _Output:
         if self._reasons:
             logger.warning("%d envelopes rejected, the first: %s", len(self._reasons), self._reasons[0])
         return pd.DataFrame(self._rows, columns=list(FLOW), dtype=object)
+
+
+def announcement_row(stream: str, partition: Any, announcement: Announcement) -> dict[str, Any]:
+    """An announcement as a row of a flow; the columns that it lacks are null."""
+    return {
+        **dict.fromkeys(FLOW),
+        "stream": stream,
+        "partition": partition,
+        "type": announcement.type,
+        "watermark": announcement.watermark,
+        "generation": announcement.generation,
+        "partitionCount": announcement.partition_count,
+    }
 
 
 _warned: set[tuple[object, ...]] = set()

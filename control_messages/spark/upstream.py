@@ -68,7 +68,7 @@ def emit(  # noqa: PLR0913 - the names of columns
     With `atomic` they are not. That is for transports that make a batch visible as a whole, as `azureblob` does.
 
     With `by_sink` the azureblob sink adds the watermarks, in a tenth of the time (`docs/BENCHMARKS.md`). Write the
-    result as it is: its column `value` tells the sink who the producer is.
+    result as it is: its column `value` has the producer in its metadata.
     """
     rows = frame.select(
         _checked_partition(producer, partition).alias("partition"),
@@ -170,20 +170,19 @@ def _quoted(name: str) -> Column:
 
 def _task_name(producer: ProducerSpec, task: Column) -> Column:
     """The name of a task given by its number."""
-    names, most = F.array(*map(F.lit, producer.names)), len(producer.names) - 1
-    number = task.cast("int")
-    rule = (
-        f"each partition of the flow is a task of stream {producer.stream}, which has the tasks 0 to {most}. Set its "
-        "`tasks` to the number of partitions of the flow."
-    )
-    return required(F.element_at(names, number + 1), number.between(0, most), rule, task)
+    names, number = F.array(*map(F.lit, producer.names)), task.cast("int")
+    known = number.between(0, len(producer.names) - 1)
+    return required(F.element_at(names, number + 1), known, _task_rule(producer), task)
 
 
 def _task_count(producer: ProducerSpec, partitions: Column) -> Column:
     """How many tasks there are: as many as the flow has partitions. More would be waited for, for ever."""
     tasks = len(producer.names)
-    rule = (
-        f"each partition of the flow is a task of stream {producer.stream}, which has {tasks}. Set its `tasks` to the "
-        "number of partitions of the flow."
+    return required(F.lit(tasks), F.coalesce(partitions == tasks, F.lit(True)), _task_rule(producer), partitions)
+
+
+def _task_rule(producer: ProducerSpec) -> str:
+    return (
+        f"each partition of the flow, from 0 on, is a task of stream {producer.stream}, which has "
+        f"{len(producer.names)}. Set its `tasks` to the number of partitions of the flow."
     )
-    return required(F.lit(tasks), F.coalesce(partitions == tasks, F.lit(True)), rule, partitions)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,26 +26,15 @@ from control_messages.spark import (
     task_of,
 )
 from tests.spark.avro_to_parquet import NOT_TO_BE_HAD
+from tests.spark.dying_transports import Died, KafkaDiesBeforeTheEnd
 from tools.spark_session import ROCKSDB_STATE, local_spark
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 PARTITIONS, TASKS = 2, 3
 SCHEMA = "number bigint, time timestamp"
-
-
-class Died(Exception):  # noqa: N818 - as a process does
-    pass
-
-
-@dataclass(frozen=True)
-class DiesBeforeTheEnd(KafkaTransport):
-    """Writes rows, but no end."""
-
-    def append(self, envelopes: DataFrame) -> None:
-        raise Died
 
 
 def main(broker: str, folder: Path) -> int:
@@ -91,7 +79,7 @@ def main(broker: str, folder: Path) -> int:
     arrive(0, 60)
     arrive(60, 40)
     try:
-        run(DiesBeforeTheEnd)
+        run(KafkaDiesBeforeTheEnd)
     except Died:
         generations.append(-1)
     run()

@@ -21,6 +21,7 @@ from control_messages.spark import (
     run_until_end,
     task_of,
 )
+from tests.spark.dying_transports import Died, DiesBeforeTheEnd
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,18 +92,6 @@ def downstream(job: Job, found: list[tuple[Any, ...]]) -> list[tuple[str, int]]:
     writer = flow.writeStream.foreachBatch(take).option("checkpointLocation", str(job.folder / "downstream"))
     assert run_until_end(writer.trigger(processingTime="0 seconds").start())
     return sorted(announced)
-
-
-class Died(Exception):  # noqa: N818 - as a process does
-    pass
-
-
-@dataclass(frozen=True)
-class DiesBeforeTheEnd(AzureBlobTransport):
-    """Writes rows, but no end: the job died between the two."""
-
-    def append(self, envelopes: DataFrame) -> None:
-        raise Died
 
 
 @dataclass(frozen=True)
