@@ -35,9 +35,10 @@ class IntermediateStream:
         """One batch. Bytes are whole envelopes."""
         rows = [(partition, each if isinstance(each, bytes) else wrap(each)) for partition, each in envelopes]
         partitions, values = zip(*rows, strict=True)
-        path = self.folder / f"{self.count}.parquet"
-        pq.write_table(pa.table([pa.array(partitions, pa.int32()), pa.array(values, pa.binary())], ENVELOPES), path)
-        os.utime(path, (1.4e9 + self.count, 1.4e9 + self.count))  # the order in which Spark reads them
+        hidden = self.folder / f".{self.count}.parquet"  # Spark reads no half a file
+        pq.write_table(pa.table([pa.array(partitions, pa.int32()), pa.array(values, pa.binary())], ENVELOPES), hidden)
+        os.utime(hidden, (1.4e9 + self.count, 1.4e9 + self.count))  # the order in which Spark reads them
+        hidden.rename(self.folder / f"{self.count}.parquet")
         self.count += 1
 
     def frame(self) -> DataFrame:
