@@ -12,6 +12,7 @@ by a script if wanted. The Azure SDK is imported by `connect`, not before.
     sdk/         the service on the Azure SDK
     memory/      the service in memory, and scripted faults
     connect      one account per process and settings
+    cli/         what the command lines of all packages share
 """
 
 from __future__ import annotations

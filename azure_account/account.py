@@ -85,7 +85,10 @@ NO_ATTRIBUTES = BlobAttributes()
 
 @dataclass(frozen=True)
 class BlobProperties:
-    """A blob in a listing or by its properties. `size` is in bytes; an uncommitted blob has size 0 and no ETag."""
+    """A blob in a listing or by its properties. `size` is in bytes; an uncommitted blob has size 0 and no ETag.
+
+    leased: whether a process held its lease when it was read, by the service's clock.
+    """
 
     name: str
     size: int
@@ -95,6 +98,7 @@ class BlobProperties:
     tier: str | None = None
     content_type: str | None = None
     committed: bool = True
+    leased: bool = False
 
 
 @dataclass(frozen=True)
@@ -211,12 +215,16 @@ class BlobContainer(Protocol):
 
 @dataclass(frozen=True)
 class Entity:
-    """One entity of a table: keys, properties, and the ETag for a conditional write."""
+    """One entity of a table: keys, properties, and the ETag for a conditional write.
+
+    age: seconds since it was last written, by the service's clock (to the second), when it was read.
+    """
 
     partition_key: str
     row_key: str
     properties: Mapping[str, str | int | float | bool]
     etag: str = ""
+    age: float | None = field(default=None, compare=False)
 
 
 class Table(Protocol):

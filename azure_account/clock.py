@@ -6,6 +6,8 @@ import threading
 import time
 from typing import Protocol
 
+_SLEEPING: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
 
 class Clock(Protocol):
     """The time, and how to wait. All values are seconds."""
@@ -28,8 +30,8 @@ class SystemClock:
         return time.time()
 
     def monotonic(self) -> float:
-        """Seconds that never go back."""
-        return time.monotonic()
+        """Seconds that never go back, and on Linux go on while the machine sleeps."""
+        return time.monotonic() if _SLEEPING is None else time.clock_gettime(_SLEEPING)
 
     def sleep(self, seconds: float) -> None:
         """Wait."""

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import sys
+from typing import TYPE_CHECKING
 
-_EXTRA = ("typer", "rich")
+from azure_account.cli.program import run_program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def main() -> None:
     """Run the command line."""
-    try:
-        from azureblob_source.cli.app import app  # noqa: PLC0415 - so that a missing extra can be named
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in _EXTRA:
-            raise
-        sys.stderr.write(f"The command line needs {missing}: pip install pyspark-azureblob[cli]\n")
-        sys.exit(1)
-    app()
+    run_program(_load)
+
+
+def _load() -> Callable[[], object]:
+    from azureblob_source.cli.app import app  # noqa: PLC0415 - so that a missing extra can be named
+
+    return app
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ class Section(str, Enum):
     READS = "reads"
     TRIGGER = "trigger"
     CONTROL = "control"
+    COORDINATION = "coordination"
 
 
 MODULES = {
@@ -40,6 +41,7 @@ MODULES = {
     Section.READS: "benchmarks.spark_reads",
     Section.TRIGGER: "benchmarks.trigger",
     Section.CONTROL: "benchmarks.spark_control",
+    Section.COORDINATION: "benchmarks.coordination",
 }
 
 

@@ -1,1 +1,1 @@
-"""The demo: Spark Structured Streaming writes a year of flights to Azure Blob Storage, and all are read back."""
+"""Programs to try: flights through Spark into blobs and back; processors that share tasks."""

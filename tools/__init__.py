@@ -1,1 +1,4 @@
-"""Set-up of a checkout, and Java, Node, Azurite and a local Spark for its tests and demo. Not part of the product."""
+"""Set-up of a checkout, and what its tests, demo and benchmarks run: Java, Node, Azurite, a local Spark, processes.
+
+Not part of the product.
+"""

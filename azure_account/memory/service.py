@@ -84,7 +84,7 @@ class MemoryService:
         self._containers: dict[str, dict[str, _Blob]] = {}
         self._lock = threading.RLock()
         self._versions = itertools.count(1)
-        self.tables = MemoryTables(self._new_etag)
+        self.tables = MemoryTables(self._new_etag, self.clock)
 
     def create_container(self, container: str) -> None:
         """`ConditionFailed` if it exists."""
@@ -290,6 +290,7 @@ class MemoryService:
             tier=blob.attributes.tier,
             content_type=(blob.attributes.content_type or "application/octet-stream") if blob.etag else None,
             committed=bool(blob.etag),
+            leased=blob.lease is not None and blob.lease.active(self.clock.now()),
         )
 
     def _check_overwrite(self, found: _Blob, condition: Condition, lease_id: str | None) -> None:

@@ -273,4 +273,5 @@ def _properties(name: str, found: SdkProperties) -> BlobProperties:
         tier=str(getattr(found.blob_tier, "value", found.blob_tier)) if found.blob_tier else None,
         content_type=found.content_settings.content_type,
         committed=bool(etag),
+        leased=found.lease.state == "leased",
     )

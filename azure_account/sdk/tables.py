@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,8 @@ from azure_account.sdk.transport import quiet_logs, transport
 from azure_account.service import Absent, Page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
 
     from azure.data.tables import TableClient, TableEntity
 
@@ -71,21 +73,26 @@ class AzureTables:
     def get_entity(self, table: str, partition_key: str, row_key: str) -> Entity:
         """Query Entities, one entity."""
         with self._failures("get entity", table, partition_key, row_key):
-            return _entity(self._table(table).get_entity(partition_key, row_key))
+            dates, hook = _dates()
+            found = self._table(table).get_entity(partition_key, row_key, raw_response_hook=hook)
+            return _entity(found, dates[-1])
 
     def query_page(self, table: str, partition_key: str | None, marker: str | None) -> Page[Entity]:
         """Query Entities, one page."""
         with self._failures("query entities", table):
-            client = self._table(table)
+            client, (dates, hook) = self._table(table), _dates()
             items = (
-                client.list_entities(results_per_page=PAGE_ENTITIES)
+                client.list_entities(results_per_page=PAGE_ENTITIES, raw_response_hook=hook)
                 if partition_key is None
                 else client.query_entities(
-                    "PartitionKey eq @key", parameters={"key": partition_key}, results_per_page=PAGE_ENTITIES
+                    "PartitionKey eq @key",
+                    parameters={"key": partition_key},
+                    results_per_page=PAGE_ENTITIES,
+                    raw_response_hook=hook,
                 )
             )
             pages = items.by_page(continuation_token=marker)
-            found = tuple(_entity(row) for row in next(pages, ()))
+            found = tuple(_entity(row, dates[-1]) for row in next(pages, ()))
         return Page(found, getattr(pages, "continuation_token", None) or None)
 
     def delete_entity(self, table: str, partition_key: str, row_key: str, if_match: str | None) -> None:
@@ -125,13 +132,25 @@ def _row(entity: Entity) -> dict[str, Any]:
     return row
 
 
-def _entity(row: TableEntity) -> Entity:
+def _dates() -> tuple[list[datetime], Callable[[Any], None]]:
+    """The times of answers by the service's clock, and the hook that adds one for each."""
+    dates: list[datetime] = []
+    return dates, lambda answer: dates.append(parsedate_to_datetime(answer.http_response.headers["Date"]))
+
+
+def _entity(row: TableEntity, now: datetime) -> Entity:
     properties = {
         name: value.value if isinstance(value, EntityProperty) else value
         for name, value in row.items()
         if name not in {"PartitionKey", "RowKey"}
     }
-    return Entity(row["PartitionKey"], row["RowKey"], properties, str(row.metadata.get("etag") or ""))
+    return Entity(row["PartitionKey"], row["RowKey"], properties, str(row.metadata.get("etag") or ""), _age(row, now))
+
+
+def _age(row: TableEntity, now: datetime) -> float | None:
+    """The answer's date has whole seconds, the time stamp has fractions."""
+    written = row.metadata.get("timestamp")
+    return None if written is None else max(0.0, (now - written).total_seconds())
 
 
 def _etag(answer: Mapping[str, Any]) -> str:

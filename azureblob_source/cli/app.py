@@ -6,26 +6,24 @@ standard error; 2 wrong usage; 3 not confirmed, nothing was done; 130 ended by C
 
 from __future__ import annotations
 
-import os
-import sys
 import uuid
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from typer.core import TyperGroup
 
-from azure_account import connect
-from azure_account.clock import Clock, SystemClock
-from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError, describe
+from azure_account.cli.commands import AsJson, Options, key_values, new_app
+from azure_account.cli.json_lines import print_json
+from azure_account.cli.shell import shell_of
+from azure_account.cli.texts import plural, time_text
+from azure_account.errors import ConfigurationError, NotFoundError, describe
 from azure_account.options.option_table import seconds
 from azure_account.options.settings import account_settings
 from azureblob_source.cli import as_text as text
-from azureblob_source.cli.as_json import entry_json, json_line, repair_json, stored_json, streams_json, vacuum_json
-from azureblob_source.cli.plain_console import PlainConsole
+from azureblob_source.cli.as_json import entry_json, repair_json, stored_json, streams_json, vacuum_json
 from azureblob_source.location import parse_location
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, LogEntry
@@ -39,42 +37,16 @@ from azureblob_source.maintenance.vacuum import check_retention, plan_vacuum, va
 from azureblob_source.options import TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from azure_account.account import BlobContainer, StorageAccount
-    from azure_account.options.settings import AccountSettings
+    from azure_account.account import BlobContainer
+    from azure_account.cli.shell import Shell
     from azureblob_source.maintenance.tailing import Rows
 
-ERROR, UNCONFIRMED, INTERRUPTED = 1, 3, 130
+UNCONFIRMED = 3
 _POLL_SECONDS = 1.0
 _LONG = 60
 """Entries or blobs from which on a progress bar is shown."""
-
-
-@dataclass(frozen=True)
-class Shell:
-    """The environment of a command. `interactive`: questions can be asked."""
-
-    connect: Callable[[AccountSettings], StorageAccount] = connect
-    env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    clock: Clock = field(default_factory=SystemClock)
-    interactive: bool = field(default_factory=lambda: sys.stdin.isatty() and sys.stdout.isatty())
-
-    @property
-    def out(self) -> PlainConsole:
-        """Standard output: as wide as the terminal, or 1,000 characters if it is none."""
-        console = PlainConsole(soft_wrap=False)
-        return console if console.is_terminal or "COLUMNS" in os.environ else PlainConsole(width=1000)
-
-    @property
-    def err(self) -> PlainConsole:
-        """Standard error."""
-        return PlainConsole(stderr=True, soft_wrap=True)
-
-    @property
-    def now(self) -> datetime:
-        """The machine's time."""
-        return datetime.fromtimestamp(self.clock.now(), timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -96,33 +68,10 @@ class Place:
         return CommitLog(self.container, self.named(), monotonic=shell.clock.monotonic)
 
 
-class _Commands(TyperGroup):
-    """Turns the project's errors, and Ctrl-C, into a message and an exit code."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except AzureBlobError as error:
-            PlainConsole(stderr=True, soft_wrap=True).print(str(error))
-            raise typer.Exit(ERROR) from error
-        except KeyboardInterrupt as error:
-            raise typer.Exit(INTERRUPTED) from error
-
-
-app = typer.Typer(cls=_Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = new_app()
 
 Where = Annotated[str, typer.Argument(metavar="CONTAINER[/STREAM]", help="Container and stream, or a URL.")]
 Stream = Annotated[str, typer.Argument(metavar="CONTAINER/STREAM", help="Container and stream, or a URL.")]
-Options = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-o",
-        "--option",
-        metavar="KEY=VALUE",
-        help="Option of the connector, such as accountName; repeatable. Set secrets as AZURE_STORAGE_* variables.",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan, and do nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -135,14 +84,14 @@ def main() -> None:
 @app.command()
 def ls(ctx: typer.Context, where: Where, option: Options = None, *, as_json: AsJson = False) -> None:
     """List streams, and folders of Avro without a log: blobs, rows, bytes, head version, time of the last commit."""
-    shell = _shell(ctx)
+    shell = shell_of(ctx)
     place = _place(shell, where, option)
     with shell.err.status("listing") if shell.err.is_terminal else _silence() as status:
         streams = inventory(
             place.container, place.stream or "", lambda name: status.update(f"reading the log of {name}")
         )
     if as_json:
-        _print_json(streams_json(place.container.name, streams))
+        print_json(streams_json(place.container.name, streams))
     elif streams:
         shell.out.print(text.streams_table(streams))
     else:
@@ -162,19 +111,19 @@ def log(  # noqa: PLR0913 - one argument for each option
     as_json: AsJson = False,
 ) -> None:
     """Show the newest entries of a stream's commit log, one line for each."""
-    shell = _shell(ctx)
+    shell = shell_of(ctx)
     of = _place(shell, where, option).log(shell)
     if version is not None:
         entry = of.read(version)
         if as_json:
-            _print_json(stored_json(entry))
+            print_json(stored_json(entry))
         else:
             for table in text.entry_tables(entry):
                 shell.out.print(table, "")
         return
     entries = _newest(of, count)
     if as_json and not follow:
-        _print_json({"stream": of.stream, "entries": [entry_json(entry) for entry in entries]})
+        print_json({"stream": of.stream, "entries": [entry_json(entry) for entry in entries]})
         return
     _print_entries(shell, entries, as_json=as_json, header=True)
     at = entries[-1].version
@@ -198,7 +147,7 @@ def tail(  # noqa: PLR0913 - one argument for each option
     as_json: AsJson = False,
 ) -> None:
     """Show a stream's newest rows; with --follow also the last rows of each new batch (all of them with --json)."""
-    shell = _shell(ctx)
+    shell = shell_of(ctx)
     wanted = None if columns is None else [name.strip() for name in columns.split(",")]
     of = Tail(_place(shell, where, option).log(shell), shell.clock, wanted)
     _print_rows(shell, of.last(count), count, as_json=as_json)
@@ -234,7 +183,7 @@ def repair_command(  # noqa: PLR0913 - one argument for each option
     as_json: AsJson = False,
 ) -> None:
     """Publish committed batches that are not published yet; void those that cannot be. Shows the plan, then asks."""
-    shell = _shell(ctx)
+    shell = shell_of(ctx)
     place = _place(shell, where, option)
     if leave_out_missing:
         _leave_out(shell, place, dry_run=dry_run, yes=yes, as_json=as_json)
@@ -258,11 +207,11 @@ def repair_command(  # noqa: PLR0913 - one argument for each option
                 progress=advance,
             )
     if as_json:
-        _print_json(repair_json(plan, done))
+        print_json(repair_json(plan, done))
     elif done is not None:
         shell.out.print(
-            f"Published {text.plural(done.published, 'version')}, voided {done.voided}, removed the leftovers of "
-            f"{text.plural(done.removed, 'blob')}, deleted {text.plural(done.revived, 'revived blob')}.",
+            f"Published {plural(done.published, 'version')}, voided {done.voided}, removed the leftovers of "
+            f"{plural(done.removed, 'blob')}, deleted {plural(done.revived, 'revived blob')}.",
             soft_wrap=True,
         )
     _end(shell, work, done, dry_run=dry_run)
@@ -278,7 +227,7 @@ def _void_version(  # noqa: PLR0913 - the options of the command
     if not dry_run and _confirmed(shell, "Void it?", yes=yes, as_json=as_json):
         done = void_version(of, version, _draft(shell, place), Publisher(place.container), leave_blobs=leave_blobs)
     if as_json:
-        _print_json({"stream": of.stream, "version": version, "voidedBy": None if done is None else done.version})
+        print_json({"stream": of.stream, "version": version, "voidedBy": None if done is None else done.version})
     elif done is not None:
         shell.out.print(f"Version {version} is voided by version {done.version}.")
     _end(shell, 1, done, dry_run=dry_run)
@@ -295,7 +244,7 @@ def _leave_out(shell: Shell, place: Place, *, dry_run: bool, yes: bool, as_json:
         done = leave_out(of, names, _draft(shell, place), Publisher(place.container))
     if as_json:
         names = [blob.name for blob in missing]
-        _print_json({"stream": of.stream, "missing": names, "version": None if done is None else done.version})
+        print_json({"stream": of.stream, "missing": names, "version": None if done is None else done.version})
     elif done is not None:
         shell.out.print(f"Version {done.version} removes them from the log.")
     _end(shell, len(missing), done, dry_run=dry_run)
@@ -317,7 +266,7 @@ def vacuum_command(  # noqa: PLR0913 - one argument for each option
 
     CONTAINER/_batches removes old entries of all batch logs, of batches whose rows go to several streams.
     """
-    shell = _shell(ctx)
+    shell = shell_of(ctx)
     place = _place(shell, where, option)
     before = shell.now - check_retention(_age(older_than), forced=force)
     plans = []
@@ -336,29 +285,19 @@ def vacuum_command(  # noqa: PLR0913 - one argument for each option
             done = [vacuum(place.container, plan, lambda: uuid.uuid4().hex, advance) for plan in plans]
     documents = [vacuum_json(plan, done[at] if done else None) for at, plan in enumerate(plans)]
     if as_json:
-        _print_json(documents[0] if place.stream in [plan.stream for plan in plans] else {"logs": documents})
+        print_json(documents[0] if place.stream in [plan.stream for plan in plans] else {"logs": documents})
     elif done is not None:
         gone, blobs = sum(each.entries for each in done), sum(each.blobs for each in done)
-        shell.out.print(f"Removed {text.plural(gone, 'entry')} and {text.plural(blobs, 'blob')}.")
+        shell.out.print(f"Removed {plural(gone, 'entry')} and {plural(blobs, 'blob')}.")
         for name in [name for each in done for name in each.foreign]:
             shell.err.print(f"Blob {name} belongs to another writer and was kept.")
     _end(shell, work, done, dry_run=dry_run)
 
 
-def _shell(ctx: typer.Context) -> Shell:
-    return ctx.ensure_object(Shell)
-
-
 def _place(shell: Shell, where: str, options: Sequence[str] | None) -> Place:
     """Parse location and options as the connector does. Batch logs are below a name that no stream may have."""
     path, batches, below = where.partition(f"/{BATCHES}")
-    raw = {"path": path}
-    for option in options or ():
-        key, equals, value = option.partition("=")
-        if not equals:
-            raise typer.BadParameter("it must be KEY=VALUE", param_hint="'-o'")
-        raw[key.strip()] = value
-    given = TABLE.parse(raw)
+    given = TABLE.parse({"path": path, **key_values(options)})
     location = parse_location(given["path"], given["container"], given["stream"])
     settings = account_settings(given, location.account, shell.env, url_endpoint=location.endpoint)
     stream = f"{BATCHES}{below}".rstrip("/") if batches else location.stream
@@ -390,15 +329,10 @@ def _newest(of: CommitLog, count: int) -> list[LogEntry]:
     return of.entries(max(first, head.version - count + 1), head.version)
 
 
-def _print_json(document: object) -> None:
-    sys.stdout.write(json_line(document) + "\n")
-    sys.stdout.flush()
-
-
 def _print_entries(shell: Shell, entries: Sequence[LogEntry], *, as_json: bool, header: bool) -> None:
     if as_json:
         for entry in entries:
-            _print_json(entry_json(entry))
+            print_json(entry_json(entry))
     else:
         shell.out.print(text.entries_table(entries, header=header))
 
@@ -407,7 +341,7 @@ def _print_rows(shell: Shell, found: Sequence[Rows], count: int, *, as_json: boo
     if as_json:
         for each in found:
             for row in each.batch.to_pylist():
-                _print_json(row)
+                print_json(row)
         return
     total = sum(each.batch.num_rows for each in found)
     rows = [row for each in found for row in each.batch.to_pylist()[-count:]][-count:]
@@ -419,11 +353,11 @@ def _print_rows(shell: Shell, found: Sequence[Rows], count: int, *, as_json: boo
     out.print(table)
     versions = sorted({each.entry.version for each in found})
     span = f"version {versions[0]}" if len(versions) == 1 else f"versions {versions[0]} to {versions[-1]}"
-    moment = text.time_text(datetime.fromisoformat(found[-1].entry.timestamp))
-    last = f"the last {len(rows):,} of {text.plural(total, 'row')}" if total > len(rows) else text.plural(total, "row")
+    moment = time_text(datetime.fromisoformat(found[-1].entry.timestamp))
+    last = f"the last {len(rows):,} of {plural(total, 'row')}" if total > len(rows) else plural(total, "row")
     note = f"{last}, {span}, {moment} UTC"
     if hidden:
-        note += f"; {text.plural(len(hidden), 'more column')} (--columns {','.join(hidden[:3])}, or --json)"
+        note += f"; {plural(len(hidden), 'more column')} (--columns {','.join(hidden[:3])}, or --json)"
     shell.err.print(note, style="dim")
 
 

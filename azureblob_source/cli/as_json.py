@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from azure_account.cli.json_lines import jsonable
 from azureblob_source.log import entry as log_entry
 
 if TYPE_CHECKING:
@@ -18,33 +16,6 @@ if TYPE_CHECKING:
     from azureblob_source.maintenance.inventory import StreamSummary
     from azureblob_source.maintenance.repair import Repaired, RepairPlan
     from azureblob_source.maintenance.vacuum import Vacuumed, VacuumPlan
-
-
-def json_line(value: object) -> str:
-    """One line of JSON."""
-    return json.dumps(jsonable(value), ensure_ascii=False, separators=(",", ":"))
-
-
-def jsonable(value: Any) -> Any:
-    """A value of a row for JSON: times in ISO 8601, decimals, NaN and infinities as strings, bytes in hex."""
-    match value:
-        case bool() | None | int() | str():
-            return value
-        case float():
-            return value if math.isfinite(value) else str(value)
-        case datetime() | date() | time():
-            return value.isoformat()
-        case timedelta():
-            return value.total_seconds()
-        case bytes():
-            return value.hex()
-        case Decimal():
-            return str(value)
-        case dict():
-            return {str(key): jsonable(each) for key, each in value.items()}
-        case list() | tuple():
-            return [jsonable(each) for each in value]
-    return str(value)
 
 
 def streams_json(container: str, streams: Iterable[StreamSummary]) -> dict[str, object]:

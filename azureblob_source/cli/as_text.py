@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import datetime, timezone
+from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from azureblob_source.cli.as_json import jsonable, stored_json
+from azure_account.cli.console import printable
+from azure_account.cli.json_lines import jsonable
+from azure_account.cli.texts import NONE, count_text, new_table, plural, shrinking, time_text
+from azureblob_source.cli.as_json import stored_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,8 +28,6 @@ if TYPE_CHECKING:
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _WIDEST_CELL = 40
 _MISSING_SHOWN = 3
-_NONE = "–"
-_CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _UUID = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -39,44 +40,22 @@ def size_text(count: int) -> str:
     return f"{size:.{digits}f} {_UNITS[unit]}"
 
 
-def count_text(count: int | None) -> str:
-    """An integer in groups of three."""
-    return _NONE if count is None else f"{count:,}"
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 blob`, `2,000 blobs`."""
-    return (
-        f"{count:,} {noun}" if count == 1 else f"{count:,} {noun[:-1]}ies" if noun[-1] == "y" else f"{count:,} {noun}s"
-    )
-
-
-def printable(text: str) -> str:
-    """The text with control characters as escapes: what others wrote cannot steer the terminal."""
-    return _CONTROL_CHARACTER.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-
-
-def time_text(moment: datetime) -> str:
-    """UTC, to the second."""
-    return moment.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
-
-
 def streams_table(streams: Iterable[StreamSummary]) -> Table:
     """The table of `ls`."""
-    table = _table("stream", "blobs>", "rows>", "size>", "version>", "last commit (UTC)")
+    table = new_table("stream", "blobs>", "rows>", "size>", "version>", "last commit (UTC)")
     for each in streams:
         name = each.name or "(top level)"
         stream = Text(name) if each.version is not None else Text.assemble(name, (" (no log)", "dim"))
         cells = (count_text(each.blobs), count_text(each.rows), size_text(each.bytes), count_text(each.version))
         table.add_row(stream, *cells, time_text(each.changed))
-    return _shrinking(table, 0)
+    return shrinking(table, 0)
 
 
 def entries_table(entries: Sequence[LogEntry], *, header: bool = True) -> Table:
     """The table of `log`. Of a query id, a UUID, only the first eight characters are shown."""
     epochs = any(entry.epoch is not None for entry in entries)
     names = ("version>", "time (UTC)", "operation", "writer", "blobs>", "rows>", "size>")
-    table = _table(*names, *(["epoch>"] if epochs else []))
+    table = new_table(*names, *(["epoch>"] if epochs else []))
     table.show_header = header
     for entry in entries:
         who = entry.transaction
@@ -84,13 +63,13 @@ def entries_table(entries: Sequence[LogEntry], *, header: bool = True) -> Table:
             str(entry.version),
             time_text(datetime.fromisoformat(entry.timestamp)),
             entry.operation if entry.replaces is None else f"{entry.operation} {entry.replaces}",
-            _NONE if who is None else printable(_UUID.sub(r"\1", who.id)) + f":{who.version}",
+            NONE if who is None else printable(_UUID.sub(r"\1", who.id)) + f":{who.version}",
             count_text(len(entry.blobs)),
             count_text(entry.rows),
             size_text(sum(blob.size for blob in entry.blobs)),
-            *([_NONE if entry.epoch is None else str(entry.epoch)] if epochs else []),
+            *([NONE if entry.epoch is None else str(entry.epoch)] if epochs else []),
         )
-    return _shrinking(table, 3)
+    return shrinking(table, 3)
 
 
 def entry_tables(entry: LogEntry) -> list[Table]:
@@ -104,25 +83,27 @@ def entry_tables(entry: LogEntry) -> list[Table]:
             facts.add_row(key, value if isinstance(value, str) else _compact(value))
     for key in ("blobs", "writers", "transactions", "removed", "control"):
         facts.add_row(key, count_text(len(stored.get(key, ()))))
-    writers = _table("query", "batch>", "task>", "attempt>", "seconds>", "rows>", "blocks>", "size>", title="writers")
+    writers = new_table(
+        "query", "batch>", "task>", "attempt>", "seconds>", "rows>", "blocks>", "size>", title="writers"
+    )
     for writer in entry.writers:
         writers.add_row(*_writer_cells(writer))
-    blobs = _table("name", "partition", "rows>", "size>", "blocks>", "rolled by", title="blobs")
+    blobs = new_table("name", "partition", "rows>", "size>", "blocks>", "rolled by", title="blobs")
     for blob in entry.blobs:
-        partition = _NONE if blob.partition is None else blob.partition
+        partition = NONE if blob.partition is None else blob.partition
         cells = (count_text(blob.rows), size_text(blob.size), count_text(blob.blocks), blob.rolled_by)
         blobs.add_row(blob.name, partition, *cells)
-    return [facts, *(_shrinking(table, 0) for table in (writers, blobs) if table.row_count)]
+    return [facts, *(shrinking(table, 0) for table in (writers, blobs) if table.row_count)]
 
 
 def _writer_cells(writer: Mapping[str, Any]) -> tuple[str, ...]:
     metrics = writer.get("metrics", {})
     return (
-        str(writer.get("query", _NONE)),
+        str(writer.get("query", NONE)),
         count_text(writer.get("batch")),
         count_text(writer.get("task")),
         count_text(writer.get("attempt")),
-        f"{writer['durationMs'] / 1000:.1f}" if "durationMs" in writer else _NONE,
+        f"{writer['durationMs'] / 1000:.1f}" if "durationMs" in writer else NONE,
         count_text(metrics.get("messagesSent")),
         count_text(metrics.get("blockUploads")),
         size_text(metrics.get("bytesCompressed", 0)),
@@ -265,26 +246,3 @@ def _cell(value: object) -> str:
 
 def _compact(value: object) -> str:
     return printable(json.dumps(jsonable(value), ensure_ascii=False))
-
-
-def _table(*columns: str, title: str | None = None) -> Table:
-    """A table of these columns. `>` after a name aligns it to the right. Only the first column wraps its lines."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), title_justify="left", title_style="bold")
-    table.title = title
-    for place, name in enumerate(columns):
-        right = name.endswith(">")
-        table.add_column(
-            name.rstrip(">"),
-            justify="right" if right else "left",
-            no_wrap=place > 0,
-            overflow="ellipsis" if place else "fold",
-        )
-    return table
-
-
-def _shrinking(table: Table, place: int) -> Table:
-    """The table, in which only the column `place` is shortened when there is no room for all."""
-    for at, column in enumerate(table.columns):
-        if at != place:
-            column.min_width = max(len(str(cell)) for cell in (column.header, *column.cells))
-    return table

@@ -25,14 +25,14 @@ from azure_account.errors import (
     TransientError,
     describe,
 )
+from azure_account.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.log.naming import boundary_name
-from azureblob_source.log.readback import ATTEMPTS, request_and_read_back
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from azure_account.account import BlobContainer
-    from azureblob_source.log.readback import Doubtful
+    from azure_account.readback import Doubtful
 
 FORMAT_VERSION = 1
 

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING
 
 from azure_account.account import IF_ABSENT, Conflict, Done
 from azure_account.errors import AzureBlobError, ConflictError, NotFoundError, TransientError, describe
+from azure_account.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.concurrent_map import concurrent_map
 from azureblob_source.log.boundary import read_boundary
 from azureblob_source.log.entry import LogEntry, from_json, to_json
 from azureblob_source.log.naming import log_name, log_prefix, log_version
-from azureblob_source.log.readback import ATTEMPTS, request_and_read_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from azure_account.account import BlobAttributes, BlobContainer
+    from azure_account.readback import Doubtful
     from azureblob_source.log.boundary import Boundary
-    from azureblob_source.log.readback import Doubtful
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ def check_epoch(log: CommitLog, head: LogEntry | None, epoch: int | None, outcom
     if head is None or head.epoch is None or (epoch is not None and epoch >= head.epoch):
         return
     own = "carries none" if epoch is None else f"has epoch {epoch}"
-    cause = f"the stream is at epoch {head.epoch} since version {head.version}, this writer {own}"
+    cause = f"the stream is at epoch {head.epoch} (version {head.version} of its log), this writer {own}"
     step = f"Another writer has taken over: stop this one. {outcome}"
     raise FencedError(describe("commit to", f"{log.stream} in {log.container.url}", cause, step))
 

@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING
 
 from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Conflict, Done, Missing
 from azure_account.errors import ConfigurationError, ConflictError, TransientError, describe
+from azure_account.readback import request_and_read_back
 from azureblob_source.concurrent_map import Item, Result, concurrent_map
 from azureblob_source.log.entry import ATTEMPT, DISCARDED, attempt_of
 from azureblob_source.log.naming import probe_name
-from azureblob_source.log.readback import request_and_read_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from azure_account.account import BlobContainer, BlobProperties, Outcome
+    from azure_account.readback import Doubtful
     from azureblob_source.log.entry import BlobEntry, LogEntry
-    from azureblob_source.log.readback import Doubtful
 
 _FINISHED_LATER = (
     "If the batch is in the log, the next write to the stream or `python -m azureblob_source repair` publishes it. A "

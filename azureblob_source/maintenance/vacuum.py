@@ -21,22 +21,22 @@ from typing import TYPE_CHECKING
 
 from azure_account.account import Condition, Done, Missing
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from azure_account.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.concurrent_map import Item, Result, concurrent_map
 from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import find_entry
 from azureblob_source.log.entry import attempt_of
 from azureblob_source.log.naming import is_batch_log, log_name, log_prefix, log_version
 from azureblob_source.log.published import first_unpublished
-from azureblob_source.log.readback import ATTEMPTS, request_and_read_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from azure_account.account import BlobContainer, Outcome
+    from azure_account.readback import Doubtful
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
-    from azureblob_source.log.readback import Doubtful
 
 SHORTEST_RETENTION = timedelta(hours=1)
 """Much longer than a reader or writer works without reading the boundary again."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from azure_account.account import IF_ABSENT, Conflict
 from azure_account.errors import ConflictError, TransientError, describe
+from azure_account.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.log.commit import (
     commit_and_publish,
     commit_batch_entry,
@@ -30,7 +31,6 @@ from azureblob_source.log.entry import Draft, LogEntry, Transaction, remembered
 from azureblob_source.log.fencing import check_epoch
 from azureblob_source.log.naming import batches_stream, schema_name
 from azureblob_source.log.publish import Publisher
-from azureblob_source.log.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.log.roll_forward import NotPublished
 from azureblob_source.metrics import batch_metrics
 from azureblob_source.write.control_objects import merged, split_by_stream
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from azure_account.account import BlobContainer
+    from azure_account.readback import Doubtful
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import AnyEntry, BlobEntry, Operation
     from azureblob_source.log.publish import Unpublishable
-    from azureblob_source.log.readback import Doubtful
     from azureblob_source.write.staging import StagedTask, WritePlan
 
 Result = TypeVar("Result")

@@ -348,6 +348,24 @@ class TestLeases:
         assert isinstance(container.renew_lease("blob", self.mine), Done)
         assert isinstance(container.renew_lease("blob", self.theirs), Conflict)
 
+    def test_properties_show_whether_the_lease_is_held(self, container: BlobContainer) -> None:
+        container.put("blob", b"1")
+
+        def shown() -> list[bool]:
+            found = container.properties("blob")
+            assert found is not None
+            [listed] = container.list("blob")
+            return [found.leased, container.get("blob").properties.leased, listed.leased]
+
+        assert [False] * 3 == shown()
+        container.acquire_lease("blob", self.mine, 60)
+        assert [True] * 3 == shown()
+        container.release_lease("blob", self.mine)
+        assert [False] * 3 == shown()
+        container.acquire_lease("blob", self.theirs, 60)
+        container.break_lease("blob")
+        assert [False] * 3 == shown()
+
     def test_a_released_lease_can_be_acquired(self, container: BlobContainer) -> None:
         container.put("blob", b"1")
         container.acquire_lease("blob", self.mine, 15)
@@ -416,6 +434,14 @@ class TestTables:
         assert found is not None
         assert (self.row.properties, etag) == (found.properties, found.etag)
         assert table.get("p", "other") is None
+
+    def test_the_age_of_an_entity_is_measured_by_the_clock_of_the_service(self, table: Table) -> None:
+        table.insert(self.row)
+        one, [all_of_them], [partition] = table.get("p", "r"), table.query(), table.query("p")
+        for found in (one, all_of_them, partition):
+            assert found is not None
+            assert found.age is not None
+            assert 0 <= found.age < 60
 
     def test_an_entity_is_inserted_once(self, table: Table) -> None:
         assert isinstance(table.insert(self.row), Done)

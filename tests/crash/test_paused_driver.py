@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash.flights import flights, write_files
-from tests.crash.killing import STUCK_SECONDS, FlightsJob, Killings, Moment, signal_session
+from tests.crash.killing import STUCK_SECONDS, FlightsJob, Killings, Moment
 from tests.crash.visible_blobs import VisibleBlobs, assert_exactly_once
+from tools.sessions import signal_session
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from azure_account.account import IF_ABSENT, BlobAttributes, Conflict, Done, Missing, Outcome, StorageAccount
+from azure_account.account import IF_ABSENT, BlobAttributes, Conflict, Done, Entity, Missing, Outcome, StorageAccount
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, ConflictError
 from azure_account.memory.account import MemoryAccount
@@ -195,3 +195,16 @@ def test_a_blob_that_is_rewritten_between_two_chunks_of_a_read_is_a_conflict(
 
     with pytest.raises(ConflictError):
         memory.restarted(Rewrite()).container("data").get("blob")
+
+
+def test_an_entity_gets_older_until_it_is_written_again() -> None:
+    account = MemoryAccount()
+    table = account.table("rows")
+    table.create()
+    ages = []
+    for _ in range(2):
+        table.replace(Entity("p", "r", {"n": 1}))
+        for seconds in (0, 5, 7):
+            account.clock.sleep(seconds)
+            ages.append(next(table.query()).age)
+    assert [0, 5, 12, 0, 5, 12] == ages

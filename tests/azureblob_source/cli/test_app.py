@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,12 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 from azure_account import connect
+from azure_account.cli.commands import INTERRUPTED
+from azure_account.cli.shell import Shell
 from azure_account.clock import ManualClock
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.service import MemoryService
-from azureblob_source.cli.app import INTERRUPTED, UNCONFIRMED, Shell, app
-from azureblob_source.cli.as_json import json_line, jsonable
-from azureblob_source.cli.as_text import plural, rows_table, size_text
+from azureblob_source.cli.app import UNCONFIRMED, app
+from azureblob_source.cli.as_text import rows_table, size_text
 from azureblob_source.log.entry import Transaction
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.staging import plan_write
@@ -397,15 +397,6 @@ def test_all_commands_on_the_emulator(azurite: Azurite, container_name: str) -> 
     assert [] == [blob.name for blob in container.list(uncommitted=True) if not blob.committed or not blob.size]
 
 
-@pytest.mark.parametrize("extra", ["typer", "rich"])
-def test_a_missing_extra_is_named(extra: str) -> None:
-    program = f"import sys; sys.modules[{extra!r}] = None; from azureblob_source.__main__ import main; main()"
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (1, f"The command line needs {extra}: pip install pyspark-azureblob[cli]\n") == (
-        result.returncode, result.stderr
-    )  # fmt: skip
-
-
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
@@ -416,18 +407,6 @@ def test_a_missing_extra_is_named(extra: str) -> None:
 )  # fmt: skip
 def test_sizes_have_three_digits(count: int, shown: str) -> None:
     assert shown == size_text(count)
-
-
-def test_nouns_agree_with_their_number() -> None:
-    assert ["1 entry", "2 entries", "1 blob", "2,000 blobs", "0 rows"] == [
-        plural(1, "entry"), plural(2, "entry"), plural(1, "blob"), plural(2000, "blob"), plural(0, "row")
-    ]  # fmt: skip
-
-
-def test_all_values_of_rows_have_a_json_form() -> None:
-    value = {"x": float("nan"), "y": [float("inf"), b"\x01\xff"], "z": timedelta(seconds=1.5), "m": [("k", 1)]}
-    assert {"x": "nan", "y": ["inf", "01ff"], "z": 1.5, "m": [["k", 1]]} == json.loads(json_line(value))
-    assert jsonable(None) is None
 
 
 def test_columns_beyond_the_width_are_named() -> None:

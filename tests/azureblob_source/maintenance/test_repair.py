@@ -108,7 +108,7 @@ def test_an_entry_whose_blocks_have_expired_is_voided_and_its_repeat_writes_it_a
 def test_a_stream_with_an_epoch_is_repaired_with_that_epoch() -> None:
     account = new_account()
     unpublished(account, epoch=3)
-    with pytest.raises(FencedError, match="at epoch 3 since version 1, this writer carries none"):
+    with pytest.raises(FencedError, match="at epoch 3 .version 1 of its log., this writer carries none"):
         repaired(account)
     assert Repaired(1, 0, 0) == repaired(account, epoch=3)
 

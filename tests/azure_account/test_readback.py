@@ -6,12 +6,12 @@ import pytest
 
 from azure_account.account import Conflict, Done, Missing, Unknown
 from azure_account.errors import ConfigurationError, ConflictError, TransientError
-from azureblob_source.log.readback import ATTEMPTS, request_and_read_back
+from azure_account.readback import ATTEMPTS, request_and_read_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from azureblob_source.log.readback import Doubtful
+    from azure_account.readback import Doubtful
 
 LOST = Unknown("the connection was reset")
 

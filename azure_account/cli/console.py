@@ -1,18 +1,24 @@
-"""The console of the command line. Streams hold text that others wrote: it is shown as it is, and commands nothing."""
+"""The console of a command line. Storage holds text that others wrote: it is shown as it is, and commands nothing."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-
-from azureblob_source.cli.as_text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.console import ConsoleOptions, RenderableType
     from rich.segment import Segment
+
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def printable(text: str) -> str:
+    """The text with control characters as escapes: what others wrote cannot steer the terminal."""
+    return _CONTROL_CHARACTER.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 class PlainConsole(Console):

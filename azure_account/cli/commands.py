@@ -1,0 +1,70 @@
+"""A group of commands, and the options that all of them have.
+
+Exit codes: 0 done; 1 error, one message on standard error; 2 wrong usage; 130 ended by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from azure_account.cli.console import PlainConsole
+from azure_account.errors import AzureBlobError
+from azure_account.options.account_options import ACCOUNT_OPTIONS
+from azure_account.options.settings import account_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from azure_account.cli.shell import Shell
+    from azure_account.options.settings import AccountSettings
+
+ERROR, INTERRUPTED = 1, 130
+
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-o",
+        "--option",
+        metavar="KEY=VALUE",
+        help="Option of the connector, such as accountName; repeatable. Set secrets as AZURE_STORAGE_* variables.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")]
+
+
+class Commands(TyperGroup):
+    """Turns the project's errors, and Ctrl-C, into a message and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except AzureBlobError as error:
+            PlainConsole(stderr=True, soft_wrap=True).print(str(error))
+            raise typer.Exit(ERROR) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(INTERRUPTED) from error
+
+
+def new_app() -> typer.Typer:
+    """A program without commands."""
+    return typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+def key_values(options: Sequence[str] | None) -> dict[str, str]:
+    """The options of `-o` by key. Wrong usage if one is not `KEY=VALUE`."""
+    found = {}
+    for option in options or ():
+        key, equals, value = option.partition("=")
+        if not equals:
+            raise typer.BadParameter("it must be KEY=VALUE", param_hint="'-o'")
+        found[key.strip()] = value
+    return found
+
+
+def settings_of(shell: Shell, options: Sequence[str] | None) -> AccountSettings:
+    """The account of the options of `-o` and of the environment. `ConfigurationError` for an unknown or wrong one."""
+    return account_settings(ACCOUNT_OPTIONS.parse(key_values(options)), None, shell.env)

@@ -1,0 +1,51 @@
+"""Numbers, times and tables for people. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from rich import box
+from rich.table import Table
+
+NONE = "–"
+"""An empty cell."""
+
+
+def count_text(count: int | None) -> str:
+    """An integer in groups of three."""
+    return NONE if count is None else f"{count:,}"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 blob`, `2,000 blobs`."""
+    return (
+        f"{count:,} {noun}" if count == 1 else f"{count:,} {noun[:-1]}ies" if noun[-1] == "y" else f"{count:,} {noun}s"
+    )
+
+
+def time_text(moment: datetime) -> str:
+    """UTC, to the second."""
+    return moment.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def new_table(*columns: str, title: str | None = None) -> Table:
+    """A table of these columns. `>` after a name aligns it to the right. Only the first column wraps its lines."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), title_justify="left", title_style="bold")
+    table.title = title
+    for place, name in enumerate(columns):
+        right = name.endswith(">")
+        table.add_column(
+            name.rstrip(">"),
+            justify="right" if right else "left",
+            no_wrap=place > 0,
+            overflow="ellipsis" if place else "fold",
+        )
+    return table
+
+
+def shrinking(table: Table, place: int) -> Table:
+    """The table, in which only the column `place` is shortened when there is no room for all."""
+    for at, column in enumerate(table.columns):
+        if at != place:
+            column.min_width = max(len(str(cell)) for cell in (column.header, *column.cells))
+    return table

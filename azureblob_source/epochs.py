@@ -1,0 +1,42 @@
+"""Take a stream over from another writer: open an epoch in its log, before the first row is written in it."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from azure_account import connect
+from azure_account.errors import ConfigurationError
+from azureblob_source.log import commit
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.entry import Draft
+from azureblob_source.log.publish import Publisher
+from azureblob_source.write.options import sink_options
+from azureblob_source.write.sink import prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def open_epoch(path: str, epoch: int, options: Mapping[str, str] | None = None) -> None:
+    """Have a stream refuse every writer of a lower epoch, and those without one, from now on.
+
+    path: `container/stream`, or its URL. epoch: 0 or more; the writer has it as option `epoch`. options: of the sink,
+    as far as they name the account; what they leave out comes from `AZURE_STORAGE_*` variables.
+
+    Call it before the query is started. Spark then reads its first offset from the checkpoint when nobody else can
+    commit any more: a batch that the writer before has committed is in the checkpoint too, and is not written again.
+    What that writer has committed and not published is published. Idempotent. The container is created if it is absent.
+    `FencedError` if the stream is at a higher epoch.
+    """
+    given = sink_options({**(options or {}), "path": path, "epoch": str(epoch)}, os.environ)
+    stream = given.location.stream
+    if stream is None:
+        text = f"{path} names no stream. Epochs are of a stream: give `container/stream`, a stream for each task."
+        raise ConfigurationError(text)
+    container = connect(given.account).container(given.location.container)
+    prepare(container, create=given.create_container)
+    draft = Draft(uuid.uuid4().hex, datetime.now(timezone.utc).isoformat(timespec="milliseconds"), epoch=epoch)
+    commit.open_epoch(CommitLog(container, stream), draft, Publisher(container))

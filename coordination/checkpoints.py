@@ -1,0 +1,114 @@
+"""Offsets in Table storage: for each task, how far it has read each stream-partition. Fenced by the task's epoch.
+
+All offsets of a task are one entity, so they change together, however many they are; and the entity has the epoch of
+its writer, so a processor that has lost the task cannot move them. PartitionKey is `task`, RowKey the task's name.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from azure_account.account import IF_ABSENT, Condition, Conflict, Done, Entity, Missing, Unknown
+from azure_account.errors import ConfigurationError, CorruptError, FencedError, TransientError, describe
+from azure_account.readback import request_and_read_back
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from azure_account.account import Table
+    from azure_account.errors import AzureBlobError
+    from azure_account.readback import Doubtful
+
+_PARTITION = "task"
+_PROPERTY_CHARACTERS = 30_000
+"""A string property has at most 32,768 UTF-16 units."""
+_MOST_CHARACTERS = 450_000
+"""An entity has at most 1 MiB, in UTF-16."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The offsets of a task by stream-partition (any text), and the epoch of the processor that wrote them or -1."""
+
+    epoch: int = -1
+    offsets: Mapping[str, str] = field(default_factory=dict)
+
+
+class CheckpointStore:
+    """The checkpoints of a job."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def create(self) -> None:
+        """Create the table if it is absent."""
+        self._table.create()
+
+    def read(self, task: str) -> Checkpoint:
+        """The last checkpoint of a task; an empty one if there is none. Errors of storage are raised, not empty."""
+        found = self._table.get(_PARTITION, task)
+        return Checkpoint() if found is None else _checkpoint(found)
+
+    def begin(self, task: str, epoch: int) -> Checkpoint:
+        """Take a task over, and read its offsets: from now on writers of lower epochs are refused. Idempotent.
+
+        `FencedError` if a processor with a higher epoch has it.
+        """
+        return self._change(task, epoch, None)
+
+    def write(self, task: str, epoch: int, offsets: Mapping[str, str]) -> None:
+        """Replace all offsets of a task. `FencedError` if another processor has the task now.
+
+        `ConfigurationError` for more offsets than an entity holds (about 450,000 characters).
+        """
+        self._change(task, epoch, offsets)
+
+    def _change(self, task: str, epoch: int, offsets: Mapping[str, str] | None) -> Checkpoint:
+        """Replace the offsets, or only the epoch if they are None. Returns what is stored then."""
+        written = Checkpoint()
+
+        def request() -> Done | Conflict | Missing | Unknown:
+            nonlocal written
+            found = self._table.get(_PARTITION, task)
+            before = Checkpoint() if found is None else _checkpoint(found)
+            if before.epoch > epoch:
+                cause = f"epoch {before.epoch} has taken it over from epoch {epoch}"
+                raise FencedError(describe("Write the checkpoint of", f"task {task}", cause, "Stop this task."))
+            written = Checkpoint(epoch, before.offsets if offsets is None else dict(offsets))
+            condition = IF_ABSENT if found is None else Condition(if_match=found.etag)
+            return self._table.replace(_entity(task, written), condition=condition)
+
+        def read_back(answer: Doubtful) -> Done | None:  # noqa: ARG001 - what is stored decides
+            return Done() if self.read(task) == written else None
+
+        def unresolved(answer: Doubtful) -> AzureBlobError:
+            cause = f"it stays unknown whether it was written ({answer})"
+            return TransientError(describe("Write the checkpoint of", f"task {task}", cause, "Try again later."))
+
+        request_and_read_back(request, read_back, unresolved)
+        return written
+
+
+def _entity(task: str, checkpoint: Checkpoint) -> Entity:
+    text = json.dumps(dict(checkpoint.offsets), separators=(",", ":"), sort_keys=True)
+    if len(text) > _MOST_CHARACTERS:
+        reason = (
+            f"The {len(checkpoint.offsets)} offsets of task {task} are {len(text):,} characters; an entity of a table "
+            f"holds {_MOST_CHARACTERS:,}. Divide the task."
+        )
+        raise ConfigurationError(reason)
+    pieces = [text[start : start + _PROPERTY_CHARACTERS] for start in range(0, len(text), _PROPERTY_CHARACTERS)]
+    named = {f"offsets{number}": piece for number, piece in enumerate(pieces)}
+    return Entity(_PARTITION, task, {"epoch": checkpoint.epoch, "pieces": len(pieces), **named})
+
+
+def _checkpoint(entity: Entity) -> Checkpoint:
+    properties = entity.properties
+    try:
+        text = "".join(str(properties[f"offsets{number}"]) for number in range(int(properties["pieces"])))
+        return Checkpoint(int(properties["epoch"]), dict(json.loads(text)))
+    except (KeyError, TypeError, ValueError) as error:
+        reason = f"The checkpoint of task {entity.row_key} is damaged ({error!r}). Restore it, or delete the entity."
+        raise CorruptError(reason) from error

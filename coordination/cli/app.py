@@ -1,0 +1,201 @@
+"""The command line: `python -m coordination status | run`.
+
+Exit codes: 0 done; 1 error, one message on standard error; 2 wrong usage; 130 ended by Ctrl-C. `run` ends with the exit
+code of its command, with 128 + the signal that ended either of them, with 127 if the command is not found, and with 126
+if it cannot be started.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from azure_account.cli.commands import AsJson, Options, new_app, settings_of
+from azure_account.cli.json_lines import print_json
+from azure_account.cli.shell import shell_of
+from azure_account.cli.texts import time_text
+from azure_account.errors import TransientError
+from coordination.cli.as_json import status_json
+from coordination.cli.as_text import changes, status_text
+from coordination.cli.reading import read_job, read_leader
+from coordination.cli.supervisor import Program, Supervisor
+from coordination.connect import brief_settings
+from coordination.names import check_processor, leader_blob
+from coordination.timing import CoordinatorTiming, LeaseTiming
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from azure_account.cli.shell import Shell
+    from coordination.cli.report import JobReport, LeaderReport
+
+    Report: TypeAlias = JobReport | LeaderReport
+
+_REQUEST_SECONDS = 20.0
+_HOLDER_CHARACTERS = 150
+
+app = new_app()
+
+Container = Annotated[str, typer.Argument(metavar="CONTAINER", help="The container that the processes use.")]
+
+
+@app.callback()
+def main() -> None:
+    """Show processes that share work through Azure storage, and run a program in one of several processes."""
+
+
+@app.command()
+def status(  # noqa: PLR0913 - one argument for each option
+    ctx: typer.Context,
+    container: Container,
+    job: Annotated[str | None, typer.Argument(metavar="JOB", help="The name of the job.", show_default=False)] = None,
+    option: Options = None,
+    *,
+    blob: Annotated[
+        str | None, typer.Option(metavar="BLOB", help="Instead of JOB: the blob of an election, a lock or `run`.")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again, until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, max=3600, help="With --watch: how often.")] = 2.0,
+    death: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=0.1, help="A processor without a heartbeat for so long is called silent."),
+    ] = CoordinatorTiming().death,
+    as_json: AsJson = False,
+) -> None:
+    """Show who leads, who runs which task, and what waits for what. Changes nothing.
+
+    Ages are of the clock of the storage service. --watch shows the present state on a terminal, and else a line for
+    each change; with --json a document for each look.
+    """
+    if (job is None) == (blob is None):
+        raise typer.BadParameter("give the name of a job, or --blob", param_hint="'JOB'")
+    shell = shell_of(ctx)
+    account = shell.connect(brief_settings(settings_of(shell, option), _REQUEST_SECONDS))
+
+    def read() -> Report:
+        if job is not None:
+            return read_job(account, container, job, death)
+        return read_leader(account, container, blob or "")
+
+    if watch:
+        _watch(shell, read, every, as_json=as_json)
+    elif as_json:
+        print_json(status_json(read()))
+    else:
+        shell.out.print(status_text(read()))
+
+
+@app.command()
+def run(  # noqa: PLR0913 - one argument for each option
+    ctx: typer.Context,
+    container: Container,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Processes that give the same name take turns.")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="After --: the program and its arguments.")],
+    option: Options = None,
+    *,
+    lease: Annotated[
+        int, typer.Option(metavar="SECONDS", help="Duration of the lease, 15 to 60: another process leads after it.")
+    ] = LeaseTiming().duration,
+    poll: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, max=3600, help="How often a stand-by tries to lead.")
+    ] = LeaseTiming().poll_every,
+    grace: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", min=0, max=3600, help="From SIGTERM to SIGKILL of COMMAND, if this program is stopped."
+        ),
+    ] = 10.0,
+    holder: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="This process, for people.", show_default="host:process id")
+    ] = None,
+) -> None:
+    """Run COMMAND in one of the processes that give this NAME; the others stand by, and one of them takes over.
+
+    COMMAND has COORDINATION_EPOCH in its environment: present it in every write that a predecessor must not repeat.
+    When leadership ends, COMMAND and its process group get SIGTERM, and SIGKILL before the lease can expire.
+    """
+    blob, timing = leader_blob(name), LeaseTiming.of_duration(lease, poll)
+    if os.name != "posix":
+        raise typer.BadParameter("it needs process groups, which this system does not have", param_hint="'run'")
+    if shutil.which(command[0]) is None:
+        raise typer.BadParameter(f"there is no program {command[0]} here", param_hint="'COMMAND'")
+    who = holder if holder is not None else f"{socket.gethostname()[:_HOLDER_CHARACTERS]}:{os.getpid()}"
+    check_processor(who)
+    shell = shell_of(ctx)
+    settings = brief_settings(settings_of(shell, option), timing.request)
+    logging.getLogger("coordination.leadership").addHandler(logging.NullHandler())  # the lines below say it
+    program = Program(name, blob, who, command, shell.env, timing, grace)
+    supervisor = Supervisor(
+        shell.connect(settings).container(container), program, lambda line: _say(shell, line), shell.clock
+    )
+    with asked_by_signals(supervisor.signalled):
+        code = supervisor.run()
+    raise typer.Exit(code)
+
+
+def _watch(shell: Shell, read: Callable[[], Report], every: float, *, as_json: bool) -> None:
+    out, report = shell.out, read()
+    if out.is_terminal and not as_json:
+        with Live(status_text(report), console=out, auto_refresh=False, screen=True) as live:
+            for found in _following(shell, read, every):
+                report = report if isinstance(found, TransientError) else found
+                above = Text(f"{found}\n" if isinstance(found, TransientError) else "", style="red", end="")
+                live.update(Group(above, status_text(report)), refresh=True)
+    _print_news(shell, None, report, as_json=as_json)
+    for found in _following(shell, read, every):
+        if isinstance(found, TransientError):
+            _say(shell, str(found))
+        else:
+            _print_news(shell, report, found, as_json=as_json)
+            report = found
+
+
+def _following(shell: Shell, read: Callable[[], Report], every: float) -> Iterator[Report | TransientError]:
+    """A report every so often, for ever. Storage that gives no answer does not end it."""
+    while True:
+        shell.clock.sleep(every)
+        try:
+            yield read()
+        except TransientError as error:
+            yield error
+
+
+def _print_news(shell: Shell, before: Report | None, report: Report, *, as_json: bool) -> None:
+    if as_json:
+        print_json(status_json(report))
+        return
+    for line in changes(before, report):
+        shell.out.print(f"{time_text(shell.now)} {line}", soft_wrap=True)
+
+
+def _say(shell: Shell, line: str) -> None:
+    shell.err.print(f"{time_text(shell.now)} {line}")
+
+
+@contextmanager
+def asked_by_signals(ask: Callable[[int], None]) -> Iterator[None]:
+    """Have the signals that end a program call `ask` instead; those that are ignored, as by `nohup`, stay so."""
+
+    def heed(number: int, _: FrameType | None) -> None:
+        ask(number)
+
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: old for number in ending if (old := signal.getsignal(number)) is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, heed)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,148 @@
+"""What `status` shows, from the lease document and the rows of the processor table. Pure.
+
+What a processor runs is not stored anywhere. It follows from the version that the processor has confirmed:
+
+    END n      it has confirmed n: its tasks in n
+    START n    it has confirmed n: those of its tasks in n that it had before; else: its tasks in the model before
+
+A silent processor counts as one that runs nothing: it stops its tasks before the others take it for dead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from coordination.processors.job_model import BarrierState, PublishedModel, from_content
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from coordination.leadership.lease_document import LeaseDocument
+    from coordination.processors.coordinator_state import ListedRow
+    from coordination.processors.job_model import Assignment
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was read. leased: whether the lease is held now. changed: seconds since the document was last written.
+
+    rows: of the processor table; None if there is no table. All times are of the service's clock.
+    """
+
+    document: LeaseDocument
+    leased: bool
+    changed: float
+    rows: tuple[ListedRow, ...] | None = None
+
+
+@dataclass(frozen=True)
+class LeaderReport:
+    """A leased blob. holder and epoch are those of the last term; it goes on if the lease is held."""
+
+    blob: str
+    holder: str
+    epoch: int
+    held: bool
+    changed: float
+
+
+@dataclass(frozen=True)
+class ProcessorReport:
+    """A processor that has a row, or that the job model names.
+
+    age: seconds since its counter last changed; None without a row. confirmed: a version of the job model, or None.
+    running: the tasks that it runs, each with its epoch.
+    """
+
+    processor: str
+    member: bool
+    age: float | None
+    silent: bool
+    leads: bool
+    confirmed: int | None
+    running: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """A task, and the processor that is assigned to it. runs_on: the processor that runs it now, in any epoch."""
+
+    task: str
+    processor: str
+    epoch: int
+    runs_on: str | None
+
+
+@dataclass(frozen=True)
+class JobReport:
+    """A job. death: the seconds without a heartbeat after which a processor is called silent. table: whether it exists.
+
+    model: None before the first one is published.
+    """
+
+    job: str
+    leader: LeaderReport
+    death: float
+    table: bool
+    model: PublishedModel | None
+    processors: tuple[ProcessorReport, ...]
+    tasks: tuple[TaskReport, ...]
+
+    @property
+    def waits_for(self) -> tuple[str, ...]:
+        """The processors that the barrier waits for."""
+        if self.model is None or self.model.barrier is BarrierState.END:
+            return ()
+        version = self.model.current.version
+        return tuple(each.processor for each in self.processors if each.member and each.confirmed != version)
+
+
+def leader_report(blob: str, seen: Seen) -> LeaderReport:
+    """The report of a leased blob."""
+    return LeaderReport(blob, seen.document.holder, seen.document.epoch, seen.leased, seen.changed)
+
+
+def job_report(job: str, blob: str, seen: Seen, death: float) -> JobReport:
+    """The report of a job. `CorruptError` for a damaged job model."""
+    model, leader = from_content(seen.document.content), leader_report(blob, seen)
+    latest: dict[str, ListedRow] = {}
+    for listed in sorted(seen.rows or (), key=lambda listed: listed.row.counter):
+        latest[listed.row.processor] = listed
+    members = () if model is None else model.current.processors
+    leads = _leader(latest.values(), leader)
+    processors = tuple(
+        _processor(name, latest.get(name), model, death, leads=name == leads) for name in sorted({*latest, *members})
+    )
+    runs_on = {task: each.processor for each in processors for task in each.running}
+    assigned: Mapping[str, Assignment] = {} if model is None else model.current.tasks
+    tasks = tuple(TaskReport(name, to.processor, to.epoch, runs_on.get(name)) for name, to in sorted(assigned.items()))
+    return JobReport(job, leader, death, seen.rows is not None, model, processors, tasks)
+
+
+def _leader(rows: Iterable[ListedRow], leader: LeaderReport) -> str | None:
+    """The processor of the leader: the flag of one that was killed stays in its row, so the youngest flag counts."""
+    flagged = [each for each in rows if each.leads and each.row.processor.rpartition("-")[0] == leader.holder]
+    return min(flagged, key=lambda each: each.age).row.processor if flagged and leader.held else None
+
+
+def _processor(
+    name: str, listed: ListedRow | None, model: PublishedModel | None, death: float, *, leads: bool
+) -> ProcessorReport:
+    member = model is not None and name in model.current.processors
+    if listed is None:
+        return ProcessorReport(name, member, None, silent=False, leads=False, confirmed=None)
+    silent, confirmed = listed.age >= death, listed.row.version
+    running = {} if silent or model is None else _running(name, confirmed, model)
+    return ProcessorReport(name, member, listed.age, silent, leads, confirmed, running)
+
+
+def _running(name: str, confirmed: int | None, model: PublishedModel) -> dict[str, int]:
+    current, previous = model.current, model.previous
+    if confirmed == current.version:
+        started = model.barrier is BarrierState.START
+        return {task: epoch for task, epoch in current.of(name).items() if not started or epoch < current.version}
+    waits = model.barrier is BarrierState.START and name in current.processors
+    if waits and previous is not None and confirmed is not None and confirmed >= previous.version:
+        return previous.of(name)
+    return {}

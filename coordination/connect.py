@@ -1,0 +1,35 @@
+"""An account whose requests end soon: what decides about leases and heartbeats must not wait for minutes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from azure_account import connect
+from azure_account.options.account_options import ACCOUNT_OPTIONS
+from azure_account.options.settings import Timeouts, account_settings
+from azure_account.retrying.policy import RetryPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from azure_account.account import StorageAccount
+    from azure_account.options.settings import AccountSettings
+
+
+def open_account(options: Mapping[str, str] | None = None, *, request: float = 5.0) -> StorageAccount:
+    """The account of these options: those of the connector that name an account and its credentials.
+
+    What they leave out comes from `AZURE_STORAGE_*` variables. request: seconds, as in `LeaseTiming` and
+    `CoordinatorTiming`. `ConfigurationError` for options that are unknown or contradict each other.
+    """
+    settings = account_settings(ACCOUNT_OPTIONS.parse(options or {}), None, os.environ)
+    return connect(brief_settings(settings, request))
+
+
+def brief_settings(settings: AccountSettings, request: float) -> AccountSettings:
+    """These settings, with `request` seconds for a request and all its repetitions."""
+    half = request / 2
+    retry = RetryPolicy(max_attempts=3, first_delay=half / 8, max_delay=half / 4, deadline=half)
+    return replace(settings, timeouts=Timeouts(connect=half, request=half, lease=half), retry=retry)

@@ -1,0 +1,129 @@
+"""One process in the election: it acquires the lease, renews it, and loses it. One request for each step.
+
+follower ── acquire: Term ──────────────► leader ── renew: Renewed, or Unknown before the deadline ─► leader
+   ▲   └─── NotAcquired, no answer ─► follower │
+   └────── Lost, or the deadline has passed ◄──┘
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+from azure_account.account import Unknown
+from azure_account.errors import TransientError
+from coordination.leadership.lease import Lost, NotAcquired, Renewed, Term
+
+if TYPE_CHECKING:
+    from coordination.leadership.lease import Lease
+
+
+@dataclass(frozen=True)
+class Elected:
+    """The process leads from now on."""
+
+    term: Term
+
+
+class Ending(Enum):
+    """Why a term is over.
+
+    LATE: it was not renewed in time. TAKEN: another process has the lease, or it was broken or deleted. REFUSED:
+    storage refuses the request for good. RESIGNED: the process has ended it itself.
+    """
+
+    LATE = "late"
+    TAKEN = "taken"
+    REFUSED = "refused"
+    RESIGNED = "resigned"
+
+
+@dataclass(frozen=True)
+class Deposed:
+    """The process does not lead any more."""
+
+    term: Term
+    reason: str
+    ending: Ending
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Nothing has changed; `reason` says why the process does not lead, or that a renewal got no answer."""
+
+    reason: str = ""
+
+
+Change: TypeAlias = Elected | Deposed | Waiting
+
+
+class Election:
+    """Takes part in the election for one process. Call `step`, wait `wait` seconds, and so on. Not thread-safe."""
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        self.term: Term | None = None
+        """The term in which the process leads. Check `leads` before each use."""
+        self.wait = 0.0
+        """Seconds until the next step is due."""
+
+    def leads(self) -> bool:
+        """Whether the process leads at this moment. Any thread may ask."""
+        term = self.term
+        return term is not None and self.lease.holds(term)
+
+    def step(self) -> Change:
+        """Make the next request. Storage that gives no answer is no error; all else is raised, and the term is over."""
+        timing = self.lease.timing
+        if self.term is None:
+            self.wait = timing.poll_every
+            return self._acquire()
+        self.wait = min(timing.renew_every, max(0.0, self.term.deadline - self.lease.clock.monotonic()))
+        return self._expire() or self._renew(self.term)
+
+    def resign(self) -> Deposed | None:
+        """End the term, if there is one, and release the lease, so that another process can lead at once.
+
+        Call it when what the term protects has stopped.
+        """
+        if self.term is None:
+            return None
+        term, self.term = self.term, None
+        self.lease.release(term)
+        return Deposed(term, "it resigned", Ending.RESIGNED)
+
+    def _expire(self) -> Deposed | None:
+        """End the term if its deadline has passed. Makes no request."""
+        if self.term is None or self.leads():
+            return None
+        return self._end(self.term, "the lease was not renewed in time", Ending.LATE)
+
+    def _acquire(self) -> Change:
+        try:
+            answer = self.lease.acquire()
+        except TransientError as error:
+            return Waiting(str(error))
+        if isinstance(answer, NotAcquired):
+            return Waiting(answer.reason)
+        self.term, self.wait = answer, self.lease.timing.renew_every
+        return Elected(answer)
+
+    def _renew(self, term: Term) -> Change:
+        try:
+            answer = self.lease.renew(term)
+        except BaseException:
+            self.term = None
+            raise
+        match answer:
+            case Renewed(renewed):
+                self.term = renewed
+                return Waiting()
+            case Unknown(reason):
+                return Waiting(reason)
+            case Lost(reason):
+                return self._end(term, reason, Ending.TAKEN)
+
+    def _end(self, term: Term, reason: str, ending: Ending) -> Deposed:
+        self.term, self.wait = None, 0.0
+        return Deposed(term, reason, ending)

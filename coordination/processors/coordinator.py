@@ -1,0 +1,235 @@
+"""A processor of a job in threads: election, polls, and a watch over the deadline of its heartbeats.
+
+coordinator = JobCoordinator(account, "box", "flights", tasks=[...], listener=listener)
+coordinator.start()
+...
+coordinator.stop()
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from typing import TYPE_CHECKING, Protocol
+
+from azure_account.clock import SystemClock
+from azure_account.errors import AzureBlobError, NotFoundError, TransientError
+from coordination.leadership.election import Deposed, Elected, Election, Ending
+from coordination.leadership.lease import Lease
+from coordination.metrics import ProcessorMetrics
+from coordination.names import check_processor, check_tasks, names_of
+from coordination.processors.participant import Participant, RunnerError
+from coordination.processors.processor_table import ProcessorTable
+from coordination.timing import CoordinatorTiming, LeaseTiming
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from azure_account.account import StorageAccount
+    from coordination.leadership.election import Change
+
+logger = logging.getLogger(__name__)
+
+
+class JobCoordinatorListener(Protocol):
+    """What a processor does. The methods are called one at a time; a poll waits until they return.
+
+    If a call takes longer than `death` less `margin`, the others take the processor for dead: they run its other tasks
+    too, in higher epochs, until it is done.
+    """
+
+    def on_new_job_model(self, tasks: Mapping[str, int]) -> None:
+        """Begin these tasks, each with the epoch that its writes present. The others run on."""
+
+    def on_job_model_expired(self, tasks: Mapping[str, int]) -> None:
+        """Stop these tasks: other processors get them. They must write nothing when this returns.
+
+        Called again if it has failed, also for tasks that have stopped, or have not begun.
+        """
+
+    def on_coordinator_stop(self) -> None:
+        """The coordinator has stopped as it was asked to."""
+
+    def on_coordinator_failure(self, error: Exception) -> None:
+        """The coordinator has stopped: the listener or the function of tasks failed, or storage refuses a request.
+
+        `error` is what the listener has raised, or an `AzureBlobError` with its cause and what to do.
+        """
+
+
+class JobCoordinator:
+    """One processor of a job, which runs a share of the job's tasks.
+
+    container: where the job's blob is; it is created if it is absent. job: the processors of one job give the same
+    name. processor: a name for people, to which a unique ending is added. tasks: the names of all tasks of the job, or
+    a function of them, which the leader calls at every poll; its heartbeat waits for it. `ConfigurationError` for names
+    that cannot be.
+    """
+
+    def __init__(  # noqa: PLR0913 - where, who, what, and settings
+        self,
+        account: StorageAccount,
+        container: str,
+        job: str,
+        *,
+        tasks: Sequence[str] | Callable[[], Sequence[str]],
+        listener: JobCoordinatorListener,
+        processor: str = "processor",
+        timing: CoordinatorTiming | None = None,
+        lease: LeaseTiming | None = None,
+    ) -> None:
+        check_processor(processor)
+        names, self._timing = names_of(container, job), timing or CoordinatorTiming()
+
+        def new_id() -> str:
+            return f"{processor}-{uuid.uuid4().hex[:8]}"
+
+        self._container, self._blob = account.container(container), names.blob
+        held = Lease(
+            self._container,
+            self._blob,
+            processor,
+            lease or LeaseTiming(),
+            clock=SystemClock(),
+            new_id=lambda: str(uuid.uuid4()),
+        )
+        self._table, self._election = ProcessorTable(account.table(names.processors)), Election(held)
+        fixed = () if callable(tasks) else check_tasks(tasks)
+        wanted = tasks if callable(tasks) else lambda: fixed
+        self._metrics = ProcessorMetrics(job, processor)
+        self._participant = Participant(
+            self._election, self._table, _Runner(listener), wanted, self._timing, new_id=new_id, metrics=self._metrics
+        )
+        self._listener, self._ending = listener, threading.Lock()
+        self._stopping, self._ended = threading.Event(), threading.Event()
+        self._threads = [
+            threading.Thread(target=self._repeat, args=(act, wait), name=f"{job}-{name}", daemon=True)
+            for name, act, wait in (
+                ("election", self._elect, lambda: self._election.wait),
+                ("poll", self._participant.poll, lambda: self._timing.heartbeat),
+                ("watch", self._participant.expire, lambda: self._timing.margin / 4),
+            )
+        ]
+
+    def start(self) -> None:
+        """Join the job. Creates container and table if absent; `ConfigurationError` if that is not permitted."""
+        self._create_container()
+        self._table.create()
+        self._metrics.observe(self._participant.gauges)
+        for thread in self._threads:
+            thread.start()
+
+    def _create_container(self) -> None:
+        """Create the container if it is absent. A request for the container itself needs more permissions."""
+        try:
+            self._container.properties(self._blob)
+        except NotFoundError:
+            self._container.create()
+
+    def stop(self) -> None:
+        """Stop all tasks, and leave the job, so that the others need not wait. Returns when the listener was called.
+
+        If the listener cannot stop its tasks, `on_coordinator_failure` is called, and the others wait for `death`.
+        From within the listener it does nothing: raise an error instead.
+        """
+        if threading.current_thread() in self._threads:
+            return
+        if self._begin_to_end():
+            self._end(self._leave())
+        self._ended.wait()
+
+    @property
+    def processor(self) -> str:
+        """The processor's id. It changes if the processor could not confirm its heartbeats in time."""
+        return self._participant.state.processor
+
+    @property
+    def tasks(self) -> Mapping[str, int]:
+        """The tasks that it runs, each with its epoch."""
+        return dict(self._participant.state.running)
+
+    def leads(self) -> bool:
+        """Whether it leads the job at this moment."""
+        return self._election.leads()
+
+    def _elect(self) -> None:
+        led = self._election.term is not None
+        try:
+            self._count(self._participant.elect())
+        except Exception:
+            self._metrics.count("termsEnded", int(led), reason=Ending.REFUSED.value)
+            raise
+
+    def _count(self, change: Change | None) -> None:
+        if isinstance(change, Elected):
+            self._metrics.count("termsBegun")
+        elif isinstance(change, Deposed):
+            self._metrics.count("termsEnded", reason=change.ending.value)
+
+    def _repeat(self, act: Callable[[], object], wait: Callable[[], float]) -> None:
+        while not self._stopping.is_set():
+            try:
+                act()
+            except TransientError as error:
+                logger.warning("%s", error)
+            except Exception as error:  # noqa: BLE001 - a thread that ends without notice stops the job in silence
+                self._fail(error)
+                return
+            self._stopping.wait(wait())
+
+    def _fail(self, error: Exception) -> None:
+        if self._begin_to_end():
+            logger.error("the coordinator stops: %s", error)
+            self._leave()
+            self._end(_cause(error))
+
+    def _end(self, error: Exception | None) -> None:
+        try:
+            if error is None:
+                self._listener.on_coordinator_stop()
+            else:
+                self._listener.on_coordinator_failure(error)
+        finally:
+            self._ended.set()
+
+    def _begin_to_end(self) -> bool:
+        """End the threads. True for the first call."""
+        with self._ending:
+            if self._stopping.is_set():
+                return False
+            self._stopping.set()
+        for thread in self._threads:
+            if thread.is_alive() and thread is not threading.current_thread():
+                thread.join()
+        return True
+
+    def _leave(self) -> Exception | None:
+        """Stop the tasks and leave job and election. What the listener raises, if it cannot stop its tasks."""
+        failed = [_attempt(act) for act in (self._participant.leave, lambda: self._count(self._election.resign()))]
+        self._metrics.close()
+        return failed[0]
+
+
+def _attempt(act: Callable[[], None]) -> Exception | None:
+    """Act, whatever happens. What the listener raises; what storage refuses the others find out by themselves."""
+    try:
+        act()
+    except RunnerError as error:
+        logger.error("%s", error)  # noqa: TRY400 - the listener gets the error itself
+        return _cause(error)
+    except AzureBlobError as error:
+        logger.warning("%s", error)
+    return None
+
+
+def _cause(error: Exception) -> Exception:
+    """What the listener has raised, if it is an error; else the error, which has its text."""
+    return error.__cause__ if isinstance(error, RunnerError) and isinstance(error.__cause__, Exception) else error
+
+
+class _Runner:
+    """The listener as the runner of the tasks."""
+
+    def __init__(self, listener: JobCoordinatorListener) -> None:
+        self.begin, self.stop = listener.on_new_job_model, listener.on_job_model_expired

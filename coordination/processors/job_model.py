@@ -1,0 +1,140 @@
+"""What the leader publishes: which processor runs which task, and how far the processors have agreed on it. Pure.
+
+    version 7, START ──► all of its processors have confirmed ──► version 7, END
+                   └───► some have not, in time ──► TIMEOUT 7, and version 8, START, without them
+
+It is kept in the leased blob, beside the epoch, and changed by one conditional write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from azure_account.errors import CorruptError
+from coordination.processors.assignment import assign
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+T = TypeVar("T")
+
+
+class BarrierState(Enum):
+    """START: processors are to stop the tasks that they lose. END: all have; the model is in effect."""
+
+    START = "START"
+    END = "END"
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The processor of a task, and the version of the model in which it got it: the epoch of the task's writes."""
+
+    processor: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class JobModel:
+    """A distribution of all tasks to some processors. Processors without a task stand by."""
+
+    version: int
+    processors: tuple[str, ...]
+    tasks: Mapping[str, Assignment] = field(default_factory=dict)
+
+    def of(self, processor: str) -> dict[str, int]:
+        """The tasks of a processor, each with its epoch."""
+        return {task: to.epoch for task, to in self.tasks.items() if to.processor == processor}
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """The present model with its barrier, the one before it, and the last version whose barrier timed out (0: none)."""
+
+    current: JobModel
+    barrier: BarrierState
+    previous: JobModel | None = None
+    timed_out: int = 0
+
+
+def next_model(
+    published: PublishedModel | None, tasks: Iterable[str], processors: Iterable[str], first: int
+) -> PublishedModel:
+    """The next version for these processors, at the start of its barrier. `first` is the version of the first one.
+
+    A task that stays at its processor keeps its epoch, and runs on. A task that moves has the new version as its epoch;
+    so has one that was to move in a version whose barrier was not reached, since it has not begun there.
+    """
+    members = tuple(sorted(set(processors)))
+    if published is None:
+        assigned = assign(tasks, members, {})
+        return PublishedModel(_model(first, members, assigned, {}), BarrierState.START)
+    current, reached = published.current, published.barrier is BarrierState.END
+    assigned = assign(tasks, members, {task: to.processor for task, to in current.tasks.items()})
+    begun = {task: to for task, to in current.tasks.items() if reached or to.epoch < current.version}
+    model = _model(current.version + 1, members, assigned, begun)
+    if reached:
+        return PublishedModel(model, BarrierState.START, current, published.timed_out)
+    return PublishedModel(model, BarrierState.START, published.previous, current.version)
+
+
+def _model(
+    version: int, members: tuple[str, ...], assigned: Mapping[str, str], begun: Mapping[str, Assignment]
+) -> JobModel:
+    tasks = {
+        task: begun[task] if task in begun and begun[task].processor == processor else Assignment(processor, version)
+        for task, processor in assigned.items()
+    }
+    return JobModel(version, members, tasks)
+
+
+def to_content(published: PublishedModel) -> dict[str, Any]:
+    """As fields of the lease document."""
+    previous = published.previous
+    return {
+        "jobModel": _to_fields(published.current),
+        "previousJobModel": None if previous is None else _to_fields(previous),
+        "barrier": f"{published.barrier.value} {published.current.version}",
+        "timedOut": published.timed_out,
+    }
+
+
+def from_content(content: Mapping[str, Any], blob: str = "the blob") -> PublishedModel | None:
+    """The inverse; None if no model was published. `CorruptError` for other fields, which names `blob`."""
+    if content.get("jobModel") is None:
+        return None
+    try:
+        current = _from_fields(content["jobModel"])
+        previous = content.get("previousJobModel")
+        return PublishedModel(
+            current,
+            BarrierState(content["barrier"].removesuffix(f" {current.version}")),
+            None if previous is None else _from_fields(previous),
+            _typed(content.get("timedOut", 0), int),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        text = f"The job model is damaged in {blob} ({error!r}). Delete {blob}: the processors then agree on a new one."
+        raise CorruptError(text) from error
+
+
+def _to_fields(model: JobModel) -> dict[str, Any]:
+    tasks = {task: {"processor": to.processor, "epoch": to.epoch} for task, to in sorted(model.tasks.items())}
+    return {"version": model.version, "processors": list(model.processors), "tasks": tasks}
+
+
+def _from_fields(fields: Mapping[str, Any]) -> JobModel:
+    tasks = {
+        name: Assignment(_typed(to["processor"], str), _typed(to["epoch"], int)) for name, to in fields["tasks"].items()
+    }
+    processors = tuple(_typed(name, str) for name in _typed(fields["processors"], list))
+    return JobModel(_typed(fields["version"], int), processors, tasks)
+
+
+def _typed(value: Any, wanted: type[T]) -> T:
+    """The value, if it is of this type: JSON's true is no number."""
+    if type(value) is not wanted:
+        text = f"{str(value)[:40]!r} is not of type {wanted.__name__}"
+        raise TypeError(text)
+    return value

@@ -1,0 +1,262 @@
+"""The streaming queries of a driver: one for each task that is assigned to it.
+
+    assigned ─► start ─► runs ─► fails ─► waits ─► started again
+                          │        └─ since it is fenced ─► waits until the task is taken away, `fenced_seconds` at most
+                          └─► taken away ─► stopped
+
+A query that fails does not touch the others. It is started again after 1 s, 2 s, 4 s … up to a minute, which begins
+anew when it has run for ten minutes. A query that fails since its sink refuses the epoch (`FencedError`) belongs to
+another driver: the coordinator of this one, which was suspended or cut off, is about to find out.
+
+Queries are started by the thread that calls `run`, one after the other: heartbeats do not wait for Spark, and Spark
+finds a Python source only in a thread with an active session. They are stopped by the coordinator's threads.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from coordination.leadership.leader import LeaderElector
+    from coordination.processors.coordinator import JobCoordinator
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECONDS = 1.0
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 60.0
+_MENDED_SECONDS = 600.0
+_LONGEST_START_SECONDS = 60.0
+_ERROR_OF_PYTHON = re.compile(r"[\w.]+(Error|Exception): ")
+
+
+@dataclass
+class _Task:
+    """A task of this driver. Times are seconds of the monotonic clock.
+
+    due: when it is to be started. last_failure: of its query, or of the start of one; None when it has run long enough.
+    expired: it is being stopped, since the task is taken away.
+    """
+
+    name: str
+    epoch: int
+    due: float = 0.0
+    query: StreamingQuery | None = None
+    started_at: float = 0.0
+    failures: int = 0
+    last_failure: Exception | None = None
+    fenced_at: float | None = None
+    expired: bool = False
+
+
+class TaskQueries:
+    """Runs the queries of this driver's tasks; the listener of a `JobCoordinator`.
+
+        queries = TaskQueries(start)
+        queries.run(JobCoordinator(account, "coordination", "flights", tasks=TASKS, listener=queries))
+
+    start: starts the query of a task, and returns it. Its arguments are the task and the epoch, which the sink must
+        present. It opens the epoch in the stream before that (`azureblob_source.epochs.open_epoch`), so that nothing
+        is written any more by the driver that had the task before, when Spark reads the first offset.
+    restarts: how often a query that fails is started again before the driver gives up; None for always.
+    fenced_seconds: how long a query that was fenced may stay assigned to this driver.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[str, int], StreamingQuery],
+        *,
+        restarts: int | None = None,
+        fenced_seconds: float = 120.0,
+    ) -> None:
+        self._start, self._restarts, self._fenced_seconds = start, restarts, fenced_seconds
+        self._changed = threading.Condition()  # guards all that follows
+        self._tasks: dict[str, _Task] = {}
+        self._starting: _Task | None = None
+        self._ended = False
+        self._failure: Exception | None = None
+
+    def run(self, membership: JobCoordinator | LeaderElector) -> None:
+        """Take part in the job until `end`, or until this driver gives up: then leave the job, and raise the failure.
+
+        It gives up when a query has failed once more than `restarts`, when one stays fenced, and when the coordinator
+        fails. membership: the coordinator whose listener this is.
+        """
+        membership.start()
+        try:
+            while not self._ended:
+                self._start_next()
+                self._look_after_failures()
+                self._look_after_fenced()
+        finally:
+            membership.stop()
+        if self._failure is not None:
+            raise self._failure
+
+    def end(self) -> None:
+        """Have `run` stop the queries, leave the job, and return. May be called by any thread or signal handler."""
+        self._ended = True
+
+    @property
+    def failing(self) -> dict[str, Exception]:
+        """The tasks whose queries have failed lately, each with the last failure."""
+        with self._changed:
+            return {task.name: task.last_failure for task in self._tasks.values() if task.last_failure is not None}
+
+    def on_new_job_model(self, tasks: Mapping[str, int]) -> None:
+        """Have `run` start the queries of these tasks."""
+        with self._changed:
+            self._tasks |= {name: _Task(name, epoch) for name, epoch in tasks.items()}
+            self._changed.notify_all()
+
+    def on_job_model_expired(self, tasks: Mapping[str, int]) -> None:
+        """Stop the queries of these tasks. Returns when none of them runs.
+
+        Raises what Spark raises when a query cannot be stopped, after the others have been. `TimeoutError` if the start
+        of a query takes longer than a minute.
+        """
+        with self._changed:
+            expired = [self._tasks[name] for name, epoch in tasks.items() if self._has(name, epoch)]
+            for task in expired:
+                task.expired = True
+            if not self._changed.wait_for(lambda: self._starting not in expired, _LONGEST_START_SECONDS):
+                text = f"A query of {', '.join(tasks)} is being started for {_LONGEST_START_SECONDS:.0f} s."
+                raise TimeoutError(text)
+        with ThreadPoolExecutor(max(1, len(expired)), "stop-query") as pool:
+            stopping = [pool.submit(self._stop, task) for task in expired]
+        for each in stopping:
+            each.result()
+
+    def on_coordinator_stop(self) -> None:
+        """The queries have been stopped."""
+
+    def on_coordinator_failure(self, error: Exception) -> None:
+        """Have `run` raise the error."""
+        self._fail(error)
+
+    def _has(self, name: str, epoch: int) -> bool:
+        return name in self._tasks and self._tasks[name].epoch == epoch
+
+    def _stop(self, task: _Task) -> None:
+        if task.query is not None:
+            task.query.stop()
+        with self._changed:
+            del self._tasks[task.name]
+
+    def _start_next(self) -> None:
+        """Start the query of one task that is due; without such a task wait for a second."""
+        with self._changed:
+            now = time.monotonic()
+            due = (task for task in self._tasks.values() if task.query is None and task.due <= now and not task.expired)
+            task = self._starting = next(due, None)
+            if task is None:
+                self._changed.wait(_POLL_SECONDS)
+                return
+        try:
+            task.query, task.started_at = self._start(task.name, task.epoch), time.monotonic()
+        except Exception as error:  # noqa: BLE001 - what the program's function raises
+            with self._changed:
+                self._note_failure(task, error)
+        finally:
+            with self._changed:
+                self._starting = None
+                self._changed.notify_all()
+
+    def _look_after_failures(self) -> None:
+        """Note which queries have failed, and which have run long enough to forget that."""
+        with self._changed:
+            for task in self._tasks.values():
+                failure = None if task.query is None else task.query.exception()
+                if failure is not None:
+                    self._note_failure(task, failure)
+                elif task.query is not None and time.monotonic() - task.started_at >= _MENDED_SECONDS:
+                    task.failures, task.last_failure = 0, None
+
+    def _look_after_fenced(self) -> None:
+        """Give up if a task that was fenced stays assigned: something else than this job has raised the epoch."""
+        with self._changed:
+            for task in self._tasks.values():
+                if task.fenced_at is not None and time.monotonic() - task.fenced_at >= self._fenced_seconds:
+                    logger.error("task %s is fenced, but assigned to this driver still: it gives up", task.name)
+                    self._fail(task.last_failure or RuntimeError(task.name))
+
+    def _note_failure(self, task: _Task, failure: Exception) -> None:
+        """Have the query started again, wait for the coordinator if it is fenced, or give up."""
+        if task.expired:
+            return
+        now, task.query, task.last_failure = time.monotonic(), None, failure
+        if _is_fenced(failure):
+            task.due, task.fenced_at = math.inf, now
+            logger.warning("task %s of epoch %d is fenced: %s", task.name, task.epoch, _cause(failure))
+            return
+        task.failures += 1
+        if self._restarts is not None and task.failures > self._restarts:
+            logger.error("task %s has failed %d times: this driver gives up", task.name, task.failures)
+            self._fail(failure)
+            return
+        wait = min(_FIRST_WAIT_SECONDS * 2 ** (task.failures - 1), _LONGEST_WAIT_SECONDS)
+        task.due = now + wait
+        logger.error("task %s has failed, and is started again in %.0f s: %s", task.name, wait, _cause(failure))
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        self._ended = True
+
+
+class LeaderQuery:
+    """Runs a query while this driver leads; the listener of a `LeaderElector`. The other drivers stand by.
+
+        query = LeaderQuery(start)
+        query.run(LeaderElector(container, "leaders/flights", "driver-1", query))
+
+    start: starts the query, and returns it. Its argument is the epoch, to be used as that of a task. The other
+    arguments are those of `TaskQueries`.
+    """
+
+    def __init__(
+        self, start: Callable[[int], StreamingQuery], *, restarts: int | None = None, fenced_seconds: float = 120.0
+    ) -> None:
+        self._queries = TaskQueries(lambda _, epoch: start(epoch), restarts=restarts, fenced_seconds=fenced_seconds)
+        self._tasks: dict[str, int] = {}
+
+    def run(self, elector: LeaderElector) -> None:
+        """Take part in the election until `end`, or until this driver gives up: then resign, and raise the failure."""
+        self._queries.run(elector)
+
+    def end(self) -> None:
+        """Have `run` stop the query, resign, and return. May be called by any thread or signal handler."""
+        self._queries.end()
+
+    def on_elected(self, epoch: int) -> None:
+        """Have `run` start the query."""
+        self._tasks = {"the leader's": epoch}
+        self._queries.on_new_job_model(self._tasks)
+
+    def on_deposed(self, reason: str) -> None:  # noqa: ARG002 - the elector logs it
+        """Stop the query."""
+        self._queries.on_job_model_expired(self._tasks)
+
+    def on_failure(self, error: Exception) -> None:
+        """Have `run` raise the error."""
+        self._queries.on_coordinator_failure(error)
+
+
+def _is_fenced(failure: Exception) -> bool:
+    """Whether a sink has refused the epoch. Spark passes errors of Python workers on as text."""
+    return "FencedError" in f"{type(failure).__name__}: {failure}"
+
+
+def _cause(failure: Exception) -> str:
+    """One line of an error, which for one of a Python worker is the last line of its traceback."""
+    lines = str(failure).splitlines() or [repr(failure)]
+    return next((line for line in reversed(lines) if _ERROR_OF_PYTHON.match(line)), lines[0])

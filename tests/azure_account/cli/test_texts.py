@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+
+from azure_account.cli.console import printable
+from azure_account.cli.json_lines import json_line, jsonable
+from azure_account.cli.texts import count_text, plural, time_text
+
+
+def test_nouns_agree_with_their_number() -> None:
+    assert ["1 entry", "2 entries", "1 blob", "2,000 blobs", "0 rows"] == [
+        plural(1, "entry"), plural(2, "entry"), plural(1, "blob"), plural(2000, "blob"), plural(0, "row")
+    ]  # fmt: skip
+
+
+def test_counts_have_groups_of_three_and_times_are_in_utc() -> None:
+    assert ["–", "0", "12,345"] == [count_text(None), count_text(0), count_text(12345)]
+    east = timezone(timedelta(hours=2))
+    assert "2013-01-01 10:00:05" == time_text(datetime(2013, 1, 1, 12, 0, 5, tzinfo=east))
+
+
+def test_control_characters_are_shown_as_escapes() -> None:
+    assert "a\\x1b[2J\tb\n" == printable("a\x1b[2J\tb\n")
+
+
+def test_all_values_of_rows_have_a_json_form() -> None:
+    value = {"x": float("nan"), "y": [float("inf"), b"\x01\xff"], "z": timedelta(seconds=1.5), "m": [("k", 1)]}
+    assert {"x": "nan", "y": ["inf", "01ff"], "z": 1.5, "m": [["k", 1]]} == json.loads(json_line(value))
+    assert jsonable(None) is None

@@ -1,0 +1,206 @@
+"""The guard of a command: it ends the command whatever happens to the process that started it."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from azure_account.clock import SystemClock
+from coordination.cli import guard
+from coordination.cli.child import Child, Ended, Failed, Result, Stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FOREVER = "while :; do sleep 0.05; done"
+DEAF = f"trap '' TERM; {FOREVER}"
+LONG = 60.0
+
+
+def started(
+    script: str, until: float = LONG, grace: float = LONG, *, command: list[str] | None = None
+) -> tuple[Child, queue.SimpleQueue[Result]]:
+    results: queue.SimpleQueue[Result] = queue.SimpleQueue()
+    deadline = SystemClock().monotonic() + until
+    return Child(command or ["sh", "-c", script], os.environ, deadline, grace, results.put), results
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def pid_in(file: Path) -> int:
+    wait_for(lambda: file.exists() and file.read_text().endswith("\n"))
+    return int(file.read_text())
+
+
+def runs(process: int) -> bool:
+    return psutil.pid_exists(process) and psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137), ("exit 143", 143)])
+def test_a_command_that_ends_has_an_exit_code(script: str, code: int) -> None:
+    assert Ended(code) == started(script)[1].get(timeout=20)
+
+
+def test_a_command_that_cannot_be_started_fails(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("no program")
+    for command, reason in ((str(tmp_path / "absent"), "No such file"), (str(text), "Permission denied")):
+        result = started("", command=[command])[1].get(timeout=20)
+        assert isinstance(result, Failed)
+        assert reason in result.reason
+
+
+def test_a_command_that_is_asked_to_stop_can_end_in_order(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    child, results = started(f"trap 'exit 5' TERM; echo $$ > {file}; {FOREVER}")
+    pid_in(file)
+    child.stop()
+    assert Stopped(5) == results.get(timeout=20)
+
+
+def test_a_command_that_ignores_the_request_is_killed_after_the_grace(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    child, results = started(f"echo $$ > {file}; {DEAF}")
+    pid_in(file)
+    begin = time.monotonic()
+    child.stop(1.0)
+    assert Stopped(137) == results.get(timeout=20)
+    assert 0.9 < time.monotonic() - begin < 10
+
+
+def test_a_second_request_can_only_bring_the_end_forward(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    child, results = started(f"echo $$ > {file}; {DEAF}")
+    pid_in(file)
+    child.stop(LONG)
+    child.stop(0.0)
+    assert Stopped(137) == results.get(timeout=10)
+
+
+def test_a_command_that_nobody_extends_ends_at_its_deadline_and_is_killed_a_grace_later() -> None:
+    begin = time.monotonic()
+    _, results = started(DEAF, until=1.0, grace=1.0)
+    assert Stopped(137) == results.get(timeout=20)
+    assert 1.9 < time.monotonic() - begin < 10
+
+
+def test_a_command_that_is_extended_runs_on() -> None:
+    child, results = started(FOREVER, until=1.0)
+    child.extend(SystemClock().monotonic() + 3)
+    with pytest.raises(queue.Empty):
+        results.get(timeout=2)
+    assert isinstance(results.get(timeout=20), Stopped)
+
+
+def test_an_end_in_order_does_not_outlast_the_deadline(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    child, results = started(f"echo $$ > {file}; {DEAF}", until=2.0, grace=0.5)
+    pid_in(file)
+    child.stop(LONG)
+    assert Stopped(137) == results.get(timeout=20), "a longer grace counts only while the process leads"
+
+
+def test_a_suspended_command_is_ended_too(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    child, results = started(f"echo $$ > {file}; {FOREVER}")
+    os.kill(pid_in(file), signal.SIGSTOP)
+    child.stop()
+    assert Stopped(143) == results.get(timeout=20)
+
+
+@pytest.mark.parametrize("script", ["exit 3", FOREVER])
+def test_processes_that_the_command_has_started_end_with_it(tmp_path: Path, script: str) -> None:
+    file = tmp_path / "pid"
+    child, results = started(f"sh -c 'echo $$ > {file}; {FOREVER}' & sleep 0.5; {script}", grace=3)
+    process = pid_in(file)
+    if script == FOREVER:
+        child.stop()
+        assert isinstance(results.get(timeout=20), Stopped)
+    else:
+        assert Ended(3) == results.get(timeout=20)
+    wait_for(lambda: not runs(process))
+
+
+def test_a_process_of_the_group_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    _, results = started(f"sh -c \"trap '' TERM; echo \\$\\$ > {file}; {FOREVER}\" & sleep 0.5; exit 3", grace=1)
+    process = pid_in(file)
+    assert Ended(3) == results.get(timeout=20)
+    wait_for(lambda: not runs(process))
+
+
+def test_a_command_dies_with_its_guard(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    _, results = started(f"echo $$ > {file}; {DEAF}")
+    process = pid_in(file)
+    parent = psutil.Process(process).parent()
+    assert parent is not None
+    parent.kill()
+    assert Failed(None) == results.get(timeout=20)
+    wait_for(lambda: not runs(process))
+
+
+def guarded(file: Path) -> tuple[socket.socket, subprocess.Popen[bytes], int]:
+    """The end of `run` of a guard's socket, the guard, and the process id of a command that ignores SIGTERM."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        until = SystemClock().monotonic() + LONG
+        arguments = [str(theirs.fileno()), str(until), "1.0", "sh", "-c", f"echo $$ > {file}; {DEAF}"]
+        process = subprocess.Popen([sys.executable, guard.__file__, *arguments], pass_fds=(theirs.fileno(),))
+    return ours, process, pid_in(file)
+
+
+def test_a_command_ends_when_the_process_that_started_its_guard_is_gone(tmp_path: Path) -> None:
+    ours, process, command = guarded(tmp_path / "pid")
+    ours.close()
+    assert 137 == process.wait(timeout=20)
+    assert not runs(command)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_a_command_dies_with_its_guard_even_if_nobody_is_left_to_end_it(tmp_path: Path) -> None:
+    ours, process, command = guarded(tmp_path / "pid")
+    process.kill()
+    process.wait()
+    wait_for(lambda: not runs(command))
+    ours.close()
+
+
+def test_a_guard_that_gets_nonsense_kills_its_command(tmp_path: Path) -> None:
+    ours, process, command = guarded(tmp_path / "pid")
+    ours.sendall(b"until tomorrow\n")
+    assert 1 == process.wait(timeout=20)
+    assert not runs(command)
+    ours.close()
+
+
+def test_a_guard_ignores_signals_for_all_processes_and_its_command_does_not(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    child, results = started(f"echo $$ > {file}; {FOREVER}")
+    parent = psutil.Process(pid_in(file)).parent()
+    assert parent is not None
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        parent.send_signal(number)
+    with pytest.raises(queue.Empty):
+        results.get(timeout=0.5)
+    child.stop()
+    assert Stopped(143) == results.get(timeout=20)
+
+
+def test_the_guard_has_the_clock_of_the_elector() -> None:
+    assert abs(guard.clock() - SystemClock().monotonic()) < 1

@@ -1,0 +1,95 @@
+"""Electors in threads, listeners that record their calls, and requests that hang."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from azure_account.retrying.retry_loop import Intercept, Request
+from coordination.leadership.leader import LeaderElector
+from coordination.timing import LeaseTiming
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from azure_account.memory.account import MemoryAccount
+
+T = TypeVar("T")
+BLOB = "jobs/flights"
+QUICK = LeaseTiming(duration=15, renew_every=0.05, poll_every=0.05, request=0.1, margin=14.5)
+"""The holder's deadline is half a second after a renewal."""
+
+
+class Recorder:
+    """A listener that records its calls: epochs, reasons and errors. Then it calls what the test sets."""
+
+    def __init__(self) -> None:
+        self.calls: list[int | str | Exception] = []
+        self.elected: Callable[[], object] = lambda: None
+        self.deposed: Callable[[], object] = lambda: None
+        self.failed: Callable[[], object] = lambda: None
+
+    def on_elected(self, epoch: int) -> None:
+        self.calls.append(epoch)
+        self.elected()
+
+    def on_deposed(self, reason: str) -> None:
+        self.calls.append(reason)
+        self.deposed()
+
+    def on_failure(self, error: Exception) -> None:
+        self.calls.append(error)
+        self.failed()
+
+    @property
+    def kinds(self) -> list[str]:
+        """The calls, by what was passed."""
+        names = {int: "elected", str: "deposed"}
+        return [names.get(type(call), "failed") for call in self.calls]
+
+
+class Gate(Intercept):
+    """Renewals wait while it is closed, 10 s at most."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.open.set()
+
+    def attempt(self, request: Request, send: Callable[[], T]) -> T:
+        if request.operation == "renew_lease":
+            self.open.wait(10)
+        return send()
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def elector(
+    electors: list[LeaderElector], account: MemoryAccount, recorder: Recorder, holder: str = "one"
+) -> LeaderElector:
+    new = LeaderElector(account.container("box"), BLOB, holder, recorder, QUICK)
+    electors.append(new)
+    new.start()
+    return new
+
+
+def raises(error: BaseException) -> Callable[[], object]:
+    def call() -> None:
+        raise error
+
+    return call
+
+
+def ended(elector: LeaderElector) -> bool:
+    """Whether both threads have ended."""
+    return not any(thread.is_alive() for thread in elector._threads)
+
+
+def leased(account: MemoryAccount) -> bool:
+    found = account.container("box").properties(BLOB)
+    return found is not None and found.leased

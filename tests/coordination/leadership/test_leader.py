@@ -1,0 +1,118 @@
+"""Leadership in threads: who is called, and when, if requests hang or are refused, or the lease is broken."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from azure_account.clock import SystemClock
+from azure_account.errors import ConfigurationError
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import Faults, Refuse, on
+from coordination.leadership.leader import LeaderElector
+from tests.coordination.exported import exporting
+from tests.coordination.leadership.electing import BLOB, Gate, Recorder, elector, wait_for
+
+
+def test_a_leader_that_stops_is_followed_at_once(account: MemoryAccount, electors: list[LeaderElector]) -> None:
+    one, other = Recorder(), Recorder()
+    first = elector(electors, account, one)
+    wait_for(first.leads)
+    second = elector(electors, account, other, "other")
+    time.sleep(1)
+    assert (True, False) == (first.leads(), second.leads())
+    assert (first.epoch, None) == (one.calls[0], second.epoch)
+
+    first.stop()
+    wait_for(second.leads)
+    assert [first_epoch := one.calls[0], "it resigned"] == one.calls
+    assert isinstance(first_epoch, int)
+    assert [first_epoch + 1] == other.calls
+
+
+def test_a_renewal_that_hangs_ends_the_term_in_time_and_its_answer_does_not_bring_it_back(
+    account: MemoryAccount, electors: list[LeaderElector]
+) -> None:
+    recorder, gate = Recorder(), Gate()
+    leader = elector(electors, account.restarted(gate), recorder)
+    wait_for(leader.leads)
+    gate.open.clear()
+    wait_for(lambda: len(recorder.calls) == 2)
+    assert not leader.leads()
+    assert "the lease was not renewed in time" == recorder.calls[1]
+
+    gate.open.set()
+    wait_for(lambda: len(recorder.calls) == 3)
+    first, _, second = recorder.calls
+    assert isinstance(first, int)
+    assert isinstance(second, int)
+    assert second > first, "it is elected again, in an epoch of its own"
+
+
+def test_a_leader_knows_until_when_it_leads(account: MemoryAccount, electors: list[LeaderElector]) -> None:
+    leader = elector(electors, account, Recorder())
+    wait_for(leader.leads)
+    first = leader.deadline
+    assert first is not None
+    assert 0 < first - SystemClock().monotonic() <= 0.5
+    wait_for(lambda: (leader.deadline or 0) > first)
+    leader.stop()
+    assert leader.deadline is None
+
+
+def test_a_refused_request_stops_the_elector(account: MemoryAccount, electors: list[LeaderElector]) -> None:
+    recorder = Recorder()
+    leader = elector(electors, account.restarted(Faults(on("renew_lease", Refuse(), skip=2))), recorder)
+    wait_for(lambda: len(recorder.calls) == 3)
+    assert isinstance(recorder.calls[0], int)
+    assert "AuthorizationPermissionMismatch" in str(recorder.calls[1])
+    assert isinstance(recorder.calls[2], ConfigurationError)
+    assert not leader.leads()
+
+
+def test_terms_are_counted_with_the_reason_of_their_end(
+    account: MemoryAccount, electors: list[LeaderElector], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with exporting(monkeypatch) as exported:
+        recorder, gate = Recorder(), Gate()
+        leader = elector(electors, account.restarted(gate), recorder)
+        wait_for(leader.leads)
+        gate.open.clear()
+        wait_for(lambda: exported.of("termsEnded", reason="late"))
+        gate.open.set()
+        wait_for(leader.leads)
+        account.container("box").break_lease(BLOB)
+        wait_for(lambda: exported.of("termsEnded", reason="taken"))
+        wait_for(leader.leads)
+        leader.stop()
+        refused = Recorder()
+        elector(electors, account.restarted(Faults(on("renew_lease", Refuse()))), refused, "two")
+        wait_for(lambda: len(refused.calls) == 3)
+        reasons = {
+            reason: exported.of("termsEnded", reason=reason, job=BLOB) for reason in ("late", "taken", "resigned")
+        }
+        assert {"late", "taken", "resigned"} == {reason for reason, count in reasons.items() if count >= 1}
+        assert exported.of("termsBegun", processor="one") == sum(reasons.values()) >= 3
+        assert 1 == exported.of("termsEnded", reason="refused", processor="two")
+
+
+def test_a_renewal_that_hangs_past_the_deadline_is_waited_for(
+    account: MemoryAccount, electors: list[LeaderElector], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder, gate = Recorder(), Gate()
+    leader = elector(electors, account.restarted(gate), recorder)
+    wait_for(leader.leads)
+    gate.open.clear()
+    wait_for(lambda: len(recorder.calls) == 2)
+    waits: list[float | None] = []
+    wait = leader._changed.wait
+
+    def recorded(seconds: float | None = None) -> bool:
+        waits.append(seconds)
+        return wait(seconds)
+
+    monkeypatch.setattr(leader._changed, "wait", recorded)
+    time.sleep(0.3)
+    gate.open.set()
+    assert len(waits) <= 2, "nothing is due while there is no term"

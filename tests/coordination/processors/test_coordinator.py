@@ -1,0 +1,181 @@
+"""Coordinators in threads: tasks are shared, taken over, and given back."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from azure_account.clock import SystemClock
+from azure_account.errors import ConfigurationError, NotFoundError
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import Faults, Refuse, on
+from coordination.processors.coordinator import JobCoordinator
+from coordination.timing import CoordinatorTiming, LeaseTiming
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+LEASE = LeaseTiming(duration=15, renew_every=0.05, poll_every=0.05, request=0.1, margin=14.5)
+TIMING = CoordinatorTiming(heartbeat=0.05, death=1.5, margin=0.5, request=0.1, barrier=5)
+TASKS = [f"t{number}" for number in range(6)]
+
+
+class Listener:
+    """Notes which tasks it runs, and fails on request."""
+
+    slow_stop = 0.0
+    """Seconds that it takes to stop tasks."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, int] = {}
+        self.stopped = False
+        self.failure: Exception | None = None
+        self.refuses: Exception | None = None
+
+    def on_new_job_model(self, tasks: Mapping[str, int]) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        self.running |= tasks
+
+    def on_job_model_expired(self, tasks: Mapping[str, int]) -> None:
+        time.sleep(self.slow_stop)
+        for task in tasks:
+            self.running.pop(task, None)
+
+    def on_coordinator_stop(self) -> None:
+        self.stopped = True
+
+    def on_coordinator_failure(self, error: Exception) -> None:
+        self.failure = error
+
+
+@pytest.fixture
+def account() -> MemoryAccount:
+    account = MemoryAccount(clock=SystemClock())
+    account.container("box").create()
+    return account
+
+
+@pytest.fixture
+def started() -> Iterator[list[JobCoordinator]]:
+    coordinators: list[JobCoordinator] = []
+    yield coordinators
+    for coordinator in coordinators:
+        coordinator.stop()
+
+
+def start(started: list[JobCoordinator], account: MemoryAccount, listener: Listener, name: str) -> JobCoordinator:
+    coordinator = JobCoordinator(
+        account, "box", "flights", tasks=TASKS, listener=listener, processor=name, timing=TIMING, lease=LEASE
+    )
+    started.append(coordinator)
+    coordinator.start()
+    return coordinator
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def shared(*listeners: Listener) -> bool:
+    """Whether all tasks run, each once, and evenly."""
+    running = sorted(task for listener in listeners for task in listener.running)
+    counts = [len(listener.running) for listener in listeners]
+    return running == TASKS and max(counts) - min(counts) <= 1
+
+
+def test_tasks_are_shared_by_those_who_join_and_given_back_by_those_who_leave(
+    account: MemoryAccount, started: list[JobCoordinator]
+) -> None:
+    one, two, three = Listener(), Listener(), Listener()
+    first = start(started, account, one, "one")
+    wait_for(lambda: shared(one))
+    before = dict(one.running)
+    start(started, account, two, "two")
+    start(started, account, three, "three")
+    wait_for(lambda: shared(one, two, three))
+    assert one.running.items() <= before.items(), "what stays runs on in its epoch"
+    assert all(epoch > before[task] for other in (two, three) for task, epoch in other.running.items())
+
+    first.stop()
+    assert (True, {}) == (one.stopped, one.running)
+    wait_for(lambda: shared(two, three))
+
+
+def test_more_processors_than_tasks_stand_by(account: MemoryAccount, started: list[JobCoordinator]) -> None:
+    listeners = [Listener() for _ in range(len(TASKS) + 2)]
+    for number, listener in enumerate(listeners):
+        start(started, account, listener, f"p{number}")
+    wait_for(lambda: shared(*listeners))
+    assert [0, 0, *[1] * len(TASKS)] == sorted(len(listener.running) for listener in listeners)
+
+
+def test_a_listener_that_fails_gives_its_tasks_to_the_others(
+    account: MemoryAccount, started: list[JobCoordinator]
+) -> None:
+    one, bad = Listener(), Listener()
+    start(started, account, one, "one")
+    wait_for(lambda: shared(one))
+    bad.refuses = ValueError("no such stream")
+    start(started, account, bad, "bad")
+    wait_for(lambda: bad.failure is not None)
+    assert "no such stream" == str(bad.failure)
+    wait_for(lambda: shared(one))
+
+
+def test_a_permission_that_is_missing_stops_the_coordinator_with_the_cause(
+    account: MemoryAccount, started: list[JobCoordinator]
+) -> None:
+    with pytest.raises(ConfigurationError, match="AuthorizationPermissionMismatch"):
+        start(started, account.restarted(Faults(on("create_table", Refuse()))), Listener(), "one")
+    started.clear()
+    listener = Listener()
+    start(started, account.restarted(Faults(on("acquire_lease", Refuse()))), listener, "two")
+    wait_for(lambda: listener.failure is not None)
+    assert "AuthorizationPermissionMismatch" in str(listener.failure)
+
+
+def test_stop_waits_for_the_end_of_a_coordinator_that_is_failing(
+    account: MemoryAccount, started: list[JobCoordinator]
+) -> None:
+    listener = Listener()
+    coordinator = start(started, account, listener, "p1")
+    wait_for(lambda: len(listener.running) == 6)
+    listener.slow_stop = 0.5
+    account.service.tables._tables.clear()  # the next poll fails for good
+    wait_for(coordinator._stopping.is_set)
+    coordinator.stop()
+
+    assert {} == listener.running
+    assert isinstance(listener.failure, NotFoundError)
+
+
+def test_stop_from_within_the_listener_does_nothing(account: MemoryAccount, started: list[JobCoordinator]) -> None:
+    class Stops(Listener):
+        def on_new_job_model(self, tasks: Mapping[str, int]) -> None:
+            started[0].stop()
+            super().on_new_job_model(tasks)
+
+    listener = Stops()
+    start(started, account, listener, "p1")
+    wait_for(lambda: len(listener.running) == 6)
+    assert not listener.stopped
+
+
+def test_a_leader_whose_listener_hangs_leaves_the_lead_and_its_tasks_to_others(
+    account: MemoryAccount, started: list[JobCoordinator]
+) -> None:
+    hangs, other = Listener(), Listener()
+    first = start(started, account, hangs, "hangs")
+    wait_for(lambda: len(hangs.running) == 6)
+    assert first.leads()
+    hangs.slow_stop = 6.0  # far beyond `death`
+    second = start(started, account, other, "other")
+    wait_for(lambda: len(other.running) == 6)
+    assert second.leads()
+    hangs.slow_stop = 0.0

@@ -1,0 +1,314 @@
+"""Processors that share tasks, under pauses, crashes, lost and late answers and slow clocks.
+
+A task is never run by two processors in one epoch, nor by two at one time unless one was suspended; and when the faults
+stop, all tasks run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import Phase
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from azure_account.account import Done
+from azure_account.errors import AzureBlobError
+from azure_account.memory.account import MemoryAccount
+from azure_account.retrying.policy import RetryPolicy
+from coordination.leadership.election import Election
+from coordination.leadership.lease import Lease
+from coordination.processors.participant import Participant, RunnerError
+from coordination.processors.processor_table import ProcessorTable
+from coordination.timing import CoordinatorTiming
+from tests.coordination.leadership.contenders import BLOB, TIMING, OwnClock, SlowFaults
+from tests.coordination.processors.mistakes import MISTAKES
+from tests.histories import SeededMachine, run_histories
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+TASKS = [f"t{number}" for number in range(5)]
+SLOTS = 4
+
+
+@dataclass
+class Process:
+    """One process and the tasks that it runs. `death` is its number of lives before."""
+
+    name: str
+    faults: SlowFaults
+    clock: OwnClock
+    world: World
+    running: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        policy = RetryPolicy(max_attempts=2, first_delay=0.5, deadline=3)
+        account = MemoryAccount(self.world.account.service, intercept=self.faults, policy=policy)
+        ids = self.world.ids
+        lease = Lease(account.container("box"), BLOB, self.name, TIMING, clock=self.clock, new_id=ids.lease)
+        self.election = Election(lease)
+        table = ProcessorTable(account.table("processors"))
+        new_id = ids.processor
+        self.participant = Participant(
+            self.election, table, self, lambda: TASKS, self.world.timing, new_id=lambda: new_id(self.name)
+        )
+
+    def begin(self, tasks: Mapping[str, int]) -> None:
+        for task, epoch in tasks.items():
+            owner = self.world.owners.setdefault((task, epoch), self.participant.state.processor)
+            self.world.sound = self.world.sound and owner == self.participant.state.processor
+            assert self.world.sound, f"{task} is run in epoch {epoch} by two processors"
+        self.running |= tasks
+        self.world.seen["begun"] += len(tasks)
+        self.world.check()
+
+    def stop(self, tasks: Mapping[str, int]) -> None:
+        for task in tasks:
+            del self.running[task]
+        self.world.seen["stopped"] += len(tasks)
+
+    def may_act(self) -> bool:
+        """Whether it would still act if it ran now."""
+        return not self.participant.overdue
+
+
+class Ids:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def lease(self) -> str:
+        self.count += 1
+        return f"30000000-0000-0000-0000-{self.count:012}"
+
+    def processor(self, name: str) -> str:
+        self.count += 1
+        return f"{name}-{self.count}"
+
+
+@dataclass
+class World:
+    draw: Callable[[int], int]
+    seen: Counter[str]
+    timing: CoordinatorTiming
+    owners: dict[tuple[str, int], str] = field(default_factory=dict)
+    sound: bool = True
+    suspended: int | None = None
+
+    def __post_init__(self) -> None:
+        self.account, self.ids = MemoryAccount(), Ids()
+        self.clock = self.account.clock
+        self.account.container("box").create()
+        self.account.table("processors").create()
+        self.processes: list[Process | None] = [None] * SLOTS
+        self.start(0)
+
+    def start(self, slot: int) -> None:
+        faults = SlowFaults(lambda seconds: self.take_time(slot, seconds), self.draw, self.seen)
+        rate = (0.95, 1.0, 1.05)[self.draw(3)]
+        clock = OwnClock(self.clock, rate, self.draw(1000))
+        self.processes[slot] = Process(f"p{slot}", faults, clock, self)
+
+    def take_time(self, slot: int, seconds: float) -> None:
+        """A request takes time. Now and then its process is suspended meanwhile, and the others go on."""
+        self.advance(seconds)
+        if self.suspended is not None or self.draw(40) != 0:
+            return
+        self.suspended = slot
+        self.seen["suspended in a poll"] += 1
+        for _ in range(1 + self.draw(12)):
+            for other, process in enumerate(self.processes):
+                if process is not None and other != slot:
+                    self.round(process)
+            for _ in range(4):
+                self.advance(1.0)
+        self.suspended = None
+
+    def advance(self, seconds: float) -> None:
+        self.account.service.clock.advance(seconds)  # type: ignore[attr-defined]
+        self.check()
+
+    def check(self) -> None:
+        """No task is run at one time by two processors that may act, unless a barrier has timed out by lateness."""
+        if self.timing.barrier < 1e6:
+            return
+        acting = Counter(task for process in self.live() if process.may_act() for task in process.running)
+        twice = [task for task, count in acting.items() if count > 1]
+        if twice:
+            self.sound = False
+            raise AssertionError(f"{twice} are run by two processors at one time")
+
+    def live(self) -> list[Process]:
+        return [process for process in self.processes if process is not None]
+
+    def round(self, process: Process) -> None:
+        """What the threads of a process do in a poll interval."""
+        self.seen["woke running"] += process.participant.overdue and bool(process.running)
+        for act in (process.participant.expire, process.participant.elect, process.participant.poll):
+            try:
+                act()
+            except AzureBlobError as error:  # noqa: PERF203 - each is a request of its own
+                self.seen[type(error).__name__] += 1
+            except RunnerError as error:  # an assertion of `begin`
+                raise error.__cause__ or error from error
+        self.seen["leads"] += process.election.leads()
+        self.seen["joined anew"] += process.participant.state.processor not in self.seen_ids(process)
+
+    def seen_ids(self, process: Process) -> set[str]:
+        known: set[str] = self.__dict__.setdefault("known", set())
+        if not any(name.startswith(f"{process.name}-") for name in known):
+            known.add(process.participant.state.processor)
+        before = set(known)
+        known.add(process.participant.state.processor)
+        return before
+
+    def leave(self, process: Process) -> None:
+        """A process ends in order, as far as storage answers."""
+        for act in (process.participant.leave, process.election.resign):
+            with suppress(AzureBlobError):
+                act()
+        self.seen["left"] += not process.running
+        self.processes[self.processes.index(process)] = None
+
+    def delete_blob(self) -> None:
+        """Somebody breaks the lease and deletes the blob, with the job model."""
+        container = self.account.container("box")
+        container.break_lease(BLOB)
+        self.seen["deleted"] += isinstance(container.delete(BLOB), Done)
+
+    def settle(self) -> None:
+        """All tasks run, each once, within a bounded time after the faults have stopped."""
+        if not self.live():
+            return
+        for process in self.live():
+            process.faults.failing = False
+            process.faults.apply_late_effects()
+        end = self.clock.monotonic() + 1.1 * (TIMING.takeover + 3 * self.timing.death + 60)
+        while self.clock.monotonic() < end:
+            for process in self.live():
+                self.round(process)
+            for _ in range(5):
+                self.advance(1.0)
+            running = Counter(task for process in self.live() for task in process.running)
+            if running == Counter(TASKS):
+                self.seen["settled"] += 1
+                return
+        raise AssertionError(f"tasks do not run: {running}")
+
+
+def machine(seen: Counter[str], timing: CoordinatorTiming) -> type[SeededMachine]:  # noqa: C901 - a class with rules
+    slots = st.integers(0, SLOTS - 1)
+    seeds = st.integers(0, 2**32)
+
+    class Machine(SeededMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.world = World(self.draw, seen, timing)
+
+        @rule(slots=st.lists(slots, min_size=1, max_size=8), seconds=st.sampled_from([0, 1, 3, 5]), seed=seeds)
+        def processes_poll(self, slots: list[int], seconds: int, seed: int) -> None:
+            self.seed += seed
+            for slot in slots:
+                process = self.world.processes[slot]
+                if process is not None:
+                    self.world.round(process)
+                for _ in range(seconds):
+                    self.world.advance(1.0)
+
+        @rule(suspended=slots, rounds=st.integers(3, 12), seed=seeds)
+        def all_but_one_go_on(self, suspended: int, rounds: int, seed: int) -> None:
+            self.seed += seed
+            seen["suspended"] += 1
+            for _ in range(rounds):
+                for slot, process in enumerate(self.world.processes):
+                    if process is not None and slot != suspended:
+                        self.world.round(process)
+                for _ in range(4):
+                    self.world.advance(1.0)
+
+        @rule(slot=slots)
+        def a_process_starts(self, slot: int) -> None:
+            if self.world.processes[slot] is None:
+                self.world.start(slot)
+                seen["started"] += 1
+
+        @rule(slot=slots, chance=st.booleans())
+        def a_process_leaves(self, slot: int, chance: bool) -> None:
+            process = self.world.processes[slot]
+            if process is not None and chance:
+                self.world.leave(process)
+
+        @rule(chance=st.integers(0, 3))
+        def somebody_deletes_the_blob(self, chance: int) -> None:
+            if chance == 0:
+                self.world.delete_blob()
+
+        @rule(seed=seeds, chance=st.integers(0, 3))
+        def a_process_dies(self, seed: int, chance: int) -> None:
+            self.seed += seed
+            working = [process for process in self.world.live() if process.running]
+            leading = [process for process in working if process.election.leads()]
+            if not working or chance == 0:
+                return
+            process = leading[0] if chance == 1 and leading else working[self.draw(len(working))]
+            seen["died leading"] += process.election.leads()
+            seen["died running"] += 1
+            self.world.processes[self.world.processes.index(process)] = None
+
+        def teardown(self) -> None:
+            if self.world.sound:
+                self.world.settle()
+
+    return Machine
+
+
+def explore(timing: CoordinatorTiming, examples: int, phases: tuple[Phase, ...] = tuple(Phase)) -> Counter[str]:
+    seen: Counter[str] = Counter()
+    run_histories(machine(seen, timing), examples, 25, phases)
+    return seen
+
+
+EVENTS = (
+    "begun",
+    "stopped",
+    "suspended",
+    "suspended in a poll",
+    "woke running",
+    "started",
+    "left",
+    "died leading",
+    "died running",
+    "joined anew",
+    "deleted",
+    "LostAnswer",
+    "TimeOut",
+    "Unreachable",
+    "LateEffect",
+    "settled",
+)
+
+
+@pytest.mark.parametrize("barrier", [20.0, 1e9])
+def test_tasks_are_run_by_one_and_all_run_in_the_end(barrier: float) -> None:
+    seen = explore(CoordinatorTiming(barrier=barrier), 150)
+    for event in EVENTS:
+        assert seen[event] >= 10, f"{event} happened too rarely: {dict(seen)}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("barrier", [20.0, 1e9])
+def test_tasks_are_run_by_one_in_many_histories(barrier: float) -> None:
+    assert explore(CoordinatorTiming(barrier=barrier), 2000)["settled"] >= 1000
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_wrong_design_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mistake = MISTAKES[name]
+    mistake.make(monkeypatch)
+    with pytest.raises(AssertionError, match=mistake.found):
+        explore(CoordinatorTiming(barrier=mistake.barrier), 1000, (Phase.generate,))

@@ -1,0 +1,336 @@
+"""The queries of a driver's tasks, without Spark: which are started, started again, and stopped, and what is raised."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from azure_account.clock import SystemClock
+from azure_account.errors import FencedError, TransientError
+from azure_account.memory.account import MemoryAccount
+from coordination import LeaderElector, LeaseTiming
+from coordination.spark import LeaderQuery, TaskQueries, queries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql.streaming.query import StreamingQuery
+
+FENCED = RuntimeError("""Traceback (most recent call last):
+  File "sink.py", line 1, in commit
+azure_account.errors.FencedError: commit to m07 failed: the stream is at epoch 9
+	at org.apache.spark.sql""")
+
+
+@dataclass
+class Query:
+    """A streaming query that runs until it is stopped or has a failure."""
+
+    task: str
+    epoch: int
+    failure: Exception | None = None
+    stopped: bool = False
+    stop_failure: Exception | None = None
+
+    def exception(self) -> Exception | None:
+        return self.failure
+
+    def stop(self) -> None:
+        if self.stop_failure is not None:
+            raise self.stop_failure
+        self.stopped = True
+
+
+@dataclass
+class Driver:
+    """A `TaskQueries` in a thread, its membership in a job, and the queries that it has started."""
+
+    failures: list[Exception] = field(default_factory=list)
+    """What the next starts raise."""
+    restarts: int | None = None
+    fenced_seconds: float = 60.0
+    started: list[Query] = field(default_factory=list)
+    joined: list[str] = field(default_factory=list)
+    may_start: threading.Event = field(default_factory=threading.Event)
+    starting: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.may_start.set()
+        self.queries = TaskQueries(self._begin, restarts=self.restarts, fenced_seconds=self.fenced_seconds)
+        self.error: Exception | None = None
+        self._thread = threading.Thread(target=self._run)
+
+    def start(self) -> None:
+        self.joined.append("started")
+
+    def stop(self) -> None:
+        self.joined.append("stopped")
+
+    def run(self) -> Driver:
+        self._thread.start()
+        return self
+
+    def ended(self) -> bool:
+        self._thread.join(10)
+        return not self._thread.is_alive()
+
+    def _begin(self, task: str, epoch: int) -> StreamingQuery:
+        self.starting.set()
+        self.may_start.wait(10)
+        if self.failures:
+            raise self.failures.pop(0)
+        self.started.append(Query(task, epoch))
+        return cast("StreamingQuery", self.started[-1])
+
+    def _run(self) -> None:
+        try:
+            self.queries.run(cast("Any", self))
+        except Exception as error:  # noqa: BLE001 - it is what the test asserts
+            self.error = error
+
+
+def until(condition: Any) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        threading.Event().wait(0.01)
+    pytest.fail("not within 10 s")
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(queries, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(queries, "_FIRST_WAIT_SECONDS", 0.01)
+    yield
+
+
+def test_each_task_has_a_query_until_it_is_taken_away() -> None:
+    driver = Driver().run()
+    driver.queries.on_new_job_model({"a": 1, "b": 2})
+    until(lambda: len(driver.started) == 2)
+    driver.queries.on_job_model_expired({"a": 1})
+    driver.queries.on_new_job_model({"c": 3})
+    until(lambda: len(driver.started) == 3)
+    driver.queries.end()
+
+    assert driver.ended()
+    assert driver.error is None
+    assert [("a", 1), ("b", 2), ("c", 3)] == [(query.task, query.epoch) for query in driver.started]
+    assert [True, False, False] == [query.stopped for query in driver.started]
+    assert ["started", "stopped"] == driver.joined
+
+
+def test_a_task_that_is_taken_away_while_its_query_starts_is_stopped_before_that_returns() -> None:
+    driver = Driver().run()
+    driver.may_start.clear()
+    driver.queries.on_new_job_model({"a": 1})
+    driver.starting.wait(10)
+    expired = threading.Thread(target=driver.queries.on_job_model_expired, args=({"a": 1},))
+    expired.start()
+    expired.join(0.2)
+    assert expired.is_alive()
+    driver.may_start.set()
+    expired.join(10)
+
+    assert [True] == [query.stopped for query in driver.started]
+    driver.queries.end()
+    assert driver.ended()
+
+
+def test_a_task_that_is_taken_away_before_its_query_starts_is_not_started() -> None:
+    driver = Driver()
+    driver.queries.on_new_job_model({"a": 1})
+    driver.queries.on_job_model_expired({"a": 1})
+    driver.run()
+    driver.queries.on_new_job_model({"b": 1})
+    until(lambda: driver.started)
+
+    driver.queries.end()
+    assert driver.ended()
+    assert ["b"] == [query.task for query in driver.started]
+
+
+def test_a_query_that_cannot_be_stopped_keeps_no_other_from_being_stopped() -> None:
+    driver = Driver().run()
+    tasks = {"a": 1, "b": 1, "c": 1}
+    driver.queries.on_new_job_model(tasks)
+    until(lambda: len(driver.started) == 3)
+    driver.started[0].stop_failure = RuntimeError("stop timed out")
+    with pytest.raises(RuntimeError, match="stop timed out"):
+        driver.queries.on_job_model_expired(tasks)
+    assert [False, True, True] == [query.stopped for query in driver.started]
+
+    driver.started[0].stop_failure = None
+    driver.queries.on_job_model_expired({**tasks, "never begun": 1})
+    assert [True, True, True] == [query.stopped for query in driver.started]
+    driver.queries.end()
+    assert driver.ended()
+
+
+def test_a_query_whose_start_hangs_does_not_keep_the_coordinator_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "_LONGEST_START_SECONDS", 0.05)
+    driver = Driver().run()
+    driver.may_start.clear()
+    driver.queries.on_new_job_model({"a": 1})
+    driver.starting.wait(10)
+    with pytest.raises(TimeoutError, match=r"A query of a is being started for"):
+        driver.queries.on_job_model_expired({"a": 1})
+
+    driver.may_start.set()
+    until(lambda: driver.started)
+    driver.queries.on_job_model_expired({"a": 1})
+    assert [True] == [query.stopped for query in driver.started]
+    driver.queries.end()
+    assert driver.ended()
+
+
+def test_a_query_that_fails_is_started_again_and_then_the_driver_gives_up() -> None:
+    driver = Driver(restarts=2).run()
+    driver.queries.on_new_job_model({"a": 1, "b": 1})
+    for number in range(3):
+        until(lambda number=number: sum(query.task == "a" for query in driver.started) == number + 1)
+        [query for query in driver.started if query.task == "a"][-1].failure = RuntimeError(f"failure {number}")
+
+    assert driver.ended()
+    assert "failure 2" == str(driver.error)
+    assert ["started", "stopped"] == driver.joined
+    assert 1 == sum(query.task == "b" for query in driver.started)
+
+
+def test_a_query_that_fails_always_is_started_ever_later_and_the_others_run_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(queries, "_LONGEST_WAIT_SECONDS", 0.03)
+    driver = Driver()
+
+    def begin(task: str, epoch: int) -> StreamingQuery:
+        if task == "poison":
+            message = "a bug"
+            raise ValueError(message)
+        return driver._begin(task, epoch)
+
+    driver.queries = TaskQueries(begin)
+    driver.run()
+    driver.queries.on_new_job_model({"poison": 1, "b": 1})
+    until(lambda: caplog.text.count("task poison has failed") > 5)
+
+    assert {"poison"} == set(driver.queries.failing)
+    assert ["b"] == [query.task for query in driver.started]
+    driver.queries.end()
+    assert driver.ended()
+    assert driver.error is None
+
+
+def test_a_query_that_has_run_long_enough_begins_to_count_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "_MENDED_SECONDS", 0.05)
+    driver = Driver(restarts=1).run()
+    driver.queries.on_new_job_model({"a": 1})
+    for number in range(3):
+        until(lambda number=number: len(driver.started) == number + 1)
+        driver.started[-1].failure = RuntimeError(f"failure {number}")
+        until(lambda number=number: len(driver.started) == number + 2)
+        until(lambda: not driver.queries.failing)
+
+    driver.queries.end()
+    assert driver.ended()
+    assert driver.error is None
+
+
+def test_a_start_that_fails_counts_as_a_failure_of_the_query() -> None:
+    driver = Driver([TransientError("no answer")], restarts=1).run()
+    driver.queries.on_new_job_model({"a": 1})
+    until(lambda: driver.started)
+    driver.started[0].failure = RuntimeError("again")
+
+    assert driver.ended()
+    assert "again" == str(driver.error)
+
+
+@pytest.mark.parametrize("at_start", [True, False])
+def test_a_fenced_query_waits_until_its_task_is_taken_away(at_start: bool, caplog: pytest.LogCaptureFixture) -> None:
+    driver = Driver([FencedError("the stream is at epoch 9")] if at_start else []).run()
+    driver.queries.on_new_job_model({"a": 1})
+    if not at_start:
+        until(lambda: driver.started)
+        driver.started[0].failure = FENCED
+    until(lambda: "is fenced" in caplog.text)
+    driver.queries.on_job_model_expired({"a": 1})
+    driver.queries.on_new_job_model({"a": 10})
+    until(lambda: driver.started and driver.started[-1].epoch == 10)
+
+    driver.queries.end()
+    assert driver.ended()
+    assert driver.error is None
+    assert "the stream is at epoch 9" in caplog.text
+    assert "sink.py" not in caplog.text
+    assert 1 == caplog.text.count("is fenced")
+
+
+def test_a_fenced_query_that_stays_assigned_ends_the_driver() -> None:
+    driver = Driver([FencedError("the stream is at epoch 9")], fenced_seconds=0.1).run()
+    driver.queries.on_new_job_model({"a": 1})
+
+    assert driver.ended()
+    assert isinstance(driver.error, FencedError)
+
+
+def test_a_query_that_ends_by_itself_is_not_started_again() -> None:
+    driver = Driver().run()
+    driver.queries.on_new_job_model({"a": 1})
+    until(lambda: driver.started)  # its `exception` stays None, whether it runs or has ended
+    threading.Event().wait(0.1)
+
+    driver.queries.end()
+    assert driver.ended()
+    assert 1 == len(driver.started)
+
+
+def test_a_failure_of_the_coordinator_is_raised() -> None:
+    driver = Driver().run()
+    driver.queries.on_coordinator_failure(TransientError("tables are not permitted"))
+
+    assert driver.ended()
+    assert "tables are not permitted" == str(driver.error)
+
+
+def test_the_leader_runs_the_query_in_its_epoch() -> None:
+    driver = Driver()
+    query = LeaderQuery(lambda epoch: driver._begin("q", epoch))
+    driver.queries = cast("TaskQueries", query)
+    driver.run()
+    query.on_elected(5)
+    until(lambda: driver.started)
+    query.on_deposed("the lease was not renewed in time")
+    query.on_elected(7)
+    until(lambda: len(driver.started) == 2)
+    query.on_failure(TransientError("stop"))
+
+    assert driver.ended()
+    assert "stop" == str(driver.error)
+    assert [(5, True), (7, False)] == [(query.epoch, query.stopped) for query in driver.started]
+
+
+def test_a_leader_whose_query_does_not_stop_raises_that_and_keeps_the_lease() -> None:
+    container = MemoryAccount(clock=SystemClock()).container("box")
+    container.create()
+    timing = LeaseTiming(duration=15, renew_every=0.05, poll_every=0.05, request=0.1, margin=14.5)
+    started = threading.Event()
+
+    def start(epoch: int) -> StreamingQuery:
+        started.set()
+        return cast("StreamingQuery", Query("q", epoch, stop_failure=RuntimeError("Spark does not stop the query")))
+
+    def end() -> None:
+        started.wait(10)
+        query.end()
+
+    query = LeaderQuery(start)
+    threading.Thread(target=end).start()
+    with pytest.raises(RuntimeError, match="Spark does not stop the query"):
+        query.run(LeaderElector(container, "leaders/flights", "driver-1", query, timing))
+    found = container.properties("leaders/flights")
+    assert found is not None
+    assert found.leased, "the query may still run"

@@ -1,0 +1,124 @@
+"""The checkpoint store: all offsets of a task change together, fenced by epochs, whatever answers are lost."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azure_account.account import Entity
+from azure_account.errors import ConfigurationError, CorruptError, FencedError, TransientError
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import Crash, Faults, LateEffect, LostAnswer, ProcessDied, TimeOut, at, on
+from coordination.checkpoints import Checkpoint, CheckpointStore
+from coordination.names import check_processor, names_of
+
+
+def store_of(account: MemoryAccount) -> CheckpointStore:
+    return CheckpointStore(account.table("checkpoints"))
+
+
+@pytest.fixture
+def account() -> MemoryAccount:
+    account = MemoryAccount()
+    store_of(account).create()
+    return account
+
+
+def test_offsets_are_read_back_and_there_are_none_at_first(account: MemoryAccount) -> None:
+    store = store_of(account)
+    assert Checkpoint() == store.read("t")
+    assert Checkpoint(5) == store.begin("t", 5)
+    offsets = {f"flights/{number} #?/\\": f"offset-{number}" for number in range(5_000)}
+    store.write("t", 5, offsets)
+    assert Checkpoint(5, offsets) == store.read("t")
+    store.write("t", 5, {"one": "1"})
+    assert Checkpoint(5, {"one": "1"}) == store.read("t"), "what was left out is gone"
+
+
+def test_who_takes_over_finds_the_last_offsets_and_the_former_one_is_refused(account: MemoryAccount) -> None:
+    store = store_of(account)
+    store.begin("t", 5)
+    store.write("t", 5, {"p": "10"})
+    assert Checkpoint(7, {"p": "10"}) == store.begin("t", 7)
+    with pytest.raises(FencedError, match=r"task t failed: epoch 7 has taken it over from epoch 5\. Stop this task"):
+        store.write("t", 5, {"p": "11"})
+    with pytest.raises(FencedError):
+        store.begin("t", 6)
+    assert Checkpoint(7, {"p": "10"}) == store.read("t")
+    assert Checkpoint(7, {"p": "10"}) == store.begin("t", 7)
+
+
+@pytest.mark.parametrize("fault", [LostAnswer(), TimeOut(), LateEffect(1), LateEffect(3)])
+@pytest.mark.parametrize("operation", ["replace_entity", "insert_entity", "get_entity"])
+def test_a_lost_answer_loses_nothing(
+    account: MemoryAccount, operation: str, fault: LostAnswer | TimeOut | LateEffect
+) -> None:
+    for skip in range(3):
+        faults = Faults(on(operation, fault, skip=skip))
+        store = store_of(account.restarted(faults))
+        task = f"t{skip}"
+        store.begin(task, 5)
+        store.write(task, 5, {"p": "10"})
+        store.write(task, 5, {"p": "11"})
+        faults.apply_late_effects()
+        assert Checkpoint(5, {"p": "11"}) == store.read(task)
+
+
+@pytest.mark.parametrize("after_effect", [False, True])
+def test_a_crash_at_any_request_leaves_one_of_two_checkpoints(account: MemoryAccount, after_effect: bool) -> None:
+    for number in range(1, 20):
+        task, faults = f"t{number}", Faults(at(number, Crash(after_effect)))
+        store = store_of(account.restarted(faults))
+        try:
+            store.begin(task, 5)
+            store.write(task, 5, {"p": "10", "q": "1"})
+            store.write(task, 5, {"p": "11", "q": "2"})
+        except ProcessDied:
+            pass
+        found = store_of(account).begin(task, 6).offsets
+        assert found in ({}, {"p": "10", "q": "1"}, {"p": "11", "q": "2"})
+        if not faults.died:
+            return
+    pytest.fail("no run came to its end")
+
+
+def test_an_outage_is_an_error_and_not_an_empty_checkpoint(account: MemoryAccount) -> None:
+    store_of(account).write("t", 1, {"p": "10"})
+    refusing = store_of(account.restarted(Faults(on("get_entity", TimeOut(), times=1000))))
+    with pytest.raises(TransientError):
+        refusing.read("t")
+
+
+def test_too_many_offsets_and_a_damaged_entity_are_named(account: MemoryAccount) -> None:
+    store = store_of(account)
+    with pytest.raises(ConfigurationError, match=r"The 20000 offsets of task t are .* holds 450,000\. Divide the task"):
+        store.write("t", 1, {f"partition {number:20}": "1" for number in range(20_000)})
+    account.table("checkpoints").insert(Entity("task", "bad", {"epoch": 1, "pieces": 2, "offsets0": "{}"}))
+    with pytest.raises(CorruptError, match="checkpoint of task bad is damaged"):
+        store.read("bad")
+
+
+@given(st.lists(st.text(min_size=1, max_size=30), min_size=2, max_size=20, unique=True))
+def test_two_jobs_have_two_names(jobs: list[str]) -> None:
+    valid = [job for job in jobs if job.strip() and job.isprintable()]
+    names = [names_of("box", job) for job in valid]
+    for part in ("blob", "processors"):
+        assert len(valid) == len({getattr(each, part).lower() for each in names}), "tables ignore case"
+    account = MemoryAccount()
+    for each in names:
+        account.table(each.processors).create()
+
+
+@pytest.mark.parametrize("job", ["", "  ", "x" * 201, "\ud800"])
+def test_a_name_that_cannot_be_one_is_refused(job: str) -> None:
+    with pytest.raises(ConfigurationError, match="job's name"):
+        names_of("box", job)
+
+
+def test_a_processor_s_name_has_no_characters_that_tables_refuse() -> None:
+    check_processor("höst 1")
+    with pytest.raises(ConfigurationError, match="Table key"):
+        check_processor("a/b")
+    with pytest.raises(ConfigurationError, match="processor's name"):
+        check_processor("")

@@ -1,0 +1,130 @@
+"""A driver that shares the twelve months of the flights with others: one task, stream and checkpoint for each month.
+
+    python -m tests.crash.shared_flights shared|standby INPUT CHECKPOINTS CONTAINER NAME
+
+INPUT has a folder of Parquet files for each task; with `standby` there is one task, `ALL`, that the leader runs. The
+connection string is AZURE_STORAGE_CONNECTION_STRING. Prints a line of JSON, with the time, when it starts or stops a
+task, and when it begins or ends to lead.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from azureblob_source.epochs import open_epoch
+from coordination import CoordinatorTiming, JobCoordinator, LeaderElector, LeaseTiming, open_account
+from coordination.spark import LeaderQuery, TaskQueries
+from tools.spark_session import local_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+JOB = "flights by month"
+TASKS = [f"m{month:02}" for month in range(1, 13)]
+ALL = "all"
+"""The task of the driver that leads, where the others stand by."""
+LEASE = LeaseTiming(duration=20, renew_every=4, poll_every=3, request=4, margin=4)
+TIMING = CoordinatorTiming(heartbeat=2, death=20, margin=4, request=4, barrier=40)
+
+
+def say(event: str, **more: object) -> None:
+    """Print an event with the time."""
+    print(json.dumps({"event": event, "at": time.time(), **more}), flush=True)  # noqa: T201
+
+
+class Queries(TaskQueries):
+    """Says which tasks begin and stop, and whose writes were refused."""
+
+    def __init__(self, start: Callable[[str, int], StreamingQuery]) -> None:
+        super().__init__(self._start_task)
+        self._of_program = start
+        self._started: dict[str, StreamingQuery] = {}
+
+    def _start_task(self, task: str, epoch: int) -> StreamingQuery:
+        self._started[task] = self._of_program(task, epoch)
+        return self._started[task]
+
+    def on_new_job_model(self, tasks: Mapping[str, int]) -> None:
+        say("begin", tasks=dict(tasks))
+        super().on_new_job_model(tasks)
+
+    def on_job_model_expired(self, tasks: Mapping[str, int]) -> None:
+        failures = {task: str(self._started[task].exception()) for task in tasks if task in self._started}
+        super().on_job_model_expired(tasks)
+        fenced = [task for task, failure in failures.items() if "FencedError" in failure]
+        say("stop", tasks=dict(tasks), fenced=fenced)
+
+
+def start(
+    spark: SparkSession, folder: Path, checkpoints: Path, container: str, task: str, epoch: int
+) -> StreamingQuery:
+    """The query of one task."""
+    open_epoch(f"{container}/{task}", epoch)
+    files = folder / task
+    schema = from_arrow_schema(pq.read_schema(next(files.glob("*.parquet"))))
+    flights = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(files))
+    return (
+        flights.writeStream.format("azureblob")
+        .option("partitionColumn", "origin")
+        .option("epoch", epoch)
+        .option("checkpointLocation", str(checkpoints / task))
+        .trigger(processingTime="500 milliseconds")
+        .start(f"{container}/{task}")
+    )
+
+
+class StandBy(LeaderQuery):
+    """Says when the query begins and stops."""
+
+    def on_elected(self, epoch: int) -> None:
+        say("leads")
+        say("begin", tasks={ALL: epoch})
+        super().on_elected(epoch)
+
+    def on_deposed(self, reason: str) -> None:
+        super().on_deposed(reason)
+        say("leads no more", reason=reason)
+
+
+def main(mode: str, folder: Path, checkpoints: Path, container: str, name: str) -> None:
+    """Take part until it is killed."""
+    logging.basicConfig(level=logging.WARNING)
+    account = open_account(request=TIMING.request)
+    memory: dict[str, Any] = {"spark.driver.memory": "640m"}
+    begin = partial(start, local_spark(name, cores=1, quick_start=True, **memory), folder, checkpoints, container)
+    if mode == "standby":
+        query = StandBy(partial(begin, ALL))
+        query.run(LeaderElector(account.container(container), "leaders/flights", name, query, LEASE))
+        return
+    queries = Queries(begin)
+    coordinator = JobCoordinator(
+        account, container, JOB, tasks=TASKS, listener=queries, processor=name, timing=TIMING, lease=LEASE
+    )
+    threading.Thread(target=_say_who_leads, args=(coordinator,), daemon=True).start()
+    queries.run(coordinator)
+
+
+def _say_who_leads(coordinator: JobCoordinator) -> None:
+    led = False
+    while True:
+        if coordinator.leads() != led:
+            led = not led
+            say("leads" if led else "leads no more")
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4], sys.argv[5])

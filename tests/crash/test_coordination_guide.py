@@ -1,0 +1,105 @@
+"""The examples of docs/COORDINATION.md: the drivers as processes, and the others in their order."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from azure_account.errors import FencedError
+from tests.crash.flights import write_files
+from tests.crash.killing import ROOT
+from tests.crash.visible_blobs import VisibleBlobs
+from tools.reporting import wait_for
+from tools.sessions import kill_session
+
+if TYPE_CHECKING:
+    from tools.azurite import Azurite
+
+GUIDE = ROOT / "docs" / "COORDINATION.md"
+AIRPORTS = ("EWR", "JFK", "LGA")
+ROWS = pa.table({"flight": ["UA1", "B61"], "dest": ["BOS", "SFO"]})
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def examples(container: str, folder: Path) -> list[str]:
+    """The code of the guide, with other names of containers and folders."""
+    return [
+        re.sub("^account = .*$", "account = {}", code, flags=re.MULTILINE)
+        .replace("mycontainer/", f"{container}/")
+        .replace('"coordination"', f'"{container}"')
+        .replace("/mnt/", f"{folder}/")
+        for code in re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    ]
+
+
+def driver(stack: ExitStack, program: Path, azurite: Azurite) -> subprocess.Popen[bytes]:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        "AZURE_STORAGE_CONNECTION_STRING": azurite.connection_string,
+    }
+    process = subprocess.Popen([sys.executable, str(program)], env=environment, start_new_session=True)
+    stack.callback(kill_session, process)
+    return process
+
+
+def row_count(azurite: Azurite, container: str, airport: str) -> int:
+    visible = VisibleBlobs.of(azurite.connection_string, container, airport, ROWS.schema)
+    return sum(blob["rows"] for entry in visible.state().entries for blob in entry.get("blobs", ()))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("form", ["shared", "active"])
+def test_the_drivers_of_the_guide_write_each_row_once_and_leave(
+    azurite: Azurite, container_name: str, tmp_path: Path, form: str
+) -> None:
+    shared, active, *_ = examples(container_name, tmp_path)
+    streams = AIRPORTS if form == "shared" else AIRPORTS[:1]
+    (tmp_path / "flights").mkdir()
+    for airport in AIRPORTS:
+        write_files(ROWS, tmp_path / "flights" / airport, 2)
+    if form == "active":
+        ending = "signal.signal(signal.SIGTERM, lambda *_: query.end())\n"
+        shared = shared.split("queries = ")[0] + active.replace("query.run(", ending + "query.run(")
+    (tmp_path / "driver.py").write_text(shared, "utf-8")
+    with ExitStack() as stack:
+        drivers = [driver(stack, tmp_path / "driver.py", azurite) for _ in range(2)]
+        wait_for(lambda: all(row_count(azurite, container_name, airport) == 2 for airport in streams), 240)
+        for process in drivers:
+            os.kill(process.pid, signal.SIGTERM)
+        assert [0, 0] == [process.wait(90) for process in drivers]
+    for airport in streams:
+        assert 2 == row_count(azurite, container_name, airport)
+
+
+def test_the_other_examples_work(
+    azurite: Azurite, container_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", azurite.connection_string)
+    _, _, workers, lock, checkpoints = examples(container_name, tmp_path)
+    names: dict[str, Any] = {"account": {}}
+    exec("from coordination import JobCoordinator, open_account", names)  # noqa: S102
+    exec(workers, names)  # noqa: S102 - a file of this repository, here and below
+    wait_for(lambda: {"daily", "weekly"} == set(names["coordinator"].tasks), 60)
+    names["coordinator"].stop()
+    assert {} == names["coordinator"].tasks
+
+    names["container"] = names["open_account"]({}).container(container_name)
+    exec(lock, names)  # noqa: S102
+    assert 2 == names["step"]
+
+    exec(checkpoints.replace('"offsets"', f'"offsets{container_name[-8:]}"'), names)  # noqa: S102
+    store = names["store"]
+    assert {"flights/0": "1042"} == dict(store.read("daily").offsets)
+    with pytest.raises(FencedError):
+        store.write("daily", 6, {})
