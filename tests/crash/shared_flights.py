@@ -62,9 +62,9 @@ class Queries(TaskQueries):
         super().on_new_job_model(tasks)
 
     def on_job_model_expired(self, tasks: Mapping[str, int]) -> None:
-        failures = {task: str(self._started[task].exception()) for task in tasks if task in self._started}
+        queries = {task: self._started[task] for task in tasks if task in self._started}
         super().on_job_model_expired(tasks)
-        fenced = [task for task, failure in failures.items() if "FencedError" in failure]
+        fenced = [task for task, query in queries.items() if "FencedError" in str(query.exception())]
         say("stop", tasks=dict(tasks), fenced=fenced)
 
 

@@ -127,7 +127,7 @@ EVENTS = (
 def test_at_most_one_process_leads_and_epochs_only_rise() -> None:
     seen = explore(Lease)
     for event in EVENTS:
-        assert seen[event] >= 20, f"{event} happened too rarely: {dict(seen)}"
+        assert seen[event] >= 5, f"{event} happened too rarely: {dict(seen)}"
 
 
 @pytest.mark.slow

@@ -296,7 +296,7 @@ EVENTS = (
 def test_tasks_are_run_by_one_and_all_run_in_the_end(barrier: float) -> None:
     seen = explore(CoordinatorTiming(barrier=barrier), 150)
     for event in EVENTS:
-        assert seen[event] >= 10, f"{event} happened too rarely: {dict(seen)}"
+        assert seen[event] >= 5, f"{event} happened too rarely: {dict(seen)}"
 
 
 @pytest.mark.slow
