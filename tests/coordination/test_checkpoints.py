@@ -103,8 +103,8 @@ def test_too_many_offsets_and_a_damaged_entity_are_named(account: MemoryAccount)
 def test_two_jobs_have_two_names(jobs: list[str]) -> None:
     valid = [job for job in jobs if job.strip() and job.isprintable()]
     names = [names_of("box", job) for job in valid]
-    for part in ("blob", "processors"):
-        assert len(valid) == len({getattr(each, part).lower() for each in names}), "tables ignore case"
+    assert len(valid) == len({each.blob for each in names})
+    assert len(valid) == len({each.processors.lower() for each in names}), "tables ignore case"
     account = MemoryAccount()
     for each in names:
         account.table(each.processors).create()
