@@ -16,12 +16,12 @@ SELECTED = $(if $(PYTEST),|| test $$? -eq 5)
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-python-downloads \
 	--no-emit-index-url --python-version
-EXTRAS := --extra cli --extra control-messages --extra spark
+EXTRAS := --extra cli --extra control-messages --extra rocksdb --extra spark
 # $(1) is a version of SPARKS, $(2) the oldest Python that it runs on.
 lock_spark = $(COMPILE) $(2) $(UPGRADE) pyproject.toml $(EXTRAS) --group test -c requirements/pyspark$(1).in \
 	-o requirements/pyspark$(1).lock
 # Checked by mypy --strict; the tests with the exceptions of pyproject.toml.
-TYPED := $(wildcard azure_account azureblob_source control_messages coordination pyspark_azureblob tools demo benchmarks tests)
+TYPED := $(wildcard azure_account azureblob_source control_messages coordination pyspark_azureblob state_backup tools demo benchmarks tests)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test crash histories matrix bench notebooks check fmt lock clean

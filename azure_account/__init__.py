@@ -1,6 +1,6 @@
 """One Azure storage account: its blobs and tables, credentials, retries and errors, and an in-memory account for tests.
 
-`connect(account_settings(…))` returns a `StorageAccount`. `azure_account.memory` has one in memory, whose requests fail
+`open_account(options)` returns a `StorageAccount`. `azure_account.memory` has one in memory, whose requests fail
 by a script if wanted. The Azure SDK is imported by `connect`, not before.
 
     account      the port: containers, tables, outcomes
@@ -34,7 +34,7 @@ from azure_account.account import (
     Table,
     Unknown,
 )
-from azure_account.connect import connect
+from azure_account.connect import connect, open_account
 from azure_account.errors import (
     AzureBlobError,
     ConfigurationError,
@@ -74,4 +74,5 @@ __all__ = [
     "Unknown",
     "account_settings",
     "connect",
+    "open_account",
 ]

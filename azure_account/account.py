@@ -194,6 +194,13 @@ class BlobContainer(Protocol):
         `Done` if an answer is lost and the repeated request finds no blob.
         """
 
+    def undelete(self, blob: str) -> Outcome:
+        """Bring back a deleted blob that the account's soft delete has kept. `Missing` if it has kept none.
+
+        `Done` too, without effect, if the blob is there. An account with versioning may answer `Done` and leave the
+        blob absent, because it keeps what was deleted as a version: read the blob before you rely on it.
+        """
+
     def tags(self, blob: str) -> Mapping[str, str]:
         """The blob's index tags. `NotFoundError` if the blob does not exist."""
 

@@ -6,10 +6,14 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+from azure_account.options.account_options import ACCOUNT_OPTIONS
+from azure_account.options.settings import account_settings
 from azure_account.retrying.account import RetryingAccount
 from azure_account.retrying.retry_loop import RetryLoop
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from azure_account.account import StorageAccount
     from azure_account.options.settings import AccountSettings
     from azure_account.service import TableService
@@ -18,6 +22,20 @@ if TYPE_CHECKING:
 _accounts: dict[tuple[int, AccountSettings], RetryingAccount] = {}
 _lock = threading.Lock()
 _lock_owner = os.getpid()
+
+
+def open_account(options: Mapping[str, str] | None = None) -> StorageAccount:
+    """The account of these options: those of the connector that name an account and its credentials.
+
+    What they leave out comes from `AZURE_STORAGE_*` variables. `ConfigurationError` for options that are unknown or
+    contradict each other.
+    """
+    return connect(settings_of(options))
+
+
+def settings_of(options: Mapping[str, str] | None) -> AccountSettings:
+    """The settings of these options, as `open_account` reads them."""
+    return account_settings(ACCOUNT_OPTIONS.parse(options or {}), None, os.environ)
 
 
 def connect(settings: AccountSettings) -> StorageAccount:

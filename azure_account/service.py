@@ -119,6 +119,9 @@ class BlobService(Protocol):
     def delete(self, container: str, blob: str, condition: Condition, lease_id: str | None) -> None:
         """Delete Blob."""
 
+    def undelete(self, container: str, blob: str) -> None:
+        """Undelete Blob. `Absent` if there is no such blob, deleted or not."""
+
     def tags(self, container: str, blob: str) -> Mapping[str, str]:
         """Get Blob Tags."""
 

@@ -23,6 +23,7 @@ class Section(str, Enum):
     MEMORY = "memory"
     COMMIT = "commit"
     LOG = "log"
+    BACKUP = "backup"
     SINKS = "sinks"
     LATENCY = "latency"
     READS = "reads"
@@ -36,6 +37,7 @@ MODULES = {
     Section.MEMORY: "benchmarks.memory",
     Section.COMMIT: "benchmarks.commit",
     Section.LOG: "benchmarks.log",
+    Section.BACKUP: "benchmarks.backup",
     Section.SINKS: "benchmarks.spark_sinks",
     Section.LATENCY: "benchmarks.latency",
     Section.READS: "benchmarks.spark_reads",
@@ -51,6 +53,7 @@ def main(
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Measured rounds; one to warm up comes before them.")] = 5,
     copies: Annotated[int, typer.Option(min=1, help="How often the 336,776 flights are taken.")] = 6,
+    state_mib: Annotated[list[int] | None, typer.Option(min=1, help="Sizes of stores to back up, in MiB.")] = None,
 ) -> None:
     """Measure what the connector costs beside its peers. Ratios are of one run; compare no figures of two."""
     console = Console()
@@ -59,7 +62,8 @@ def main(
             # A process of its own: it binds itself to one core.
             subprocess.run([sys.executable, "-m", f"benchmarks.{section.value}"], check=True)
             continue
-        reports = import_module(MODULES[section]).run(rounds, copies)
+        sizes = {"sizes": state_mib} if section is Section.BACKUP and state_mib else {}
+        reports = import_module(MODULES[section]).run(rounds, copies, **sizes)
         for report in reports:
             show(report, console)
         console.print(f"Figures: {save(section.value, reports)}\n", highlight=False)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from benchmarks.flights import PARTITION, repeated, spread, write_stream
+from benchmarks.peak import peak
 from benchmarks.report import Report
 from tools.azurite import local_azurite
 from tools.flights import flights
@@ -116,24 +116,11 @@ def main(file: str, container: str) -> None:
         options = {"path": f"{container}/flights", "partitionColumn": PARTITION}
         plan = plan_of(os.environ[_CONNECTION], options, rows.schema)
         open_container(plan).create()
-        before, begin = _peak(), time.perf_counter()
+        before, begin = peak(), time.perf_counter()
         staged = stage_batches(plan, rows)
     seconds = time.perf_counter() - begin
-    told = {"before": before, "peak": _peak(), "blocks": staged.metrics["blockUploads"], "seconds": seconds}
+    told = {"before": before, "peak": peak(), "blocks": staged.metrics["blockUploads"], "seconds": seconds}
     print(json.dumps(told))
-
-
-def _peak() -> float:
-    """MiB that this process has held at most.
-
-    Linux counts its parent's memory into `ru_maxrss` if that was more; `VmHWM` begins anew with the program.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        lines = dict(line.split(":", 1) for line in status.read_text(encoding="utf-8").splitlines())
-        return int(lines["VmHWM"].split()[0]) / 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / _MIB if sys.platform == "darwin" else peak / 1024
 
 
 if __name__ == "__main__":

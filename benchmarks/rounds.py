@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 Sample = TypeVar("Sample")
 
 
-def alternate(title: str, contenders: Mapping[str, Callable[[], Sample]], rounds: int) -> dict[str, list[Sample]]:
+def alternate(
+    title: str, contenders: Mapping[str, Callable[[], Sample]], rounds: int, *, warm_up: bool = True
+) -> dict[str, list[Sample]]:
     """Run every contender once per round, `rounds` times after one round to warm up, which is not returned.
 
     Each round begins with another contender: none has the place behind the heaviest one every time.
@@ -24,13 +26,13 @@ def alternate(title: str, contenders: Mapping[str, Callable[[], Sample]], rounds
     samples: dict[str, list[Sample]] = {name: [] for name in names}
     columns = (TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=(rounds + 1) * len(names))
-        for turn in range(rounds + 1):
+        task = progress.add_task(title, total=(rounds + warm_up) * len(names))
+        for turn in range(rounds + warm_up):
             first = turn % len(names)
             for name in names[first:] + names[:first]:
                 progress.update(task, description=f"{title}: {name}")
                 sample = contenders[name]()
-                if turn:
+                if turn >= warm_up:
                     samples[name].append(sample)
                 progress.advance(task)
     return samples

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from azure_account import connect
-from azure_account.options.account_options import ACCOUNT_OPTIONS
-from azure_account.options.settings import Timeouts, account_settings
+from azure_account.connect import connect, settings_of
+from azure_account.options.settings import Timeouts
 from azure_account.retrying.policy import RetryPolicy
 
 if TYPE_CHECKING:
@@ -24,8 +22,7 @@ def open_account(options: Mapping[str, str] | None = None, *, request: float = 5
     What they leave out comes from `AZURE_STORAGE_*` variables. request: seconds, as in `LeaseTiming` and
     `CoordinatorTiming`. `ConfigurationError` for options that are unknown or contradict each other.
     """
-    settings = account_settings(ACCOUNT_OPTIONS.parse(options or {}), None, os.environ)
-    return connect(brief_settings(settings, request))
+    return connect(brief_settings(settings_of(options), request))
 
 
 def brief_settings(settings: AccountSettings, request: float) -> AccountSettings:

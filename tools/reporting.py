@@ -104,13 +104,13 @@ class Reporting:
                 self.events.append(json.loads(line))
 
 
-def wait_for(condition: Callable[[], object], seconds: float) -> float:
+def wait_for(condition: Callable[[], object], seconds: float, *, poll: float = POLL_SECONDS) -> float:
     """Wait until the condition holds. Returns how long it took (s); `TimeoutError` after `seconds`."""
     begin = time.monotonic()
     while not condition():
         if time.monotonic() - begin >= seconds:
             raise TimeoutError(f"The condition did not hold within {seconds} s.")
-        time.sleep(POLL_SECONDS)
+        time.sleep(poll)
     return time.monotonic() - begin
 
 

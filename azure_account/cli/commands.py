@@ -1,11 +1,13 @@
 """A group of commands, and the options that all of them have.
 
-Exit codes: 0 done; 1 error, one message on standard error; 2 wrong usage; 130 ended by Ctrl-C.
+Exit codes: 0 done; 1 error, one message on standard error; 2 wrong usage; 3 not confirmed, nothing was done; 130 ended
+by Ctrl-C.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -13,6 +15,7 @@ from typer.core import TyperGroup
 from azure_account.cli.console import PlainConsole
 from azure_account.errors import AzureBlobError
 from azure_account.options.account_options import ACCOUNT_OPTIONS
+from azure_account.options.option_table import seconds
 from azure_account.options.settings import account_settings
 
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from azure_account.cli.shell import Shell
     from azure_account.options.settings import AccountSettings
 
-ERROR, INTERRUPTED = 1, 130
+ERROR, UNCONFIRMED, INTERRUPTED = 1, 3, 130
 
 Options = Annotated[
     list[str] | None,
@@ -33,6 +36,8 @@ Options = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan, and do nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 class Commands(TyperGroup):
@@ -68,3 +73,25 @@ def key_values(options: Sequence[str] | None) -> dict[str, str]:
 def settings_of(shell: Shell, options: Sequence[str] | None) -> AccountSettings:
     """The account of the options of `-o` and of the environment. `ConfigurationError` for an unknown or wrong one."""
     return account_settings(ACCOUNT_OPTIONS.parse(key_values(options)), None, shell.env)
+
+
+def age_of(given: str, option: str) -> timedelta:
+    """An age such as `30d`. Wrong usage if it is none."""
+    try:
+        return timedelta(seconds=seconds()(given.strip()))
+    except ValueError:
+        raise typer.BadParameter("it must be an age such as 30d, 12h or 90m", param_hint=f"'{option}'") from None
+
+
+def confirmed(shell: Shell, question: str, *, yes: bool, as_json: bool) -> bool:
+    """Whether to do it: by `--yes`, or by an answer on a terminal."""
+    if yes:
+        return True
+    return shell.interactive and not as_json and typer.confirm(question, err=True)
+
+
+def end_unconfirmed(shell: Shell) -> NoReturn:
+    """End a command that was not confirmed."""
+    why = "" if shell.interactive else ": confirm with --yes, or run it on a terminal"
+    shell.err.print(f"Nothing was done{why}.")
+    raise typer.Exit(UNCONFIRMED)

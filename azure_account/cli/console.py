@@ -13,12 +13,19 @@ if TYPE_CHECKING:
     from rich.console import ConsoleOptions, RenderableType
     from rich.segment import Segment
 
-_CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    """The text with control characters as escapes: what others wrote cannot steer the terminal."""
-    return _CONTROL_CHARACTER.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    """The text with control characters as escapes: what others wrote cannot steer the terminal.
+
+    So are the lone surrogates that stand for bytes of file names which are no UTF-8: a terminal could not show them.
+    """
+    return _CONTROL_CHARACTER.sub(lambda found: _escape(ord(found[0])), text)
+
+
+def _escape(code: int) -> str:
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"  # noqa: PLR2004 - the codes of one byte
 
 
 class PlainConsole(Console):

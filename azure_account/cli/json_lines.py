@@ -11,8 +11,9 @@ from typing import Any
 
 
 def json_line(value: object) -> str:
-    """One line of JSON."""
-    return json.dumps(jsonable(value), ensure_ascii=False, separators=(",", ":"))
+    """One line of JSON. Lone surrogates, which no encoding has, are its escapes."""
+    text = json.dumps(jsonable(value), ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def jsonable(value: Any) -> Any:

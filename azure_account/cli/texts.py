@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from rich import box
 from rich.table import Table
 
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 NONE = "–"
 """An empty cell."""
 
@@ -21,6 +22,15 @@ def plural(count: int, noun: str) -> str:
     return (
         f"{count:,} {noun}" if count == 1 else f"{count:,} {noun[:-1]}ies" if noun[-1] == "y" else f"{count:,} {noun}s"
     )
+
+
+def size_text(count: int) -> str:
+    """Bytes with three significant digits: `999 B`, `1.21 MiB`, `34.5 GiB`."""
+    size, unit = float(count), 0
+    while size >= 999.5 and unit < len(_UNITS) - 1:  # noqa: PLR2004 - it would need a fourth digit
+        size, unit = size / 1024, unit + 1
+    digits = 0 if unit == 0 or size >= 99.95 else 1 if size >= 9.995 else 2  # noqa: PLR2004 - three digits
+    return f"{size:.{digits}f} {_UNITS[unit]}"
 
 
 def time_text(moment: datetime) -> str:

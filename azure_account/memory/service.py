@@ -17,6 +17,7 @@ from azure_account.account import NO_ATTRIBUTES, STAGED_SECONDS, BlobAttributes,
 from azure_account.clock import Clock, ManualClock
 from azure_account.errors import ConfigurationError, NotFoundError
 from azure_account.memory import leases
+from azure_account.memory.deleted import DeletedBlobs
 from azure_account.memory.tables import MemoryTables
 from azure_account.names import MAX_STAGED_BLOCKS
 from azure_account.service import Absent, ConditionFailed, Page
@@ -75,13 +76,20 @@ class MemoryService:
     """The state of one account: it is a `BlobService`, and `tables` is its `TableService`."""
 
     def __init__(
-        self, account: str = "memory", clock: Clock | None = None, behaviour: UnverifiedBehaviour | None = None
+        self,
+        account: str = "memory",
+        clock: Clock | None = None,
+        behaviour: UnverifiedBehaviour | None = None,
+        *,
+        soft_delete: float | None = None,
     ) -> None:
+        """soft_delete: for how many seconds deleted blobs can be undeleted; by default they cannot."""
         self.behaviour = behaviour or UnverifiedBehaviour()
         self.account = account
         self.blob_endpoint = f"memory://{account}"
         self.clock: Clock = clock or ManualClock()
         self._containers: dict[str, dict[str, _Blob]] = {}
+        self._deleted: DeletedBlobs[_Blob] = DeletedBlobs(self.clock, soft_delete)
         self._lock = threading.RLock()
         self._versions = itertools.count(1)
         self.tables = MemoryTables(self._new_etag, self.clock)
@@ -194,9 +202,19 @@ class MemoryService:
                 raise Absent("BlobNotFound: there is no such blob")
             self._check_write(found, condition, lease_id)
             del blobs[blob]
+            if found.etag:
+                self._deleted.keep(container, blob, replace(found, staged={}, lease=None))
             if self.behaviour.delete_keeps_blocks and found.etag and found.staged:
                 blobs[blob] = _Blob(staged=found.staged, staged_since=found.staged_since, staged_at=found.staged_at)
             self.changed(container, blob)
+
+    def undelete(self, container: str, blob: str) -> None:
+        """Undelete Blob."""
+        with self._lock:
+            found = self._blobs(container).get(blob)
+            if found is None or not found.etag:
+                self._blobs(container)[blob] = self._deleted.take(container, blob)
+                self.changed(container, blob)
 
     def tags(self, container: str, blob: str) -> Mapping[str, str]:
         """Get Blob Tags."""
@@ -252,7 +270,7 @@ class MemoryService:
             return {name: tuple(blob.staged) for name, blob in alive.items() if blob is not None and blob.staged}
 
     def changed(self, container: str, blob: str) -> None:
-        """Called after a blob was committed, put or deleted. A test that watches the storage overrides it."""
+        """Called after a blob was committed, put, deleted or undeleted. A test that watches it overrides this."""
 
     def _new_etag(self) -> str:
         return f'"0x8D{next(self._versions):013X}"'

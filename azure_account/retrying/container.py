@@ -156,6 +156,12 @@ class RetryingContainer:
             absent_is=Done(),
         )
 
+    def undelete(self, blob: str) -> Outcome:
+        """Bring back a deleted blob that the account's soft delete has kept."""
+        return self._retry_loop.write(
+            self._request("undelete", blob), lambda: self._service.undelete(self._name, blob), conditional=False
+        )
+
     def tags(self, blob: str) -> Mapping[str, str]:
         """The blob's index tags."""
         return self._retry_loop.repeat(self._request("tags", blob), lambda: self._service.tags(self._name, blob))

@@ -169,6 +169,11 @@ class AzureBlobs:
         with self._failures("delete blob", container, blob):
             self._blob(container, blob).delete_blob(**_lease_option(lease_id), **of_condition(condition))
 
+    def undelete(self, container: str, blob: str) -> None:
+        """Undelete Blob."""
+        with self._failures("undelete blob", container, blob):
+            self._blob(container, blob).undelete_blob()
+
     def tags(self, container: str, blob: str) -> Mapping[str, str]:
         """Get Blob Tags."""
         with self._failures("get tags of", container, blob):

@@ -54,6 +54,8 @@ _ABSENT = frozenset({"BlobNotFound", "EntityNotFound", "InvalidBlockList", "Reso
 _NO_PLACE = frozenset({"ContainerNotFound", "TableNotFound", "ContainerDisabled"})
 # Rejected without processing. A container or table that is being deleted can be created again within a minute.
 _THROTTLED = frozenset({"ServerBusy", "ContainerBeingDeleted", "TableBeingDeleted", "AccountBeingCreated"})
+_NOT_IMPLEMENTED = "APINotImplemented"
+"""Of the emulator, with status 500 or 501, by its version: a repeat cannot help."""
 
 _NEXT_STEP = {
     "AuthenticationFailed": "{credential} Also check this machine's clock: 15 minutes of difference are refused.",
@@ -77,6 +79,7 @@ _NEXT_STEP = {
     "RequestBodyTooLarge": "Use smaller blocks (maxFlushThresholdSize).",
     "MemoryExtentStoreAtSizeLimit": "The storage emulator is full: restart it, or raise its --extentMemoryLimit.",
     "InvalidHeaderValue": "If this is the storage emulator, start it with --skipApiVersionCheck.",
+    _NOT_IMPLEMENTED: "The storage emulator does not have this operation: use an account in Azure.",
     "FeatureNotYetSupportedForHierarchicalNamespaceAccounts": "Accounts with hierarchical namespace do not have this.",
 }
 
@@ -119,6 +122,8 @@ def _of_answer(error: HttpResponseError, response: Any, context: RequestContext)
     cause = _cause(status, code, response)
     if isinstance(error, ClientAuthenticationError) and not _is_from_storage(response, context):
         return _no_token(error, context)
+    if code == _NOT_IMPLEMENTED:
+        return _final(cause, code, status, error, context)
     if code in _THROTTLED or status in RETRYABLE_STATUS:
         headers = {name.lower(): value for name, value in response.headers.items()}
         sure = code in _THROTTLED or status == HTTPStatus.TOO_MANY_REQUESTS

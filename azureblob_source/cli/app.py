@@ -9,18 +9,27 @@ from __future__ import annotations
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from azure_account.cli.commands import AsJson, Options, key_values, new_app
+from azure_account.cli.commands import (
+    AsJson,
+    DryRun,
+    Options,
+    Yes,
+    age_of,
+    confirmed,
+    end_unconfirmed,
+    key_values,
+    new_app,
+)
 from azure_account.cli.json_lines import print_json
 from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import plural, time_text
 from azure_account.errors import ConfigurationError, NotFoundError, describe
-from azure_account.options.option_table import seconds
 from azure_account.options.settings import account_settings
 from azureblob_source.cli import as_text as text
 from azureblob_source.cli.as_json import entry_json, repair_json, stored_json, streams_json, vacuum_json
@@ -43,7 +52,6 @@ if TYPE_CHECKING:
     from azure_account.cli.shell import Shell
     from azureblob_source.maintenance.tailing import Rows
 
-UNCONFIRMED = 3
 _POLL_SECONDS = 1.0
 _LONG = 60
 """Entries or blobs from which on a progress bar is shown."""
@@ -72,8 +80,6 @@ app = new_app()
 
 Where = Annotated[str, typer.Argument(metavar="CONTAINER[/STREAM]", help="Container and stream, or a URL.")]
 Stream = Annotated[str, typer.Argument(metavar="CONTAINER/STREAM", help="Container and stream, or a URL.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan, and do nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @app.callback()
@@ -191,12 +197,12 @@ def repair_command(  # noqa: PLR0913 - one argument for each option
     if void is not None:
         _void_version(shell, place, void, leave_blobs=leave_blobs, dry_run=dry_run, yes=yes, as_json=as_json)
         return
-    plan = plan_repair(place.container, place.stream, shell.now - _age(older_than))
+    plan = plan_repair(place.container, place.stream, shell.now - age_of(older_than, "--older-than"))
     work = len(plan.unpublished) + len(plan.revived) + (len(plan.leftovers) if leftovers else 0)
     for line in text.repair_lines(plan, leftovers=leftovers):
         (shell.err if as_json else shell.out).print(line, soft_wrap=True)
     done = None
-    if work and not dry_run and _confirmed(shell, "Repair?", yes=yes, as_json=as_json):
+    if work and not dry_run and confirmed(shell, "Repair?", yes=yes, as_json=as_json):
         with _progress(shell, "repairing", work) as advance:
             done = repair(
                 place.container,
@@ -224,7 +230,7 @@ def _void_version(  # noqa: PLR0913 - the options of the command
     for line in text.void_lines(of.read(version), leave_blobs=leave_blobs):
         (shell.err if as_json else shell.out).print(line, soft_wrap=True)
     done = None
-    if not dry_run and _confirmed(shell, "Void it?", yes=yes, as_json=as_json):
+    if not dry_run and confirmed(shell, "Void it?", yes=yes, as_json=as_json):
         done = void_version(of, version, _draft(shell, place), Publisher(place.container), leave_blobs=leave_blobs)
     if as_json:
         print_json({"stream": of.stream, "version": version, "voidedBy": None if done is None else done.version})
@@ -239,7 +245,7 @@ def _leave_out(shell: Shell, place: Place, *, dry_run: bool, yes: bool, as_json:
     for line in text.missing_lines(missing):
         (shell.err if as_json else shell.out).print(line, soft_wrap=True)
     done = None
-    if missing and not dry_run and _confirmed(shell, "Remove them from the log?", yes=yes, as_json=as_json):
+    if missing and not dry_run and confirmed(shell, "Remove them from the log?", yes=yes, as_json=as_json):
         names = [blob.name for blob in missing]
         done = leave_out(of, names, _draft(shell, place), Publisher(place.container))
     if as_json:
@@ -268,7 +274,7 @@ def vacuum_command(  # noqa: PLR0913 - one argument for each option
     """
     shell = shell_of(ctx)
     place = _place(shell, where, option)
-    before = shell.now - check_retention(_age(older_than), forced=force)
+    before = shell.now - check_retention(age_of(older_than, "--older-than"), forced=force)
     plans = []
     with _progress(shell, "reading the log", None) as advance:
         for stream in _logs(place):
@@ -279,7 +285,7 @@ def vacuum_command(  # noqa: PLR0913 - one argument for each option
         (shell.err if as_json else shell.out).print(line, soft_wrap=True)
     work = sum(not plan.is_empty for plan in plans)
     done = None
-    if work and not dry_run and _confirmed(shell, "Remove them permanently?", yes=yes, as_json=as_json):
+    if work and not dry_run and confirmed(shell, "Remove them permanently?", yes=yes, as_json=as_json):
         entries = sum(len(plan.outdated) + len(plan.interrupted) + len(plan.strays) for plan in plans)
         with _progress(shell, "removing", entries) as advance:
             done = [vacuum(place.container, plan, lambda: uuid.uuid4().hex, advance) for plan in plans]
@@ -310,13 +316,6 @@ def _logs(place: Place) -> list[str]:
     if stream != BATCHES:
         return [stream]
     return sorted({of for blob in place.container.list(f"{BATCHES}/") if (of := log_stream(blob.name)) is not None})
-
-
-def _age(given: str) -> timedelta:
-    try:
-        return timedelta(seconds=seconds()(given.strip()))
-    except ValueError:
-        raise typer.BadParameter("it must be an age such as 30d, 12h or 90m", param_hint="'--older-than'") from None
 
 
 def _newest(of: CommitLog, count: int) -> list[LogEntry]:
@@ -365,17 +364,9 @@ def _draft(shell: Shell, place: Place) -> Draft:
     return Draft(uuid.uuid4().hex, shell.now.isoformat(timespec="milliseconds"), epoch=place.epoch)
 
 
-def _confirmed(shell: Shell, question: str, *, yes: bool, as_json: bool) -> bool:
-    if yes:
-        return True
-    return shell.interactive and not as_json and typer.confirm(question, err=True)
-
-
 def _end(shell: Shell, work: int, done: object, *, dry_run: bool) -> None:
     if work and done is None and not dry_run:
-        why = "" if shell.interactive else ": confirm with --yes, or run it on a terminal"
-        shell.err.print(f"Nothing was done{why}.")
-        raise typer.Exit(UNCONFIRMED)
+        end_unconfirmed(shell)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from azure_account.cli.console import printable
 from azure_account.cli.json_lines import jsonable
-from azure_account.cli.texts import NONE, count_text, new_table, plural, shrinking, time_text
+from azure_account.cli.texts import NONE, count_text, new_table, plural, shrinking, size_text, time_text
 from azureblob_source.cli.as_json import stored_json
 
 if TYPE_CHECKING:
@@ -25,19 +25,9 @@ if TYPE_CHECKING:
     from azureblob_source.maintenance.repair import RepairPlan
     from azureblob_source.maintenance.vacuum import VacuumPlan
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _WIDEST_CELL = 40
 _MISSING_SHOWN = 3
 _UUID = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-def size_text(count: int) -> str:
-    """Bytes with three significant digits: `999 B`, `1.21 MiB`, `34.5 GiB`."""
-    size, unit = float(count), 0
-    while size >= 999.5 and unit < len(_UNITS) - 1:  # noqa: PLR2004 - it would need a fourth digit
-        size, unit = size / 1024, unit + 1
-    digits = 0 if unit == 0 or size >= 99.95 else 1 if size >= 9.995 else 2  # noqa: PLR2004 - three digits
-    return f"{size:.{digits}f} {_UNITS[unit]}"
 
 
 def streams_table(streams: Iterable[StreamSummary]) -> Table:

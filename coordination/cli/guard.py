@@ -127,7 +127,7 @@ class Guard:
         try:
             self._control.sendall(f"{line}\n".encode())
         except OSError:
-            self._open = False  # nobody is there to hear it: `run` has died
+            self._open = False  # nobody reads it any more: `run` has died
 
 
 def _start(command: list[str]) -> subprocess.Popen[bytes]:

@@ -121,8 +121,8 @@ class Participant:
     def expire(self) -> None:
         """Stop all tasks if the processor is overdue. Makes no request."""
         with self._acting:
-            if self.overdue and self.state.running:
-                self._run(StopTasks(self.state.running))
+            if self.overdue:
+                self._stop_all()
 
     def leave(self) -> None:
         """Stop all tasks and delete the row, so that the others need not wait. The election is resigned apart.
@@ -130,8 +130,7 @@ class Participant:
         If the tasks cannot be stopped the row stays: the others wait until the processor is dead.
         """
         with self._acting:
-            if self.state.running:
-                self._run(StopTasks(self.state.running))
+            self._stop_all()
         self._table.delete(self._row())
 
     def gauges(self) -> dict[str, int]:
@@ -156,7 +155,7 @@ class Participant:
     def _wanted(self) -> tuple[str, ...] | None:
         """All tasks of the job. None if the function fails: then the model stays as it is for this poll.
 
-        `ConfigurationError` if it fails, other than for want of an answer, before there is a model.
+        `ConfigurationError` if it fails before there is a model, unless storage gave it no answer.
         """
         try:
             return check_tasks(self._tasks())
@@ -211,6 +210,9 @@ class Participant:
                 self.state = after(self.state, action)
                 self._call("begin", self._runner.begin, tasks)
         return True
+
+    def _stop_all(self) -> None:
+        self._run(StopTasks(self.state.running))
 
     def _call(self, name: str, call: Callable[[Mapping[str, int]], None], tasks: Mapping[str, int]) -> None:
         """Call the runner. Whatever it raises, also to end the process, is not taken for an error of storage."""

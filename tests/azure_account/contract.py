@@ -314,6 +314,31 @@ class TestBlobs:
             container.put("blob", b"1", BlobAttributes(tier="Lukewarm"))
 
 
+class TestUndelete:
+    """For an account with soft delete, and without versioning."""
+
+    def test_a_deleted_blob_comes_back_with_all_that_it_had(self, container: BlobContainer) -> None:
+        container.put("a/blob", b"data", BlobAttributes(metadata={"k": "v"}, tags={"t": "1"}))
+        assert isinstance(container.delete("a/blob"), Done)
+        assert [] == names_of(container, uncommitted=True)
+        assert container.properties("a/blob") is None
+        assert isinstance(container.undelete("a/blob"), Done)
+        content = container.get("a/blob")
+        assert (b"data", {"k": "v"}) == (content.data, content.properties.metadata)
+        assert {"t": "1"} == container.tags("a/blob")
+        assert ["a/blob"] == names_of(container)
+
+    def test_a_blob_that_was_never_there_is_missing(self, container: BlobContainer) -> None:
+        assert isinstance(container.undelete("never"), Missing)
+
+    def test_a_blob_that_is_there_stays_as_it_is(self, container: BlobContainer) -> None:
+        container.put("blob", b"old")
+        container.delete("blob")
+        container.put("blob", b"new")
+        assert isinstance(container.undelete("blob"), Done)
+        assert b"new" == container.get("blob").data
+
+
 class TestListing:
     def test_a_listing_is_in_name_order_and_by_prefix(self, container: BlobContainer) -> None:
         for name in ("b/2", "a/1", "b/1", "b/10", "c"):

@@ -454,7 +454,7 @@ class Plain(ConsumerDesign):
     reopens: Literal["by a new generation", "by any message", "never"] = "by a new generation"
 
     def empty(self, partitions: int) -> dict[str, Any]:
-        page = {"generation": -1, "task_count": 0, "out": -1, "end": None}
+        page = {"generation": -1, "task_count": 0, "out": -1, "end": None, "reopened": False}
         return {"pages": [{**page, "tasks": {}} for _ in range(partitions)], "out": -1, "ended": False}
 
     def receive(self, trackers: Any, messages: Messages, now: int, configured: int) -> Step[Any]:
@@ -468,7 +468,10 @@ class Plain(ConsumerDesign):
     def _whole(self, trackers: Any) -> Iterator[Announcement]:
         pages = trackers["pages"]
         open_pages = [page for page in pages if page["end"] is None]
-        if trackers["ended"] and open_pages:
+        reopened = any(page["reopened"] for page in pages)  # one may have ended again in the same batch
+        for page in pages:
+            page["reopened"] = False
+        if trackers["ended"] and (open_pages or reopened):
             trackers["ended"] = False
             yield Announcement("reopened", 0)
         lowest = min((page["out"] for page in open_pages), default=-1)
@@ -491,7 +494,7 @@ class Plain(ConsumerDesign):
                 return
             page.update(generation=message.generation, tasks={})
             if self.reopens == "by a new generation":
-                page["end"] = None
+                page.update(reopened=page["reopened"] or page["end"] is not None, end=None)
         if self.reopens == "by any message" and page["end"] is not None:
             page.update(end=None, tasks={})
         at = message.timestamp if isinstance(message, Watermark) else END

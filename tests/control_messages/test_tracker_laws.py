@@ -6,12 +6,12 @@ import json
 from dataclasses import asdict, replace
 from itertools import groupby, pairwise
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from control_messages.announcements import Step
 from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore, to_checkpoint
-from control_messages.messages import ControlMessage
+from control_messages.messages import ControlMessage, EndOfStream
 from control_messages.partition_tracker import (
     IdleTimeout,
     PartitionTracker,
@@ -19,7 +19,7 @@ from control_messages.partition_tracker import (
     next_timeout,
     receive,
 )
-from tests.control_messages.intermediate import Plain
+from tests.control_messages.intermediate import STREAM, Plain
 from tests.control_messages.trackers import EMPTY, after, at, end, idle
 
 GENERATIONS = {0: 2, 1: 3, 2: 1}
@@ -168,7 +168,13 @@ def test_nothing_is_announced_between_two_timeouts(
         assert Step(tracker) == advance_time(tracker, now + later, idle_timeout)
 
 
+def ended(generation: int, tasks: int) -> list[ControlMessage]:
+    """The end of a generation, in one batch."""
+    return [EndOfStream(f"Partition {task}", tasks, STREAM, generation) for task in range(tasks)]
+
+
 @given(st.lists(batches, max_size=8))
+@example([ended(1, 3), ended(2, 1)])
 def test_the_tracker_announces_what_plain_dicts_do(flow: list[list[ControlMessage]]) -> None:
     plain, tracker = Plain(), EMPTY
     pages = plain.empty(1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -28,8 +27,14 @@ def flights(rows: int | None = None) -> pa.Table:
 def write_files(table: pa.Table, folder: Path, count: int) -> None:
     """Split `table` into `count` parquet files of nearly the same number of rows, which Spark reads in their order."""
     folder.mkdir()
-    cuts = [table.num_rows * part // count for part in range(count + 1)]
-    for number, (start, stop) in enumerate(pairwise(cuts)):
-        path = folder / f"{number:04d}.parquet"
-        pa.parquet.write_table(table.slice(start, stop - start), path)
-        os.utime(path, (EARLIEST_FILE + number, EARLIEST_FILE + number))
+    for number in range(count):
+        write_file(table, folder, number, count)
+
+
+def write_file(table: pa.Table, folder: Path, number: int, count: int) -> None:
+    """Write one of `count` files, at once: a query that reads the folder sees no half of it."""
+    start, stop = table.num_rows * number // count, table.num_rows * (number + 1) // count
+    hidden = folder / f".{number:04d}.parquet"
+    pa.parquet.write_table(table.slice(start, stop - start), hidden)
+    os.utime(hidden, (EARLIEST_FILE + number, EARLIEST_FILE + number))
+    hidden.rename(folder / f"{number:04d}.parquet")

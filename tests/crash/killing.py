@@ -89,9 +89,13 @@ class FlightsJob:
 
     def batches(self, of: Literal["offsets", "commits"]) -> int:
         """Number of batches that have begun (`offsets`) or ended (`commits`) in the checkpoint, over all lives."""
-        folder = self.checkpoint / of
-        numbers = [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
-        return max(numbers, default=-1) + 1
+        return batches_in(self.checkpoint / of)
+
+
+def batches_in(folder: Path) -> int:
+    """Number of batches that a folder of a checkpoint has, over all lives."""
+    numbers = [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
+    return max(numbers, default=-1) + 1
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -10,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from azure.storage.blob import ContainerClient
 
-from tests.crash.flights import EARLIEST_FILE, flights
+from tests.crash.flights import flights, write_file
+from tests.crash.killing import batches_in
 from tests.crash.shared_flights import ALL, LEASE, TASKS, TIMING
 from tests.crash.visible_blobs import VisibleBlobs
 from tools.reporting import Reporting, begun_twice, failures, is_shared, wait_for
@@ -145,7 +144,7 @@ def _fed(months: dict[str, pa.Table], folder: Path) -> Iterator[None]:
     def feed() -> None:
         for number in range(ROUNDS):
             for task, table in months.items():
-                _put(table, number, folder / task)
+                write_file(table, folder / task, number, ROUNDS)
             hurry.wait(ROUND_SECONDS)
 
     feeder = threading.Thread(target=feed)
@@ -157,23 +156,11 @@ def _fed(months: dict[str, pa.Table], folder: Path) -> Iterator[None]:
         feeder.join()
 
 
-def _put(table: pa.Table, number: int, folder: Path) -> None:
-    start, stop = table.num_rows * number // ROUNDS, table.num_rows * (number + 1) // ROUNDS
-    hidden = folder / f".{number:04}.parquet"
-    pq.write_table(table.slice(start, stop - start), hidden)
-    os.utime(hidden, (EARLIEST_FILE + number, EARLIEST_FILE + number))
-    hidden.rename(folder / f"{number:04}.parquet")
-
-
 def _amidst_batches(checkpoints: Path, tasks: Collection[str]) -> bool:
     """Whether at least half of these tasks have begun a batch that has not ended."""
-    begun = [task for task in tasks if _last(checkpoints / task / "offsets") > _last(checkpoints / task / "commits")]
+    folders = [checkpoints / task for task in tasks]
+    begun = [folder for folder in folders if batches_in(folder / "offsets") > batches_in(folder / "commits")]
     return len(begun) >= len(tasks) / 2
-
-
-def _last(folder: Path) -> int:
-    numbers = [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
-    return max(numbers, default=-1)
 
 
 def _last_epoch(visible: VisibleBlobs) -> int:

@@ -3,9 +3,11 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta, timezone
 
+import pytest
+
 from azure_account.cli.console import printable
 from azure_account.cli.json_lines import json_line, jsonable
-from azure_account.cli.texts import count_text, plural, time_text
+from azure_account.cli.texts import count_text, plural, size_text, time_text
 
 
 def test_nouns_agree_with_their_number() -> None:
@@ -20,6 +22,15 @@ def test_counts_have_groups_of_three_and_times_are_in_utc() -> None:
     assert "2013-01-01 10:00:05" == time_text(datetime(2013, 1, 1, 12, 0, 5, tzinfo=east))
 
 
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(0, "0 B"), (999, "999 B"), (1000, "0.98 KiB"), (1 << 20, "1.00 MiB"), (10 << 20, "10.0 MiB"),
+     (999 << 30, "999 GiB"), (1 << 60, "1024 PiB")],
+)  # fmt: skip
+def test_sizes_have_three_digits(count: int, shown: str) -> None:
+    assert shown == size_text(count)
+
+
 def test_control_characters_are_shown_as_escapes() -> None:
     assert "a\\x1b[2J\tb\n" == printable("a\x1b[2J\tb\n")
 
@@ -28,3 +39,9 @@ def test_all_values_of_rows_have_a_json_form() -> None:
     value = {"x": float("nan"), "y": [float("inf"), b"\x01\xff"], "z": timedelta(seconds=1.5), "m": [("k", 1)]}
     assert {"x": "nan", "y": ["inf", "01ff"], "z": 1.5, "m": [["k", 1]]} == json.loads(json_line(value))
     assert jsonable(None) is None
+
+
+def test_bytes_of_names_that_are_no_text_are_escapes_for_people_and_for_programs() -> None:
+    name = b"caf\xe9.sst".decode("utf-8", "surrogateescape")
+    assert "caf\\udce9.sst" == printable(name)
+    assert name == json.loads(json_line({"file": name}).encode())["file"]

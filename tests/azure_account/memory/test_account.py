@@ -20,10 +20,11 @@ from tests.azure_account.contract import (
     TestLeases,
     TestListing,
     TestTables,
+    TestUndelete,
     observed_behaviour,
 )
 
-__all__ = ["TestBlobs", "TestBlocks", "TestContainer", "TestLeases", "TestListing", "TestTables"]
+__all__ = ["TestBlobs", "TestBlocks", "TestContainer", "TestLeases", "TestListing", "TestTables", "TestUndelete"]
 
 T = TypeVar("T")
 WEEK = 7 * 24 * 3600
@@ -31,7 +32,7 @@ WEEK = 7 * 24 * 3600
 
 @pytest.fixture
 def account() -> StorageAccount:
-    return MemoryAccount()
+    return MemoryAccount(MemoryService(soft_delete=WEEK))
 
 
 @pytest.fixture
@@ -44,6 +45,29 @@ def memory(clock: ManualClock) -> MemoryAccount:
     account = MemoryAccount(clock=clock)
     account.container("data").create()
     return account
+
+
+def test_a_deleted_blob_can_be_undeleted_until_its_time_is_over(clock: ManualClock) -> None:
+    account = MemoryAccount(MemoryService(clock=clock, soft_delete=WEEK))
+    container = account.container("data")
+    container.create()
+    for name in ("in time", "late"):
+        container.put(name, name.encode())
+        container.stage_block(name, "01", b"staged")
+        container.delete(name)
+    clock.advance(WEEK - 1)
+    assert isinstance(container.undelete("in time"), Done)
+    clock.advance(1)
+    assert isinstance(container.undelete("late"), Missing)
+    assert {"in time": b"in time"} == account.service.contents("data")
+    assert {} == account.service.staged("data")
+
+
+def test_without_soft_delete_a_deleted_blob_is_missing(memory: MemoryAccount) -> None:
+    container = memory.container("data")
+    container.put("blob", b"data")
+    container.delete("blob")
+    assert isinstance(container.undelete("blob"), Missing)
 
 
 def test_staged_blocks_expire_a_week_after_the_last_one(memory: MemoryAccount, clock: ManualClock) -> None:

@@ -55,3 +55,14 @@ def test_a_table_without_endpoint_is_an_error_that_names_the_option(azurite: Azu
 
 def test_the_emulator_gives_these_answers_where_azure_has_not_been_checked(container: BlobContainer) -> None:
     assert UnverifiedBehaviour(list_before_condition=False, delete_keeps_blocks=True) == observed_behaviour(container)
+
+
+def test_the_emulator_refuses_an_undelete_at_once(container: BlobContainer) -> None:
+    container.put("blob", b"data")
+    container.delete("blob")
+    before = container.failed_attempts
+    with pytest.raises(
+        ConfigurationError, match=r"(?i)undelete blob .*/blob failed: 50[01] APINotImplemented.* emulator"
+    ):
+        container.undelete("blob")
+    assert before == container.failed_attempts

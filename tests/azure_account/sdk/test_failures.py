@@ -46,6 +46,7 @@ def answer(status: int, code: str = "", **headers: str) -> sdk.HttpResponseError
         (503, "", Ambiguous),
         (500, "OperationTimedOut", Ambiguous),
         (500, "InternalError", Ambiguous),
+        (500, "APINotImplemented", ConfigurationError),
         (502, "", Ambiguous),
         (504, "", Ambiguous),
         (408, "", Ambiguous),

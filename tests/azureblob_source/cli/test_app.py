@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +12,18 @@ import pytest
 from typer.testing import CliRunner
 
 from azure_account import connect
-from azure_account.cli.commands import INTERRUPTED
+from azure_account.cli.commands import INTERRUPTED, UNCONFIRMED
 from azure_account.cli.shell import Shell
 from azure_account.clock import ManualClock
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.service import MemoryService
-from azureblob_source.cli.app import UNCONFIRMED, app
-from azureblob_source.cli.as_text import rows_table, size_text
+from azureblob_source.cli.app import app
+from azureblob_source.cli.as_text import rows_table
 from azureblob_source.log.entry import Transaction
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.staging import plan_write
 from tests.azureblob_source.write.sink_rows import committer, plan_of, stage_rows
+from tests.scripted_clock import ScriptedClock
 
 if TYPE_CHECKING:
     from typer.testing import Result
@@ -34,20 +34,6 @@ DAY = 24 * 3600.0
 ROWS = pa.schema([("origin", pa.string()), ("n", pa.int64())])
 QUERY = "3f2a91c0-5b7e-4d0a-9d1c-6f1f0c7ad6d4"
 SECRET = "c2VjcmV0LXNlY3JldC1zZWNyZXQ="
-
-
-class ScriptedClock(ManualClock):
-    """Calls one of `acts` at each sleep, then ends the command with Ctrl-C."""
-
-    def __init__(self, *acts: Callable[[], object]) -> None:
-        super().__init__()
-        self.acts = list(acts)
-
-    def sleep(self, seconds: float) -> None:
-        super().sleep(seconds)
-        if not self.acts:
-            raise KeyboardInterrupt
-        self.acts.pop(0)()
 
 
 def write(account: MemoryAccount, batch: int, numbers: range, *, stream: str = "flights", **options: Any) -> None:
@@ -398,15 +384,6 @@ def test_all_commands_on_the_emulator(azurite: Azurite, container_name: str) -> 
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("count", "shown"),
-    [(0, "0 B"), (999, "999 B"), (1000, "0.98 KiB"), (1 << 20, "1.00 MiB"), (10 << 20, "10.0 MiB"),
-     (999 << 30, "999 GiB"), (1 << 60, "1024 PiB")],
-)  # fmt: skip
-def test_sizes_have_three_digits(count: int, shown: str) -> None:
-    assert shown == size_text(count)
 
 
 def test_columns_beyond_the_width_are_named() -> None:

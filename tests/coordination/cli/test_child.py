@@ -9,8 +9,8 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -18,9 +18,7 @@ import pytest
 from azure_account.clock import SystemClock
 from coordination.cli import guard
 from coordination.cli.child import Child, Ended, Failed, Result, Stopped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tools import reporting
 
 FOREVER = "while :; do sleep 0.05; done"
 DEAF = f"trap '' TERM; {FOREVER}"
@@ -35,11 +33,7 @@ def started(
     return Child(command or ["sh", "-c", script], os.environ, deadline, grace, results.put), results
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+wait_for = partial(reporting.wait_for, seconds=20, poll=0.01)
 
 
 def pid_in(file: Path) -> int:

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -22,9 +21,9 @@ from azure_account.memory.account import MemoryAccount
 from coordination.cli.app import app, asked_by_signals
 from coordination.names import leader_blob
 from coordination.timing import LeaseTiming
+from tools.reporting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from typer.testing import Result
@@ -130,15 +129,6 @@ class Running:
     def end(self) -> None:
         self.process.kill()
         self.process.wait()
-
-
-def wait_for(condition: Callable[[], object], seconds: float) -> float:
-    """How long it took."""
-    begin = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begin < seconds, f"not within {seconds} s"
-        time.sleep(0.05)
-    return time.monotonic() - begin
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from coordination.names import names_of
 from coordination.processors.participant import Participant
 from coordination.processors.processor_table import ProcessorTable
 from coordination.timing import CoordinatorTiming, LeaseTiming
+from tests.scripted_clock import ScriptedClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,20 +36,6 @@ JOB = "shared flights"
 LAST_GET = 4
 """The number of the request that reads the document for the second time; that of its age follows."""
 TASKS = ["EWR", "JFK", "LGA"]
-
-
-class ScriptedClock(ManualClock):
-    """Calls one of `acts` at each sleep, then ends the command with Ctrl-C."""
-
-    def __init__(self, *acts: Callable[[], object]) -> None:
-        super().__init__()
-        self.acts = list(acts)
-
-    def sleep(self, seconds: float) -> None:
-        super().sleep(seconds)
-        if not self.acts:
-            raise KeyboardInterrupt
-        self.acts.pop(0)()
 
 
 class Idle:

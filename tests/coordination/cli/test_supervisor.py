@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
@@ -19,6 +20,7 @@ from coordination.cli.supervisor import NOT_FOUND, NOT_STARTED, Program, Supervi
 from coordination.leadership.leader import LeaseLock
 from coordination.names import leader_blob
 from coordination.timing import LeaseTiming
+from tools import reporting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,11 +62,7 @@ class Running:
         return self._ended[0]
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+wait_for = partial(reporting.wait_for, seconds=20, poll=0.01)
 
 
 def lines_of(file: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""An account in memory with a clock that runs, and electors that are stopped after the test."""
+"""Electors that are stopped after the test."""
 
 from __future__ import annotations
 
@@ -6,20 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.clock import SystemClock
-from azure_account.memory.account import MemoryAccount
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from coordination.leadership.leader import LeaderElector
-
-
-@pytest.fixture
-def account() -> MemoryAccount:
-    account = MemoryAccount(clock=SystemClock())
-    account.container("box").create()
-    return account
 
 
 @pytest.fixture

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from azure_account.retrying.retry_loop import Intercept, Request
 from coordination.leadership.leader import LeaderElector
 from coordination.timing import LeaseTiming
+from tools import reporting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,11 +63,7 @@ class Gate(Intercept):
         return send()
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+wait_for = partial(reporting.wait_for, seconds=20, poll=0.01)
 
 
 def elector(

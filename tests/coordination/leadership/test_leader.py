@@ -10,9 +10,10 @@ from azure_account.clock import SystemClock
 from azure_account.errors import ConfigurationError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, Refuse, on
+from coordination import metrics
 from coordination.leadership.leader import LeaderElector
-from tests.coordination.exported import exporting
 from tests.coordination.leadership.electing import BLOB, Gate, Recorder, elector, wait_for
+from tests.exported import exporting
 
 
 def test_a_leader_that_stops_is_followed_at_once(account: MemoryAccount, electors: list[LeaderElector]) -> None:
@@ -74,7 +75,7 @@ def test_a_refused_request_stops_the_elector(account: MemoryAccount, electors: l
 def test_terms_are_counted_with_the_reason_of_their_end(
     account: MemoryAccount, electors: list[LeaderElector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with exporting(monkeypatch) as exported:
+    with exporting(monkeypatch, metrics) as exported:
         recorder, gate = Recorder(), Gate()
         leader = elector(electors, account.restarted(gate), recorder)
         wait_for(leader.leads)

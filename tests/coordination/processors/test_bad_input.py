@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,12 +18,14 @@ from azure_account.connect import connect
 from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, Refuse, on
+from coordination import metrics
 from coordination.names import names_of
 from coordination.processors.coordinator import JobCoordinator
 from coordination.timing import CoordinatorTiming, LeaseTiming
 from tests.azure_account.settings_of import settings_of
-from tests.coordination.exported import exporting
 from tests.coordination.processors.rounds import Job
+from tests.exported import exporting
+from tools import reporting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,13 +78,13 @@ class Running:
         container: str = "box",
         listener: Listener | None = None,
     ) -> Listener:
-        heard = listener or Listener()
+        listener = listener or Listener()
         coordinator = JobCoordinator(
-            account, container, "flights", tasks=tasks, listener=heard, processor="one", timing=TIMING, lease=LEASE
+            account, container, "flights", tasks=tasks, listener=listener, processor="one", timing=TIMING, lease=LEASE
         )
         self.coordinators.append(coordinator)
         coordinator.start()
-        return heard
+        return listener
 
 
 @pytest.fixture
@@ -93,18 +96,7 @@ def running() -> Iterator[Running]:
         assert not [thread for thread in coordinator._threads if thread.is_alive()]
 
 
-@pytest.fixture
-def account() -> MemoryAccount:
-    account = MemoryAccount(clock=SystemClock())
-    account.container("box").create()
-    return account
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+wait_for = partial(reporting.wait_for, seconds=30, poll=0.01)
 
 
 def failure_of(listener: Listener) -> Exception:
@@ -121,17 +113,17 @@ def failure_of(listener: Listener) -> Exception:
 def test_a_container_that_is_deleted_stops_the_coordinator_with_its_name(
     account: MemoryAccount, running: Running
 ) -> None:
-    heard = running.start(account)
-    wait_for(lambda: heard.running)
+    listener = running.start(account)
+    wait_for(lambda: listener.running)
     account.service._containers.clear()
-    error = failure_of(heard)
+    error = failure_of(listener)
     assert isinstance(error, NotFoundError)
     assert "Container box does not exist. Create it first." == str(error)
 
 
 def test_a_container_that_does_not_exist_is_created(running: Running) -> None:
-    heard = running.start(MemoryAccount(clock=SystemClock()))
-    wait_for(lambda: heard.running)
+    listener = running.start(MemoryAccount(clock=SystemClock()))
+    wait_for(lambda: listener.running)
 
 
 def test_a_container_that_is_deleted_on_the_emulator_stops_the_coordinator(
@@ -140,19 +132,19 @@ def test_a_container_that_is_deleted_on_the_emulator_stops_the_coordinator(
     with ContainerClient.from_connection_string(azurite.connection_string, container_name) as client:
         client.create_container()
         settings = settings_of({"connectionString": azurite.connection_string, "maxAttempts": "2"})
-        heard = running.start(connect(settings), container=container_name)
-        wait_for(lambda: heard.running)
+        listener = running.start(connect(settings), container=container_name)
+        wait_for(lambda: listener.running)
         client.delete_container()
-    error = failure_of(heard)
+    error = failure_of(listener)
     assert isinstance(error, NotFoundError)
     assert f"Create the container {container_name} first" in str(error)
 
 
 def test_a_table_that_is_deleted_stops_the_coordinator_with_its_name(account: MemoryAccount, running: Running) -> None:
-    heard = running.start(account)
-    wait_for(lambda: heard.running)
+    listener = running.start(account)
+    wait_for(lambda: listener.running)
     account.service.tables._tables.clear()
-    assert f"Table {NAMES.processors} does not exist. Create it first." == str(failure_of(heard))
+    assert f"Table {NAMES.processors} does not exist. Create it first." == str(failure_of(listener))
 
 
 @pytest.mark.parametrize("operation", ["query_entities", "replace_entity", "get", "put", "renew_lease"])
@@ -161,8 +153,8 @@ def test_a_request_that_is_refused_stops_the_coordinator_with_the_cause(
     account: MemoryAccount, running: Running, operation: str, skip: int
 ) -> None:
     script = on(operation, Refuse(), skip=0 if operation == "put" else skip, times=1000)
-    heard = running.start(account.restarted(Faults(script)))
-    error = failure_of(heard)
+    listener = running.start(account.restarted(Faults(script)))
+    error = failure_of(listener)
     assert isinstance(error, ConfigurationError)
     assert "AuthorizationPermissionMismatch" in str(error)
 
@@ -186,9 +178,9 @@ def test_a_sas_without_tables_is_refused_at_the_start(azurite: Azurite, containe
 def test_terms_are_counted_with_the_reason_of_their_end(
     account: MemoryAccount, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with exporting(monkeypatch) as exported:
-        heard = running.start(account)
-        wait_for(lambda: heard.running)
+    with exporting(monkeypatch, metrics) as exported:
+        listener = running.start(account)
+        wait_for(lambda: listener.running)
         assert (1, 1) == (exported.of("termsBegun", job="flights", processor="one"), exported.of("leads"))
         account.container("box").break_lease(NAMES.blob)
         wait_for(lambda: exported.of("termsEnded", reason="taken"))
@@ -218,9 +210,9 @@ def test_a_blob_with_other_content_is_left_as_it_is_and_named(
 ) -> None:
     container = account.container("box")
     container.put(NAMES.blob, data)
-    heard = running.start(account)
+    listener = running.start(account)
     with pytest.raises(error, match=f"Blob box/{NAMES.blob} .*{message}"):
-        raise failure_of(heard)
+        raise failure_of(listener)
     assert data == container.get(NAMES.blob).data
     running.coordinators[0].stop()
     container.put(NAMES.blob, b"its owner can write it: nobody has its lease")
@@ -231,8 +223,8 @@ def test_a_blob_with_other_content_is_left_as_it_is_and_named(
 def test_a_job_model_that_is_damaged_by_hand_is_named_and_after_its_deletion_all_goes_on(
     account: MemoryAccount, running: Running, damage: dict[str, Any]
 ) -> None:
-    heard = running.start(account)
-    wait_for(lambda: heard.running)
+    listener = running.start(account)
+    wait_for(lambda: listener.running)
     container = account.container("box")
 
     def overwrite() -> bool:  # the leader's next write would be refused, so this wins
@@ -241,11 +233,11 @@ def test_a_job_model_that_is_damaged_by_hand_is_named_and_after_its_deletion_all
         document["jobModel"] |= damage
         container.put(NAMES.blob, json.dumps(document).encode())
         time.sleep(0.2)
-        return heard.failure is not None
+        return listener.failure is not None
 
     wait_for(overwrite)
     with pytest.raises(CorruptError, match=rf"damaged in box/{NAMES.blob} .* Delete box/{NAMES.blob}: the processors"):
-        raise failure_of(heard)
+        raise failure_of(listener)
     container.break_lease(NAMES.blob)
     container.delete(NAMES.blob)
     again = running.start(account)
@@ -255,9 +247,9 @@ def test_a_job_model_that_is_damaged_by_hand_is_named_and_after_its_deletion_all
 def test_rows_that_are_damaged_by_hand_are_reported_once_and_stop_nobody(
     account: MemoryAccount, running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard = running.start(account)
-    wait_for(lambda: len(heard.running) == 6)
-    table, before = account.table(NAMES.processors), dict(heard.running)
+    listener = running.start(account)
+    wait_for(lambda: len(listener.running) == 6)
+    table, before = account.table(NAMES.processors), dict(listener.running)
     (row,) = table.query()
     with caplog.at_level(logging.WARNING):
         foreign = [
@@ -273,9 +265,9 @@ def test_rows_that_are_damaged_by_hand_are_reported_once_and_stop_nobody(
     for entity in foreign[:-1]:
         text = f"Row {entity.partition_key}/{entity.row_key} of table {NAMES.processors} is damaged"
         assert 1 == caplog.text.count(text)
-    assert heard.failure is None
-    wait_for(lambda: sorted(heard.running) == TASKS)
-    assert before.keys() == heard.running.keys()
+    assert listener.failure is None
+    wait_for(lambda: sorted(listener.running) == TASKS)
+    assert before.keys() == listener.running.keys()
     wait_for(lambda: not {"somebody", "nobody"} & {each.row_key for each in table.query()})  # dead processors
     assert {"to self", "bond"} < {each.row_key for each in table.query()}, "they are no rows of processors, and stay"
 
@@ -288,11 +280,11 @@ def test_jobs_whose_names_are_the_same_but_for_signs_do_not_share_anything(
 ) -> None:
     first = running.start(account)
     others = [Listener() for _ in range(3)]
-    for heard, job in zip(others, ["fli-ghts", "Flights", "../flights"], strict=True):
-        coordinator = JobCoordinator(account, "box", job, tasks=["a"], listener=heard, timing=TIMING, lease=LEASE)
+    for listener, job in zip(others, ["fli-ghts", "Flights", "../flights"], strict=True):
+        coordinator = JobCoordinator(account, "box", job, tasks=["a"], listener=listener, timing=TIMING, lease=LEASE)
         running.coordinators.append(coordinator)
         coordinator.start()
-    wait_for(lambda: all(list(heard.running) == ["a"] for heard in others))
+    wait_for(lambda: all(list(listener.running) == ["a"] for listener in others))
     wait_for(lambda: sorted(first.running) == TASKS)
 
 
@@ -305,9 +297,9 @@ def test_tasks_that_are_no_names_are_refused(account: MemoryAccount, running: Ru
     if not callable(tasks):
         with pytest.raises(ConfigurationError, match=message):
             JobCoordinator(account, "box", "flights", tasks=tasks, listener=Listener())
-    heard = running.start(account, lambda: tasks)
+    listener = running.start(account, lambda: tasks)
     with pytest.raises(ConfigurationError, match=rf"List the tasks of box/{NAMES.blob} failed: ({message}).* Mend the"):
-        raise failure_of(heard)
+        raise failure_of(listener)
 
 
 def test_a_function_of_tasks_that_raises_stops_the_leader_with_the_cause(
@@ -345,8 +337,8 @@ def test_a_function_of_tasks_that_fails_later_is_logged_and_the_model_stays(
 
 
 def test_only_the_leader_asks_for_the_tasks(account: MemoryAccount, running: Running) -> None:
-    heard = running.start(account)
-    wait_for(lambda: heard.running)
+    listener = running.start(account)
+    wait_for(lambda: listener.running)
 
     def fail() -> list[str]:
         raise AssertionError("a follower has asked")
@@ -358,16 +350,16 @@ def test_only_the_leader_asks_for_the_tasks(account: MemoryAccount, running: Run
 
 def test_tasks_come_and_go_some_twice_many_or_none(account: MemoryAccount, running: Running) -> None:
     tasks = ["a", "b", "a"]
-    heard = running.start(account, lambda: tasks)
-    wait_for(lambda: ["a", "b"] == sorted(heard.running))
+    listener = running.start(account, lambda: tasks)
+    wait_for(lambda: ["a", "b"] == sorted(listener.running))
     many = [f"task {number}" for number in range(10_000)]
     tasks = many
-    wait_for(lambda: set(many) == heard.running.keys())
+    wait_for(lambda: set(many) == listener.running.keys())
     tasks = []
-    wait_for(lambda: not heard.running)
+    wait_for(lambda: not listener.running)
     tasks = ["b", "b"]
-    wait_for(lambda: ["b"] == list(heard.running))
-    assert heard.failure is None
+    wait_for(lambda: ["b"] == list(listener.running))
+    assert listener.failure is None
 
 
 # Listeners

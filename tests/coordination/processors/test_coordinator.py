@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.clock import SystemClock
 from azure_account.errors import ConfigurationError, NotFoundError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, Refuse, on
 from coordination.processors.coordinator import JobCoordinator
 from coordination.timing import CoordinatorTiming, LeaseTiming
+from tools import reporting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 LEASE = LeaseTiming(duration=15, renew_every=0.05, poll_every=0.05, request=0.1, margin=14.5)
 TIMING = CoordinatorTiming(heartbeat=0.05, death=1.5, margin=0.5, request=0.1, barrier=5)
@@ -52,13 +53,6 @@ class Listener:
 
 
 @pytest.fixture
-def account() -> MemoryAccount:
-    account = MemoryAccount(clock=SystemClock())
-    account.container("box").create()
-    return account
-
-
-@pytest.fixture
 def started() -> Iterator[list[JobCoordinator]]:
     coordinators: list[JobCoordinator] = []
     yield coordinators
@@ -75,11 +69,7 @@ def start(started: list[JobCoordinator], account: MemoryAccount, listener: Liste
     return coordinator
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+wait_for = partial(reporting.wait_for, seconds=30, poll=0.01)
 
 
 def shared(*listeners: Listener) -> bool:

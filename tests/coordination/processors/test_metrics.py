@@ -11,8 +11,8 @@ import pytest
 from azure_account.errors import TransientError
 from azure_account.memory.faults import TimeOut, on
 from coordination import metrics
-from tests.coordination.exported import Exported, exporting
 from tests.coordination.processors.rounds import TIMING, Job, Runs
+from tests.exported import Exported, exporting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ TASKS = [f"t{number}" for number in range(6)]
 
 @pytest.fixture
 def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exported]:
-    with exporting(monkeypatch) as found:
+    with exporting(monkeypatch, metrics) as found:
         yield found
 
 

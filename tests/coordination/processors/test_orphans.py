@@ -11,6 +11,7 @@ import pytest
 from azure_account.account import Condition, Done
 from azure_account.errors import TransientError
 from azure_account.memory.faults import LateEffect, LostAnswer, TimeOut, on
+from coordination import metrics
 from coordination.leadership.lease_document import from_json
 from coordination.processors.coordinator_state import (
     BeginTasks,
@@ -25,8 +26,8 @@ from coordination.processors.coordinator_state import (
     step,
 )
 from coordination.processors.job_model import Assignment, BarrierState, JobModel, PublishedModel, to_content
-from tests.coordination.exported import exporting
 from tests.coordination.processors.rounds import BLOB, TIMING, Job, Runs
+from tests.exported import exporting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,7 +106,7 @@ def test_a_task_of_a_processor_that_the_model_does_not_have_is_assigned_again(mo
     published = job.model()
     tasks = {**published.current.tasks, "t0": Assignment("nobody", published.current.version)}
     overwrite(job, replace(published, current=replace(published.current, tasks=tasks)))
-    with exporting(monkeypatch) as exported:
+    with exporting(monkeypatch, metrics) as exported:
         job.settle(5)
         assert 1 == exported.of("tasksReassigned", processor="one")
     assert 6 == len({**one.running, **two.running})

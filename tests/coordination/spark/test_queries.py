@@ -13,6 +13,7 @@ from azure_account.errors import FencedError, TransientError
 from azure_account.memory.account import MemoryAccount
 from coordination import LeaderElector, LeaseTiming
 from coordination.spark import LeaderQuery, TaskQueries, queries
+from tools.reporting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,11 +94,7 @@ class Driver:
 
 
 def until(condition: Any) -> None:
-    for _ in range(1000):
-        if condition():
-            return
-        threading.Event().wait(0.01)
-    pytest.fail("not within 10 s")
+    wait_for(condition, 10, poll=0.01)
 
 
 @pytest.fixture(autouse=True)

@@ -1,60 +1,10 @@
-"""Mistakes in the protocol that the histories must catch, each a patch of one named function.
-
-`edited` replaces a piece of a function's text and fails if the piece is not there, so that a mutant cannot go dead.
-"""
+"""Mistakes in the protocol that the histories must catch."""
 
 from __future__ import annotations
-import __future__
 
 import importlib
-import inspect
-import textwrap
-from collections.abc import Callable
-from types import FunctionType
-from typing import Any
 
-import pytest
-
-Mutant = Callable[[pytest.MonkeyPatch], None]
-
-
-def edited(place: str, old: str, new: str) -> Mutant:
-    """A mutant: `old` is replaced by `new` in the text of a function, for everybody who has imported it."""
-
-    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        owner, name = _found(place)
-        function: Any = getattr(owner, name)
-        source = textwrap.dedent(inspect.getsource(function))
-        assert 1 == source.count(old), f"{function.__qualname__} has changed: adapt the mutant"
-        flags = __future__.annotations.compiler_flag
-        code = compile(source.replace(old, new), function.__code__.co_filename, "exec", flags=flags)
-        made: dict[str, Any] = {}
-        exec(code, function.__globals__, made)  # noqa: S102 - a function of ours, with one piece exchanged
-        mutated = made[function.__name__]
-        assert isinstance(mutated, FunctionType)
-        monkeypatch.setattr(function, "__code__", mutated.__code__)
-
-    return patch
-
-
-def replaced(place: str, by: Callable[..., object]) -> Mutant:
-    """A mutant: a function of a module gives something else to that module."""
-
-    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(*_found(place), by)
-
-    return patch
-
-
-def _found(place: str) -> tuple[Any, str]:
-    """The owner and the name of `module:function` or `module:Class.method`."""
-    module, _, path = place.partition(":")
-    owner: Any = importlib.import_module(f"azureblob_source.{module}")
-    *classes, name = path.split(".")
-    for each in classes:
-        owner = getattr(owner, each)
-    assert hasattr(owner, name), f"{place} is no more: adapt the mutant"
-    return owner, name
+from tests.mutating import Mutant, edited, replaced
 
 
 def _open(*_: object) -> object:
@@ -63,16 +13,20 @@ def _open(*_: object) -> object:
 
 MUTANTS: dict[str, Mutant] = {
     "a block list is committed without If-None-Match": edited(
-        "log.publish:Publisher.publish_blob", "own, condition=IF_ABSENT", "own"
+        "azureblob_source.log.publish:Publisher.publish_blob", "own, condition=IF_ABSENT", "own"
     ),
-    "what later entries say of an entry is not looked at": replaced("log.roll_forward:status_of", _open),
+    "what later entries say of an entry is not looked at": replaced(
+        "azureblob_source.log.roll_forward:status_of", _open
+    ),
     "a repair does not look again at what is committed": replaced(
-        "maintenance.repair:_committed_now", lambda *_: set()
+        "azureblob_source.maintenance.repair:_committed_now", lambda *_: set()
     ),
-    "a follower does not skip a voided entry": replaced("log.published:entries_in_effect", list),
-    "the head is taken for published": replaced("log.commit:publish_earlier", lambda *_: True),
+    "a follower does not skip a voided entry": replaced("azureblob_source.log.published:entries_in_effect", list),
+    "the head is taken for published": replaced("azureblob_source.log.commit:publish_earlier", lambda *_: True),
     "a batch entry that was replaced is taken to be in effect": replaced(
-        "write.batch:_newest_of", lambda _, entry: entry
+        "azureblob_source.write.batch:_newest_of", lambda _, entry: entry
     ),
-    "a repeat without rows finishes nothing": replaced("write.batch:commit_if_repeated", lambda *_: None),
+    "a repeat without rows finishes nothing": replaced(
+        "azureblob_source.write.batch:commit_if_repeated", lambda *_: None
+    ),
 }

@@ -1,4 +1,4 @@
-"""What the metrics of coordination export to an OpenTelemetry SDK."""
+"""What a package's module `metrics` exports to an OpenTelemetry SDK."""
 
 from __future__ import annotations
 
@@ -9,21 +9,18 @@ from opentelemetry import metrics as api
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from coordination import metrics
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
     import pytest
 
-_CACHES = (metrics._counter, metrics._gauge, metrics._histogram)
-
 
 class Exported:
-    """The values of one SDK."""
+    """The values of one meter in one SDK."""
 
-    def __init__(self, reader: InMemoryMetricReader) -> None:
-        self._reader = reader
+    def __init__(self, reader: InMemoryMetricReader, meter: str) -> None:
+        self._reader, self._meter = reader, meter
 
     def instruments(self) -> dict[str, Any]:
         """The instruments that have values, by name without its prefix, in lower case as OpenTelemetry has it."""
@@ -31,8 +28,8 @@ class Exported:
         if data is None:
             return {}
         (scope,) = data.resource_metrics[0].scope_metrics
-        assert "coordination" == scope.scope.name
-        return {metric.name.lower().removeprefix("coordination."): metric for metric in scope.metrics}
+        assert self._meter == scope.scope.name
+        return {metric.name.lower().removeprefix(f"{self._meter}."): metric for metric in scope.metrics}
 
     def points(self, name: str) -> list[Any]:
         """The data points of an instrument."""
@@ -46,15 +43,16 @@ class Exported:
 
 
 @contextmanager
-def exporting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exported]:
-    """An SDK that gets the values until the end of the block."""
+def exporting(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> Iterator[Exported]:
+    """An SDK that gets the values of a package's module `metrics` until the end of the block."""
+    caches = [each for each in vars(module).values() if hasattr(each, "cache_clear")]
     reader = InMemoryMetricReader()
     provider = MeterProvider(metric_readers=[reader])
     with monkeypatch.context() as patch:
         patch.setattr(api, "get_meter", provider.get_meter)
-        for cached in _CACHES:
+        for cached in caches:
             cached.cache_clear()
-        yield Exported(reader)
-    for cached in _CACHES:
+        yield Exported(reader, module.__name__.partition(".")[0])
+    for cached in caches:
         cached.cache_clear()
     provider.shutdown()

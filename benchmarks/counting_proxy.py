@@ -1,0 +1,74 @@
+"""A TCP proxy that counts bytes, so that those of every tool are counted alike, with headers and retries."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BUFFER_BYTES = 1 << 20
+
+
+@dataclass
+class CountingProxy:
+    """Listens on `port`. sent: bytes from clients to the server. received: bytes from the server to clients."""
+
+    port: int
+    sent: int = 0
+    received: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, sent: int, received: int) -> None:
+        """Count bytes that were passed on. Thread-safe."""
+        with self._lock:
+            self.sent += sent
+            self.received += received
+
+    def take(self) -> tuple[int, int]:
+        """Bytes sent and received since the last call."""
+        with self._lock:
+            counted = self.sent, self.received
+            self.sent = self.received = 0
+        return counted
+
+
+@contextmanager
+def counting_proxy(server_port: int) -> Iterator[CountingProxy]:
+    """A proxy in front of a server of this machine. It ends with the block."""
+    with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
+        proxy = CountingProxy(listener.getsockname()[1])
+        threading.Thread(target=_accept, args=(listener, server_port, proxy), name="proxy", daemon=True).start()
+        yield proxy
+        with suppress(OSError):  # it is no longer open: `accept` has to wake up all the same
+            listener.shutdown(socket.SHUT_RDWR)
+
+
+def _accept(listener: socket.socket, server_port: int, proxy: CountingProxy) -> None:
+    while True:
+        try:
+            client, _ = listener.accept()
+        except OSError:
+            return
+        server = socket.create_connection(("127.0.0.1", server_port))
+        for each in (client, server):
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for source, target, to_server in ((client, server, True), (server, client, False)):
+            arguments = (source, target, to_server, proxy)
+            threading.Thread(target=_pass_on, args=arguments, name="proxy-connection", daemon=True).start()
+
+
+def _pass_on(source: socket.socket, target: socket.socket, to_server: bool, proxy: CountingProxy) -> None:
+    """Pass on what comes from one side until it ends; then end the other side."""
+    buffer = memoryview(bytearray(_BUFFER_BYTES))
+    with suppress(OSError):  # one of them has gone: so does the other one
+        while length := source.recv_into(buffer):
+            target.sendall(buffer[:length])
+            proxy.add(*((length, 0) if to_server else (0, length)))
+    for each in (source, target):
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)

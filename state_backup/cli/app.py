@@ -1,0 +1,344 @@
+"""The command line: `python -m state_backup backup | restore | ls | verify | sweep | lifecycle-policy`.
+
+Arguments, questions and progress. Exit codes: 0 done; 1 error, one message on standard error, or a checkpoint that is
+not whole; 2 wrong usage; 3 not confirmed, nothing was done; 130 ended by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from azure_account.cli.commands import (
+    ERROR,
+    AsJson,
+    DryRun,
+    Options,
+    Yes,
+    age_of,
+    confirmed,
+    end_unconfirmed,
+    new_app,
+    settings_of,
+)
+from azure_account.cli.json_lines import print_json
+from azure_account.cli.shell import shell_of
+from azure_account.cli.texts import plural
+from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from state_backup.cli import as_json as document
+from state_backup.cli import as_text as text
+from state_backup.cli.progress import steps, transfer
+from state_backup.cli.reading import blobs_with_ttl, checkpoint_sizes, find_states, read_record
+from state_backup.lifecycle import lifecycle_policy
+from state_backup.names import StateNames
+from state_backup.restoring import restore
+from state_backup.sweeping import plan_sweep, sweep
+from state_backup.verifying import verify
+from state_backup.writer import LEAST_KEPT, Owner, open_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from azure_account.account import BlobContainer
+    from azure_account.cli.shell import Shell
+
+app = new_app()
+
+State = Annotated[str, typer.Argument(metavar="CONTAINER/STATE", help="The container, and the state's place in it.")]
+Where = Annotated[str, typer.Argument(metavar="CONTAINER[/PREFIX]", help="A container, a folder of states, a state.")]
+Stores = Annotated[list[str], typer.Argument(metavar="STORE=DIR…", help="Each store, and its directory.")]
+Checkpoint = Annotated[
+    str | None, typer.Option("--checkpoint", metavar="ID", help="This checkpoint, by its id.", show_default=False)
+]
+
+
+@app.callback()
+def main() -> None:
+    """Back up directories to Azure Blob Storage, incrementally, and restore them."""
+
+
+@app.command(name="backup")
+def backup_command(  # noqa: PLR0913 - one argument for each option
+    ctx: typer.Context,
+    where: State,
+    stores: Stores,
+    option: Options = None,
+    *,
+    offset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--offset", metavar="KEY=VALUE", help="Where an input was; is kept with the checkpoint. Repeatable."
+        ),
+    ] = None,
+    keep: Annotated[int, typer.Option(metavar="N", help="How many checkpoints are kept, at least 2.")] = LEAST_KEPT,
+    epoch: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="The writer's epoch.", show_default="one above that in the record"),
+    ] = None,
+    job: Annotated[str, typer.Option(metavar="NAME", help="The job's name, for the snapshot index.")] = "state_backup",
+    job_id: Annotated[str, typer.Option(metavar="ID", help="The job's id.")] = "1",
+    task: Annotated[str, typer.Option(metavar="NAME", help="The task's name.")] = "0",
+    as_json: AsJson = False,
+) -> None:
+    """Commit a checkpoint of directories: upload what is new, and delete what no kept checkpoint needs.
+
+    Another writer of the state is replaced: its next backup fails. The directories must not change meanwhile.
+    """
+    shell = shell_of(ctx)
+    container, state = _state(shell, where, option)
+    directories = _directories(stores)
+    offsets = _pairs(offset or (), "--offset", "KEY=VALUE")
+    for directory in directories.values():
+        _check_directory(directory)
+    with _warnings(shell), transfer(shell, "uploading") as shown:
+        writer = open_state(container, state, Owner(job, job_id, task), epoch=epoch, keep=keep)
+        checkpoint = writer.back_up(directories, offsets, shown.progress, shown.planned)
+    if as_json:
+        print_json(document.backup_json(state, checkpoint, writer.backed_up))
+    else:
+        _print(shell, text.backup_lines(checkpoint, writer.backed_up))
+
+
+@app.command(name="restore")
+def restore_command(  # noqa: PLR0913 - one argument for each option
+    ctx: typer.Context,
+    where: State,
+    stores: Stores,
+    option: Options = None,
+    *,
+    checkpoint: Checkpoint = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make directories what the stores were at a checkpoint: the newest that is whole, or --checkpoint.
+
+    Asks before it replaces what is in a directory. Files that are there with the same content are not downloaded.
+    Blobs that were deleted are undeleted first, if the account has soft delete.
+    """
+    shell = shell_of(ctx)
+    container, state = _state(shell, where, option)
+    directories = _directories(stores)
+    full = [directory for directory in directories.values() if _has_content(directory)]
+    question = f"Replace what is in {', '.join(map(str, full))}?"
+    if full and not confirmed(shell, text.one_line(question), yes=yes, as_json=as_json):
+        if as_json:
+            print_json(document.restore_json(state, None))
+        elif not shell.interactive:
+            _print(shell, [text.one_line(f"Restoring replaces what is in {directory}.") for directory in full])
+        end_unconfirmed(shell)
+    with _warnings(shell), transfer(shell, "downloading") as shown:
+        restored = restore(
+            container,
+            state,
+            directories,
+            checkpoint_id=checkpoint,
+            planned=shown.planned,
+            progress=shown.progress,
+        )
+    if as_json:
+        print_json(document.restore_json(state, restored))
+    else:
+        _print(shell, text.restore_lines(restored))
+
+
+@app.command()
+def ls(ctx: typer.Context, where: Where, option: Options = None, *, as_json: AsJson = False) -> None:
+    """List the checkpoints of a state, or the states of a container or folder."""
+    shell = shell_of(ctx)
+    container, prefix = _place(shell, where, option)
+    record = None if not prefix else read_record(container, prefix)
+    if record is not None:
+        sizes = checkpoint_sizes(container, record)
+        if as_json:
+            print_json(document.state_json(prefix, record, sizes))
+            return
+        shell.out.print(text.record_line(prefix, record), soft_wrap=True)
+        if sizes:
+            shell.out.print(text.checkpoints_table(sizes))
+        for each in sizes:
+            if each.cause:
+                shell.err.print(text.one_line(f"Checkpoint {each.checkpoint.id}: {each.cause}"))
+        return
+    states = find_states(container, prefix)
+    if as_json:
+        print_json(document.states_json(container.name, states))
+        return
+    if states:
+        shell.out.print(text.states_table(states))
+    else:
+        shell.err.print(f"Container {container.name} has no state{f' in {prefix}' if prefix else ''}.")
+    for found in states:
+        if found.cause:
+            shell.err.print(text.one_line(f"{found.state}: {found.cause}"))
+
+
+@app.command(name="verify")
+def verify_command(
+    ctx: typer.Context,
+    where: State,
+    option: Options = None,
+    *,
+    checkpoint: Checkpoint = None,
+    deep: Annotated[bool, typer.Option("--deep", help="Download all files and compare their checksums.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Verify that the blobs of all kept checkpoints are there, with the right sizes. Changes nothing.
+
+    Ends with exit code 1 if a checkpoint is not whole.
+    """
+    shell = shell_of(ctx)
+    container, state = _state(shell, where, option)
+    with transfer(shell, "verifying") as shown:
+        verified = verify(
+            container, state, checkpoint_id=checkpoint, deep=deep, planned=shown.planned, progress=shown.progress
+        )
+    if as_json:
+        print_json(document.verify_json(state, verified, deep=deep))
+    else:
+        _print(shell, text.verify_lines(state, verified, deep=deep))
+    if not all(each.whole or each.dropped for each in verified):
+        raise typer.Exit(ERROR)
+
+
+@app.command(name="sweep")
+def sweep_command(  # noqa: PLR0913 - one argument for each option
+    ctx: typer.Context,
+    where: State,
+    option: Options = None,
+    *,
+    min_age: Annotated[
+        str, typer.Option(metavar="AGE", help="Least age of what is deleted: a backup at work need not repeat uploads.")
+    ] = "1d",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show each blob: which checkpoints hold it, and when it goes.")
+    ] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete what no checkpoint needs, such as leftovers of a crashed backup. Shows the plan, then asks.
+
+    It may run at any time, beside backups and restores.
+    """
+    shell = shell_of(ctx)
+    container, state = _state(shell, where, option)
+    plan = plan_sweep(container, state, min_age=age_of(min_age, "--min-age").total_seconds())
+    with_ttl = blobs_with_ttl(container, plan.young) if explain else frozenset()
+    if explain and not as_json:
+        shell.out.print(text.explain_table(state, plan, shell.now, with_ttl))
+    for line in text.sweep_lines(state, plan):
+        (shell.err if as_json else shell.out).print(line, soft_wrap=True)
+    done = None
+    if plan.waste and not dry_run and confirmed(shell, "Delete them permanently?", yes=yes, as_json=as_json):
+        with steps(shell, "deleting", len(plan.waste)) as advance:
+            done = sweep(container, state, plan, advance)
+    if as_json:
+        print_json(document.sweep_json(state, plan, done, explain=explain, with_ttl=with_ttl))
+    elif done is not None:
+        shell.out.print(f"Deleted {plural(done, 'blob')}.")
+    if plan.waste and done is None and not dry_run:
+        end_unconfirmed(shell)
+    if done is not None and done < len(plan.waste):
+        left = len(plan.waste) - done
+        cause = f"{plural(left, 'blob')} could not be deleted: a lease or a policy protects them"
+        raise ConflictError(describe("sweep", f"state {state}", cause, "They stay condemned: run it again later."))
+
+
+@app.command(name="lifecycle-policy")
+def lifecycle_policy_command(
+    ctx: typer.Context,
+    places: Annotated[list[str], typer.Argument(metavar="CONTAINER[/PREFIX]…", help="Where states are, or will be.")],
+) -> None:
+    """Print the lifecycle policy that deletes, after 30 days, blobs of backups that were never committed.
+
+    `sweep` does the same without it. Makes no request.
+    """
+    shell = shell_of(ctx)
+    typer.echo(json.dumps(lifecycle_policy(places), indent=2))
+    shell.err.print(
+        "Save it as policy.json, then: az storage account management-policy create --account-name ACCOUNT "
+        "--resource-group GROUP --policy @policy.json\n"
+        "This replaces the account's policy: if there is one (management-policy show), add the rules to it instead. "
+        "Accounts with hierarchical namespace have no index tags, so no such rule: run `sweep` there."
+    )
+
+
+def _place(shell: Shell, where: str, options: Sequence[str] | None) -> tuple[BlobContainer, str]:
+    """The container, and what follows it; empty if nothing does."""
+    if "://" in where:
+        text_ = "give CONTAINER/STATE; the account is named by -o accountName=… or the environment"
+        raise typer.BadParameter(text_, param_hint="'CONTAINER/STATE'")
+    container, _, below = where.partition("/")
+    below = below.rstrip("/")
+    if below:
+        StateNames(below)
+    return shell.connect(settings_of(shell, options)).container(container), below
+
+
+def _state(shell: Shell, where: str, options: Sequence[str] | None) -> tuple[BlobContainer, str]:
+    container, state = _place(shell, where, options)
+    if not state:
+        raise ConfigurationError(f"no state is named in container {container.name}. Use `container/state`.")
+    return container, state
+
+
+def _directories(stores: Sequence[str]) -> dict[str, Path]:
+    return {name: Path(directory) for name, directory in _pairs(stores, "STORE=DIR", "STORE=DIR").items()}
+
+
+def _pairs(given: Sequence[str], hint: str, form: str) -> dict[str, str]:
+    """Pairs by name. Wrong usage for what is none, and for a name that is given twice."""
+    found: dict[str, str] = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or not name or not value:
+            raise typer.BadParameter(f"{text.one_line(each)} must be {form}", param_hint=f"'{hint}'")
+        if name in found:
+            raise typer.BadParameter(f"{text.one_line(name)} is given twice", param_hint=f"'{hint}'")
+        found[name] = value
+    return found
+
+
+def _check_directory(directory: Path) -> None:
+    """Before another writer is replaced."""
+    if not directory.exists():
+        raise NotFoundError(describe("back up directory", str(directory), "it does not exist", "Check the path."))
+    if not directory.is_dir():
+        raise ConfigurationError(describe("back up directory", str(directory), "it is no directory", "Check the path."))
+
+
+def _has_content(directory: Path) -> bool:
+    return directory.is_dir() and any(directory.iterdir())
+
+
+def _print(shell: Shell, lines: Sequence[str]) -> None:
+    for line in lines:
+        shell.out.print(line, soft_wrap=True)
+
+
+class _ToConsole(logging.Handler):
+    """Prints warnings as the command line prints everything."""
+
+    def __init__(self, shell: Shell) -> None:
+        super().__init__(logging.WARNING)
+        self._shell = shell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one."""
+        self._shell.err.print(text.one_line(record.getMessage()))
+
+
+@contextmanager
+def _warnings(shell: Shell) -> Iterator[None]:
+    """Print the warnings of the block on standard error."""
+    handler = _ToConsole(shell)
+    logging.getLogger("state_backup").addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger("state_backup").removeHandler(handler)

@@ -1,0 +1,105 @@
+"""Reads what `ls` and `sweep --explain` show."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from azure_account.errors import ConfigurationError, CorruptError, NotFoundError
+from state_backup.index.snapshot_index import from_json
+from state_backup.names import RECORD, StateNames
+from state_backup.record_store import RecordStore
+from state_backup.threads import mapped
+from state_backup.transfer.ttl import TAG
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from azure_account.account import BlobContainer
+    from state_backup.record import Checkpoint, CheckpointRecord
+
+_REQUESTS_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class FoundState:
+    """A state in a listing. record: None if it cannot be read, for the `cause`."""
+
+    state: str
+    record: CheckpointRecord | None
+    cause: str = ""
+
+
+@dataclass(frozen=True)
+class CheckpointSize:
+    """Files and bytes of a checkpoint, by its snapshot indexes; None if one cannot be read, for the `cause`."""
+
+    checkpoint: Checkpoint
+    files: int | None
+    bytes: int | None
+    cause: str = ""
+
+
+def read_record(container: BlobContainer, state: str) -> CheckpointRecord | None:
+    """The record of a state; None if there is none."""
+    stored = RecordStore(container, StateNames(state), lambda: uuid.uuid4().hex).read()
+    return None if stored is None else stored.record
+
+
+def find_states(container: BlobContainer, prefix: str) -> list[FoundState]:
+    """All states whose place begins with the levels of `prefix`, in name order."""
+    below = f"{prefix}/" if prefix else ""
+    records = [blob.name for blob in container.list(below) if blob.name.endswith(f"/{RECORD}")]
+    states = [name.removesuffix(f"/{RECORD}") for name in records]
+    return mapped(lambda state: _found(container, state), states, _REQUESTS_AT_ONCE, "ls")
+
+
+def checkpoint_sizes(container: BlobContainer, record: CheckpointRecord) -> list[CheckpointSize]:
+    """The sizes of all checkpoints of a record. Each index is read once."""
+    blobs = sorted({blob for each in record.checkpoints for blob in each.indexes.values()})
+    of = dict(
+        zip(blobs, mapped(lambda blob: _index_sizes(container, blob), blobs, _REQUESTS_AT_ONCE, "ls"), strict=True)
+    )
+    found = []
+    for checkpoint in record.checkpoints:
+        sizes = [of[blob] for blob in checkpoint.indexes.values()]
+        lost = next((each for each in sizes if isinstance(each, str)), None)
+        if lost is not None:
+            found.append(CheckpointSize(checkpoint, None, None, lost))
+        else:
+            files = [size for each in sizes if not isinstance(each, str) for size in each]
+            found.append(CheckpointSize(checkpoint, len(files), sum(files)))
+    return found
+
+
+def blobs_with_ttl(container: BlobContainer, blobs: Iterable[str]) -> frozenset[str]:
+    """Those of the blobs that have the TTL tag. None have where tags are refused."""
+
+    def has_ttl(blob: str) -> bool:
+        try:
+            return TAG in container.tags(blob)
+        except (ConfigurationError, NotFoundError):
+            return False
+
+    wanted = list(blobs)
+    have = mapped(has_ttl, wanted, _REQUESTS_AT_ONCE, "sweep")
+    return frozenset(blob for blob, has in zip(wanted, have, strict=True) if has)
+
+
+def _found(container: BlobContainer, state: str) -> FoundState:
+    try:
+        record = read_record(container, state)
+    except (ConfigurationError, CorruptError) as error:
+        return FoundState(state, None, str(error))
+    return FoundState(state, record, "" if record else "its record was deleted meanwhile")
+
+
+def _index_sizes(container: BlobContainer, blob: str) -> list[int] | str:
+    try:
+        index = from_json(container.get(blob).data, blob)
+    except NotFoundError:
+        return f"index {blob} is gone"
+    except (ConfigurationError, CorruptError) as error:
+        return str(error)
+    return [file.metadata.size for _, file in index.root.files()]

@@ -1,0 +1,1 @@
+"""What a snapshot of a directory consists of, as JSON, and how two differ. Pure."""

@@ -1,0 +1,135 @@
+"""What a backup has to upload, and the index that follows: a directory compared with the snapshot before. Pure.
+
+A file is its content. Name and size do not identify it: two stores that are restored from one base, and then written
+to, have files of the same name and size with other bytes. So content that the snapshot before has, under whatever name,
+is not uploaded again; content that differs is, under whatever name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from state_backup.index.snapshot_index import DirIndex, FileBlob, FileIndex, FileMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+Content: TypeAlias = tuple[str, int]
+"""BLAKE3 and size."""
+Blobs: TypeAlias = tuple[FileBlob, ...]
+
+
+@dataclass(frozen=True)
+class LocalFile:
+    """A file on disk, as it was read. path: from the root of the directory. checksum: CRC-32."""
+
+    path: str
+    metadata: FileMetadata
+    checksum: int
+    blake3: str
+
+    @property
+    def name(self) -> str:
+        """The last level of the path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def content(self) -> Content:
+        """What the file is."""
+        return self.blake3, self.metadata.size
+
+
+@dataclass(frozen=True)
+class LocalDir:
+    """A directory on disk."""
+
+    name: str
+    files: tuple[LocalFile, ...]
+    sub_dirs: tuple[LocalDir, ...]
+    permissions: str
+
+    def all_files(self) -> Iterator[LocalFile]:
+        """All files of the directory and those below it."""
+        yield from self.files
+        for directory in self.sub_dirs:
+            yield from directory.all_files()
+
+
+def stored_content(
+    local: LocalDir, previous: DirIndex | None, lost: Collection[str] = frozenset()
+) -> dict[Content, Blobs]:
+    """The content that the snapshot before has, and its blobs; without what needs blobs that are lost.
+
+    A file of an index without BLAKE3 (one of Samza) counts if path, size and CRC-32 are those of the local file.
+    """
+    files = () if previous is None else previous.files()
+    before = {path: file for path, file in files if not any(blob.blob_id in lost for blob in file.blobs)}
+    stored = {(file.blake3, file.metadata.size): file.blobs for file in before.values() if file.blake3}
+    for file in local.all_files():
+        old = before.get(file.path)
+        if (
+            old is not None
+            and not old.blake3
+            and (old.metadata.size, old.checksum)
+            == (
+                file.metadata.size,
+                file.checksum,
+            )
+        ):
+            stored.setdefault(file.content, old.blobs)
+    return stored
+
+
+def to_upload(local: LocalDir, stored: Mapping[Content, Blobs]) -> tuple[LocalFile, ...]:
+    """The files whose content is to be uploaded: each content once, empty files never."""
+    new = {file.content: file for file in local.all_files() if file.metadata.size and file.content not in stored}
+    return tuple(new.values())
+
+
+def next_index(local: LocalDir, stored: Mapping[Content, Blobs], previous: DirIndex | None) -> DirIndex:
+    """The index of the directory, when all of its content is stored.
+
+    What the snapshot before has and this one does not is listed as removed, unless its blobs are in use still.
+    """
+    used = {blob.blob_id for file in local.all_files() if file.metadata.size for blob in stored[file.content]}
+    return _next(local, stored, previous or DirIndex(local.name), used)
+
+
+def _next(local: LocalDir, stored: Mapping[Content, Blobs], previous: DirIndex, used: set[str]) -> DirIndex:
+    before = {directory.name: directory for directory in previous.sub_dirs_present}
+    now = {directory.name for directory in local.sub_dirs}
+    return DirIndex(
+        local.name,
+        tuple(
+            FileIndex(
+                file.name,
+                stored[file.content] if file.metadata.size else (),
+                file.metadata,
+                file.checksum,
+                file.blake3,
+            )
+            for file in local.files
+        ),
+        tuple(file for file in previous.files_present if not _in_use(file, used)),
+        tuple(_next(each, stored, before.get(each.name, DirIndex(each.name)), used) for each in local.sub_dirs),
+        tuple(_without(directory, used) for name, directory in before.items() if name not in now),
+        local.permissions,
+    )
+
+
+def _without(directory: DirIndex, used: set[str]) -> DirIndex:
+    """A directory that is gone, without the files whose blobs are in use elsewhere."""
+    return DirIndex(
+        directory.name,
+        tuple(file for file in directory.files_present if not _in_use(file, used)),
+        (),
+        tuple(_without(each, used) for each in directory.sub_dirs_present),
+        (),
+        directory.permissions,
+    )
+
+
+def _in_use(file: FileIndex, used: set[str]) -> bool:
+    """Whether nothing is to be deleted for this file: all of its blobs are in use, or it has none."""
+    return all(blob.blob_id in used for blob in file.blobs)

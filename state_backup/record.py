@@ -1,0 +1,129 @@
+"""The checkpoint record: which checkpoints of a task are kept, who writes them, what is to be deleted. Pure.
+
+    {"format-version":1, "epoch":3, "writer":"4b…", "write-id":"9f…", "checkpoints":[
+       {"version":2, "checkpoint-id":"1700000000000-123456", "input-offsets":{"kafka.flights.0":"1042"},
+        "state-checkpoint-markers":{"state_backup":{"aggregates":"flights/task-3/index/7c….json"}}}, …],
+     "condemned":["flights/task-3/files/2a…"], "digest":"…"}
+
+A checkpoint has the form of Samza's `CheckpointV2`; the newest is the first. The record is changed by conditional
+writes only (`docs/decisions/0015-state-backup.md`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from azure_account.errors import ConfigurationError, CorruptError
+from state_backup.index.checkpoint_id import CheckpointId
+from state_backup.names import RECORD, StateNames
+from state_backup.sealed_json import digest_of, sealed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FORMAT_VERSION = 1
+BACKEND = "state_backup"
+"""The name under which a checkpoint has the snapshot indexes of this package, beside those of other backends."""
+_CHECKPOINT_VERSION = 2
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What belongs together. offsets: where the inputs were. indexes: by store, the blob of its snapshot index."""
+
+    id: CheckpointId
+    indexes: Mapping[str, str]
+    offsets: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CheckpointRecord:
+    """checkpoints: newest first. epoch: of the writer. write_id: of the last write. condemned: blobs to be deleted.
+
+    writer: who has the state. Each opening has an id of its own: two processes may have been given one epoch.
+    """
+
+    epoch: int
+    write_id: str
+    checkpoints: tuple[Checkpoint, ...] = ()
+    condemned: tuple[str, ...] = ()
+    writer: str = ""
+
+    @property
+    def newest(self) -> Checkpoint | None:
+        """The last checkpoint; None before the first."""
+        return self.checkpoints[0] if self.checkpoints else None
+
+
+def to_json(record: CheckpointRecord) -> bytes:
+    """As it is stored."""
+    fields = {
+        "format-version": FORMAT_VERSION,
+        "epoch": record.epoch,
+        "writer": record.writer,
+        "write-id": record.write_id,
+        "checkpoints": [_checkpoint_fields(checkpoint) for checkpoint in record.checkpoints],
+        "condemned": list(record.condemned),
+    }
+    return sealed(fields)
+
+
+def from_json(data: bytes, blob: str) -> CheckpointRecord:
+    """The inverse. `ConfigurationError` for a record of a newer release, `CorruptError` for what is no sound record."""
+    try:
+        fields = json.loads(data)
+        version = fields["format-version"]
+        if type(version) is int and version > FORMAT_VERSION:
+            text = f"Record {blob} has format version {version}; this release reads {FORMAT_VERSION}. Upgrade it."
+            raise ConfigurationError(text)
+        if fields.pop("digest") != digest_of(fields):
+            raise _damaged(blob, "its digest is not that of its content")
+        record = CheckpointRecord(
+            int(fields["epoch"]),
+            str(fields["write-id"]),
+            tuple(_checkpoint(each) for each in fields["checkpoints"]),
+            tuple(map(str, fields["condemned"])),
+            str(fields["writer"]),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, ConfigurationError):
+            raise
+        raise _damaged(blob, f"{error!r}") from error
+    _check_names(record, blob)
+    return record
+
+
+def _check_names(record: CheckpointRecord, blob: str) -> None:
+    """`CorruptError` if it names what is none of its state: whatever is condemned gets deleted."""
+    state = StateNames(blob.removesuffix(f"/{RECORD}"))
+    indexes = (index for checkpoint in record.checkpoints for index in checkpoint.indexes.values())
+    foreign = next((name for name in (*record.condemned, *indexes) if not state.owns(name)), None)
+    if foreign is not None:
+        raise _damaged(blob, f"it names {foreign[:80]!r}, which is no blob of its state")
+
+
+def _damaged(blob: str, cause: str) -> CorruptError:
+    text = (
+        f"Record {blob} is damaged: {cause}. Restore the blob, from a soft-deleted or earlier version if there is one."
+    )
+    return CorruptError(text)
+
+
+def _checkpoint(fields: Mapping[str, Any]) -> Checkpoint:
+    markers = fields["state-checkpoint-markers"].get(BACKEND, {})
+    return Checkpoint(
+        CheckpointId.parse(fields["checkpoint-id"]),
+        {str(store): str(blob) for store, blob in markers.items()},
+        {str(name): str(offset) for name, offset in fields["input-offsets"].items()},
+    )
+
+
+def _checkpoint_fields(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {
+        "version": _CHECKPOINT_VERSION,
+        "checkpoint-id": str(checkpoint.id),
+        "input-offsets": dict(checkpoint.offsets),
+        "state-checkpoint-markers": {BACKEND: dict(checkpoint.indexes)},
+    }

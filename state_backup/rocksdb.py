@@ -1,0 +1,50 @@
+"""Back up a RocksDB store that is open and being written: RocksDB's own checkpoint of it, made of hard links."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from azure_account.errors import ConfigurationError, describe
+from state_backup.local.place import remove
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rocksdict import Rdict
+
+_TEMPORARY = ".tmp"
+"""RocksDB's ending of a checkpoint that is not complete."""
+
+
+@contextmanager
+def rocksdb_checkpoint(db: Rdict) -> Iterator[Path]:
+    """A directory that has the store as it is now, as long as the block lasts; `db` may be written meanwhile.
+
+    It is beside the store, `<store>.checkpoint`; what a killed process has left of that name is deleted. Writes of
+    other threads are in it as a whole or not at all, those without write-ahead log too. `ConfigurationError` if the
+    directory cannot be made.
+    """
+    directory = Path(f"{db.path()}.checkpoint")
+    try:
+        from rocksdict import Checkpoint  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        text = 'RocksDB stores need the extra `rocksdb`: pip install "pyspark-azureblob[rocksdb]".'
+        raise ConfigurationError(text) from error
+    try:
+        _remove_all(directory)
+        Checkpoint(db).create_checkpoint(str(directory))
+    except Exception as error:  # rocksdict has no other class
+        step = "See that the store's parent directory can be written, and that there is room."
+        raise ConfigurationError(describe("checkpoint", f"RocksDB into {directory}", str(error), step)) from error
+    try:
+        yield directory
+    finally:
+        _remove_all(directory)
+
+
+def _remove_all(directory: Path) -> None:
+    for path in (directory, directory.with_name(directory.name + _TEMPORARY)):
+        if path.exists():
+            remove(path)

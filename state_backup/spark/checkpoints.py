@@ -1,0 +1,303 @@
+"""Back up the checkpoint of a running query in the background, and restore it.
+
+A thread looks for new batches in the checkpoint, takes a snapshot of it and backs that up. If a backup takes longer
+than a batch, the next one is of the newest batch. The query never waits for it. So after the loss of a disk the query
+goes on after the last batch that was backed up, and runs those after it again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import uuid
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from azure_account.errors import ConfigurationError, ConflictError, FencedError, describe
+from state_backup.local.place import remove
+from state_backup.names import StateNames
+from state_backup.record_store import RecordStore
+from state_backup.restoring import Restored, restore
+from state_backup.spark.snapshot import newest_batch, query_id, take_snapshot
+from state_backup.writer import Owner, open_state
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from azure_account.account import BlobContainer
+    from state_backup.record import Checkpoint
+    from state_backup.writer import StateWriter
+
+logger = logging.getLogger(__name__)
+
+STORE = "checkpoint"
+"""The name of the store that a backed up checkpoint is, in its state."""
+_BATCH, _QUERY = "spark.batch", "spark.query"
+_RETRIES_AT_END = 5
+
+
+class Query(Protocol):
+    """A `StreamingQuery`, or what looks like one."""
+
+    @property
+    def id(self) -> object:
+        """The id in the checkpoint."""
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name
+        """Whether the query runs."""
+
+    def stop(self) -> None:
+        """Stop it."""
+
+
+@dataclass(frozen=True)
+class RestoredCheckpoint:
+    """What `restore_checkpoint` has done. batch: the last one of the checkpoint; None if there is no checkpoint.
+
+    restored: what was downloaded; None if the directory was kept as it is, or nothing is there.
+    """
+
+    batch: int | None
+    restored: Restored | None
+
+
+def restore_checkpoint(
+    container: BlobContainer,
+    state: str,
+    location: str | Path,
+    *,
+    discard_newer: bool = False,
+    threads: int = 16,
+) -> RestoredCheckpoint:
+    """Make `location` the checkpoint that the query has to start from. Call it before the query starts.
+
+    The directory stays as it is if this machine was the last to back it up: it may have newer batches than the backup.
+    Otherwise it becomes what was backed up. Without a backup, nothing is done. `ConflictError` if the directory is of
+    another query, or has newer batches than the backup and was never backed up from here; with `discard_newer` these
+    are discarded.
+    """
+    location = _local(location)
+    stored = RecordStore(container, StateNames(state)).read()
+    local = newest_batch(location)
+    if stored is None or stored.record.newest is None:
+        return RestoredCheckpoint(local, None)
+    backup = stored.record.newest
+    if local is not None:
+        ours = stored.record.writer in _openings(location)
+        if ours and local >= int(backup.offsets[_BATCH]):
+            return RestoredCheckpoint(local, None)
+        if not discard_newer:
+            _check_not_newer(location, local, backup)
+    restored = restore(container, state, {STORE: location}, threads=threads)
+    return RestoredCheckpoint(int(restored.checkpoint.offsets[_BATCH]), restored)
+
+
+def _check_not_newer(location: Path, local: int, backup: Checkpoint) -> None:
+    """`ConflictError` if the restore would discard batches that nobody may have elsewhere."""
+    step = "Choose another directory; or discard what is there (`discard_newer=True`)."
+    if query_id(location) != backup.offsets[_QUERY]:
+        cause = f"it is of query {query_id(location)}, the backup is of query {backup.offsets[_QUERY]}"
+        raise ConflictError(describe("restore checkpoint", str(location), cause, step))
+    if local > int(backup.offsets[_BATCH]) and not _openings(location):
+        cause = f"it has batch {local}, the backup has batch {backup.offsets[_BATCH]}"
+        raise ConflictError(describe("restore checkpoint", str(location), cause, step))
+
+
+def back_up_checkpoint(  # noqa: PLR0913 - what, where, and settings
+    query: Query,
+    container: BlobContainer,
+    state: str,
+    location: str | Path,
+    *,
+    epoch: int | None = None,
+    keep: int = 2,
+    every: float = 10.0,
+    stop_after: float | None = None,
+    retained: int = 100,
+) -> CheckpointBackup:
+    """Begin to back up the checkpoint of a query that was just started. Close the result when the query has ended.
+
+    location: the query's `checkpointLocation`, on a local disk. every: seconds between two backups, at least.
+    stop_after: if no backup succeeds for so many seconds, the query is stopped; by default it runs on, and `failure`
+    says why. retained: the query's `spark.sql.streaming.minBatchesToRetain`. Takes the state over from other writers;
+    when another one takes it over, the query is stopped. `ConfigurationError` if the directory is not the checkpoint of
+    this query, or the state has a backup of another one.
+    """
+    location = _local(location)
+    if query_id(location) != str(query.id):
+        cause = f"it has a checkpoint of query {query_id(location) or 'none'}, this is query {query.id}"
+        step = "Give the checkpointLocation of the query."
+        raise ConfigurationError(describe("back up checkpoint", str(location), cause, step))
+    before = RecordStore(container, StateNames(state)).read()
+    newest = None if before is None else before.record.newest
+    if newest is not None and newest.offsets.get(_QUERY) != str(query.id):
+        cause = f"it has a backup of query {newest.offsets.get(_QUERY)}, this is query {query.id}"
+        step = "Restore that checkpoint before the query starts, or choose another state."
+        raise ConfigurationError(describe("back up checkpoint", f"state {state}", cause, step))
+    opening = uuid.uuid4().hex
+    last = [] if before is None else [each for each in _openings(location) if each == before.record.writer]
+    _note_openings(location, [*last, opening])
+    writer = open_state(container, state, Owner(job_name=state), epoch=epoch, keep=keep, opening=opening)
+    return CheckpointBackup(query, writer, location, _Settings(every, stop_after, retained))
+
+
+@dataclass(frozen=True)
+class _Settings:
+    every: float
+    stop_after: float | None
+    retained: int
+
+
+class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
+    """The backup of one query, in a thread. Made by `back_up_checkpoint`.
+
+    When the query ends, the thread makes a last backup and ends. A context manager that waits for it.
+    """
+
+    def __init__(self, query: Query, writer: StateWriter, location: Path, settings: _Settings) -> None:
+        self._query, self._writer, self._location, self._settings = query, writer, location, settings
+        self._batch = None if writer.newest is None else int(writer.newest.offsets[_BATCH])
+        self._failure: Exception | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"back-up-{location.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def batch(self) -> int | None:
+        """The last batch that is backed up; None before the first."""
+        return self._batch
+
+    @property
+    def behind(self) -> int:
+        """Batches that the query has committed since: they are run again if the disk is lost now."""
+        newest = newest_batch(self._location)
+        return 0 if newest is None else newest - (-1 if self._batch is None else self._batch)
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the last backup has failed; None if it has not."""
+        return self._failure
+
+    def close(self) -> None:
+        """Make a last backup, and end; the query may run on. Raises the `failure` of that backup."""
+        self._closing.set()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """Close it. An error of the block is not hidden by one of the backup, which is logged."""
+        if error is None:
+            self.close()
+            return
+        self._closing.set()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def _run(self) -> None:
+        try:
+            self._follow()
+        except FencedError as error:
+            self._failure = error
+            logger.error("query %s is stopped: %s", self._query.id, error)  # noqa: TRY400 - the message has it all
+            self._query.stop()
+        except Exception as error:
+            self._failure = error
+            logger.exception("checkpoint %s is not backed up any more", self._location)
+
+    def _follow(self) -> None:
+        """Back up until the query has ended, or `close` is called; then once more."""
+        succeeded = time.monotonic()
+        while True:
+            ends = self._closing.is_set() or not self._query_runs()
+            if self._back_up():
+                succeeded = time.monotonic()
+            elif self._settings.stop_after is not None and time.monotonic() - succeeded > self._settings.stop_after:
+                logger.error("query %s is stopped: no backup for %s s", self._query.id, self._settings.stop_after)
+                self._query.stop()
+            if ends:
+                break
+            self._closing.wait(self._settings.every)
+        for _ in range(_RETRIES_AT_END):
+            if self._failure is None:
+                break
+            time.sleep(min(1.0, self._settings.every))
+            self._back_up()
+
+    def _query_runs(self) -> bool:
+        try:
+            return self._query.isActive
+        except Exception as error:  # noqa: BLE001 - such as of a session that was stopped
+            logger.warning("query %s cannot be asked, so it has ended: %s", self._query.id, error)
+            return False
+
+    def _back_up(self) -> bool:
+        """Back the newest batch up, if it is not yet. False if that fails with what may pass."""
+        try:
+            if newest_batch(self._location) != self._batch:
+                self._back_up_newest()
+        except FencedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the thread goes on whatever happens: `failure` has it
+            self._failure = error
+            logger.warning("checkpoint %s: the backup is tried again: %s", self._location, error)
+            return False
+        self._failure = None
+        return True
+
+    def _back_up_newest(self) -> None:
+        snapshot = self._location.with_name(f"{self._location.name}.snapshot")
+        try:
+            batch = take_snapshot(self._location, snapshot, retained=self._settings.retained)
+            if batch is not None:
+                offsets = {_BATCH: str(batch), _QUERY: str(self._query.id)}
+                self._writer.back_up({STORE: snapshot}, offsets, trust_times=True)
+                self._batch = batch
+        finally:
+            if snapshot.exists():
+                remove(snapshot)
+
+
+def _openings(location: Path) -> list[str]:
+    """The openings of the state from this machine that may be the last, as a file beside the checkpoint has them.
+
+    Two while one opens the state: a process may die between the file and the opening.
+    """
+    try:
+        return [str(each) for each in json.loads(_openings_path(location).read_text("utf-8"))["openings"]]
+    except FileNotFoundError:
+        return []
+    except (ValueError, KeyError, TypeError) as error:
+        logger.warning("%s is damaged, so the backup counts: %s", _openings_path(location), error)
+        return []
+
+
+def _note_openings(location: Path, openings: list[str]) -> None:
+    path = _openings_path(location)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(json.dumps({"openings": openings}), "utf-8")
+    new.replace(path)
+
+
+def _openings_path(location: Path) -> Path:
+    return location.with_name(f"{location.name}.backup.json")
+
+
+def _local(location: str | Path) -> Path:
+    """The path of a `checkpointLocation`. `ConfigurationError` unless it is on a local disk."""
+    text = str(location).removeprefix("file://")
+    if "://" in text or not text:
+        cause = "it is not on a local disk"
+        step = "Checkpoints on abfss:// and the like need no backup: they survive the machine."
+        raise ConfigurationError(describe("back up checkpoint", str(location), cause, step))
+    return Path(text.removeprefix("file:")).absolute()

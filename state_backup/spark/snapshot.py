@@ -1,0 +1,178 @@
+"""A snapshot of a Spark checkpoint on a local disk, while its query writes: what Spark needs to go on after a batch.
+
+    commits/0 … N          the newest, N, is the batch of the snapshot: it is read first
+    offsets/0 … N + 1      N + 1 is there if Spark had planned that batch: it plans it in the same way again
+    sources/0/0 … k        log of a file source, up to the entry that the newest of these offsets names
+    state/0/3/…            versions of state up to N + 1, which is the version that batch N has written
+
+Later files belong to batches that the restored query runs again, so they are left out: with them Spark would plan those
+batches in another way. Spark gives a file its name when it is complete, so files are hard-linked and not read. SSTs are
+the exception: a young file is copied, since it may still grow; an incomplete SST belongs to a version that is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+from azure_account.errors import ConfigurationError, ConflictError, CorruptError, describe
+from state_backup.local.place import remove
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+_YOUNG_SECONDS = 5.0
+_NUMBER = re.compile(r"\.?(\d+)(?:\.compact)?(?:\.crc)?")
+"""A file of a log: `17`, `.17.crc`, and `19.compact`, which has entry 19 and all before it."""
+_VERSION = re.compile(r"\.?(\d+)(?:_[\w-]+)?\.(?:zip|changelog|delta|snapshot)(?:\.crc)?")
+"""A file of state: `18.zip`, `18_1205f645-bf68.changelog`, `.18.delta.crc`."""
+_FIRST = ("commits", "offsets")
+_HEADER_LINES = 2
+"""An offset file: version of the format, settings of the batch, then a line for each source."""
+
+
+def newest_batch(location: Path) -> int | None:
+    """The last batch that the checkpoint has committed; None before the first."""
+    try:
+        return max(_numbers(location / "commits"), default=None)
+    except FileNotFoundError:
+        return None
+
+
+def query_id(location: Path) -> str | None:
+    """The id of the query whose checkpoint this is; None before Spark has written it."""
+    path = location / "metadata"
+    try:
+        return str(json.loads(path.read_text("utf-8"))["id"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(path, f"{error!r}") from error
+
+
+def take_snapshot(location: Path, target: Path, *, retained: int = 100) -> int | None:
+    """Make `target` a snapshot of the checkpoint, and return its batch; None before the first.
+
+    target: a directory on the same disk; what is there is deleted. retained: batches that Spark keeps
+    (`spark.sql.streaming.minBatchesToRetain`). `ConflictError` if Spark has deleted files meanwhile that the snapshot
+    needs, or so many batches were committed that it may have: take another one.
+    """
+    if target.exists():
+        remove(target)
+    batch = newest_batch(location)
+    if batch is None:
+        return None
+    copy = _Copy(location, target)
+    copy.files("commits", lambda path: _up_to(batch, path))
+    copy.files("offsets", lambda path: _up_to(batch + 1, path))
+    planned = _log_offsets(target / "offsets")
+    for name in sorted({path.name for path in location.iterdir()} - set(_FIRST)):
+        copy.files(name, lambda path: _belongs(path, batch, planned))
+    for source, entry in planned.items():
+        _check_log(location, target / "sources" / source, entry)
+    passed = (newest_batch(location) or batch) - batch
+    if passed >= max(1, retained - 1):
+        cause = f"{passed} batches were committed meanwhile, and Spark keeps {retained}"
+        step = "Set spark.sql.streaming.minBatchesToRetain higher, or give the query a longer trigger interval."
+        raise ConflictError(describe("back up checkpoint", str(location), cause, step))
+    return batch
+
+
+def _check_log(location: Path, log: Path, last: int) -> None:
+    """`ConflictError` unless the log has all entries up to the last: Spark deletes entries that it has compacted."""
+    names = {path.name for path in log.iterdir()} if log.is_dir() else set()
+    compacted = max((int(name.split(".")[0]) for name in names if name.endswith(".compact")), default=-1)
+    missing = [entry for entry in range(compacted + 1, last + 1) if str(entry) not in names]
+    if missing:
+        cause = f"entry {missing[0]} of the log of source {log.name} was compacted and deleted meanwhile"
+        raise ConflictError(describe("back up checkpoint", str(location), cause, "It is tried again."))
+
+
+def _up_to(last: int, path: str) -> bool:
+    """Whether a file of a log has no higher number."""
+    found = _NUMBER.fullmatch(path.rpartition("/")[2])
+    return found is None or int(found[1]) <= last
+
+
+def _belongs(path: str, batch: int, planned: dict[str, int]) -> bool:
+    """Whether the file is of the batches that the snapshot has."""
+    top, _, rest = path.partition("/")
+    if top == "sources":
+        source = rest.partition("/")[0]
+        return source not in planned or _up_to(planned[source], path)
+    if top == "state":
+        version = _VERSION.fullmatch(path.rpartition("/")[2])
+        return version is None or int(version[1]) <= batch + 1
+    return True
+
+
+def _log_offsets(offsets: Path) -> dict[str, int]:
+    """For each file source, by its number, the entry of its log that the newest offsets name."""
+    numbers = _numbers(offsets)
+    if not numbers:
+        raise _damaged(offsets, "it has no offsets of the batch that was committed last")
+    newest = offsets / str(max(numbers))
+    found = {}
+    for source, line in enumerate(newest.read_text("utf-8").split("\n")[_HEADER_LINES:]):
+        try:
+            offset = json.loads(line) if line.startswith("{") else None
+        except ValueError as error:
+            raise _damaged(newest, str(error)) from error
+        if isinstance(offset, dict) and set(offset) == {"logOffset"}:
+            found[str(source)] = int(offset["logOffset"])
+    return found
+
+
+def _numbers(log: Path) -> list[int]:
+    return [int(path.name) for path in log.iterdir() if path.name.isdigit()]
+
+
+def _damaged(path: Path, cause: str) -> CorruptError:
+    return CorruptError(describe("read", str(path), cause, "Restore the checkpoint (`restore_checkpoint`)."))
+
+
+class _Copy:
+    """Links or copies files of a directory into another one."""
+
+    def __init__(self, root: Path, target: Path) -> None:
+        self._root, self._target = root, target
+        self._old = time.time() - _YOUNG_SECONDS
+
+    def files(self, below: str, wanted: Callable[[str], bool]) -> None:
+        """The files of a directory (or one file), with those below it, as far as they are wanted and still there."""
+        for path in self._paths(below):
+            if wanted(path):
+                self._file(path)
+
+    def _paths(self, path: str) -> Iterator[str]:
+        if (self._root / path).is_symlink() or not (self._root / path).is_dir():
+            yield path
+            return
+        (self._target / path).mkdir(parents=True, exist_ok=True)
+        try:
+            names = sorted(each.name for each in (self._root / path).iterdir())
+        except FileNotFoundError:
+            return
+        for name in names:
+            if not (name.startswith(".") and (name.endswith((".tmp", ".tmp.crc")))):
+                yield from self._paths(f"{path}/{name}")
+
+    def _file(self, path: str) -> None:
+        source, target = self._root / path, self._target / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            if source.is_symlink() or source.stat().st_mtime < self._old:
+                os.link(source, target, follow_symlinks=False)
+            else:
+                shutil.copyfile(source, target)  # with a time of its own: see `ReadFiles`
+                shutil.copymode(source, target)
+        except FileNotFoundError:
+            target.unlink(missing_ok=True)  # Spark has deleted it: nothing that is kept needs it
+        except OSError as error:
+            step = "Make room, and see that the checkpoint can be read."
+            raise ConfigurationError(describe("back up checkpoint", str(source), str(error), step)) from error

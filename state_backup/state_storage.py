@@ -1,0 +1,62 @@
+"""Where the writer of a state finds it: its record, and the blobs that there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from azure_account.errors import ConflictError, TransientError, describe
+from state_backup.record_store import RecordStore
+from state_backup.undelete import undelete
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from azure_account.account import BlobContainer
+    from state_backup.names import StateNames
+    from state_backup.record_store import StoredRecord
+
+
+@dataclass(frozen=True)
+class StateStorage:
+    """Where a state is, and how it is reached."""
+
+    container: BlobContainer
+    names: StateNames
+    threads: int
+    now_ns: Callable[[], int]
+    new_id: Callable[[], str]
+
+    @property
+    def state(self) -> str:
+        """The name of the state."""
+        return self.names.state
+
+    @property
+    def records(self) -> RecordStore:
+        """Reads and changes the record."""
+        return RecordStore(self.container, self.names, self.new_id)
+
+    def list_names(self) -> set[str]:
+        """The blobs of the state, without the record."""
+        return {blob.name for prefix in self.names.prefixes for blob in self.container.list(prefix)}
+
+    def undeleted_record(self) -> StoredRecord | None:
+        """None for a new state. A state that has blobs and no record was not made by a writer: its record was deleted.
+
+        It is undeleted; `ConflictError` if that cannot be done.
+        """
+        if not self.list_names():
+            return None
+        undelete(self.container, [self.names.record])
+        found = self.records.read()
+        if found is None:
+            cause = f"it has blobs, but {self.names.record} was deleted"
+            step = "Bring that blob back, or delete the folder, or choose another name for the state."
+            raise ConflictError(describe("open", f"state {self.state}", cause, step))
+        return found
+
+    def too_many_changes(self, attempts: int) -> TransientError:
+        """The error of a writer that other processes do not let change the record."""
+        cause = f"its record was changed {attempts} times meanwhile"
+        return TransientError(describe("write", f"state {self.state}", cause, "Try again later."))

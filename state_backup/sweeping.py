@@ -1,0 +1,188 @@
+"""Delete what no checkpoint needs: what crashed backups have left, and what was condemned.
+
+    list the blobs ─► read the record ─► read the indexes of its checkpoints ─► condemn the rest in the record ─► delete
+
+The order is what makes it safe (decision 15). A backup that is at work has blobs that no checkpoint names yet: if they
+are condemned, its commit meets a changed record, and uploads them again. To spare it that, blobs younger than `min_age`
+are left for the next sweep; that is courtesy, not safety.
+
+A sweep also takes the TTL off blobs in use: a writer that has died after its commit, and is not replaced for 30 days,
+would lose them to the lifecycle rule.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import uuid
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from azure_account.account import Done, Missing
+from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from state_backup.index.snapshot_index import from_json
+from state_backup.metrics import StateMetrics
+from state_backup.names import StateNames
+from state_backup.record_store import RecordStore
+from state_backup.threads import mapped
+from state_backup.transfer.ttl import DAYS, TAG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from azure_account.account import BlobContainer, BlobProperties
+    from state_backup.record import CheckpointRecord
+    from state_backup.record_store import StoredRecord
+
+logger = logging.getLogger(__name__)
+
+DAY_SECONDS = 24 * 3600.0
+_ATTEMPTS = 5
+_MOST_CONDEMNED = 20_000
+"""Names that the record may have; the next sweep takes the rest."""
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """What a sweep found. in_use: blobs by the checkpoint ids that need them. waste: blobs that none needs, with size.
+
+    young: waste that is left for the next sweep, with the seconds until it is old enough; infinity for a blob of which
+    there are staged blocks only. sizes: of all blobs that are there. with_ttl: blobs in use that have the TTL's tag.
+    """
+
+    stored: StoredRecord
+    in_use: Mapping[str, tuple[str, ...]]
+    waste: Mapping[str, int]
+    young: Mapping[str, float]
+    sizes: Mapping[str, int]
+    with_ttl: tuple[str, ...] = ()
+
+
+def plan_sweep(container: BlobContainer, state: str, *, min_age: float = DAY_SECONDS, threads: int = 16) -> SweepPlan:
+    """Find what can be deleted. Changes nothing.
+
+    min_age: seconds, by the service's clock. `NotFoundError` if there is no record; `ConflictError` if backups drop
+    checkpoints faster than these can be read; whatever else keeps an index from being read is raised: what cannot be
+    read might be needed.
+    """
+    names = StateNames(state)
+    listed = [blob for prefix in names.prefixes for blob in container.list(prefix, uncommitted=True)]
+    stored, in_use = _read_in_use(container, names)
+    waste = [blob for blob in listed if blob.name not in in_use]
+    young = _young(container, waste, min_age, threads) if min_age > 0 else {}
+    old = [blob for blob in waste if blob.name not in young]
+    return SweepPlan(
+        stored,
+        in_use,
+        {blob.name: blob.size for blob in old[:_MOST_CONDEMNED]},
+        young,
+        {blob.name: blob.size for blob in listed},
+        _with_ttl(container, names, [blob for blob in listed if blob.name in in_use], threads),
+    )
+
+
+def _read_in_use(container: BlobContainer, names: StateNames) -> tuple[StoredRecord, dict[str, tuple[str, ...]]]:
+    """The record, and the blobs that it needs. It is read again if a checkpoint in it is dropped meanwhile."""
+    records = RecordStore(container, names, lambda: uuid.uuid4().hex)
+    for _ in range(_ATTEMPTS):
+        stored = records.read()
+        if stored is None:
+            step = "Check the name. If the record was deleted, bring it back: a restore undeletes it."
+            raise NotFoundError(describe("sweep", f"state {names.state}", "it has no checkpoint record", step))
+        try:
+            return stored, _in_use(container, stored.record)
+        except NotFoundError:
+            if records.read() == stored:
+                raise
+    cause = "its checkpoints were dropped by newer ones faster than they could be read"
+    raise ConflictError(describe("sweep", f"state {names.state}", cause, "Run it again."))
+
+
+def _with_ttl(
+    container: BlobContainer, names: StateNames, in_use: list[BlobProperties], threads: int
+) -> tuple[str, ...]:
+    """Those of these blobs that have the tag. The rule has deleted those that were older, as measured by the record."""
+    record = container.properties(names.record)
+    since = None if record is None else record.last_modified - timedelta(days=DAYS + 1)
+    recent = [blob.name for blob in in_use if since is None or blob.last_modified >= since]
+
+    def has_ttl(blob: str) -> bool:
+        try:
+            return TAG in container.tags(blob)
+        except NotFoundError:
+            return False
+
+    try:
+        found = mapped(has_ttl, recent, threads, "sweep")
+    except ConfigurationError as refused:
+        logger.warning("index tags are refused, so the sweep of %s takes no TTL off: %s", names.state, refused)
+        return ()
+    return tuple(blob for blob, has in zip(recent, found, strict=True) if has)
+
+
+def sweep(
+    container: BlobContainer,
+    state: str,
+    plan: SweepPlan,
+    progress: Callable[[int], object] = lambda _: None,
+    *,
+    threads: int = 16,
+) -> int:
+    """Take TTLs off; condemn the waste of a plan, then delete it. Returns how many blobs are gone.
+
+    `ConflictError` if the record was changed since the plan was made: make another one.
+    """
+    try:
+        mapped(lambda blob: container.set_tags(blob, {}), plan.with_ttl, threads, "sweep")
+    except ConfigurationError as refused:
+        logger.warning("index tags are refused, so blobs of %s keep their TTL: %s", state, refused)
+    if not plan.waste:
+        return 0
+    names = StateNames(state)
+    record = plan.stored.record
+    condemned = tuple(sorted({*record.condemned, *plan.waste}))
+    records = RecordStore(container, names, lambda: uuid.uuid4().hex)
+    if records.write(replace(record, condemned=condemned), plan.stored) is None:
+        cause = "a backup or another sweep has changed its record meanwhile"
+        raise ConflictError(describe("sweep", f"state {state}", cause, "Run it again."))
+
+    def delete(blob: str) -> bool:
+        gone = isinstance(container.delete(blob), Done | Missing)
+        progress(1)
+        return gone
+
+    gone = sum(mapped(delete, plan.waste, threads, "sweep"))
+    StateMetrics(state).count("blobsDeleted", gone)
+    return gone
+
+
+def _in_use(container: BlobContainer, record: CheckpointRecord) -> dict[str, tuple[str, ...]]:
+    """The blobs that the record's checkpoints need, with their ids."""
+    needed: dict[str, list[str]] = {}
+    read: dict[str, frozenset[str]] = {}
+    for checkpoint in record.checkpoints:
+        for index in sorted(checkpoint.indexes.values()):
+            if index not in read:
+                read[index] = from_json(container.get(index).data, index).blob_ids()
+            for blob in {index, *read[index]}:
+                needed.setdefault(blob, []).append(str(checkpoint.id))
+    return {blob: tuple(ids) for blob, ids in needed.items()}
+
+
+def _young(container: BlobContainer, blobs: Sequence[BlobProperties], min_age: float, threads: int) -> dict[str, float]:
+    """The blobs that are younger than `min_age`, and the seconds until they are not."""
+    ages = mapped(lambda blob: _age(container, blob), blobs, threads, "sweep")
+    return {
+        blob.name: min_age - age if blob.committed else math.inf
+        for blob, age in zip(blobs, ages, strict=True)
+        if age < min_age
+    }
+
+
+def _age(container: BlobContainer, blob: BlobProperties) -> float:
+    """Seconds since the blob was written. Staged blocks have no age, so they count as young until Azure drops them."""
+    if not blob.committed:
+        return 0.0
+    age = container.age(blob.name)
+    return DAY_SECONDS * 365 if age is None else age

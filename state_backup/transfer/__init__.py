@@ -1,0 +1,1 @@
+"""Bytes of files to blobs and back: in parallel, in blocks, with bounded memory."""

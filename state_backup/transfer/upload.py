@@ -1,0 +1,184 @@
+"""Upload files, each as one blob: read in order, staged in parallel, made visible by one request.
+
+Each block is read once, added to the checksums of its file, and staged by a thread. At most `threads` blocks, and one
+of each file that is being read, are in memory. A file whose bytes are not those that were scanned is an error, and no
+blob is made of it. A blob is created, never replaced: a request that takes effect late does not bring its TTL back.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from concurrent.futures import CancelledError
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from azure_account.account import IF_ABSENT
+from azure_account.errors import ConfigurationError, ConflictError, TransientError, describe
+from azure_account.readback import request_and_read_back
+from state_backup.index.snapshot_index import FileBlob
+from state_backup.local.scan import SNAPSHOT_STEP, Checksums
+from state_backup.threads import pool, results
+from state_backup.transfer.ttl import WITH_TTL, WITHOUT_TAGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
+    from io import FileIO
+    from pathlib import Path
+
+    from typing_extensions import Self
+
+    from azure_account.account import BlobContainer, Outcome
+    from state_backup.index.dir_diff import Blobs, Content, LocalFile
+
+logger = logging.getLogger(__name__)
+
+BLOCK_BYTES = 4 << 20
+_FILES_AT_ONCE = 4
+_LOOKED_AT = 64
+"""How many of the last blocks are asked for an error before the next one is read."""
+_SMALL = 4 << 20
+"""Files up to this size (bytes) are put in one request."""
+
+
+class Uploader:
+    """Uploads to one container. A context manager: its threads end with the block."""
+
+    def __init__(
+        self,
+        container: BlobContainer,
+        new_name: Callable[[], str],
+        *,
+        threads: int = 16,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        self._container, self._new_name, self._block_bytes = container, new_name, block_bytes
+        self._attributes = WITH_TTL
+        self.without_tags: set[str] = set()
+        """Blobs that got no TTL, because tags are refused."""
+        self._stopped = threading.Event()
+        self._slots = threading.BoundedSemaphore(threads)
+        self._closing = ExitStack()
+        self._blocks = self._closing.enter_context(pool(threads, "upload-block"))
+        self._files = self._closing.enter_context(pool(min(threads, _FILES_AT_ONCE), "upload-file"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Wait for what is being uploaded."""
+        self._closing.close()
+
+    def files(
+        self, root: Path, files: Sequence[LocalFile], progress: Callable[[int], object] = lambda _: None
+    ) -> dict[Content, Blobs]:
+        """Upload files below `root` under new names. Returns their blobs, by content.
+
+        progress: is called with the bytes of each block that was uploaded. `ConflictError` for a file that has changed
+        since it was scanned. After an error some blobs may be there, which no checkpoint names.
+        """
+        calls = [self._files.submit(self._file, root, file, progress) for file in files]
+        blobs = results(calls, self._stopped.set)
+        return {file.content: (FileBlob(blob, 0),) for file, blob in zip(files, blobs, strict=True)}
+
+    def put(self, blob: str, data: bytes) -> None:
+        """Put a small blob."""
+        self._create(blob, lambda: self._container.put(blob, data, self._attributes, condition=IF_ABSENT))
+
+    def _file(self, root: Path, file: LocalFile, progress: Callable[[int], object]) -> str:
+        blob = self._new_name()
+        checksums = Checksums()
+        staged: list[Future[None]] = []
+        only = b""
+        try:
+            for piece in self._pieces(root, file):
+                if self._stopped.is_set():
+                    raise CancelledError
+                checksums.update(piece)
+                if not staged and file.metadata.size == len(piece) <= _SMALL:
+                    only = piece
+                else:
+                    staged.append(self._stage(blob, len(staged), piece, progress))
+                if any(each.done() and each.exception() for each in staged[-_LOOKED_AT:]):
+                    break
+        finally:
+            results(staged)
+        if checksums.blake3 != file.blake3:
+            raise _changed(root, file)
+        if staged:
+            ids = [_block_id(number) for number in range(len(staged))]
+            self._create(
+                blob, lambda: self._container.commit_block_list(blob, ids, self._attributes, condition=IF_ABSENT)
+            )
+        else:
+            self.put(blob, only)
+            progress(len(only))
+        return blob
+
+    def _stage(self, blob: str, number: int, piece: bytes, progress: Callable[[int], object]) -> Future[None]:
+        def stage() -> None:
+            try:
+                self._container.stage_block(blob, _block_id(number), piece)
+                progress(len(piece))
+            finally:
+                self._slots.release()
+
+        self._slots.acquire()
+        return self._blocks.submit(stage)
+
+    def _pieces(self, root: Path, file: LocalFile) -> Iterator[bytes]:
+        """The blocks of a file."""
+        with _opened(root, file) as source:
+            try:
+                while piece := source.read(self._block_bytes):
+                    yield piece
+            except OSError as error:
+                cause = f"{file.path} cannot be read ({error})"
+                raise ConfigurationError(describe("back up directory", str(root), cause, "Change that.")) from error
+
+    def _create(self, blob: str, request: Callable[[], Outcome]) -> None:
+        """Make a request that creates a blob. A blob of its name, which nobody else has, is its effect."""
+
+        def read_back(_: object) -> bool | None:
+            return True if self._container.properties(blob) is not None else None
+
+        def unresolved(answer: object) -> TransientError:
+            cause = f"it stays unknown whether it was written ({answer})"
+            return TransientError(describe("upload", f"blob {blob}", cause, "Run the backup again."))
+
+        request_and_read_back(lambda: self._with_ttl(request), read_back, unresolved)
+        if self._attributes is WITHOUT_TAGS:
+            self.without_tags.add(blob)
+
+    def _with_ttl(self, request: Callable[[], Outcome]) -> Outcome:
+        """Make a request whose blob gets the TTL tag; if tags are refused, again without."""
+        try:
+            return request()
+        except ConfigurationError as refused:
+            if self._attributes is not WITH_TTL:
+                raise
+            self._attributes = WITHOUT_TAGS
+            answer = request()
+            logger.warning(
+                "index tags are refused in %s, so blobs get no TTL, and only `sweep` deletes those of a crash (%s)",
+                self._container.url, refused,
+            )  # fmt: skip
+            return answer
+
+
+def _opened(root: Path, file: LocalFile) -> FileIO:
+    try:
+        return os.fdopen(os.open(root / file.path, os.O_RDONLY | os.O_NOFOLLOW), "rb", buffering=0)
+    except OSError as error:
+        raise _changed(root, file) from error
+
+
+def _changed(root: Path, file: LocalFile) -> ConflictError:
+    cause = f"{file.path} has changed since its checksum was computed"
+    return ConflictError(describe("back up directory", str(root), cause, SNAPSHOT_STEP))
+
+
+def _block_id(number: int) -> str:
+    return f"{number:05}"

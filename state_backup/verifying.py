@@ -1,0 +1,198 @@
+"""Verify a state: whether the blobs of its checkpoints are there and hold what was backed up. Changes nothing.
+
+The sizes come from one listing. `deep` downloads each file once, whichever checkpoints need it, in pieces: at most
+`threads` of them are in memory.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from state_backup.index.snapshot_index import from_json
+from state_backup.local.scan import Checksums
+from state_backup.names import StateNames
+from state_backup.record_store import RecordStore
+from state_backup.threads import mapped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from azure_account.account import BlobContainer, BlobProperties
+    from state_backup.index.snapshot_index import FileBlob, FileIndex, SnapshotIndex
+    from state_backup.record import Checkpoint, CheckpointRecord
+
+_PIECE_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a blob. path: of the file in its store; empty for the store's snapshot index."""
+
+    store: str
+    path: str
+    blob: str
+    cause: str
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A checkpoint, and all its faults. dropped: newer backups have dropped it meanwhile, so faults say nothing."""
+
+    checkpoint: Checkpoint
+    files: int
+    bytes: int
+    faults: tuple[Fault, ...]
+    dropped: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether it can be restored, as far as was looked."""
+        return not self.faults and not self.dropped
+
+
+_Content: TypeAlias = "tuple[tuple[FileBlob, ...], int, int, str]"
+"""What identifies bytes that are downloaded once: blobs, size, CRC-32, BLAKE3."""
+
+
+def verify(  # noqa: PLR0913 - what is verified, how, and what is reported
+    container: BlobContainer,
+    state: str,
+    *,
+    checkpoint_id: str | None = None,
+    deep: bool = False,
+    threads: int = 16,
+    planned: Callable[[int, int], object] = lambda _files, _bytes: None,
+    progress: Callable[[int], object] = lambda _: None,
+) -> tuple[Verified, ...]:
+    """Verify the kept checkpoints, newest first, or one. Finds all faults.
+
+    deep: download the files and compare checksums; else blobs are there with the right sizes. planned: is called with
+    the number and bytes of the files to download; progress with the bytes of each piece. `NotFoundError` if there is
+    no record or no such checkpoint, `CorruptError` if the record is damaged.
+    """
+    names = StateNames(state)
+    record = _read(container, names)
+    chosen = [each for each in record.checkpoints if checkpoint_id in {None, str(each.id)}]
+    if checkpoint_id is not None and not chosen:
+        have = ", ".join(str(each.id) for each in record.checkpoints) or "none"
+        cause = f"it has no checkpoint {checkpoint_id}; there are: {have}"
+        raise NotFoundError(describe("verify", f"state {state}", cause, "Choose one of these."))
+    looked = _Look(container, names, record, threads)
+    if deep:
+        looked.download(chosen, planned, progress)
+    verified = [looked.at(checkpoint) for checkpoint in chosen]
+    if any(each.faults for each in verified):
+        kept = _read(container, names).checkpoints
+        verified = [each if each.checkpoint in kept else replace(each, dropped=True) for each in verified]
+    return tuple(verified)
+
+
+def _read(container: BlobContainer, names: StateNames) -> CheckpointRecord:
+    stored = RecordStore(container, names, lambda: uuid.uuid4().hex).read()
+    if stored is None:
+        step = "Check the name; `ls` shows the states. A restore undeletes a deleted record."
+        raise NotFoundError(describe("verify", f"state {names.state}", "it has no checkpoint record", step))
+    return stored.record
+
+
+class _Look:
+    """What a record's checkpoints need, compared with what is there."""
+
+    def __init__(self, container: BlobContainer, names: StateNames, record: CheckpointRecord, threads: int) -> None:
+        self._container, self._names, self._threads = container, names, threads
+        self._condemned = frozenset(record.condemned)
+        self._listed = {blob.name: blob for prefix in names.prefixes for blob in container.list(prefix)}
+        blobs = sorted({blob for checkpoint in record.checkpoints for blob in checkpoint.indexes.values()})
+        self._indexes = dict(zip(blobs, mapped(self._index, blobs, threads, "verify"), strict=True))
+        self._damaged: dict[_Content, str] = {}
+
+    def at(self, checkpoint: Checkpoint) -> Verified:
+        """What a checkpoint is like."""
+        faults: list[Fault] = []
+        files = bytes_ = 0
+        for store, blob in sorted(checkpoint.indexes.items()):
+            index = self._indexes[blob]
+            if isinstance(index, str):
+                faults.append(Fault(store, "", blob, index))
+                continue
+            if blob in self._condemned:
+                faults.append(Fault(store, "", blob, "it is condemned: the next clean-up deletes it"))
+            for path, file in index.root.files():
+                files, bytes_ = files + 1, bytes_ + file.metadata.size
+                faults += self._faults(store, path, file)
+        return Verified(checkpoint, files, bytes_, tuple(faults))
+
+    def download(
+        self,
+        checkpoints: Sequence[Checkpoint],
+        planned: Callable[[int, int], object],
+        progress: Callable[[int], object],
+    ) -> None:
+        """Download the files of these checkpoints that are there, and compare their checksums."""
+        indexes = {blob for each in checkpoints for blob in each.indexes.values()}
+        found = [index for blob in sorted(indexes) if not isinstance(index := self._indexes[blob], str)]
+        files = {_content(file): file for index in found for _, file in index.root.files() if file.blobs}
+        there = {content: file for content, file in files.items() if not any(self._faults("", "", file))}
+        planned(len(there), sum(file.metadata.size for file in there.values()))
+        causes = mapped(lambda file: self._compare(file, progress), there.values(), self._threads, "verify")
+        self._damaged = {content: cause for content, cause in zip(there, causes, strict=True) if cause}
+
+    def _index(self, blob: str) -> SnapshotIndex | str:
+        """An index, or why it cannot be used."""
+        try:
+            return from_json(self._container.get(blob).data, blob)
+        except NotFoundError:
+            return "it is gone"
+        except (CorruptError, ConfigurationError) as error:
+            return str(error)
+
+    def _faults(self, store: str, path: str, file: FileIndex) -> Iterator[Fault]:
+        for blob, size in file.extents():
+            cause = self._cause(blob.blob_id, size)
+            if cause:
+                yield Fault(store, path, blob.blob_id, cause)
+        if _content(file) in self._damaged:
+            yield Fault(store, path, file.blobs[0].blob_id, self._damaged[_content(file)])
+
+    def _cause(self, blob: str, size: int) -> str:
+        found = self._properties(blob)
+        if found is None:
+            return "it is gone"
+        if found.size != size:
+            return f"it has {found.size:,} bytes, not {size:,}"
+        if found.tier == "Archive":
+            return "it is in the tier Archive: rehydrate it before a restore"
+        return "it is condemned: the next clean-up deletes it" if blob in self._condemned else ""
+
+    def _properties(self, blob: str) -> BlobProperties | None:
+        """Of a blob in the listing, or elsewhere, as an index of Samza may name it."""
+        if not self._names.owns(blob) and blob not in self._listed:
+            found = self._container.properties(blob)
+            if found is not None:
+                self._listed[blob] = found
+        return self._listed.get(blob)
+
+    def _compare(self, file: FileIndex, progress: Callable[[int], object]) -> str:
+        """Why the bytes are not those that were backed up; empty if they are."""
+        checksums = Checksums()
+        try:
+            for piece in self._pieces(file):
+                checksums.update(piece)
+                progress(len(piece))
+        except NotFoundError:
+            return "it is gone"
+        if checksums.crc32 != file.checksum or file.blake3 not in {"", checksums.blake3}:
+            return "its bytes have other checksums than the file had"
+        return ""
+
+    def _pieces(self, file: FileIndex) -> Iterator[bytes]:
+        for blob, size in file.extents():
+            for start in range(0, size, _PIECE_BYTES):
+                yield self._container.get(blob.blob_id, start, min(_PIECE_BYTES, size - start)).data
+
+
+def _content(file: FileIndex) -> _Content:
+    return file.blobs, file.metadata.size, file.checksum, file.blake3

@@ -1,0 +1,406 @@
+"""Back up the stores of a task: upload what is new, commit, then clean up.
+
+    open_state   raise the epoch in the record; take up the clean-up that an earlier writer has left
+    back_up      scan ─► compare ─► upload files ─► put indexes ─► change the record ─► take TTLs off, delete
+                                                                      │ the commit point
+                                                                      └ it was changed meanwhile ─► read it again:
+                                                                           another writer: `FencedError`
+                                                                           a sweep has condemned new blobs: upload again
+                                                                           else: change it again
+
+Decision 15 says why no order of events, clocks included, deletes what a checkpoint needs.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from azure_account.account import Done, Missing
+from azure_account.errors import (
+    AzureBlobError,
+    ConfigurationError,
+    ConflictError,
+    NotFoundError,
+    describe,
+)
+from state_backup.index.checkpoint_id import next_id
+from state_backup.index.dir_diff import next_index, stored_content, to_upload
+from state_backup.index.snapshot_index import SnapshotIndex, SnapshotMetadata, from_json, to_json
+from state_backup.local.scan import ReadFiles, scan
+from state_backup.metrics import StateMetrics
+from state_backup.names import StateNames
+from state_backup.record import Checkpoint, CheckpointRecord
+from state_backup.state_storage import StateStorage
+from state_backup.threads import mapped
+from state_backup.transfer.upload import Uploader
+from state_backup.undelete import undelete
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from azure_account.account import BlobContainer
+    from state_backup.index.checkpoint_id import CheckpointId
+    from state_backup.index.dir_diff import LocalDir, LocalFile
+    from state_backup.record_store import StoredRecord
+
+logger = logging.getLogger(__name__)
+
+LEAST_KEPT = 2
+MOST_CONDEMNED = 20_000
+"""Names that a commit lets the record's list have; later commits condemn the rest."""
+_ATTEMPTS = 10
+"""How often a commit is tried when sweeps change the record meanwhile."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose state it is: goes into each snapshot index, as Samza has it."""
+
+    job_name: str
+    job_id: str = "1"
+    task_name: str = "0"
+
+
+@dataclass(frozen=True)
+class BackedUpStore:
+    """What a backup did for one store: files and bytes that it uploaded, and those that it did not have to."""
+
+    uploaded_files: int
+    uploaded_bytes: int
+    retained_files: int
+    retained_bytes: int
+
+
+@dataclass
+class _New:
+    """What an attempt has uploaded: the snapshot index of each store, with its blob, and the names of all blobs.
+
+    base: the checkpoint that it was compared with.
+    """
+
+    base: Checkpoint | None
+    indexes: dict[str, tuple[str, SnapshotIndex]] = field(default_factory=dict)
+    blobs: set[str] = field(default_factory=set)
+    stores: dict[str, BackedUpStore] = field(default_factory=dict)
+
+    def checkpoint(self, id_: CheckpointId, offsets: Mapping[str, str]) -> Checkpoint:
+        return Checkpoint(id_, {store: blob for store, (blob, _) in self.indexes.items()}, dict(offsets))
+
+
+def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
+    container: BlobContainer,
+    state: str,
+    owner: Owner,
+    *,
+    epoch: int | None = None,
+    keep: int = 2,
+    threads: int = 16,
+    opening: str | None = None,
+    now_ns: Callable[[], int] = time.time_ns,
+    new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+) -> StateWriter:
+    """Take a state over from other writers, and take up the clean-up that they have left.
+
+    state: its place in the container, such as `flights/task-3`. epoch: of this writer, such as that of the task in
+    `coordination`; by default one above that in the record. keep: how many checkpoints can be restored, at least 2, so
+    that a restore is not overtaken by the next backup. `FencedError` if a writer with a higher epoch has the state. Of
+    two writers with one epoch, the last to open the state has it. opening: an id of this call, by default random.
+    """
+    if keep < LEAST_KEPT:
+        text = f"keep is {keep}, it must be at least {LEAST_KEPT}: a restore would be overtaken by the next backup."
+        raise ConfigurationError(text)
+    storage = StateStorage(container, StateNames(state), threads, now_ns, new_id)
+    for _ in range(_ATTEMPTS):
+        before = storage.records.read() or storage.undeleted_record()
+        record = CheckpointRecord(0, "") if before is None else before.record
+        own = record.epoch + 1 if epoch is None else epoch
+        storage.records.check_epoch(record, own)
+        stored = storage.records.write(replace(record, epoch=own, writer=opening or new_id()), before)
+        if stored is not None:
+            return StateWriter(storage, owner, keep, stored)
+    raise storage.too_many_changes(_ATTEMPTS)
+
+
+class StateWriter:
+    """The one writer of a state; `open_state` makes it. Not thread-safe."""
+
+    def __init__(self, storage: StateStorage, owner: Owner, keep: int, stored: StoredRecord) -> None:
+        self._storage, self._owner, self._keep = storage, owner, keep
+        self._stored = stored
+        self._indexes = self._read_indexes(stored, ())
+        """The snapshot indexes of the checkpoints in the record, by blob."""
+        self._with_ttl = self._blobs_of(self._indexes)
+        """Blobs of committed checkpoints whose TTL is to be taken off."""
+        self._unused: set[str] = set()
+        """Blobs of attempts that have failed, and others that no checkpoint has: the next commit condemns them."""
+        self._gone: set[str] = set()
+        """Condemned blobs that are known to be deleted."""
+        self._tags_refused = False
+        self._without_tags: set[str] = set()
+        """Blobs that got no TTL."""
+        self._read_files: dict[str, ReadFiles] = {}
+        """Files of the last backup, by store."""
+        self._metrics = StateMetrics(storage.state)
+        self.backed_up: Mapping[str, BackedUpStore] = {}
+        """What the last committed backup did, by store."""
+        self._lost = self._find_lost()
+        self._clean_up()
+
+    @property
+    def epoch(self) -> int:
+        """Of this writer."""
+        return self._stored.record.epoch
+
+    @property
+    def newest(self) -> Checkpoint | None:
+        """The last checkpoint; None before the first."""
+        return self._stored.record.newest
+
+    def back_up(
+        self,
+        stores: Mapping[str, Path | str],
+        offsets: Mapping[str, str] | None = None,
+        progress: Callable[[int], object] = lambda _: None,
+        planned: Callable[[int, int], object] = lambda _files, _bytes: None,
+        trust_times: bool = False,
+    ) -> Checkpoint:
+        """Commit a checkpoint of these directories, by store name, and of the offsets that belong to them.
+
+        The checkpoint has these stores and no others. planned: is called before each store's upload with the number and
+        bytes of its new files; progress: with the bytes of each piece that is uploaded. trust_times: a file whose
+        inode, size and modification time are those of this writer's last backup is not read again; only for directories
+        of hard links to files that are never changed in place, such as checkpoints of RocksDB.
+
+        The directories must not change meanwhile: `ConflictError` if they do. `FencedError` if another writer has taken
+        over. After these the checkpoint is there only if the answer of its commit was lost, as it may be after a
+        `TransientError`; then all of it is there. An error of the clean-up is only logged: the next backup takes it up.
+        """
+        id_ = self._next_id()
+        if not stores:
+            cause, step = "no store is given", "Give the directories of all stores of the state."
+            raise ConfigurationError(describe("back up", f"state {self._storage.state}", cause, step))
+        if not trust_times:
+            self._read_files.clear()
+        run = _Run(planned, progress, trust_times)
+        new = self._upload(stores, id_, run)
+        for _ in range(_ATTEMPTS):
+            checkpoint = new.checkpoint(id_, offsets or {})
+            if self._commit(new, checkpoint) or self._find_committed(new, checkpoint):
+                self.backed_up = new.stores
+                self._count_commit(new)
+                self._clean_up()
+                return checkpoint
+            condemned = new.blobs & set(self._stored.record.condemned)
+            if condemned or new.base != self.newest:
+                cause = "a sweep has condemned blobs" if condemned else "an earlier commit took effect just before that"
+                logger.warning("%s of a backup of %s: it is repeated", cause, self._storage.state)
+                id_ = self._next_id()
+                new = self._upload(stores, id_, run)
+        raise self._storage.too_many_changes(_ATTEMPTS)
+
+    def _next_id(self) -> CheckpointId:
+        return next_id(self._storage.now_ns(), None if self.newest is None else self.newest.id)
+
+    def _upload(self, stores: Mapping[str, Path | str], id_: CheckpointId, run: _Run) -> _New:
+        """Upload what is new, and the indexes. A store that has not changed keeps the index that it has."""
+        before = {} if self.newest is None else self.newest.indexes
+        new = _New(self.newest)
+
+        def new_name() -> str:
+            return self._name(new, self._storage.names.file)
+
+        with Uploader(self._storage.container, new_name, threads=self._storage.threads) as uploader:
+            for store, directory in stores.items():
+                blob = before.get(store)
+                found, new.stores[store] = self._upload_store(_Store(store, Path(directory), id_), blob, uploader, run)
+                if isinstance(found, SnapshotIndex):
+                    name = self._name(new, self._storage.names.index)
+                    uploader.put(name, to_json(found))
+                    new.indexes[store] = name, found
+                else:
+                    new.indexes[store] = found, self._indexes[found]
+        self._without_tags |= uploader.without_tags
+        return new
+
+    def _name(self, new: _New, of: Callable[[str], str]) -> str:
+        """A name that no blob has had, for a blob of this attempt."""
+        name = of(self._storage.new_id())
+        self._unused.add(name)
+        new.blobs.add(name)
+        return name
+
+    def _upload_store(
+        self, store: _Store, previous: str | None, uploader: Uploader, run: _Run
+    ) -> tuple[SnapshotIndex | str, BackedUpStore]:
+        """Upload the files that are new. The next index of the store, or the blob of the index that it has."""
+        before = None if previous is None else self._indexes.get(previous)
+        root_before = None if before is None else before.root
+        with self._metrics.measured("dirDiffSeconds", store=store.name):
+            known = self._read_files.setdefault(store.name, ReadFiles()) if run.trust_times else None
+            local = scan(store.directory, self._storage.threads, known)
+            stored = stored_content(local, root_before, self._lost)
+            files = to_upload(local, stored)
+        done = _backed_up(local, files)
+        run.planned(done.uploaded_files, done.uploaded_bytes)
+        with self._metrics.measured("uploadSeconds", store=store.name):
+            stored |= uploader.files(store.directory, files, run.progress)
+        self._metrics.count("filesUploaded", done.uploaded_files, store=store.name)
+        self._metrics.count("bytesUploaded", done.uploaded_bytes, store=store.name)
+        root = next_index(local, stored, root_before)
+        if previous is not None and before is not None and root.present() == before.root.present():
+            return previous, done
+        owner = self._owner
+        metadata = SnapshotMetadata(str(store.id), owner.job_name, owner.job_id, owner.task_name, store.name)
+        return SnapshotIndex(self._storage.now_ns() // 1_000_000, metadata, root, previous), done
+
+    def _count_commit(self, new: _New) -> None:
+        self._metrics.count("checkpointsCommitted")
+        for store, done in new.stores.items():
+            self._metrics.count("filesRetained", done.retained_files, store=store)
+            self._metrics.count("bytesRetained", done.retained_bytes, store=store)
+
+    def _commit(self, new: _New, checkpoint: Checkpoint) -> bool:
+        """Change the record. False if it was changed meanwhile."""
+        record = self._stored.record
+        older = [each for each in record.checkpoints if set(each.indexes.values()) <= set(self._indexes)]
+        checkpoints = (checkpoint, *older[: self._keep - 1])
+        known = {**self._indexes, **dict(new.indexes.values())}
+        in_use = self._blobs_of({blob: known[blob] for each in checkpoints for blob in each.indexes.values()})
+        waste = sorted((self._blobs_of(known) | self._unused) - in_use - set(record.condemned))
+        condemned = sorted(set(record.condemned) - self._gone)
+        condemned += waste[: max(0, MOST_CONDEMNED - len(condemned))]
+        changed = replace(record, checkpoints=checkpoints, condemned=tuple(condemned))
+        stored = self._storage.records.write(changed, self._stored)
+        if stored is None:
+            return False
+        self._go_on_from(stored, known)
+        return True
+
+    def _find_committed(self, new: _New, checkpoint: Checkpoint) -> bool:
+        """Read the record that was changed meanwhile. True if it has the checkpoint: the commit's answer was lost."""
+        stored = self._storage.records.read()
+        if stored is None:
+            cause = "its record was deleted meanwhile"
+            raise ConflictError(
+                describe("back up", f"state {self._storage.state}", cause, "Bring it back, then open the state again.")
+            )
+        before = self._stored.record
+        self._storage.records.check_epoch(stored.record, before.epoch, before.writer)
+        known = {**self._indexes, **dict(new.indexes.values())}
+        self._go_on_from(stored, {**known, **self._read_indexes(stored, known)})
+        return checkpoint in stored.record.checkpoints
+
+    def _read_indexes(self, stored: StoredRecord, known: Collection[str]) -> dict[str, SnapshotIndex]:
+        """The snapshot indexes of a record that are not known yet, by blob."""
+        blobs = {blob for each in stored.record.checkpoints for blob in each.indexes.values()} - set(known)
+        found = {blob: self._read_index(stored, blob) for blob in sorted(blobs)}
+        return {blob: index for blob, index in found.items() if index is not None}
+
+    def _read_index(self, stored: StoredRecord, blob: str) -> SnapshotIndex | None:
+        """An index. None if somebody has deleted it: the next commit drops checkpoints that need it."""
+        container = self._storage.container
+        try:
+            return from_json(container.get(blob).data, blob)
+        except NotFoundError:
+            now = self._storage.records.read()
+            if now is not None:  # another writer may have dropped a checkpoint
+                self._storage.records.check_epoch(now.record, stored.record.epoch, stored.record.writer)
+            if undelete(container, [blob]):
+                return from_json(container.get(blob).data, blob)
+        logger.warning("index %s is gone: the next backup drops the checkpoints that need it", blob)
+        return None
+
+    def _find_lost(self) -> set[str]:
+        """Blobs of checkpoints that somebody has deleted, and that stay so: no new checkpoint uses them."""
+        storage = self._storage
+        gone = self._blobs_of(self._indexes) - storage.list_names()
+        lost = gone - set(undelete(storage.container, sorted(gone), storage.threads))
+        if lost:
+            text = "%d of the blobs of %s are gone, such as %s: the next backup uploads again what it has of them"
+            logger.warning(text, len(lost), storage.state, min(lost))
+        return lost
+
+    def _go_on_from(self, stored: StoredRecord, known: Mapping[str, SnapshotIndex]) -> None:
+        """Take this record for the last one. known: its snapshot indexes, and others."""
+        self._stored = stored
+        named = {blob for each in stored.record.checkpoints for blob in each.indexes.values()}
+        self._indexes = {blob: index for blob, index in known.items() if blob in named}
+        in_use, condemned = self._blobs_of(self._indexes), set(stored.record.condemned)
+        self._with_ttl = (self._with_ttl | (self._unused - self._without_tags)) & in_use
+        self._without_tags &= self._unused
+        self._unused = (self._unused | self._blobs_of(known)) - in_use - condemned
+        self._gone &= condemned
+
+    def _clean_up(self) -> None:
+        """Take the TTL off what is committed, and delete what is condemned. Errors are logged; the next one goes on."""
+        with self._metrics.measured("cleanupSeconds"):
+            self._with_ttl -= self._each(self._take_ttl_off, self._with_ttl)
+            gone = self._each(self._delete, set(self._stored.record.condemned) - self._gone)
+        self._gone |= gone
+        self._metrics.count("blobsDeleted", len(gone))
+
+    def _blobs_of(self, indexes: Mapping[str, SnapshotIndex]) -> set[str]:
+        """The blobs of snapshots: their indexes and files. Not names of others, which are not ours to change."""
+        blobs = {*indexes, *(blob for index in indexes.values() for blob in index.blob_ids())}
+        return {blob for blob in blobs if self._storage.names.owns(blob)}
+
+    def _take_ttl_off(self, blob: str) -> bool:
+        try:
+            return isinstance(self._storage.container.set_tags(blob, {}), Done)
+        except ConfigurationError as refused:  # such as a permission: often for good, and one warning is enough
+            if not self._tags_refused:
+                self._tags_refused = True
+                text = (
+                    "index tags are refused, blobs keep their TTL: the clean-up of %s goes on with the next backup: %s"
+                )
+                logger.warning(text, self._storage.state, refused)
+            return False
+
+    def _delete(self, blob: str) -> bool:
+        return isinstance(self._storage.container.delete(blob), Done | Missing)
+
+    def _each(self, act: Callable[[str], bool], blobs: Collection[str]) -> set[str]:
+        """The blobs for which the act succeeded. One that fails, such as under a legal hold, keeps no other back."""
+        errors: list[AzureBlobError] = []
+
+        def succeeds(blob: str) -> bool:
+            try:
+                return act(blob)
+            except AzureBlobError as error:
+                errors.append(error)
+                return False
+
+        ordered = sorted(blobs)
+        done = mapped(succeeds, ordered, self._storage.threads, "clean-up")
+        if errors:
+            logger.warning("the clean-up of %s goes on with the next backup: %s", self._storage.state, errors[0])
+        return {blob for blob, succeeded in zip(ordered, done, strict=True) if succeeded}
+
+
+@dataclass(frozen=True)
+class _Store:
+    """A store to back up, in the checkpoint `id`."""
+
+    name: str
+    directory: Path
+    id: CheckpointId
+
+
+@dataclass(frozen=True)
+class _Run:
+    """How a backup is made, and whom it reports to."""
+
+    planned: Callable[[int, int], object]
+    progress: Callable[[int], object]
+    trust_times: bool
+
+
+def _backed_up(local: LocalDir, new: Sequence[LocalFile]) -> BackedUpStore:
+    sizes = [file.metadata.size for file in local.all_files()]
+    uploaded = sum(file.metadata.size for file in new)
+    return BackedUpStore(len(new), uploaded, len(sizes) - len(new), sum(sizes) - uploaded)

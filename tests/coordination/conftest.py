@@ -1,0 +1,15 @@
+"""An account in memory with a clock that runs, for tests with threads."""
+
+from __future__ import annotations
+
+import pytest
+
+from azure_account.clock import SystemClock
+from azure_account.memory.account import MemoryAccount
+
+
+@pytest.fixture
+def account() -> MemoryAccount:
+    account = MemoryAccount(clock=SystemClock())
+    account.container("box").create()
+    return account

@@ -1,0 +1,87 @@
+"""A process that dies before one of its file operations, which Python's audit events announce."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from azure_account.memory.faults import ProcessDied
+
+OPERATIONS = {
+    "os.chmod",
+    "os.link",
+    "os.mkdir",
+    "os.remove",
+    "os.rename",
+    "os.rmdir",
+    "shutil.copyfile",
+    "shutil.rmtree",
+}
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+
+@dataclass
+class Death:
+    """Comes at the operation `at`, and at all later ones. below: only operations on paths in this folder count."""
+
+    below: Path
+    at: int
+    done: list[str] = field(default_factory=list)
+
+    @property
+    def died(self) -> bool:
+        """Whether it has come."""
+        return len(self.done) >= self.at
+
+    def event(self, name: str, args: tuple[Any, ...]) -> None:
+        """An audit event."""
+        writing = name == "open" and isinstance(args[2], int) and args[2] & _WRITING
+        if (name in OPERATIONS or writing) and (name in _RELATIVE or str(args[0]).startswith(str(self.below))):
+            self.done.append(name)
+            if self.died:
+                raise ProcessDied
+
+
+_RELATIVE = {"os.remove", "os.rmdir"}
+"""`shutil.rmtree` deletes relative to an open directory."""
+_waiting: list[Death] = []
+
+
+def _hook(name: str, args: tuple[Any, ...]) -> None:
+    for death in _waiting:
+        death.event(name, args)
+
+
+@contextmanager
+def dying(below: Path, at: int) -> Iterator[Death]:
+    """Die at this file operation. Suppresses the death; `died` says whether it came."""
+    if not _installed:
+        sys.addaudithook(_hook)
+        _installed.append(True)
+    death = Death(below, at)
+    _waiting.append(death)
+    try:
+        yield death
+    except ProcessDied:
+        pass
+    finally:
+        _waiting.remove(death)
+
+
+_installed: list[bool] = []
+"""A hook cannot be removed."""
+
+
+def state_of(folder: Path) -> dict[str, tuple[int, bytes | None]] | None:
+    """All paths in a directory, with permissions and bytes; None if there is none."""
+    if not folder.exists():
+        return None
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mode & 0o777, path.read_bytes() if path.is_file() else None)
+        for path in [folder, *folder.rglob("*")]
+    }

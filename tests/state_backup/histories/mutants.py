@@ -1,0 +1,175 @@
+"""Mistakes in the protocol that the histories must catch: designs that lose data in models, and omissions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from azure_account.errors import TransientError
+from state_backup import sweeping as sweep_module
+from state_backup.names import StateNames
+from state_backup.record_store import RecordStore
+from state_backup.writer import StateWriter
+from tests.mutating import Mutant, edited, replaced
+from tests.state_backup.histories import world
+
+if TYPE_CHECKING:
+    from azure_account.account import BlobContainer
+    from state_backup.record import Checkpoint
+    from state_backup.sweeping import SweepPlan
+    from state_backup.writer import _New
+
+_WITHOUT_RECORD = edited("state_backup.sweeping:sweep", "if records.write(", "if False and records.write(")
+_OVERWRITES = edited("state_backup.transfer.upload:Uploader.put", ", condition=IF_ABSENT", "")
+_HOUR = 3600.0
+
+
+def both(*mutants: Mutant) -> Mutant:
+    """A mutant of several patches."""
+
+    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
+        for each in mutants:
+            each(monkeypatch)
+
+    return patch
+
+
+def named(text: str) -> Mutant:
+    """A file's blob is named so."""
+    new = edited(
+        "state_backup.transfer.upload:Uploader._file",
+        "blob = self._new_name()",
+        f"blob = self._new_name().rpartition('/')[0] + '/' + {text}",
+    )
+    return both(new, _OVERWRITES)
+
+
+def before_commit(act: Callable[[StateWriter, _New], object]) -> Mutant:
+    """Something is done before the record is written."""
+
+    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
+        commit = StateWriter._commit
+
+        def later(writer: StateWriter, new: _New, checkpoint: Checkpoint) -> bool:
+            act(writer, new)
+            return commit(writer, new, checkpoint)
+
+        monkeypatch.setattr(StateWriter, "_commit", later)
+
+    return patch
+
+
+def _read_record(writer: StateWriter, _: _New) -> None:
+    found = writer._storage.records.read()
+    assert found is not None
+    writer._storage.records.check_epoch(found.record, writer._stored.record.epoch, writer._stored.record.writer)
+    writer._go_on_from(found, {**writer._indexes, **writer._read_indexes(found, writer._indexes)})
+
+
+def _take_tags_off(writer: StateWriter, new: _New) -> None:
+    for blob in sorted(new.blobs):
+        writer._storage.container.set_tags(blob, {})
+
+
+def _delete_unused_first(writer: StateWriter, new: _New) -> None:
+    kept = {blob for each in writer._stored.record.checkpoints[:1] for blob in each.indexes.values()}
+    in_use = {blob for index in kept for blob in writer._indexes[index].blob_ids()} | kept
+    old = {blob for index in writer._indexes.values() for blob in index.blob_ids()}
+    used = {blob for _, index in new.indexes.values() for blob in index.blob_ids()}
+    for blob in sorted(old - in_use - used):
+        writer._storage.container.delete(blob)
+
+
+def _age_is_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep spares what is younger than an hour; a backup that has taken half an hour is given up."""
+    _WITHOUT_RECORD(monkeypatch)
+    monkeypatch.setattr(world, "MIN_AGE", _HOUR)
+    upload, commit = StateWriter._upload, StateWriter._commit
+    begun: dict[int, int] = {}
+
+    def noted(writer: StateWriter, *args: object) -> object:
+        begun[id(writer)] = writer._storage.now_ns()
+        return upload(writer, *args)  # type: ignore[arg-type]
+
+    def in_time(writer: StateWriter, new: _New, checkpoint: Checkpoint) -> bool:
+        if writer._storage.now_ns() - begun[id(writer)] > _HOUR / 2 * 1e9:
+            raise TransientError("too late")
+        return commit(writer, new, checkpoint)
+
+    monkeypatch.setattr(StateWriter, "_upload", noted)
+    monkeypatch.setattr(StateWriter, "_commit", in_time)
+
+
+def _sweep_deletes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    condemn = sweep_module.sweep
+
+    def sweep(container: BlobContainer, state: str, plan: SweepPlan, **settings: int) -> int:
+        for blob in plan.waste:
+            container.delete(blob)
+        return condemn(container, state, plan, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(world, "sweep", sweep)
+
+
+def _sweep_takes_names_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    condemn = sweep_module.sweep
+
+    def sweep(container: BlobContainer, state: str, plan: SweepPlan, **settings: int) -> int:
+        gone = condemn(container, state, plan, **settings)  # type: ignore[arg-type]
+        records = RecordStore(container, StateNames(state), lambda: f"off-{plan.stored.etag}")
+        stored = records.read()
+        if stored is not None:
+            left = tuple(name for name in stored.record.condemned if name not in plan.waste)
+            records.write(replace(stored.record, condemned=left), stored)
+        return gone
+
+    monkeypatch.setattr(world, "sweep", sweep)
+
+
+MUTANTS: dict[str, Mutant] = {
+    "A: the record is written without a condition": edited(
+        "state_backup.record_store:RecordStore.write",
+        "IF_ABSENT if before is None else Condition(if_match=before.etag)",
+        "Condition()",
+    ),
+    "B: a file's name is its blob's name": named("file.name"),
+    "C2: a sweep deletes what its listing has and the record has not": _WITHOUT_RECORD,
+    "D: a file's content is its blob's name": named("file.blake3"),
+    "F: a sweep spares what is young, a backup has a deadline": _age_is_grace,
+    "G': the record is read just before the commit": before_commit(_read_record),
+    "a sweep takes names off the list": _sweep_takes_names_off,
+    "a sweep deletes before it condemns": _sweep_deletes_first,
+    "a writer deletes before it commits": before_commit(_delete_unused_first),
+    "a writer does not look whether its blobs were condemned": edited(
+        "state_backup.writer:StateWriter.back_up", "new.blobs & set(self._stored.record.condemned)", "set()"
+    ),
+    "what a failed attempt has uploaded is not condemned": edited(
+        "state_backup.writer:StateWriter._commit", "(self._blobs_of(known) | self._unused)", "self._blobs_of(known)"
+    ),
+    "the TTL is taken off before the commit": before_commit(_take_tags_off),
+    "the TTL is not taken off by who takes over": edited(
+        "state_backup.writer:StateWriter._clean_up",
+        "self._with_ttl -= self._each(self._take_ttl_off, self._with_ttl)",
+        "self._with_ttl = set()",
+    ),
+    "the epoch is not checked when the record is read again": replaced(
+        "state_backup.record_store:RecordStore.check_epoch", lambda *_: None
+    ),
+    "two writers of one epoch are not told apart": edited(
+        "state_backup.record_store:RecordStore.check_epoch", "record.writer != writer", "False"
+    ),
+    "a commit whose answer was lost is made again": edited(
+        "state_backup.writer:StateWriter._find_committed",
+        "return checkpoint in stored.record.checkpoints",
+        "return False",
+    ),
+    "a commit of its own that takes effect late is not noticed": edited(
+        "state_backup.writer:StateWriter._find_committed",
+        "self._go_on_from(stored, {**known, **self._read_indexes(stored, known)})",
+        "self._stored = stored",
+    ),
+    "blobs are put without a condition": _OVERWRITES,
+}

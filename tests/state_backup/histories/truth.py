@@ -1,0 +1,110 @@
+"""What must hold in a history, checked at every change of the storage. The model is plain dicts of trees."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from azure_account.errors import AzureBlobError
+from state_backup.index import snapshot_index
+from state_backup.record import CheckpointRecord, from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from state_backup.index.snapshot_index import DirIndex
+    from state_backup.record import Checkpoint
+    from tests.state_backup.index.trees import Tree
+
+Stores: TypeAlias = "Mapping[str, Tree]"
+STATE = "flights/task-3"
+RECORD = f"{STATE}/checkpoint.json"
+KEEP = 2
+
+
+@dataclass
+class Truth:
+    """What was written and committed. `violation` is the first thing that was wrong."""
+
+    violation: str | None = None
+    seen: Counter[str] = field(default_factory=Counter)
+    attempts: dict[str, Stores] = field(default_factory=dict)
+    """What each backup is of, by the offset that it was given."""
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    record: CheckpointRecord = field(default_factory=lambda: CheckpointRecord(0, ""))
+    writers: list[str] = field(default_factory=list)
+    in_use: frozenset[str] = frozenset()
+    committed: set[str] = field(default_factory=set)
+    """The attempts that a record has named."""
+    ever_condemned: set[str] = field(default_factory=set)
+    ever_in_use: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
+
+    def fail(self, what: str) -> None:
+        """Note a violation; the first one counts."""
+        self.violation = self.violation or what
+
+    def changed(self, name: str, data: bytes | None) -> None:
+        """A blob was written, or (None) deleted."""
+        if data is None:
+            self.blobs.pop(name, None)
+            self.deleted.add(name)
+            if name in self.in_use:
+                self.fail(f"{name}, which a checkpoint needs, is deleted")
+            return
+        if name in self.in_use:
+            self.fail(f"{name}, which a checkpoint needs, is written again")
+        self.blobs[name] = data
+        if name == RECORD:
+            self._record(from_json(data, name))
+
+    def _record(self, record: CheckpointRecord) -> None:
+        before, self.record = self.record, record
+        if record.epoch < before.epoch:
+            self.fail(f"the epoch falls from {before.epoch} to {record.epoch}")
+        if record.writer != before.writer:
+            if record.writer in self.writers:
+                self.fail(f"writer {record.writer} was replaced and writes the record")
+            self.writers.append(record.writer)
+        if record.checkpoints != before.checkpoints:
+            self._checkpoints(record.checkpoints, before.checkpoints)
+        self.ever_condemned |= set(record.condemned)
+        if self.in_use & set(record.condemned):
+            self.fail(f"{min(self.in_use & set(record.condemned))}, which a checkpoint needs, is condemned")
+
+    def _checkpoints(self, now: tuple[Checkpoint, ...], before: tuple[Checkpoint, ...]) -> None:
+        if now[1:] != before[: KEEP - 1] or (before and now[0].id <= before[0].id):
+            self.fail(f"checkpoint {now[0].id} does not follow {before[0].id if before else None}")
+        if now[0].offsets["attempt"] in self.committed:
+            self.fail(f"checkpoint {now[0].id} is of a backup that was committed before")
+        needed: set[str] = set()
+        for checkpoint in now:
+            needed |= self._needed(checkpoint)
+        self.in_use = frozenset(needed)
+        self.ever_in_use |= needed
+        self.committed.add(now[0].offsets["attempt"])
+
+    def _needed(self, checkpoint: Checkpoint) -> set[str]:
+        """The blobs of a checkpoint, whose bytes are those that were backed up."""
+        stores = self.attempts[checkpoint.offsets["attempt"]]
+        needed = set(checkpoint.indexes.values())
+        if set(stores) != set(checkpoint.indexes):
+            self.fail(f"checkpoint {checkpoint.id} has other stores")
+        for store, blob in checkpoint.indexes.items():
+            needed |= self._store(checkpoint, blob, stores[store])
+        return needed
+
+    def _store(self, checkpoint: Checkpoint, blob: str, expected: Tree) -> set[str]:
+        try:
+            root = snapshot_index.from_json(self.blobs[blob], blob).root
+            if self._tree(root) != expected:
+                self.fail(f"checkpoint {checkpoint.id} has other bytes than were backed up")
+        except (KeyError, AzureBlobError) as error:
+            self.fail(f"checkpoint {checkpoint.id} is committed without {error}")
+            return set()
+        return {part.blob_id for _, file in root.files() for part in file.blobs}
+
+    def _tree(self, root: DirIndex) -> Tree:
+        files = {file.name: b"".join(self.blobs[part.blob_id] for part in file.blobs) for file in root.files_present}
+        return {**files, **{below.name: self._tree(below) for below in root.sub_dirs_present}}

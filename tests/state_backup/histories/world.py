@@ -1,0 +1,275 @@
+"""The storage of a history, and what its processes do with the code under test."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from azure_account.clock import ManualClock
+from azure_account.errors import ConflictError, FencedError, NotFoundError, TransientError
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import Fault, LostAnswer, Reset
+from azure_account.memory.service import MemoryService
+from state_backup.restoring import restore
+from state_backup.sweeping import plan_sweep, sweep
+from state_backup.writer import Owner, open_state
+from tests.state_backup.histories.processes import BOX, StateProcess, aim_of, effect
+from tests.state_backup.histories.truth import KEEP, RECORD, STATE, Truth
+from tests.state_backup.states import write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from random import Random
+
+    from azure_account.account import BlobContainer
+    from azure_account.retrying.retry_loop import Request
+    from state_backup.writer import StateWriter
+    from tests.state_backup.histories.truth import Stores
+    from tests.state_backup.index.trees import Tree
+
+OWNER = Owner("flights")
+CONTENTS = (b"", b"1", b"2", b"one", b"two")
+NAMES = ("a", "b", "c", "sub")
+MIN_AGE = 0.0
+"""The age (seconds) that sweeps spare. A mutant takes it for safety."""
+
+
+class WatchedService(MemoryService):
+    """Reports every write to the truth, from any process and whenever it takes effect."""
+
+    truth: Truth
+
+    def changed(self, container: str, blob: str) -> None:
+        """A blob was written or deleted."""
+        found = self._containers[container].get(blob)
+        self.truth.changed(blob, found.content() if found is not None and found.etag else None)
+
+
+@dataclass
+class World:
+    """One history's storage and processes."""
+
+    seed: int
+    folder: Path
+    epoch: int | None
+    trace: Callable[[str], object] = lambda _: None
+    truth: Truth = field(default_factory=Truth)
+    clock: ManualClock = field(default_factory=ManualClock)
+    late: list[tuple[StateProcess, Request, Callable[[], object]]] = field(default_factory=list)
+    processes: list[StateProcess] = field(default_factory=list)
+    running: StateProcess | None = None
+    attempts: int = 0
+
+    def __post_init__(self) -> None:
+        self.service = WatchedService(clock=self.clock)
+        self.service.truth = self.truth
+        self.container.create()
+
+    @property
+    def container(self) -> BlobContainer:
+        """The container for those who look on: no faults, no turns."""
+        return MemoryAccount(self.service).container(BOX)
+
+    def start(self, kind: str, act: Callable[[StateProcess], object]) -> StateProcess:
+        """A process starts."""
+        process = StateProcess(self, kind, act, len(self.processes))
+        self.processes.append(process)
+        return process
+
+    def note(self, process: StateProcess, request: Request, fault: Fault | None) -> None:
+        """A process makes a request."""
+        self.trace(f"{process} {request.operation} {request.name} {fault or ''}")
+        aim, truth = aim_of(request), self.truth
+        if process.writer and truth.record.writer != process.writer and aim in {"delete", "write record", "upload"}:
+            truth.seen[f"a replaced writer wakes: {aim}"] += 1
+        if aim == "write record" and isinstance(fault, LostAnswer | Reset):
+            truth.seen[
+                f"lost answer of the record's write: {'done' if isinstance(fault, LostAnswer) else 'not done'}"
+            ] += 1
+
+    def land(self, number: int) -> None:
+        """A late request takes effect."""
+        process, request, send = self.late.pop(number % len(self.late))
+        aim, seen = aim_of(request), self.truth.seen
+        there = request.name in self.truth.blobs
+        self.trace(f"late: {process} {request.operation} {request.name}")
+        seen[f"late effect: {aim}"] += 1
+        effect(send)
+        if aim == "upload" and request.name in self.truth.ever_condemned:
+            seen["late upload after its blob was condemned"] += 1
+            seen["late upload brings a deleted blob back"] += not there and request.name in self.truth.blobs
+
+    def check_errors(self) -> None:
+        """A process ends by an error only for a reason."""
+        for process in self.processes:
+            if process.error is not None and not isinstance(
+                process.error, FencedError | TransientError | ConflictError
+            ):
+                self.truth.fail(f"{process.kind} fails: {process.error!r}")
+
+    # --- what processes do --------------------------------------------------------------------------------------------
+
+    def write_state(self, process: StateProcess) -> None:
+        """Open the state, back up a few times. An error that is not final is followed by the next backup."""
+        writer = open_state(
+            process.container,
+            STATE,
+            OWNER,
+            epoch=self.epoch,
+            keep=KEEP,
+            threads=1,
+            now_ns=self.now_ns,
+            new_id=process.new_id,
+        )
+        process.writer = writer._stored.record.writer
+        stores: Stores = {"s": {}}
+        for _ in range(process.draws.choice([1, 2, 3, 5])):
+            stores = edited(stores, process.draws)
+            try:
+                self.back_up(process, writer, stores)
+            except FencedError:
+                if self.truth.record.writer == process.writer:
+                    self.truth.fail("a writer is fenced that nobody has replaced")
+                raise
+            except TransientError:
+                self.truth.seen["a backup fails and the writer goes on"] += 1
+
+    def back_up(self, process: StateProcess, writer: StateWriter, stores: Stores) -> None:
+        """One backup, and what holds after it."""
+        self.attempts += 1
+        attempt = str(self.attempts)
+        self.truth.attempts[attempt] = stores
+        live = {name: self.folder / f"live-{process.number}-{name}" for name in stores}
+        for name, folder in live.items():
+            if not folder.exists() or read(folder) != stores[name]:  # else it keeps its times, and its index
+                write(folder, stores[name])
+        checkpoint = writer.back_up(live, {"attempt": attempt})
+        self.trace(f"{process} has committed {attempt}")
+        if attempt not in self.truth.committed:
+            self.truth.fail(f"{process.kind}: a checkpoint is reported and was not committed")
+        if checkpoint.indexes and self.truth.record.writer == process.writer:
+            self.check_own(process)
+
+    def check_own(self, process: StateProcess) -> None:
+        """What a writer has uploaded in vain is condemned by its next commit."""
+        own = {name for name in self.truth.blobs if name.split("/")[-1].removesuffix(".json") in process.names}
+        left = own - self.truth.in_use - self.truth.ever_condemned
+        if left:
+            self.truth.fail(f"a backup is done and has left {len(left)} blobs that are not condemned")
+
+    def sweep_state(self, process: StateProcess) -> None:
+        """Plan and sweep."""
+        try:
+            plan = plan_sweep(process.container, STATE, min_age=MIN_AGE, threads=1)
+        except NotFoundError:
+            if self.truth.record.epoch:
+                raise
+            return
+        sweep(process.container, STATE, plan, threads=1)
+
+    def restore_state(self, process: StateProcess) -> None:
+        """Restore into a directory that has something else, or nothing."""
+        folder = self.folder / f"restored-{process.number}"
+        if process.draws.random() < 0.5:
+            write(folder, edited({"s": {"a": b"one"}}, process.draws)["s"])
+        had = bool(self.truth.record.checkpoints)
+        try:
+            found = restore(process.container, STATE, {"s": folder}, threads=1)
+        except NotFoundError:
+            if had:
+                raise
+            return
+        tree = self.truth.attempts[found.checkpoint.offsets["attempt"]]["s"]
+        if read(folder) != tree:
+            self.truth.fail(f"checkpoint {found.checkpoint.id} is restored with other bytes")
+        self.truth.seen["restored"] += 1
+        self.truth.seen["a restore is overtaken"] += process.record_reads > 1
+
+    def now_ns(self) -> int:
+        """The history's clock."""
+        return int(self.clock.now() * 1e9)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def end(self, draws: Random) -> None:
+        """All processes end, late requests arrive or not; another writer takes over, a sweep runs, all is restored."""
+        for process in self.processes:
+            process.kill()
+        while self.late:
+            if draws.random() < 0.7:
+                self.land(draws.getrandbits(8))
+            else:
+                self.late.pop(draws.getrandbits(8) % len(self.late))
+        self.check_errors()
+        self._check_ttl()
+        last = StateProcess(self, "last", lambda _: None, 9999)
+        writer = open_state(
+            self.container, STATE, OWNER, epoch=self.epoch, threads=1, now_ns=self.now_ns, new_id=last.new_id
+        )
+        if any(self.container.tags(blob) for blob in self.truth.in_use):
+            self.truth.fail("a writer has taken over, and committed blobs have a TTL")
+        last.writer = writer._stored.record.writer
+        for stores in ({"s": {"a": b"1"}}, {"s": {"a": b"1", "b": b"one"}})[: draws.choice([0, 1, 2])]:
+            self.back_up(last, writer, stores)
+        if not self.truth.violation:
+            sweep(self.container, STATE, plan_sweep(self.container, STATE, min_age=0, threads=1), threads=1)
+            self._check_rest()
+
+    def _check_ttl(self) -> None:
+        """What a crash has left has a TTL, in case that nobody sweeps."""
+        for blob in set(self.truth.blobs) - self.truth.ever_in_use - self.truth.ever_condemned - {RECORD}:
+            if not self.container.tags(blob):
+                self.truth.fail("a blob that no checkpoint has ever had has no TTL")
+
+    def _check_rest(self) -> None:
+        left = {blob.name for blob in self.container.list(uncommitted=True)} - self.truth.in_use - {RECORD}
+        if left:
+            self.truth.fail(f"after a sweep {len(left)} orphans are left")
+        for checkpoint in self.truth.record.checkpoints:
+            folder = self.folder / "last"
+            restore(self.container, STATE, {"s": folder}, checkpoint_id=str(checkpoint.id), threads=1)
+            if read(folder) != self.truth.attempts[checkpoint.offsets["attempt"]]["s"]:
+                self.truth.fail(f"checkpoint {checkpoint.id} is restored with other bytes at the end")
+
+
+def edited(stores: Stores, draws: Random) -> Stores:
+    """The stores after some work: files written, removed, a directory in a file's place."""
+    tree: dict[str, bytes | Tree] = dict(stores["s"])
+    for _ in range(draws.choice([0, 1, 1, 2, 3])):
+        name = draws.choice(NAMES)
+        match draws.choice(["write", "write", "write", "remove", "dir"]):
+            case "write":
+                tree[name] = draws.choice(CONTENTS)
+            case "remove":
+                tree.pop(name, None)
+            case _:
+                tree[name] = {"x": draws.choice(CONTENTS)}
+    return {"s": tree} if draws.random() < 0.8 else {"s": tree, "t": {"n": draws.choice(CONTENTS)}}
+
+
+def read(folder: Path) -> Tree:
+    """A directory as a dict."""
+    return {each.name: each.read_bytes() if each.is_file() else read(each) for each in folder.iterdir()}
+
+
+@contextmanager
+def counted_warnings(truth: Truth) -> Iterator[None]:
+    """Count how often the writer says that a backup is repeated."""
+    logger = logging.getLogger("state_backup.writer")
+
+    class Counts(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "it is repeated" in record.getMessage():
+                truth.seen[record.getMessage().split(" of a backup")[0]] += 1
+
+    handler = Counts()
+    before, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = before

@@ -1,0 +1,257 @@
+"""The backup of a query's checkpoint in the background; the query is a stand-in that writes such files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError
+from azure_account.memory.faults import Crash, Faults, ProcessDied, Refuse, on
+from state_backup import checkpoints, open_state
+from state_backup.spark import CheckpointBackup, back_up_checkpoint, restore_checkpoint
+from state_backup.writer import Owner
+from tests.state_backup.spark.checkpoint_files import QUERY, batch_files, write_files
+from tests.state_backup.states import new_account
+from tools import reporting
+
+if TYPE_CHECKING:
+    from azure_account.account import BlobContainer
+
+STATE = "flights/by-airport"
+wait_for = partial(reporting.wait_for, seconds=20, poll=0.01)
+
+
+class Query:
+    """Looks like a StreamingQuery whose checkpoint is in a directory."""
+
+    def __init__(self, location: Path, id_: str = QUERY) -> None:
+        self.location, self.isActive, self.stopped, self.id = location, True, 0, id_
+        if not location.exists():
+            write_files(location, {"metadata": json.dumps({"id": id_})})
+
+    def commit(self, *batches: int) -> None:
+        for batch in batches:
+            write_files(self.location, batch_files(batch))
+
+    def stop(self) -> None:
+        self.stopped += 1
+        self.isActive = False
+
+
+@pytest.fixture
+def container() -> BlobContainer:
+    return new_account().container("box")
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> Query:
+    return Query(tmp_path / "ck")
+
+
+def attach(query: Query, container: BlobContainer, **settings: float) -> CheckpointBackup:
+    return back_up_checkpoint(query, container, STATE, query.location, **{"every": 0.01, **settings})  # type: ignore[arg-type]
+
+
+def batches(container: BlobContainer) -> list[str]:
+    return [each.offsets["spark.batch"] for each in checkpoints(container, STATE)]
+
+
+def test_each_batch_that_is_seen_is_backed_up_and_the_last_one_when_the_query_ends(
+    query: Query, container: BlobContainer, tmp_path: Path
+) -> None:
+    with attach(query, container) as backup:
+        assert 0 == backup.behind
+        query.commit(0)
+        wait_for(lambda: backup.batch == 0)
+        query.commit(1, 2)
+        wait_for(lambda: backup.batch == 2)
+        query.commit(3)
+        query.stop()
+    assert (3, 0) == (backup.batch, backup.behind)
+    assert "3" == batches(container)[0]
+    restored = restore_checkpoint(container, STATE, tmp_path / "elsewhere" / "ck")
+    assert 3 == restored.batch
+    found = {path.name for path in (tmp_path / "elsewhere/ck/commits").iterdir()}
+    assert {"0", "1", "2", "3"} == found
+    assert not (tmp_path / "ck.snapshot").exists()
+
+
+def test_a_query_that_runs_on_after_close_is_backed_up_to_then(query: Query, container: BlobContainer) -> None:
+    query.commit(0)
+    with attach(query, container, every=3600):
+        query.commit(1)
+    assert query.isActive
+    assert "1" == batches(container)[0]
+
+
+def test_without_a_backup_nothing_is_restored(container: BlobContainer, query: Query) -> None:
+    assert restore_checkpoint(container, STATE, query.location).batch is None
+    query.commit(0)
+    found = restore_checkpoint(container, STATE, query.location)
+    assert (0, None) == (found.batch, found.restored)
+
+
+def test_a_machine_that_was_the_last_keeps_its_directory_with_its_newer_batches(
+    query: Query, container: BlobContainer
+) -> None:
+    query.commit(0)
+    attach(query, container).close()
+    query.commit(1)
+    found = restore_checkpoint(container, STATE, str(query.location))
+    assert (1, None) == (found.batch, found.restored)
+
+
+def test_a_machine_that_was_replaced_gets_the_batches_of_the_other_one(
+    query: Query, container: BlobContainer, tmp_path: Path
+) -> None:
+    query.commit(0)
+    attach(query, container).close()
+    query.commit(1, 2, 3)
+    other = Query(tmp_path / "other")
+    assert 0 == restore_checkpoint(container, STATE, other.location).batch
+    other.commit(1)
+    attach(other, container).close()
+    assert 1 == restore_checkpoint(container, STATE, query.location).batch
+    assert not (query.location / "commits" / "2").exists()
+
+
+def test_batches_that_were_never_backed_up_are_discarded_on_request_only(
+    query: Query, container: BlobContainer, tmp_path: Path
+) -> None:
+    query.commit(0)
+    attach(query, container).close()
+    copy = tmp_path / "copy"
+    shutil.copytree(query.location, copy)
+    write_files(copy, batch_files(1))
+    with pytest.raises(ConflictError, match=r"it has batch 1, the backup has batch 0.*discard_newer"):
+        restore_checkpoint(container, STATE, copy)
+    assert 0 == restore_checkpoint(container, STATE, copy, discard_newer=True).batch
+
+
+def test_checkpoints_of_two_queries_are_not_mixed(query: Query, container: BlobContainer, tmp_path: Path) -> None:
+    query.commit(0)
+    attach(query, container).close()
+    other = Query(tmp_path / "other", "another")
+    other.commit(0)
+    write_files(other.location, {"metadata": '{"id":"another"}'})
+    with pytest.raises(ConfigurationError, match="it has a backup of query 4eb42515.*, this is query another"):
+        attach(other, container)
+    with pytest.raises(ConflictError, match="it is of query another, the backup is of query 4eb42515"):
+        restore_checkpoint(container, STATE, other.location)
+
+
+@pytest.mark.parametrize("found", ["none", "another"])
+def test_only_the_checkpoint_of_the_query_is_backed_up(query: Query, container: BlobContainer, found: str) -> None:
+    query.commit(0)
+    if found == "none":
+        shutil.rmtree(query.location)
+    else:
+        write_files(query.location, {"metadata": '{"id":"another"}'})
+    with pytest.raises(ConfigurationError, match=f"it has a checkpoint of query {found}, this is query 4eb42515"):
+        attach(query, container)
+    assert [] == list(container.list())
+
+
+def test_a_query_whose_state_another_writer_takes_over_is_stopped(query: Query, container: BlobContainer) -> None:
+    query.commit(0)
+    backup = attach(query, container)
+    wait_for(lambda: backup.batch == 0)
+    open_state(container, STATE, Owner("other"))
+    query.commit(1)
+    wait_for(lambda: query.stopped)
+    with pytest.raises(FencedError):
+        backup.close()
+    assert ["0"] == batches(container)
+
+
+def test_a_backup_that_fails_is_tried_again_and_the_failure_shows(query: Query) -> None:
+    full = threading.Event()
+    faults = Faults(lambda attempt: Refuse() if full.is_set() and attempt.operation == "put" else None)
+    query.commit(0)
+    with attach(query, new_account().restarted(faults).container("box")) as backup:
+        wait_for(lambda: backup.batch == 0)
+        full.set()
+        query.commit(1)
+        wait_for(lambda: backup.failure)
+        assert 1 == backup.behind
+        full.clear()
+        wait_for(lambda: backup.batch == 1 and backup.failure is None)
+
+
+def test_a_query_can_be_stopped_when_it_is_not_backed_up_for_long(query: Query, container: BlobContainer) -> None:
+    query.commit(0)
+    write_files(query.location, {"offsets/0": "v1\n{}\n{not json"})
+    backup = attach(query, container, stop_after=0.05)
+    wait_for(lambda: query.stopped)
+    assert backup.behind == 1
+    with pytest.raises(CorruptError, match="offsets/0 failed"):
+        backup.close()
+
+
+@pytest.mark.parametrize("location", ["abfss://box@account.dfs.core.windows.net/ck", ""])
+def test_only_checkpoints_on_local_disks_are_backed_up(location: str, container: BlobContainer) -> None:
+    with pytest.raises(ConfigurationError, match="it is not on a local disk"):
+        restore_checkpoint(container, STATE, location)
+
+
+def test_a_uri_of_a_local_disk_is_a_path(query: Query, container: BlobContainer) -> None:
+    query.commit(0)
+    assert 0 == restore_checkpoint(container, STATE, f"file://{query.location}").batch
+
+
+def test_a_disk_that_was_set_back_gets_what_it_had_backed_up(
+    query: Query, container: BlobContainer, tmp_path: Path
+) -> None:
+    query.commit(0)
+    shutil.copytree(query.location, tmp_path / "image")
+    query.commit(1)
+    attach(query, container).close()
+    shutil.rmtree(query.location)
+    shutil.copytree(tmp_path / "image", query.location)
+    assert 1 == restore_checkpoint(container, STATE, query.location).batch
+    assert (query.location / "commits" / "1").exists()
+
+
+@pytest.mark.parametrize("after_effect", [False, True])
+def test_a_machine_that_dies_while_it_opens_the_state_keeps_its_batches(query: Query, after_effect: bool) -> None:
+    account = new_account()
+    query.commit(0)
+    attach(query, account.container("box")).close()
+    query.commit(1)
+    dies = on("put", Crash(after_effect=after_effect), name=lambda name: name.endswith("checkpoint.json"))
+    with pytest.raises(ProcessDied):
+        attach(query, account.restarted(Faults(dies)).container("box"))
+    found = restore_checkpoint(account.container("box"), STATE, query.location)
+    assert (1, None) == (found.batch, found.restored)
+
+
+def test_a_damaged_note_of_this_machine_does_not_count(
+    query: Query, container: BlobContainer, caplog: pytest.LogCaptureFixture
+) -> None:
+    query.commit(0)
+    attach(query, container).close()
+    (query.location.parent / "ck.backup.json").write_text("[]")
+    assert 0 == restore_checkpoint(container, STATE, query.location).batch
+    assert "ck.backup.json is damaged" in caplog.text
+
+
+def test_the_last_batch_is_backed_up_when_the_session_has_gone(query: Query, container: BlobContainer) -> None:
+    class Gone(Query):
+        @property
+        def isActive(self) -> bool:  # noqa: N802 - Spark's name
+            raise ConnectionRefusedError("JVM")
+
+        @isActive.setter
+        def isActive(self, value: bool) -> None:  # noqa: N802 - Spark's name
+            """It cannot be known."""
+
+    gone = Gone(query.location)
+    gone.commit(0, 1)
+    attach(gone, container).close()
+    assert "1" == batches(container)[0]

@@ -1,0 +1,117 @@
+"""What is counted and measured, as an OpenTelemetry SDK gets it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from azure_account.errors import FencedError
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import Faults, LostAnswer, Reset, TimeOut, on
+from azure_account.memory.service import MemoryService
+from state_backup import metrics
+from state_backup.restoring import restore
+from state_backup.sweeping import plan_sweep, sweep
+from state_backup.writer import Owner, open_state
+from tests.exported import Exported, exporting
+from tests.state_backup.states import STATE, TREES, new_account, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exported]:
+    with exporting(monkeypatch, metrics) as found:
+        yield found
+
+
+def transferred(exported: Exported, *names: str, **attributes: str) -> list[float]:
+    return [exported.of(name, **attributes) for name in names]
+
+
+def back_up_all(account: MemoryAccount, tmp_path: Path) -> None:
+    writer = open_state(account.container("box"), STATE, Owner("flights"))
+    for tree in TREES[:3]:
+        writer.back_up({"store": write(tmp_path / "live", tree)})
+
+
+def test_a_backup_counts_what_it_uploads_and_what_it_retains_for_each_store(exported: Exported, tmp_path: Path) -> None:
+    account = new_account()
+    back_up_all(account, tmp_path)
+    names = ("filesUploaded", "bytesUploaded", "filesRetained", "bytesRetained")
+    # Three, two and one file are new; none, three and two are not: `3.sst` has what `1.sst` had.
+    assert [6, 10, 5, 10] == transferred(exported, *names, state=STATE, store="store")
+    assert 3 == exported.of("checkpointsCommitted", state=STATE)
+    assert 3 == exported.of("dirDiffSeconds", store="store") == exported.of("uploadSeconds", store="store")
+    left = [
+        blob.name for blob in account.container("box").list(f"{STATE}/") if not blob.name.endswith("checkpoint.json")
+    ]
+    assert 6 + 3 - len(left) == exported.of("blobsDeleted") > 0
+
+
+@pytest.mark.parametrize("fault", [LostAnswer(), Reset(), TimeOut()])
+def test_requests_that_are_repeated_count_once(exported: Exported, tmp_path: Path, fault: LostAnswer) -> None:
+    account = new_account()
+    faults = [on(operation, fault, times=2) for operation in ("put", "delete", "set_tags")]
+    back_up_all(account.restarted(Faults(*faults)), tmp_path)
+    assert [6, 10, 3] == transferred(exported, "filesUploaded", "bytesUploaded", "checkpointsCommitted")
+    get = Faults(on("get", fault, skip=2, times=3))
+    restore(account.restarted(get).container("box"), STATE, {"store": tmp_path / "restored"})
+    assert [3, 7] == transferred(exported, "filesRestored", "bytesRestored")
+
+
+def test_what_is_not_committed_is_not_counted_as_a_checkpoint(exported: Exported, tmp_path: Path) -> None:
+    account = new_account()
+    old = open_state(account.container("box"), STATE, Owner("flights"))
+    open_state(account.container("box"), STATE, Owner("flights"))
+    with pytest.raises(FencedError):
+        old.back_up({"store": write(tmp_path / "live", TREES[0])})
+    assert [3, 0, 0] == transferred(exported, "filesUploaded", "filesRetained", "checkpointsCommitted")
+    container = account.container("box")
+    assert 4 == sweep(container, STATE, plan_sweep(container, STATE, min_age=0))
+    assert 4 == exported.of("blobsDeleted", state=STATE)
+
+
+def test_a_restore_counts_what_it_downloads_keeps_undeletes_and_passes_over(exported: Exported, tmp_path: Path) -> None:
+    account = MemoryAccount(MemoryService(soft_delete=100))
+    account.container("box").create()
+    back_up_all(account, tmp_path)
+    live, container = write(tmp_path / "live", {"other name": b"two"}), account.container("box")
+    restored = restore(container, STATE, {"store": live})
+    assert [2, 4, 1, 3] == transferred(exported, "filesRestored", "bytesRestored", "filesKept", "bytesKept")
+    assert [1, 1] == transferred(exported, "restoreSeconds", "getSnapshotIndexSeconds")
+    container.delete(restored.checkpoint.indexes["store"])
+    restore(container, STATE, {"store": live})
+    assert [1, 0] == transferred(exported, "blobsUndeleted", "checkpointsPassedOver")
+    container.delete(restored.checkpoint.indexes["store"])
+    account.clock.sleep(100)
+    restore(container, STATE, {"store": live})
+    assert [1, 1] == transferred(exported, "blobsUndeleted", "checkpointsPassedOver")
+
+
+def test_the_page_lists_all_instruments_and_their_units(exported: Exported) -> None:
+    counted = metrics.StateMetrics(STATE)
+    for name in metrics.COUNTERS:
+        counted.count(name)
+    for name in metrics.HISTOGRAMS:
+        with counted.measured(name):
+            pass
+    page = (Path(__file__).parents[2] / "docs" / "METRICS.md").read_text("utf-8")
+    named = re.findall(r"^\| `state_backup\.(\w+)` \| `(\S+)` \|", page, re.MULTILINE)
+    found = exported.instruments()
+    assert {(name.lower(), unit) for name, unit in named} == {(name, metric.unit) for name, metric in found.items()}
+
+
+def test_what_fails_is_not_measured(exported: Exported) -> None:
+    with pytest.raises(ZeroDivisionError), metrics.StateMetrics(STATE).measured("restoreSeconds"):
+        raise ZeroDivisionError
+    assert 0 == exported.of("restoreSeconds")
+
+
+def test_a_counter_that_does_not_exist_is_a_mistake_in_the_code() -> None:
+    with pytest.raises(KeyError):
+        metrics.StateMetrics(STATE).count("rows", 0)
