@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -30,6 +31,9 @@ class Listener:
     """Seconds that it takes to stop tasks."""
 
     def __init__(self) -> None:
+        self.may_stop = threading.Event()
+        """Until it is set, tasks do not stop."""
+        self.may_stop.set()
         self.running: dict[str, int] = {}
         self.stopped = False
         self.failure: Exception | None = None
@@ -42,6 +46,7 @@ class Listener:
 
     def on_job_model_expired(self, tasks: Mapping[str, int]) -> None:
         time.sleep(self.slow_stop)
+        self.may_stop.wait()
         for task in tasks:
             self.running.pop(task, None)
 
@@ -164,8 +169,10 @@ def test_a_leader_whose_listener_hangs_leaves_the_lead_and_its_tasks_to_others(
     first = start(started, account, hangs, "hangs")
     wait_for(lambda: len(hangs.running) == 6)
     assert first.leads()
-    hangs.slow_stop = 6.0  # far beyond `death`
-    second = start(started, account, other, "other")
-    wait_for(lambda: len(other.running) == 6)
-    assert second.leads()
-    hangs.slow_stop = 0.0
+    hangs.may_stop.clear()
+    try:
+        second = start(started, account, other, "other")
+        wait_for(lambda: len(other.running) == 6)
+        assert second.leads()
+    finally:
+        hangs.may_stop.set()
