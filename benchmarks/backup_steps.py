@@ -1,4 +1,4 @@
-"""The steps of each tool, and of the replays: each one on an empty emulator, behind a proxy that counts bytes."""
+"""The steps of each tool, and of the replays: on empty emulators, behind a proxy where bytes are counted."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ class Stores:
 
 @dataclass(frozen=True)
 class _Storage:
-    """An emulator, which its clients reach through the proxy."""
+    """An emulator, which its clients reach through the proxy, if there is one."""
 
     azurite: Azurite
-    proxy: CountingProxy
+    proxy: CountingProxy | None
 
     def act(self, name: str, directory: Path) -> Figures:
         """Run an act of `backup_tools` in a process of its own."""
@@ -88,10 +88,14 @@ class _Storage:
             backup_tools.RCLONE_URL: f"{self.azurite.endpoint}?{_sas(self.azurite)}",
         }
         command = [sys.executable, "-m", "benchmarks.backup_tools", name, str(directory)]
-        self.proxy.take()
+        self._moved()
         answer = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-        sent, received = self.proxy.take()
+        sent, received = self._moved()
         return Figures(**json.loads(answer.stdout), sent=sent, received=received)
+
+    def _moved(self) -> tuple[int, int]:
+        """Bytes since the last call; zeros without a proxy."""
+        return (0, 0) if self.proxy is None else self.proxy.take()
 
 
 def steps(stores: Stores, push: str, pull: str, *, incremental: bool) -> dict[str, Figures]:
@@ -110,9 +114,21 @@ def steps(stores: Stores, push: str, pull: str, *, incremental: bool) -> dict[st
     return taken
 
 
+def restores(stores: Stores, times: int) -> list[Figures]:
+    """The store restored to an empty disk, without a proxy, which would take a part of the processors from it."""
+    with _storage(counted=False) as storage:
+        storage.act("back_up", stores.old)
+        taken = []
+        for _ in range(times):
+            with _deleted_after(stores.folder / "empty") as target:
+                taken.append(storage.act("restore", target))
+                _check_equal(stores.old, target)
+        return taken
+
+
 def replays(stores: Stores) -> tuple[Figures, Figures]:
-    """The changelog replayed by single puts, and by write batches."""
-    with _storage() as storage:
+    """The changelog replayed by single puts, and by write batches; without a proxy, too."""
+    with _storage(counted=False) as storage:
         with (
             BlobServiceClient.from_connection_string(storage.azurite.connection_string) as client,
             stores.changelog.open("rb") as source,
@@ -126,12 +142,15 @@ def replays(stores: Stores) -> tuple[Figures, Figures]:
 
 
 @contextmanager
-def _storage() -> Iterator[_Storage]:
-    with running_azurite() as azurite, counting_proxy(azurite.blob_port) as proxy:
-        behind = local_azurite(proxy.port, azurite.blob_port)
-        with BlobServiceClient.from_connection_string(behind.connection_string) as client:
+def _storage(*, counted: bool = True) -> Iterator[_Storage]:
+    with running_azurite() as azurite:
+        with BlobServiceClient.from_connection_string(azurite.connection_string) as client:
             client.create_container(backup_tools.CONTAINER)
-        yield _Storage(behind, proxy)
+        if not counted:
+            yield _Storage(azurite, None)
+            return
+        with counting_proxy(azurite.blob_port) as proxy:
+            yield _Storage(local_azurite(proxy.port, azurite.blob_port), proxy)
 
 
 @contextmanager

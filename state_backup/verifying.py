@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from state_backup.index.snapshot_index import from_json
-from state_backup.local.scan import Checksums
+from state_backup.local.scan import ExpectedChecksum
 from state_backup.names import StateNames
 from state_backup.record_store import RecordStore
 from state_backup.threads import mapped
@@ -177,16 +177,14 @@ class _Look:
 
     def _compare(self, file: FileIndex, progress: Callable[[int], object]) -> str:
         """Why the bytes are not those that were backed up; empty if they are."""
-        checksums = Checksums()
+        expected = ExpectedChecksum(file.checksum, file.blake3)
         try:
             for piece in self._pieces(file):
-                checksums.update(piece)
+                expected.update(piece)
                 progress(len(piece))
         except NotFoundError:
             return "it is gone"
-        if checksums.crc32 != file.checksum or file.blake3 not in {"", checksums.blake3}:
-            return "its bytes have other checksums than the file had"
-        return ""
+        return "" if expected.matches else "its bytes have another checksum than the file had"
 
     def _pieces(self, file: FileIndex) -> Iterator[bytes]:
         for blob, size in file.extents():

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from azure_account.errors import ConfigurationError, CorruptError, describe
-from state_backup.local.scan import READ_BYTES, Checksums
+from state_backup.local.scan import READ_BYTES, ExpectedChecksum
 from state_backup.threads import pool, results
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer
     from state_backup.index.snapshot_index import FileBlob, FileIndex
 
-RANGE_BYTES = 8 << 20
+RANGE_BYTES = 4 << 20
 _FILES_AT_ONCE = 4
 
 
@@ -86,12 +86,12 @@ class Downloader:
 
 
 def _verify(descriptor: int, path: Path, file: FileIndex) -> None:
-    checksums = Checksums()
+    expected = ExpectedChecksum(file.checksum, file.blake3)
     os.lseek(descriptor, 0, os.SEEK_SET)
     while piece := os.read(descriptor, READ_BYTES):
-        checksums.update(piece)
-    if checksums.crc32 != file.checksum or file.blake3 not in {"", checksums.blake3}:
-        raise _corrupt(file, f"the bytes restored to {path} have other checksums")
+        expected.update(piece)
+    if not expected.matches:
+        raise _corrupt(file, f"the bytes restored to {path} have another checksum")
 
 
 def _corrupt(file: FileIndex, cause: str) -> CorruptError:

@@ -18,7 +18,7 @@ from azure_account.account import IF_ABSENT
 from azure_account.errors import ConfigurationError, ConflictError, TransientError, describe
 from azure_account.readback import request_and_read_back
 from state_backup.index.snapshot_index import FileBlob
-from state_backup.local.scan import SNAPSHOT_STEP, Checksums
+from state_backup.local.scan import SNAPSHOT_STEP, ExpectedChecksum
 from state_backup.threads import pool, results
 from state_backup.transfer.ttl import WITH_TTL, WITHOUT_TAGS
 
@@ -89,14 +89,14 @@ class Uploader:
 
     def _file(self, root: Path, file: LocalFile, progress: Callable[[int], object]) -> str:
         blob = self._new_name()
-        checksums = Checksums()
+        expected = ExpectedChecksum(file.checksum, file.blake3)
         staged: list[Future[None]] = []
         only = b""
         try:
             for piece in self._pieces(root, file):
                 if self._stopped.is_set():
                     raise CancelledError
-                checksums.update(piece)
+                expected.update(piece)
                 if not staged and file.metadata.size == len(piece) <= _SMALL:
                     only = piece
                 else:
@@ -105,7 +105,7 @@ class Uploader:
                     break
         finally:
             results(staged)
-        if checksums.blake3 != file.blake3:
+        if not expected.matches:
             raise _changed(root, file)
         if staged:
             ids = [_block_id(number) for number in range(len(staged))]

@@ -198,7 +198,7 @@ def test_a_blob_with_other_bytes_or_a_full_disk_leave_the_old_directory(
     assert before == state_of(target)
     blob = max(name for name in plan_sweep(container, STATE).in_use if "/files/" in name)
     container.put(blob, b"?" * len(container.get(blob).data))
-    with pytest.raises(CorruptError, match="have other checksums"):
+    with pytest.raises(CorruptError, match="have another checksum"):
         restore(container, STATE, {"store": target}, checkpoint_id=str(newest.id))
     assert before == state_of(target)
     assert {"live", "restored"} == {path.name for path in tmp_path.iterdir()}

@@ -138,7 +138,7 @@ def test_other_bytes_of_the_same_size_are_noticed(
 ) -> None:
     container, index, file = stored
     container.put(file.blobs[0].blob_id, b"0123456789" * 499 + b"012345678X")
-    with pytest.raises(CorruptError, match=r"restore file 000012.sst from files/0 failed: .* other checksums.*older"):
+    with pytest.raises(CorruptError, match=r"restore file 000012.sst from files/0 failed: .* another checksum.*older"):
         downloaded(container, index, tmp_path / "copy")
 
 
