@@ -125,7 +125,7 @@ class AzureBlobs:
                     start, length, max_concurrency=1, decompress=False, **of_etag(if_match)
                 )
                 whole = replace(_properties(blob, answer.properties), size=_whole_size(answer.properties), tier=None)
-                return BlobContent(answer.readall(), whole)
+                return BlobContent(b"".join(answer.chunks()), whole)  # `readall` copies it once more
         except _PastTheEnd:
             return BlobContent(b"", self._get_properties(container, blob, if_match))
 
