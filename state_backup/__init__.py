@@ -2,11 +2,11 @@
 
 index/          what a directory has: the snapshot index, and what differs from the one before
 local/          directories on disk: reading them, and putting restored ones in place
-transfer/       files to blobs and back, in parallel and verified
+transfer/       files to blobs and back, in parallel and verified; assembly of whole directories
 record          which checkpoints there are: the commit point; record_store reads and changes it
 writer          back up: upload, commit, clean up; state_storage is where it finds the state
 sweeping        delete what no checkpoint needs
-restoring       make directories what they were at a checkpoint; undelete brings back what was deleted by hand
+restoring       make directories, or new ones, what was backed up; undelete brings back what was deleted by hand
 verifying       whether checkpoints are whole
 lifecycle       the rule by which Azure deletes what a crash has left, if nobody sweeps
 rocksdb         checkpoints of RocksDB stores that are open
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from azure_account.connect import open_account
 from state_backup.record import Checkpoint
-from state_backup.restoring import Restored, checkpoints, restore
+from state_backup.restoring import Restored, checkpoints, materialise, restore
 from state_backup.sweeping import SweepPlan, plan_sweep, sweep
 from state_backup.writer import Owner, StateWriter, open_state
 
@@ -29,6 +29,7 @@ __all__ = [
     "StateWriter",
     "SweepPlan",
     "checkpoints",
+    "materialise",
     "open_account",
     "open_state",
     "plan_sweep",

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 1
 BACKEND = "state_backup"
 """The name under which a checkpoint has the snapshot indexes of this package, beside those of other backends."""
+MOST_CONDEMNED = 20_000
+"""Names that the list of condemned blobs should have; what else is to be deleted is condemned later."""
 _CHECKPOINT_VERSION = 2
 
 

@@ -1,16 +1,16 @@
-"""Restore stores: take what is on disk already, download the rest, verify, switch.
+"""Restore stores: choose a checkpoint that is whole, and make directories what it has.
 
-No lock is taken. If a blob is gone, newer checkpoints have dropped this one: the record is read again, and the newest
-checkpoint is planned anew. What has been downloaded is found by its content.
+In the container no lock is taken. If a blob is gone, newer checkpoints have dropped this one: the record is read again,
+and the newest checkpoint is planned anew. What has been downloaded is found by its content. On the host, a lock file
+keeps two restores of one directory apart.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import shutil
-import uuid
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,22 +23,20 @@ from azure_account.errors import (
     NotFoundError,
     describe,
 )
-from state_backup.index.snapshot_index import from_json
-from state_backup.local import place
-from state_backup.local.scan import scan
+from state_backup.local import claim, place
+from state_backup.local.advice import next_step
 from state_backup.metrics import StateMetrics
 from state_backup.names import StateNames
 from state_backup.record_store import RecordStore
-from state_backup.transfer.download import Downloader
-from state_backup.undelete import undelete, undelete_lost
+from state_backup.transfer.assembly import Target, Transfer, assemble
+from state_backup.undelete import try_undelete, undelete_lost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from azure_account.account import BlobContainer
-    from state_backup.index.dir_diff import Content, LocalFile
-    from state_backup.index.snapshot_index import FileIndex, SnapshotIndex
     from state_backup.record import Checkpoint
+    from state_backup.transfer.assembly import Assembled
 
 logger = logging.getLogger(__name__)
 
@@ -49,8 +47,9 @@ _ATTEMPTS = 5
 class Restored:
     """What was restored: the checkpoint, files and bytes that were downloaded, and those that were there (or empty).
 
-    undeleted: blobs that were gone and that soft delete has given back. passed_over: newer checkpoints that are not
-    whole, newest first, with the reason.
+    If there were several attempts, what an earlier one has downloaded was there. undeleted: blobs that were gone and
+    that soft delete has given back. passed_over: newer checkpoints that are not whole, or have not all of the stores,
+    newest first, with the reason.
     """
 
     checkpoint: Checkpoint
@@ -64,7 +63,7 @@ class Restored:
 
 def checkpoints(container: BlobContainer, state: str) -> tuple[Checkpoint, ...]:
     """The checkpoints that can be restored, newest first; none if there is no record."""
-    stored = RecordStore(container, StateNames(state), lambda: uuid.uuid4().hex).read()
+    stored = RecordStore(container, StateNames(state)).read()
     return () if stored is None else stored.record.checkpoints
 
 
@@ -75,47 +74,68 @@ def restore(  # noqa: PLR0913 - what is restored, where to, and what is reported
     *,
     checkpoint_id: str | None = None,
     threads: int = 16,
+    lock_timeout: float = claim.TIMEOUT,
     planned: Callable[[int, int], object] = lambda _files, _bytes: None,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Restored:
     """Make these directories, by store name, what the stores were at a checkpoint: the given one, or the newest whole.
 
     Files that are there with the same content are kept, whatever they are called: by hard links, or as copies if their
-    permissions change. When all is there and verified, each directory is replaced at once; until then they stay as they
-    are. Nothing may write to them meanwhile. A symbolic link stays, and the directory that it leads to is replaced.
+    permissions change or the disk has no links. When all is there and verified, each directory is replaced at once, one
+    after the other; until then they stay as they are. Nothing may write to them meanwhile. A symbolic link stays, and
+    the directory that it leads to is replaced.
+
+    The names that begin with a directory's and end in `.restore.lock`, `.restoring`, `.downloaded` and `.replaced` are
+    the restore's own: it is an error if somebody else has made them. Another restore of a directory is waited for, up
+    to `lock_timeout` seconds, then it is a `TransientError`.
 
     What was deleted and is needed, the record too, is undeleted if the account has soft delete. If blobs of
-    the newest checkpoint stay lost, an older one is restored, with a warning that names them; of a checkpoint that was
-    asked for, that is an error. `NotFoundError` if no checkpoint has these stores. planned: is called with the number
-    and bytes of the files to download; progress with the bytes of each piece.
+    the newest checkpoint stay lost, or it has not all of these stores, an older one is restored, with a warning that
+    says why; of a checkpoint that was asked for, that is an error. `NotFoundError` if no checkpoint has these stores,
+    `ConflictError` if a killed restore has left a directory that another program has made anew. planned: is called with
+    the number and bytes of the files to download, at each attempt; progress with the bytes of each piece.
     """
-    directories = _resolved(stores)
-    of_state = StateMetrics(state)
-    transfer = _Transfer(of_state, threads, planned, progress)
+    targets = {store: Target(directory, (directory,)) for store, directory in _resolved(stores).items()}
+    transfer = Transfer(StateMetrics(state), threads, planned, progress)
+    return _run(_Attempts(container, state, targets, checkpoint_id, transfer, lock_timeout))
+
+
+def materialise(  # noqa: PLR0913 - what is made, of what, and how
+    container: BlobContainer,
+    state: str,
+    store: str,
+    checkpoint_id: str,
+    directory: Path,
+    sources: Sequence[Path] = (),
+    *,
+    threads: int = 16,
+    lock_timeout: float = claim.TIMEOUT,
+) -> Restored:
+    """Make a directory that does not exist yet: the store as it was at a checkpoint, for its owner only to read.
+
+    Files of `sources` that have the same content are hard-linked, the others downloaded; all are verified by BLAKE3.
+    Sources must be directories in which no program changes or appends to a file, such as those that were made by this
+    function and are opened read-only. The directory of a store that is open for writing is none: RocksDB appends to its
+    `MANIFEST` and `.log` files, and the new directory would change with it.
+
+    The directory is made beside its place, as `<directory>.restoring`, and renamed when all of it is on disk. What a
+    killed process has left of it is removed. Names, lock and undeletion are those of `restore`. `NotFoundError` if
+    there is no such checkpoint, `ConfigurationError` if the directory exists, also if another process has just made it,
+    or the disk is full, `CorruptError` if what is stored is damaged; after an error there is no directory.
+    """
+    _check_new(directory)
+    target = Target(_resolved({store: directory})[store], tuple(sources), private=True)
+    transfer = Transfer(StateMetrics(state), threads)
+    return _run(_Attempts(container, state, {store: target}, checkpoint_id, transfer, lock_timeout, new=True))
+
+
+def _run(attempts: _Attempts) -> Restored:
     try:
-        with of_state.measured("restoreSeconds"):
-            restored = _Attempts(container, state, directories, checkpoint_id, transfer).run()
+        with attempts.transfer.metrics.measured("restoreSeconds"):
+            return attempts.run()
     except OSError as error:
-        step = "Give a path where directories can be renamed, below a mount point and not itself one; run it again."
-        raise ConfigurationError(describe("restore", f"state {state}", str(error), step)) from error
-    for name, number in (
-        ("filesRestored", restored.downloaded_files),
-        ("bytesRestored", restored.downloaded_bytes),
-        ("filesKept", restored.kept_files),
-        ("bytesKept", restored.kept_bytes),
-    ):
-        of_state.count(name, number)
-    return restored
-
-
-@dataclass(frozen=True)
-class _Transfer:
-    """How files are downloaded, and whom that is reported to."""
-
-    metrics: StateMetrics
-    threads: int
-    planned: Callable[[int, int], object]
-    progress: Callable[[int], object]
+        step = next_step(error)
+        raise ConfigurationError(describe("restore", f"state {attempts.state}", str(error), step)) from error
 
 
 @dataclass
@@ -124,62 +144,127 @@ class _Attempts:
 
     container: BlobContainer
     state: str
-    stores: Mapping[str, Path]
+    targets: Mapping[str, Target]
     checkpoint_id: str | None
-    transfer: _Transfer
+    transfer: Transfer
+    lock_timeout: float
+    new: bool = False
     undeleted: list[str] = field(default_factory=list)
     passed_over: dict[str, str] = field(default_factory=dict)
     tried_again: list[Checkpoint] = field(default_factory=list)
 
     def run(self) -> Restored:
+        """Claim the directories, always in the same order, and try. new: they must not be there."""
+        directories = sorted(target.directory for target in self.targets.values())
+        with ExitStack() as claims:
+            for directory in directories:
+                claims.enter_context(place.claim(directory, self.lock_timeout))
+            for directory in directories:
+                place.recover(directory)
+                if self.new:
+                    _check_new(directory)
+            try:
+                return self._try()
+            finally:
+                for directory in directories:
+                    place.remove(place.downloaded(directory))
+
+    def _try(self) -> Restored:
         """Each checkpoint is undeleted once, and passed over once; only those that were dropped are counted."""
-        for directory in self.stores.values():
-            place.recover(directory)
         overtaken = 0
         while overtaken < _ATTEMPTS:
             chosen = self._choose()
             try:
-                restored = _restore(self.container, chosen, self.stores, self.transfer)
+                assembled = assemble(self.container, chosen.indexes, self.targets, self.transfer)
             except (NotFoundError, CorruptError) as error:
                 if chosen not in checkpoints(self.container, self.state):
                     overtaken += 1  # it was dropped meanwhile: a newer one is there
                 elif not self._undelete(chosen, error):
-                    self._pass_over(chosen, error)
+                    self._give_up(chosen, error)
             else:
-                return replace(restored, undeleted=tuple(self.undeleted), passed_over=self.passed_over)
+                return self._restored(chosen, assembled)
         cause = "its checkpoints were dropped by newer ones faster than they could be read"
         raise ConflictError(describe("restore", f"state {self.state}", cause, "Keep more checkpoints (`keep`)."))
+
+    def _restored(self, chosen: Checkpoint, assembled: Assembled) -> Restored:
+        for name, number in (
+            ("filesRestored", assembled.downloaded_files),
+            ("bytesRestored", assembled.downloaded_bytes),
+            ("filesKept", assembled.kept_files),
+            ("bytesKept", assembled.kept_bytes),
+        ):
+            self.transfer.metrics.count(name, number)
+        return Restored(
+            chosen,
+            assembled.downloaded_files,
+            assembled.downloaded_bytes,
+            assembled.kept_files,
+            assembled.kept_bytes,
+            tuple(self.undeleted),
+            self.passed_over,
+        )
 
     def _choose(self) -> Checkpoint:
         found = checkpoints(self.container, self.state) or self._of_deleted_record()
         fitting = [
             each
             for each in found
-            if set(self.stores) <= set(each.indexes)
+            if set(self.targets) <= set(each.indexes)
             and str(each.id) not in self.passed_over
             and self.checkpoint_id in {None, str(each.id)}
         ]
-        if fitting:
-            return fitting[0]
+        if not fitting:
+            raise self._none_fits(found)
+        if self.checkpoint_id is None:
+            for newer in found[: found.index(fitting[0])]:
+                self._note_missing_stores(newer)
+        return fitting[0]
+
+    def _none_fits(self, found: tuple[Checkpoint, ...]) -> NotFoundError:
         have = "; ".join(f"{each.id} with {', '.join(sorted(each.indexes))}" for each in found) or "none"
         wanted = f"checkpoint {self.checkpoint_id or ''}".rstrip()
         whole = "whole " if self.passed_over else ""
-        cause = f"there is no {whole}{wanted} with {', '.join(sorted(self.stores))}; there are: {have}"
-        lost = "".join(f"; {id_} is not whole ({why})" for id_, why in self.passed_over.items())
-        step = "`verify` lists what is lost." if lost else "Choose one of these." if found else "Check the name."
-        raise NotFoundError(describe("restore", f"state {self.state}", cause + lost, step))
+        cause = f"there is no {whole}{wanted} with {', '.join(sorted(self.targets))}; there are: {have}"
+        lost = "".join(f"; {id_} was passed over ({why})" for id_, why in self.passed_over.items())
+        step = (
+            "`verify` lists what is lost."
+            if lost
+            else "Choose one of these."
+            if found
+            else "Check the name; a new state has none."
+        )
+        return NotFoundError(describe("restore", f"state {self.state}", cause + lost, step))
+
+    def _note_missing_stores(self, newer: Checkpoint) -> None:
+        missing = sorted(set(self.targets) - set(newer.indexes))
+        if missing and str(newer.id) not in self.passed_over:
+            self._pass_over(newer, f"it has no store {', '.join(missing)}", "has not all stores")
 
     def _of_deleted_record(self) -> tuple[Checkpoint, ...]:
-        """The checkpoints of a record that was deleted and can be undeleted."""
-        self._note(undelete(self.container, [StateNames(self.state).record]))
-        return checkpoints(self.container, self.state)
+        """The checkpoints of a record that was deleted and can be undeleted.
+
+        `NotFoundError` if the state has lost its record. A state that never was has no checkpoints, and there is no
+        warning that the account cannot undelete.
+        """
+        names = StateNames(self.state)
+        back, refused = try_undelete(self.container, [names.record])
+        self._note(back)
+        stored = RecordStore(self.container, names).read()
+        if stored is not None:
+            return stored.record.checkpoints
+        if any(True for prefix in names.prefixes for _ in self.container.list(prefix)):
+            cause = f"it has blobs, but its record {names.record} was deleted"
+            why = f", and cannot be undeleted ({refused})" if refused else ""
+            step = "Bring that blob back, from a soft-deleted or earlier version, and run it again."
+            raise NotFoundError(describe("restore", f"state {self.state}", cause + why, step))
+        return ()
 
     def _undelete(self, chosen: Checkpoint, error: AzureBlobError) -> bool:
         """Whether blobs of it are back, so that it can be tried again."""
         if chosen in self.tried_again or not isinstance(error, NotFoundError):
             return False
         self.tried_again.append(chosen)
-        back = undelete_lost(self.container, StateNames(self.state), chosen, self.stores, self.transfer.threads)
+        back = undelete_lost(self.container, StateNames(self.state), chosen, self.targets, self.transfer.threads)
         self._note(back)
         return bool(back)
 
@@ -187,16 +272,40 @@ class _Attempts:
         self.undeleted += undeleted
         self.transfer.metrics.count("blobsUndeleted", len(undeleted))
 
-    def _pass_over(self, chosen: Checkpoint, error: AzureBlobError) -> None:
-        if self.checkpoint_id is not None:
+    def _give_up(self, chosen: Checkpoint, error: AzureBlobError) -> None:
+        """Pass a checkpoint over whose blobs are gone or damaged. One that was asked for is an error."""
+        cause = _cause(error)
+        if self.checkpoint_id is None:
+            self._pass_over(chosen, cause, "is not whole")
+        elif isinstance(error, NotFoundError):
+            step = "Restore an older checkpoint, or bring back what is lost: `verify` lists it."
+            name = f"checkpoint {chosen.id} of state {self.state}"
+            raise NotFoundError(describe("restore", name, cause, step)) from error
+        else:
             raise error
-        logger.warning("checkpoint %s of %s is not whole, an older one is tried: %s", chosen.id, self.state, error)
-        self.passed_over[str(chosen.id)] = str(error)
+
+    def _pass_over(self, checkpoint: Checkpoint, cause: str, why: str) -> None:
+        text = "checkpoint %s of %s %s, an older one is tried: %s"
+        logger.warning(text, checkpoint.id, self.state, why, cause)
+        self.passed_over[str(checkpoint.id)] = cause
         self.transfer.metrics.count("checkpointsPassedOver")
 
 
+def _cause(error: AzureBlobError) -> str:
+    """Without the next step of the request that has failed: its name is right."""
+    return str(error).removesuffix(" Check the name.")
+
+
+def _check_new(directory: Path) -> None:
+    if os.path.lexists(directory):
+        raise ConfigurationError(describe("make", str(directory), "it exists", "Give a new directory."))
+
+
 def _resolved(stores: Mapping[str, Path | str]) -> dict[str, Path]:
-    """The directories without symbolic links. `ConfigurationError` if one is a file, or is, or lies in, another one."""
+    """The directories without symbolic links.
+
+    `ConfigurationError` if one is a file, or is, or lies in, another one, or has a name that restores use.
+    """
     found = {store: _directory(Path(path)) for store, path in stores.items()}
     _check_apart(found)
     return found
@@ -214,88 +323,13 @@ def _directory(path: Path) -> Path:
 
 
 def _check_apart(stores: Mapping[str, Path]) -> None:
-    """`ConfigurationError` if one directory is, or lies in, another one."""
+    """`ConfigurationError` if one directory is, or lies in, another one, or could be one that a restore works with."""
+    for directory in stores.values():
+        if directory.name.endswith(place.RESERVED):
+            cause = f"names that end in {', '.join(place.RESERVED)} are those of directories at work"
+            raise ConfigurationError(describe("restore", str(directory), cause, "Give a directory with another name."))
     paths = sorted(directory.absolute() for directory in stores.values())
     for outer, inner in pairwise(paths):
         if inner.is_relative_to(outer):
             cause = f"{inner} and {outer} are not apart"
             raise ConfigurationError(describe("restore", "stores", cause, "Give each store a directory of its own."))
-
-
-def _restore(
-    container: BlobContainer, checkpoint: Checkpoint, stores: Mapping[str, Path], transfer: _Transfer
-) -> Restored:
-    plans = []
-    for store, directory in stores.items():
-        with transfer.metrics.measured("getSnapshotIndexSeconds", store=store):
-            plans.append(_plan(container, checkpoint.indexes[store], directory, transfer.threads))
-    sizes = [file.metadata.size for plan in plans for _, file in plan.index.root.files()]
-    downloaded = [file.metadata.size for plan in plans for file in plan.missing.values() if file.metadata.size]
-    transfer.planned(len(downloaded), sum(downloaded))
-    try:
-        for plan in plans:
-            place.make_dirs(place.restoring(plan.directory), plan.index.root)
-            _keep(plan)
-        with Downloader(container, threads=transfer.threads) as downloader:
-            files = {path: file for plan in plans for path, file in plan.missing.items()}
-            downloader.files(files, transfer.progress)
-        for plan in plans:
-            place.apply_permissions(place.restoring(plan.directory), plan.index.root)
-        for plan in plans:
-            place.switch(plan.directory)
-    except BaseException:
-        for plan in plans:
-            place.recover(plan.directory)
-        raise
-    kept_files, kept_bytes = len(sizes) - len(downloaded), sum(sizes) - sum(downloaded)
-    return Restored(checkpoint, len(downloaded), sum(downloaded), kept_files, kept_bytes)
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What is done for one directory. links, copies: files that are there, by new path. missing: to be downloaded."""
-
-    directory: Path
-    index: SnapshotIndex
-    links: Mapping[Path, Path]
-    copies: Mapping[Path, Path]
-    missing: Mapping[Path, FileIndex]
-
-
-def _plan(container: BlobContainer, blob: str, directory: Path, threads: int) -> _Plan:
-    """Each file that is there is linked once: two links would change together. Empty files are made anew.
-
-    A link has the permissions of the file that is there, which must not change before the switch.
-    """
-    index = from_json(container.get(blob).data, blob)
-    there = _content_of(directory, threads)
-    new = place.restoring(directory)
-    links: dict[Path, Path] = {}
-    copies: dict[Path, Path] = {}
-    missing: dict[Path, FileIndex] = {}
-    for path, file in index.root.files():
-        source = there.pop((file.blake3, file.metadata.size), None) if file.blake3 and file.metadata.size else None
-        if source is None:
-            missing[new / path] = file
-        else:
-            alike = source.metadata.permissions == file.metadata.permissions
-            (links if alike else copies)[new / path] = directory / source.path
-    return _Plan(directory, index, links, copies, missing)
-
-
-def _keep(plan: _Plan) -> None:
-    for new, there in plan.links.items():
-        os.link(there, new, follow_symlinks=False)
-    for new, there in plan.copies.items():
-        shutil.copyfile(there, new, follow_symlinks=False)
-        place.sync(new)
-
-
-def _content_of(directory: Path, threads: int) -> dict[Content, LocalFile]:
-    """The files in a directory, by content; none if it is not there or cannot be read."""
-    try:
-        return {file.content: file for file in scan(directory, threads).all_files()}
-    except AzureBlobError as error:
-        if not isinstance(error, NotFoundError):
-            logger.warning("nothing of %s is kept: %s", directory, error)
-        return {}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from azure_account.errors import ConflictError, TransientError, describe
+from azure_account.errors import ConflictError, CorruptError, NotFoundError, TransientError, describe
+from state_backup.index.snapshot_index import from_json
 from state_backup.record_store import RecordStore
 from state_backup.undelete import undelete
 
@@ -13,8 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from azure_account.account import BlobContainer
+    from state_backup.index.snapshot_index import SnapshotIndex
     from state_backup.names import StateNames
     from state_backup.record_store import StoredRecord
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -37,16 +42,16 @@ class StateStorage:
         """Reads and changes the record."""
         return RecordStore(self.container, self.names, self.new_id)
 
-    def list_names(self) -> set[str]:
-        """The blobs of the state, without the record."""
-        return {blob.name for prefix in self.names.prefixes for blob in self.container.list(prefix)}
+    def sizes(self) -> dict[str, int]:
+        """The blobs of the state, without the record, and their bytes."""
+        return {blob.name: blob.size for prefix in self.names.prefixes for blob in self.container.list(prefix)}
 
     def undeleted_record(self) -> StoredRecord | None:
         """None for a new state. A state that has blobs and no record was not made by a writer: its record was deleted.
 
         It is undeleted; `ConflictError` if that cannot be done.
         """
-        if not self.list_names():
+        if not self.sizes():
             return None
         undelete(self.container, [self.names.record])
         found = self.records.read()
@@ -60,3 +65,27 @@ class StateStorage:
         """The error of a writer that other processes do not let change the record."""
         cause = f"its record was changed {attempts} times meanwhile"
         return TransientError(describe("write", f"state {self.state}", cause, "Try again later."))
+
+    def read_index(self, stored: StoredRecord, blob: str) -> SnapshotIndex | None:
+        """A snapshot index of a record. None if it is damaged, or gone for good: no checkpoint that needs it is whole.
+
+        `FencedError` if it is gone because another writer has taken over; `ConfigurationError` for one of a newer
+        release.
+        """
+        try:
+            return self._undeleted_index(stored, blob)
+        except (CorruptError, NotFoundError) as error:
+            what = "gone" if isinstance(error, NotFoundError) else "damaged"
+            logger.warning("index %s is %s: the next backup drops the checkpoints that need it (%s)", blob, what, error)
+            return None
+
+    def _undeleted_index(self, stored: StoredRecord, blob: str) -> SnapshotIndex:
+        try:
+            return from_json(self.container.get(blob).data, blob)
+        except NotFoundError:
+            now = self.records.read()
+            if now is not None:  # another writer may have dropped a checkpoint
+                self.records.check_epoch(now.record, stored.record.epoch, stored.record.writer)
+            if not undelete(self.container, [blob]):
+                raise
+        return from_json(self.container.get(blob).data, blob)

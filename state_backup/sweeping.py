@@ -14,18 +14,25 @@ from __future__ import annotations
 
 import logging
 import math
-import uuid
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from azure_account.account import Done, Missing
-from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from azure_account.errors import (
+    ConfigurationError,
+    ConflictError,
+    CorruptError,
+    NotFoundError,
+    TransientError,
+    describe,
+)
 from state_backup.index.snapshot_index import from_json
 from state_backup.metrics import StateMetrics
 from state_backup.names import StateNames
+from state_backup.record import MOST_CONDEMNED
 from state_backup.record_store import RecordStore
-from state_backup.threads import mapped
+from state_backup.threads import each, mapped
 from state_backup.transfer.ttl import DAYS, TAG
 
 if TYPE_CHECKING:
@@ -33,14 +40,12 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer, BlobProperties
     from state_backup.record import CheckpointRecord
-    from state_backup.record_store import StoredRecord
+from state_backup.record_store import StoredRecord
 
 logger = logging.getLogger(__name__)
 
 DAY_SECONDS = 24 * 3600.0
 _ATTEMPTS = 5
-_MOST_CONDEMNED = 20_000
-"""Names that the record may have; the next sweep takes the rest."""
 
 
 @dataclass(frozen=True)
@@ -75,16 +80,23 @@ def plan_sweep(container: BlobContainer, state: str, *, min_age: float = DAY_SEC
     return SweepPlan(
         stored,
         in_use,
-        {blob.name: blob.size for blob in old[:_MOST_CONDEMNED]},
+        {blob.name: blob.size for blob in _fitting(old, stored.record)},
         young,
         {blob.name: blob.size for blob in listed},
         _with_ttl(container, names, [blob for blob in listed if blob.name in in_use], threads),
     )
 
 
+def _fitting(waste: Sequence[BlobProperties], record: CheckpointRecord) -> list[BlobProperties]:
+    """What the list of condemned names has, or has room for. The next sweep takes the rest."""
+    names = set(record.condemned)
+    new = [blob for blob in waste if blob.name not in names]
+    return [blob for blob in waste if blob.name in names] + new[: max(0, MOST_CONDEMNED - len(names))]
+
+
 def _read_in_use(container: BlobContainer, names: StateNames) -> tuple[StoredRecord, dict[str, tuple[str, ...]]]:
     """The record, and the blobs that it needs. It is read again if a checkpoint in it is dropped meanwhile."""
-    records = RecordStore(container, names, lambda: uuid.uuid4().hex)
+    records = RecordStore(container, names)
     for _ in range(_ATTEMPTS):
         stored = records.read()
         if stored is None:
@@ -92,9 +104,10 @@ def _read_in_use(container: BlobContainer, names: StateNames) -> tuple[StoredRec
             raise NotFoundError(describe("sweep", f"state {names.state}", "it has no checkpoint record", step))
         try:
             return stored, _in_use(container, stored.record)
-        except NotFoundError:
+        except (CorruptError, NotFoundError) as error:
             if records.read() == stored:
-                raise
+                step = "Open the state and back it up once: that drops checkpoints whose index cannot be read."
+                raise type(error)(describe("sweep", f"state {names.state}", str(error), step)) from error
     cause = "its checkpoints were dropped by newer ones faster than they could be read"
     raise ConflictError(describe("sweep", f"state {names.state}", cause, "Run it again."))
 
@@ -131,18 +144,23 @@ def sweep(
 ) -> int:
     """Take TTLs off; condemn the waste of a plan, then delete it. Returns how many blobs are gone.
 
-    `ConflictError` if the record was changed since the plan was made: make another one.
+    A blob that cannot be deleted, such as one under a legal hold, keeps no other back: it is logged, and left.
+    `TransientError` if the service stays out of reach, `ConflictError` if the record was changed since the plan was
+    made: make another one.
     """
-    try:
-        mapped(lambda blob: container.set_tags(blob, {}), plan.with_ttl, threads, "sweep")
-    except ConfigurationError as refused:
-        logger.warning("index tags are refused, so blobs of %s keep their TTL: %s", state, refused)
+
+    def take_ttl_off(blob: str) -> bool:
+        return isinstance(container.set_tags(blob, {}), Done)
+
+    errors = each(take_ttl_off, plan.with_ttl, threads, fatal=TransientError).errors
+    if errors:
+        logger.warning("%d blobs of %s keep their TTL: %s", len(errors), state, errors[0])
     if not plan.waste:
         return 0
     names = StateNames(state)
     record = plan.stored.record
     condemned = tuple(sorted({*record.condemned, *plan.waste}))
-    records = RecordStore(container, names, lambda: uuid.uuid4().hex)
+    records = RecordStore(container, names)
     if records.write(replace(record, condemned=condemned), plan.stored) is None:
         cause = "a backup or another sweep has changed its record meanwhile"
         raise ConflictError(describe("sweep", f"state {state}", cause, "Run it again."))
@@ -152,9 +170,11 @@ def sweep(
         progress(1)
         return gone
 
-    gone = sum(mapped(delete, plan.waste, threads, "sweep"))
-    StateMetrics(state).count("blobsDeleted", gone)
-    return gone
+    acted = each(delete, tuple(plan.waste), threads, fatal=TransientError)
+    if acted.errors:
+        logger.warning("%d blobs of %s are left for the next sweep: %s", len(acted.failed), state, acted.errors[0])
+    StateMetrics(state).count("blobsDeleted", len(acted.done))
+    return len(acted.done)
 
 
 def _in_use(container: BlobContainer, record: CheckpointRecord) -> dict[str, tuple[str, ...]]:

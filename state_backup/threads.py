@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from azure_account.errors import AzureBlobError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -12,24 +16,99 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
+def check_threads(threads: int) -> None:
+    """`ConfigurationError` for a number of threads that can do nothing."""
+    if threads < 1:
+        raise ConfigurationError(f"threads is {threads}; it must be at least 1.")
+
+
 def pool(threads: int, name: str) -> Executor:
-    """An executor of so many threads. One thread is the caller's: `submit` makes the call."""
+    """An executor of so many threads. One thread is the caller's: `submit` makes the call.
+
+    `ConfigurationError` for less than one.
+    """
+    check_threads(threads)
     return ThreadPoolExecutor(threads, name) if threads > 1 else _Caller()
 
 
 def mapped(act: Callable[[S], T], items: Iterable[S], threads: int, name: str) -> list[T]:
     """What the call gives for each of the items, in order."""
     with pool(threads, name) as executor:
-        return results([executor.submit(act, item) for item in items])
+        return results(executor.submit(act, item) for item in items)
 
 
-def results(calls: Sequence[Future[T]], stop: Callable[[], object] = lambda: None) -> list[T]:
-    """The results of submitted calls, in order.
+@dataclass
+class Acted:
+    """The blobs for which an act has succeeded, and those for which it has failed, with the error if there was one.
+
+    in_a_row: failures since the last success.
+    """
+
+    done: set[str] = field(default_factory=set)
+    failed: dict[str, AzureBlobError | None] = field(default_factory=dict)
+    in_a_row: int = 0
+
+    @property
+    def errors(self) -> list[AzureBlobError]:
+        """Of blobs for which the act has raised one."""
+        return [error for error in self.failed.values() if error is not None]
+
+
+def each(
+    act: Callable[[str], bool],
+    blobs: Sequence[str],
+    threads: int,
+    *,
+    give_up: int | None = None,
+    fatal: type[AzureBlobError] | tuple[()] = (),
+) -> Acted:
+    """Act on each of the blobs, in order. One that fails keeps no other back.
+
+    give_up: after so many failures in a row the rest is left as it is; by default it is not. fatal: an error that ends
+    it all, and is raised.
+    """
+    acted, noting = Acted(), threading.Lock()
+
+    def attempt(blob: str) -> None:
+        if give_up is not None and acted.in_a_row >= give_up:
+            return
+        error = None
+        try:
+            done = act(blob)
+        except fatal:
+            raise
+        except AzureBlobError as raised:
+            done, error = False, raised
+        with noting:
+            acted.in_a_row = 0 if done else acted.in_a_row + 1
+            if done:
+                acted.done.add(blob)
+            else:
+                acted.failed[blob] = error
+
+    mapped(attempt, blobs, threads, "clean-up")
+    return acted
+
+
+def results(submitted: Iterable[Future[T]], stop: Callable[[], object] = lambda: None) -> list[T]:
+    """The results of submitted calls, in order. An iterable that submits them is read here.
 
     After an error of one, or Ctrl-C, `stop` is called, those that have not begun are cancelled, those that run are
     waited for, then it is raised: no call goes on behind the caller's back.
     """
+    calls: list[Future[T]] = []
+    failed: list[Future[T]] = []
+
+    def note(call: Future[T]) -> None:
+        if not call.cancelled() and call.exception() is not None:
+            failed.append(call)
+
     try:
+        for call in submitted:
+            calls.append(call)
+            call.add_done_callback(note)
+            if failed:  # no other call is submitted
+                failed[0].result()
         wait(calls, return_when=FIRST_EXCEPTION)
         for call in calls:
             if call.done():

@@ -42,6 +42,16 @@ def undelete(container: BlobContainer, blobs: Iterable[str], threads: int = 1) -
 
     An account that refuses it, or has no soft delete, brings none back; a refusal is logged.
     """
+    found, refused = try_undelete(container, blobs, threads)
+    if refused is not None:
+        logger.warning("deleted blobs cannot be brought back in %s: %s", container.url, refused)
+    return found
+
+
+def try_undelete(
+    container: BlobContainer, blobs: Iterable[str], threads: int = 1
+) -> tuple[tuple[str, ...], ConfigurationError | None]:
+    """As `undelete`: the blobs that are back, and a refusal, which is not logged: they may never have been there."""
     refused: list[ConfigurationError] = []
 
     def back(blob: str) -> bool:
@@ -58,12 +68,10 @@ def undelete(container: BlobContainer, blobs: Iterable[str], threads: int = 1) -
     wanted = list(blobs)
     are_back = mapped(back, wanted, threads, "undelete")
     found = tuple(blob for blob, is_back in zip(wanted, are_back, strict=True) if is_back)
-    if refused:
-        logger.warning("deleted blobs cannot be brought back in %s: %s", container.url, refused[0])
     for blob in found:
         logger.warning("blob %s/%s was gone, and is undeleted", container.name, blob)
         _take_ttl_off(container, blob)
-    return found
+    return found, refused[0] if refused else None
 
 
 def _files_of(container: BlobContainer, index: str) -> frozenset[str]:

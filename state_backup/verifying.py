@@ -6,7 +6,6 @@ The sizes come from one listing. `deep` downloads each file once, whichever chec
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,6 +24,11 @@ if TYPE_CHECKING:
     from state_backup.record import Checkpoint, CheckpointRecord
 
 _PIECE_BYTES = 8 << 20
+_OTHER_BYTES = (
+    "its bytes have another checksum than the file had: overwrite the blob with an empty one, and the first backup of "
+    "the next writer that opens the state uploads the file again"
+)
+"""Not "delete it": what is deleted is undeleted, if the account has soft delete, and is as damaged as before."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ def verify(  # noqa: PLR0913 - what is verified, how, and what is reported
 
 
 def _read(container: BlobContainer, names: StateNames) -> CheckpointRecord:
-    stored = RecordStore(container, names, lambda: uuid.uuid4().hex).read()
+    stored = RecordStore(container, names).read()
     if stored is None:
         step = "Check the name; `ls` shows the states. A restore undeletes a deleted record."
         raise NotFoundError(describe("verify", f"state {names.state}", "it has no checkpoint record", step))
@@ -184,7 +188,7 @@ class _Look:
                 progress(len(piece))
         except NotFoundError:
             return "it is gone"
-        return "" if expected.matches else "its bytes have another checksum than the file had"
+        return "" if expected.matches else _OTHER_BYTES
 
     def _pieces(self, file: FileIndex) -> Iterator[bytes]:
         for blob, size in file.extents():

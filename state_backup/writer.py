@@ -20,23 +20,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from azure_account.account import Done, Missing
 from azure_account.errors import (
-    AzureBlobError,
     ConfigurationError,
     ConflictError,
-    NotFoundError,
     describe,
 )
+from state_backup.clean_up import CleanUp
 from state_backup.index.checkpoint_id import next_id
 from state_backup.index.dir_diff import next_index, stored_content, to_upload
-from state_backup.index.snapshot_index import SnapshotIndex, SnapshotMetadata, from_json, to_json
+from state_backup.index.snapshot_index import SnapshotIndex, SnapshotMetadata, to_json
 from state_backup.local.scan import ReadFiles, scan
 from state_backup.metrics import StateMetrics
 from state_backup.names import StateNames
-from state_backup.record import Checkpoint, CheckpointRecord
+from state_backup.record import MOST_CONDEMNED, Checkpoint, CheckpointRecord
 from state_backup.state_storage import StateStorage
-from state_backup.threads import mapped
+from state_backup.threads import check_threads
 from state_backup.transfer.upload import Uploader
 from state_backup.undelete import undelete
 
@@ -45,14 +43,12 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer
     from state_backup.index.checkpoint_id import CheckpointId
-    from state_backup.index.dir_diff import LocalDir, LocalFile
+    from state_backup.index.dir_diff import Blobs, Content, LocalDir, LocalFile
     from state_backup.record_store import StoredRecord
 
 logger = logging.getLogger(__name__)
 
 LEAST_KEPT = 2
-MOST_CONDEMNED = 20_000
-"""Names that a commit lets the record's list have; later commits condemn the rest."""
 _ATTEMPTS = 10
 """How often a commit is tried when sweeps change the record meanwhile."""
 
@@ -80,13 +76,16 @@ class BackedUpStore:
 class _New:
     """What an attempt has uploaded: the snapshot index of each store, with its blob, and the names of all blobs.
 
-    base: the checkpoint that it was compared with.
+    base: the checkpoint that it was compared with. content: of the files, with their blobs.
+    keep: ids of checkpoints that stay beside the newest ones.
     """
 
     base: Checkpoint | None
+    keep: frozenset[str]
     indexes: dict[str, tuple[str, SnapshotIndex]] = field(default_factory=dict)
     blobs: set[str] = field(default_factory=set)
     stores: dict[str, BackedUpStore] = field(default_factory=dict)
+    content: dict[Content, Blobs] = field(default_factory=dict)
 
     def checkpoint(self, id_: CheckpointId, offsets: Mapping[str, str]) -> Checkpoint:
         return Checkpoint(id_, {store: blob for store, (blob, _) in self.indexes.items()}, dict(offsets))
@@ -114,6 +113,7 @@ def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
     if keep < LEAST_KEPT:
         text = f"keep is {keep}, it must be at least {LEAST_KEPT}: a restore would be overtaken by the next backup."
         raise ConfigurationError(text)
+    check_threads(threads)  # before this opening fences another writer
     storage = StateStorage(container, StateNames(state), threads, now_ns, new_id)
     for _ in range(_ATTEMPTS):
         before = storage.records.read() or storage.undeleted_record()
@@ -134,13 +134,9 @@ class StateWriter:
         self._stored = stored
         self._indexes = self._read_indexes(stored, ())
         """The snapshot indexes of the checkpoints in the record, by blob."""
-        self._with_ttl = self._blobs_of(self._indexes)
-        """Blobs of committed checkpoints whose TTL is to be taken off."""
+        self._left = CleanUp(self._blobs_of(self._indexes))
         self._unused: set[str] = set()
         """Blobs of attempts that have failed, and others that no checkpoint has: the next commit condemns them."""
-        self._gone: set[str] = set()
-        """Condemned blobs that are known to be deleted."""
-        self._tags_refused = False
         self._without_tags: set[str] = set()
         """Blobs that got no TTL."""
         self._read_files: dict[str, ReadFiles] = {}
@@ -168,13 +164,15 @@ class StateWriter:
         progress: Callable[[int], object] = lambda _: None,
         planned: Callable[[int, int], object] = lambda _files, _bytes: None,
         trust_times: bool = False,
+        keep: Collection[str] = (),
     ) -> Checkpoint:
         """Commit a checkpoint of these directories, by store name, and of the offsets that belong to them.
 
         The checkpoint has these stores and no others. planned: is called before each store's upload with the number and
         bytes of its new files; progress: with the bytes of each piece that is uploaded. trust_times: a file whose
         inode, size and modification time are those of this writer's last backup is not read again; only for directories
-        of hard links to files that are never changed in place, such as checkpoints of RocksDB.
+        of hard links to files that are never changed in place, such as checkpoints of RocksDB. keep: ids of checkpoints
+        that stay in the record beside the newest ones; those that are not in it any more are ignored.
 
         The directories must not change meanwhile: `ConflictError` if they do. `FencedError` if another writer has taken
         over. After these the checkpoint is there only if the answer of its commit was lost, as it may be after a
@@ -186,7 +184,7 @@ class StateWriter:
             raise ConfigurationError(describe("back up", f"state {self._storage.state}", cause, step))
         if not trust_times:
             self._read_files.clear()
-        run = _Run(planned, progress, trust_times)
+        run = _Run(planned, progress, trust_times, frozenset(keep))
         new = self._upload(stores, id_, run)
         for _ in range(_ATTEMPTS):
             checkpoint = new.checkpoint(id_, offsets or {})
@@ -200,32 +198,55 @@ class StateWriter:
                 cause = "a sweep has condemned blobs" if condemned else "an earlier commit took effect just before that"
                 logger.warning("%s of a backup of %s: it is repeated", cause, self._storage.state)
                 id_ = self._next_id()
-                new = self._upload(stores, id_, run)
+                new = self._upload(stores, id_, replace(run, uploaded=self._still_stored(new)))
         raise self._storage.too_many_changes(_ATTEMPTS)
+
+    def _still_stored(self, new: _New) -> dict[Content, Blobs]:
+        """What an attempt has uploaded that the next one can use."""
+        if new.base != self.newest:
+            return {}
+        condemned = set(self._stored.record.condemned)
+        return {
+            content: blobs
+            for content, blobs in new.content.items()
+            if not any(each.blob_id in condemned for each in blobs)
+        }
 
     def _next_id(self) -> CheckpointId:
         return next_id(self._storage.now_ns(), None if self.newest is None else self.newest.id)
 
     def _upload(self, stores: Mapping[str, Path | str], id_: CheckpointId, run: _Run) -> _New:
         """Upload what is new, and the indexes. A store that has not changed keeps the index that it has."""
-        before = {} if self.newest is None else self.newest.indexes
-        new = _New(self.newest)
+        new = _New(self.newest, run.keep, content=dict(run.uploaded))
+        new.blobs.update(blob.blob_id for blobs in run.uploaded.values() for blob in blobs)
 
         def new_name() -> str:
             return self._name(new, self._storage.names.file)
 
-        with Uploader(self._storage.container, new_name, threads=self._storage.threads) as uploader:
+        threads, refused = self._storage.threads, self._left.tags_refused
+        uploader = Uploader(self._storage.container, new_name, threads=threads, tags_refused=refused)
+        try:
+            self._upload_stores(stores, id_, uploader, run, new)
+        finally:
+            self._without_tags |= uploader.without_tags
+            self._left.tags_refused = uploader.tags_refused
+        return new
+
+    def _upload_stores(
+        self, stores: Mapping[str, Path | str], id_: CheckpointId, uploader: Uploader, run: _Run, new: _New
+    ) -> None:
+        before = {} if new.base is None else new.base.indexes
+        with uploader:
             for store, directory in stores.items():
                 blob = before.get(store)
-                found, new.stores[store] = self._upload_store(_Store(store, Path(directory), id_), blob, uploader, run)
+                of = _Store(store, Path(directory), id_)
+                found, new.stores[store] = self._upload_store(of, blob, uploader, run, new)
                 if isinstance(found, SnapshotIndex):
                     name = self._name(new, self._storage.names.index)
                     uploader.put(name, to_json(found))
                     new.indexes[store] = name, found
                 else:
                     new.indexes[store] = found, self._indexes[found]
-        self._without_tags |= uploader.without_tags
-        return new
 
     def _name(self, new: _New, of: Callable[[str], str]) -> str:
         """A name that no blob has had, for a blob of this attempt."""
@@ -235,7 +256,7 @@ class StateWriter:
         return name
 
     def _upload_store(
-        self, store: _Store, previous: str | None, uploader: Uploader, run: _Run
+        self, store: _Store, previous: str | None, uploader: Uploader, run: _Run, new: _New
     ) -> tuple[SnapshotIndex | str, BackedUpStore]:
         """Upload the files that are new. The next index of the store, or the blob of the index that it has."""
         before = None if previous is None else self._indexes.get(previous)
@@ -243,12 +264,14 @@ class StateWriter:
         with self._metrics.measured("dirDiffSeconds", store=store.name):
             known = self._read_files.setdefault(store.name, ReadFiles()) if run.trust_times else None
             local = scan(store.directory, self._storage.threads, known)
-            stored = stored_content(local, root_before, self._lost)
+            stored = {**new.content, **stored_content(local, root_before, self._lost)}
             files = to_upload(local, stored)
         done = _backed_up(local, files)
         run.planned(done.uploaded_files, done.uploaded_bytes)
         with self._metrics.measured("uploadSeconds", store=store.name):
-            stored |= uploader.files(store.directory, files, run.progress)
+            uploaded = uploader.files(store.directory, files, run.progress)
+        new.content |= uploaded
+        stored |= uploaded
         self._metrics.count("filesUploaded", done.uploaded_files, store=store.name)
         self._metrics.count("bytesUploaded", done.uploaded_bytes, store=store.name)
         root = next_index(local, stored, root_before)
@@ -268,11 +291,12 @@ class StateWriter:
         """Change the record. False if it was changed meanwhile."""
         record = self._stored.record
         older = [each for each in record.checkpoints if set(each.indexes.values()) <= set(self._indexes)]
-        checkpoints = (checkpoint, *older[: self._keep - 1])
+        newest = self._keep - 1
+        checkpoints = (checkpoint, *older[:newest], *(each for each in older[newest:] if str(each.id) in new.keep))
         known = {**self._indexes, **dict(new.indexes.values())}
         in_use = self._blobs_of({blob: known[blob] for each in checkpoints for blob in each.indexes.values()})
         waste = sorted((self._blobs_of(known) | self._unused) - in_use - set(record.condemned))
-        condemned = sorted(set(record.condemned) - self._gone)
+        condemned = sorted(set(record.condemned) - self._left.gone)
         condemned += waste[: max(0, MOST_CONDEMNED - len(condemned))]
         changed = replace(record, checkpoints=checkpoints, condemned=tuple(condemned))
         stored = self._storage.records.write(changed, self._stored)
@@ -298,30 +322,21 @@ class StateWriter:
     def _read_indexes(self, stored: StoredRecord, known: Collection[str]) -> dict[str, SnapshotIndex]:
         """The snapshot indexes of a record that are not known yet, by blob."""
         blobs = {blob for each in stored.record.checkpoints for blob in each.indexes.values()} - set(known)
-        found = {blob: self._read_index(stored, blob) for blob in sorted(blobs)}
+        found = {blob: self._storage.read_index(stored, blob) for blob in sorted(blobs)}
         return {blob: index for blob, index in found.items() if index is not None}
 
-    def _read_index(self, stored: StoredRecord, blob: str) -> SnapshotIndex | None:
-        """An index. None if somebody has deleted it: the next commit drops checkpoints that need it."""
-        container = self._storage.container
-        try:
-            return from_json(container.get(blob).data, blob)
-        except NotFoundError:
-            now = self._storage.records.read()
-            if now is not None:  # another writer may have dropped a checkpoint
-                self._storage.records.check_epoch(now.record, stored.record.epoch, stored.record.writer)
-            if undelete(container, [blob]):
-                return from_json(container.get(blob).data, blob)
-        logger.warning("index %s is gone: the next backup drops the checkpoints that need it", blob)
-        return None
-
     def _find_lost(self) -> set[str]:
-        """Blobs of checkpoints that somebody has deleted, and that stay so: no new checkpoint uses them."""
+        """Blobs of checkpoints that are gone for good, or have not the size they had: no new checkpoint uses them."""
         storage = self._storage
-        gone = self._blobs_of(self._indexes) - storage.list_names()
+        there, needed = storage.sizes(), self._blobs_of(self._indexes)
+        gone = needed - set(there)
         lost = gone - set(undelete(storage.container, sorted(gone), storage.threads))
+        for index in self._indexes.values():
+            lost |= {blob for blob, size in index.blob_sizes() if blob in needed and there.get(blob, size) != size}
         if lost:
-            text = "%d of the blobs of %s are gone, such as %s: the next backup uploads again what it has of them"
+            text = (
+                "%d of the blobs of %s are gone or cut, such as %s: the next backup uploads again what it has of them"
+            )
             logger.warning(text, len(lost), storage.state, min(lost))
         return lost
 
@@ -331,55 +346,19 @@ class StateWriter:
         named = {blob for each in stored.record.checkpoints for blob in each.indexes.values()}
         self._indexes = {blob: index for blob, index in known.items() if blob in named}
         in_use, condemned = self._blobs_of(self._indexes), set(stored.record.condemned)
-        self._with_ttl = (self._with_ttl | (self._unused - self._without_tags)) & in_use
+        self._left.with_ttl = (self._left.with_ttl | (self._unused - self._without_tags)) & in_use
         self._without_tags &= self._unused
         self._unused = (self._unused | self._blobs_of(known)) - in_use - condemned
-        self._gone &= condemned
 
     def _clean_up(self) -> None:
-        """Take the TTL off what is committed, and delete what is condemned. Errors are logged; the next one goes on."""
         with self._metrics.measured("cleanupSeconds"):
-            self._with_ttl -= self._each(self._take_ttl_off, self._with_ttl)
-            gone = self._each(self._delete, set(self._stored.record.condemned) - self._gone)
-        self._gone |= gone
-        self._metrics.count("blobsDeleted", len(gone))
+            deleted = self._left.run(self._storage, self._stored.record.condemned)
+        self._metrics.count("blobsDeleted", deleted)
 
     def _blobs_of(self, indexes: Mapping[str, SnapshotIndex]) -> set[str]:
         """The blobs of snapshots: their indexes and files. Not names of others, which are not ours to change."""
         blobs = {*indexes, *(blob for index in indexes.values() for blob in index.blob_ids())}
         return {blob for blob in blobs if self._storage.names.owns(blob)}
-
-    def _take_ttl_off(self, blob: str) -> bool:
-        try:
-            return isinstance(self._storage.container.set_tags(blob, {}), Done)
-        except ConfigurationError as refused:  # such as a permission: often for good, and one warning is enough
-            if not self._tags_refused:
-                self._tags_refused = True
-                text = (
-                    "index tags are refused, blobs keep their TTL: the clean-up of %s goes on with the next backup: %s"
-                )
-                logger.warning(text, self._storage.state, refused)
-            return False
-
-    def _delete(self, blob: str) -> bool:
-        return isinstance(self._storage.container.delete(blob), Done | Missing)
-
-    def _each(self, act: Callable[[str], bool], blobs: Collection[str]) -> set[str]:
-        """The blobs for which the act succeeded. One that fails, such as under a legal hold, keeps no other back."""
-        errors: list[AzureBlobError] = []
-
-        def succeeds(blob: str) -> bool:
-            try:
-                return act(blob)
-            except AzureBlobError as error:
-                errors.append(error)
-                return False
-
-        ordered = sorted(blobs)
-        done = mapped(succeeds, ordered, self._storage.threads, "clean-up")
-        if errors:
-            logger.warning("the clean-up of %s goes on with the next backup: %s", self._storage.state, errors[0])
-        return {blob for blob, succeeded in zip(ordered, done, strict=True) if succeeded}
 
 
 @dataclass(frozen=True)
@@ -398,6 +377,9 @@ class _Run:
     planned: Callable[[int, int], object]
     progress: Callable[[int], object]
     trust_times: bool
+    keep: frozenset[str]
+    uploaded: Mapping[Content, Blobs] = field(default_factory=dict)
+    """What an attempt before has uploaded."""
 
 
 def _backed_up(local: LocalDir, new: Sequence[LocalFile]) -> BackedUpStore:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -43,7 +42,7 @@ class CheckpointSize:
 
 def read_record(container: BlobContainer, state: str) -> CheckpointRecord | None:
     """The record of a state; None if there is none."""
-    stored = RecordStore(container, StateNames(state), lambda: uuid.uuid4().hex).read()
+    stored = RecordStore(container, StateNames(state)).read()
     return None if stored is None else stored.record
 
 

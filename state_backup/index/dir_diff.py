@@ -90,7 +90,8 @@ def to_upload(local: LocalDir, stored: Mapping[Content, Blobs]) -> tuple[LocalFi
 def next_index(local: LocalDir, stored: Mapping[Content, Blobs], previous: DirIndex | None) -> DirIndex:
     """The index of the directory, when all of its content is stored.
 
-    What the snapshot before has and this one does not is listed as removed, unless its blobs are in use still.
+    What the snapshot before has and this one does not is listed as removed, unless its blobs are in use still. The
+    entry of a file that has not changed is the object that the snapshot before has: a writer keeps several snapshots.
     """
     used = {blob.blob_id for file in local.all_files() if file.metadata.size for blob in stored[file.content]}
     return _next(local, stored, previous or DirIndex(local.name), used)
@@ -98,24 +99,23 @@ def next_index(local: LocalDir, stored: Mapping[Content, Blobs], previous: DirIn
 
 def _next(local: LocalDir, stored: Mapping[Content, Blobs], previous: DirIndex, used: set[str]) -> DirIndex:
     before = {directory.name: directory for directory in previous.sub_dirs_present}
+    same = {file.without_creation_time(): file for file in previous.files_present}
     now = {directory.name for directory in local.sub_dirs}
     return DirIndex(
         local.name,
         tuple(
-            FileIndex(
-                file.name,
-                stored[file.content] if file.metadata.size else (),
-                file.metadata,
-                file.checksum,
-                file.blake3,
-            )
-            for file in local.files
+            same.get(file.without_creation_time(), file) for file in (_indexed(each, stored) for each in local.files)
         ),
         tuple(file for file in previous.files_present if not _in_use(file, used)),
         tuple(_next(each, stored, before.get(each.name, DirIndex(each.name)), used) for each in local.sub_dirs),
         tuple(_without(directory, used) for name, directory in before.items() if name not in now),
         local.permissions,
     )
+
+
+def _indexed(file: LocalFile, stored: Mapping[Content, Blobs]) -> FileIndex:
+    blobs = stored[file.content] if file.metadata.size else ()
+    return FileIndex(file.name, blobs, file.metadata, file.checksum, file.blake3)
 
 
 def _without(directory: DirIndex, used: set[str]) -> DirIndex:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -68,6 +68,13 @@ class FileIndex:
         ends = pairwise([*(blob.offset for blob in self.blobs), self.metadata.size])
         return ((blob, end - blob.offset) for blob, (_, end) in zip(self.blobs, ends, strict=True))
 
+    def without_creation_time(self) -> FileIndex:
+        """What is compared of a file: Linux has the last change of the inode for it, and a new hard link changes that.
+
+        Samza compares no times at all.
+        """
+        return replace(self, metadata=replace(self.metadata, creation_time_millis=0))
+
 
 @dataclass(frozen=True)
 class DirIndex:
@@ -91,17 +98,10 @@ class DirIndex:
             yield from directory.files(f"{path}{directory.name}/")
 
     def present(self) -> DirIndex:
-        """The directory without what was removed."""
+        """What two snapshots of an unchanged directory have in common: not what was removed, nor creation times."""
+        files = tuple(file.without_creation_time() for file in self.files_present)
         below = tuple(directory.present() for directory in self.sub_dirs_present)
-        return DirIndex(self.name, self.files_present, (), below, (), self.permissions)
-
-    def removed_files(self) -> Iterator[FileIndex]:
-        """All files that the snapshot before had and this one does not."""
-        yield from self.files_removed
-        for directory in self.sub_dirs_present:
-            yield from directory.removed_files()
-        for directory in self.sub_dirs_removed:
-            yield from (file for _, file in directory.files())
+        return DirIndex(self.name, files, (), below, (), self.permissions)
 
 
 @dataclass(frozen=True)
@@ -123,6 +123,11 @@ class SnapshotIndex:
     metadata: SnapshotMetadata
     root: DirIndex
     previous: str | None = None
+
+    def blob_sizes(self) -> Iterator[tuple[str, int]]:
+        """The blobs that hold the snapshot's files, and the bytes that a file needs of them."""
+        for _, file in self.root.files():
+            yield from ((blob.blob_id, size) for blob, size in file.extents())
 
     def blob_ids(self) -> frozenset[str]:
         """The blobs that hold the snapshot's files."""

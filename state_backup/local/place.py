@@ -1,10 +1,13 @@
-"""Put a restored directory in place: it is built beside the old one and switched in by renames.
+"""Put a restored directory in place: it is built beside the old one, and the two are exchanged.
 
-    <directory>.restoring-…   is built: files that are there already are linked, the others downloaded
-    <directory>.replaced-…    the old directory, for the moment between two renames; then it is deleted
+    <directory>.restore.lock   who restores the directory has locked it (`claim`): the other names are its own
+    <directory>.restoring      is built: files that are there already are linked, the others downloaded
+    <directory>.downloaded     what a failed attempt has downloaded, for the next attempt of the same restore
+    <directory>.replaced       the old directory, between two renames, where two names cannot be exchanged at once
 
-A crash leaves the old directory, or the new one, or (between the two renames) none in place: `recover` puts the old one
-back. What is deleted is called `.restoring` first, so that nothing that is half deleted is ever put in place.
+A crash leaves the old directory or the new one. Where names cannot be exchanged it may leave none, between the two
+renames: `recover` puts the old one back. What is deleted is called `.restoring` first, so that nothing that is half
+deleted is ever put in place.
 """
 
 from __future__ import annotations
@@ -15,33 +18,68 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from azure_account.errors import ConflictError, describe
+from state_backup.local.claim import claimed
+from state_backup.local.exchange import exchange
+
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from state_backup.index.snapshot_index import DirIndex
+
+_LOCK, _RESTORING, _DOWNLOADED, _REPLACED = RESERVED = (".restore.lock", ".restoring", ".downloaded", ".replaced")
+"""Endings of names that belong to a restore."""
+
+
+def claim(directory: Path, timeout: float) -> AbstractContextManager[None]:
+    """The right to restore a directory, as long as the block lasts. Errors as those of `claimed`."""
+    names = [restoring(directory), downloaded(directory), _replaced(directory)]
+    return claimed(directory.with_name(directory.name + _LOCK), names, timeout)
 
 
 def restoring(directory: Path) -> Path:
     """Where the new directory is built."""
-    return directory.with_name(f"{directory.name}.restoring")
+    return directory.with_name(directory.name + _RESTORING)
+
+
+def downloaded(directory: Path) -> Path:
+    """What an attempt that has failed has downloaded: some files are complete, others are not."""
+    return directory.with_name(directory.name + _DOWNLOADED)
 
 
 def _replaced(directory: Path) -> Path:
-    return directory.with_name(f"{directory.name}.replaced")
+    return directory.with_name(directory.name + _REPLACED)
 
 
 def recover(directory: Path) -> None:
-    """Finish or undo what a crash has left of an earlier restore."""
+    """Finish or undo what a crash has left of an earlier restore. Under its claim.
+
+    `ConflictError` if it was killed between two renames, and another program has made the directory anew since.
+    """
     old, new = _replaced(directory), restoring(directory)
     if _is_there(old) and not _is_there(directory):
         old.rename(directory)  # the new one may not be on disk yet: it is built again, from what is there
+    elif _is_there(old) and _is_there(new):
+        cause = f"a restore was killed when {directory} was {old} already; another program has made {directory} since"
+        step = f"Move {directory} away, and the next restore puts the old one back; or delete {old} if nobody needs it."
+        raise ConflictError(describe("restore", str(directory), cause, step))
     remove(new)
+    remove(downloaded(directory))
     _discard(directory)
+
+
+def set_aside(directory: Path) -> None:
+    """Keep what was downloaded until the next attempt."""
+    if _is_there(restoring(directory)):
+        remove(downloaded(directory))
+        restoring(directory).rename(downloaded(directory))
 
 
 def _discard(directory: Path) -> None:
     """Delete the old directory."""
     if _is_there(_replaced(directory)):
         _replaced(directory).rename(restoring(directory))
-        remove(restoring(directory))
+    remove(restoring(directory))
 
 
 def _is_there(path: Path) -> bool:
@@ -99,10 +137,12 @@ def mode_of(permissions: str) -> int:
 
 
 def switch(directory: Path) -> None:
-    """Put the new directory in the place of the old one."""
+    """Put the new directory in the place of the old one, and delete that."""
     old, new = _replaced(directory), restoring(directory)
-    if _is_there(directory):
+    if not _is_there(directory):
+        new.rename(directory)
+    elif not exchange(new, directory):
         directory.rename(old)
-    new.rename(directory)
+        new.rename(directory)
     sync(directory.parent)
     _discard(directory)

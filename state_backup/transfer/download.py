@@ -49,7 +49,7 @@ class Downloader:
         progress: is called with the bytes of each range. `NotFoundError` if a blob is gone, `CorruptError` if the bytes
         are not those that were backed up, `ConfigurationError` if the disk refuses them.
         """
-        calls = [self._files.submit(self._file, path, file, progress) for path, file in files.items()]
+        calls = (self._files.submit(self._file, path, file, progress) for path, file in files.items())
         results(calls, self._stopped.set)
 
     def _file(self, path: Path, file: FileIndex, progress: Callable[[int], object]) -> None:
@@ -76,7 +76,7 @@ class Downloader:
             progress(length)
 
         # All have ended when this returns, so that none writes to a descriptor that is another file's by then.
-        results([self._ranges.submit(fetch, *part) for part in self._parts(file)])
+        results(self._ranges.submit(fetch, *part) for part in self._parts(file))
 
     def _parts(self, file: FileIndex) -> Iterator[tuple[FileBlob, int, int]]:
         """Ranges of the blobs of a file: blob, start in it, length."""

@@ -5,10 +5,9 @@ A lifecycle rule compares tags for equality and counts days by itself, so the ta
 
 from __future__ import annotations
 
-from azure_account.account import NO_ATTRIBUTES, BlobAttributes
+from azure_account.account import BlobAttributes
 
 TAG, VALUE, DAYS = "azureblobTtl", "30d", 30
 WITH_TTL = BlobAttributes(tags={TAG: VALUE})
 WITHOUT_TAGS = BlobAttributes(metadata={TAG: VALUE})
 """For accounts, or identities, that cannot set tags. Nothing acts on it but people."""
-PERMANENT = NO_ATTRIBUTES

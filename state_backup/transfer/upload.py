@@ -1,7 +1,9 @@
 """Upload files, each as one blob: read in order, staged in parallel, made visible by one request.
 
 Each block is read once, added to the checksums of its file, and staged by a thread. At most `threads` blocks, and one
-of each file that is being read, are in memory. A file whose bytes are not those that were scanned is an error, and no
+of each file that is being read, are in memory; a block has 4 MiB, or a 50,000th of a file above 195 GiB.
+
+A file whose bytes are not those that were scanned is an error, and no
 blob is made of it. A blob is created, never replaced: a request that takes effect late does not bring its TTL back.
 """
 
@@ -14,7 +16,7 @@ from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from azure_account.account import IF_ABSENT
+from azure_account.account import BLOCKS_OF_A_BLOB, IF_ABSENT, Missing
 from azure_account.errors import ConfigurationError, ConflictError, TransientError, describe
 from azure_account.readback import request_and_read_back
 from state_backup.index.snapshot_index import FileBlob
@@ -30,17 +32,23 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from azure_account.account import BlobContainer, Outcome
+    from azure_account.account import BlobAttributes, BlobContainer, Outcome
     from state_backup.index.dir_diff import Blobs, Content, LocalFile
 
 logger = logging.getLogger(__name__)
 
 BLOCK_BYTES = 4 << 20
 _FILES_AT_ONCE = 4
+_UPLOADS = 3
+"""How often a file is uploaded if its staged blocks are deleted meanwhile."""
 _LOOKED_AT = 64
 """How many of the last blocks are asked for an error before the next one is read."""
 _SMALL = 4 << 20
 """Files up to this size (bytes) are put in one request."""
+
+
+class _BlocksGoneError(Exception):
+    """The blocks that were staged for a blob are not there any more, nor is the blob."""
 
 
 class Uploader:
@@ -53,11 +61,14 @@ class Uploader:
         *,
         threads: int = 16,
         block_bytes: int = BLOCK_BYTES,
+        tags_refused: bool = False,
     ) -> None:
         self._container, self._new_name, self._block_bytes = container, new_name, block_bytes
-        self._attributes = WITH_TTL
+        self.tags_refused = tags_refused
+        """Whether the service refuses tags: then blobs get no TTL."""
         self.without_tags: set[str] = set()
         """Blobs that got no TTL, because tags are refused."""
+        self._noting = threading.Lock()
         self._stopped = threading.Event()
         self._slots = threading.BoundedSemaphore(threads)
         self._closing = ExitStack()
@@ -79,15 +90,26 @@ class Uploader:
         progress: is called with the bytes of each block that was uploaded. `ConflictError` for a file that has changed
         since it was scanned. After an error some blobs may be there, which no checkpoint names.
         """
-        calls = [self._files.submit(self._file, root, file, progress) for file in files]
+        calls = (self._files.submit(self._file, root, file, progress) for file in files)
         blobs = results(calls, self._stopped.set)
         return {file.content: (FileBlob(blob, 0),) for file, blob in zip(files, blobs, strict=True)}
 
     def put(self, blob: str, data: bytes) -> None:
         """Put a small blob."""
-        self._create(blob, lambda: self._container.put(blob, data, self._attributes, condition=IF_ABSENT))
+        self._create(blob, lambda attributes: self._container.put(blob, data, attributes, condition=IF_ABSENT))
 
     def _file(self, root: Path, file: LocalFile, progress: Callable[[int], object]) -> str:
+        for _ in range(_UPLOADS):
+            try:
+                return self._uploaded(root, file, progress)
+            except _BlocksGoneError:  # noqa: PERF203 - an upload takes longer
+                logger.warning("the staged blocks of %s were deleted, by a sweep: it is uploaded again", file.path)
+        cause = f"the staged blocks of {file.path} were deleted {_UPLOADS} times before they were committed"
+        step = "Run sweeps with a minimum age that is above the time of an upload."
+        raise ConflictError(describe("upload", f"directory {root}", cause, step))
+
+    def _uploaded(self, root: Path, file: LocalFile, progress: Callable[[int], object]) -> str:
+        """Upload a file under a new name. `_BlocksGoneError` if its blocks are not there any more."""
         blob = self._new_name()
         expected = ExpectedChecksum(file.checksum, file.blake3)
         staged: list[Future[None]] = []
@@ -109,9 +131,8 @@ class Uploader:
             raise _changed(root, file)
         if staged:
             ids = [_block_id(number) for number in range(len(staged))]
-            self._create(
-                blob, lambda: self._container.commit_block_list(blob, ids, self._attributes, condition=IF_ABSENT)
-            )
+            commit = self._container.commit_block_list
+            self._create(blob, lambda attributes: commit(blob, ids, attributes, condition=IF_ABSENT))
         else:
             self.put(blob, only)
             progress(len(only))
@@ -119,53 +140,67 @@ class Uploader:
 
     def _stage(self, blob: str, number: int, piece: bytes, progress: Callable[[int], object]) -> Future[None]:
         def stage() -> None:
-            try:
-                self._container.stage_block(blob, _block_id(number), piece)
-                progress(len(piece))
-            finally:
-                self._slots.release()
+            self._container.stage_block(blob, _block_id(number), piece)
+            progress(len(piece))
 
         self._slots.acquire()
-        return self._blocks.submit(stage)
+        staging = self._blocks.submit(stage)
+        staging.add_done_callback(lambda _: self._slots.release())  # also of one that is cancelled before it begins
+        return staging
 
     def _pieces(self, root: Path, file: LocalFile) -> Iterator[bytes]:
         """The blocks of a file."""
         with _opened(root, file) as source:
             try:
-                while piece := source.read(self._block_bytes):
+                size = max(self._block_bytes, -(-file.metadata.size // BLOCKS_OF_A_BLOB))
+                while piece := source.read(size):
                     yield piece
             except OSError as error:
                 cause = f"{file.path} cannot be read ({error})"
                 raise ConfigurationError(describe("back up directory", str(root), cause, "Change that.")) from error
 
-    def _create(self, blob: str, request: Callable[[], Outcome]) -> None:
+    def _create(self, blob: str, request: Callable[[BlobAttributes], Outcome]) -> None:
         """Make a request that creates a blob. A blob of its name, which nobody else has, is its effect."""
+        used: list[BlobAttributes] = []
 
-        def read_back(_: object) -> bool | None:
-            return True if self._container.properties(blob) is not None else None
+        def read_back(answer: object) -> bool | None:
+            if self._container.properties(blob) is not None:
+                return True
+            if isinstance(answer, Missing):
+                raise _BlocksGoneError
+            return None
 
         def unresolved(answer: object) -> TransientError:
             cause = f"it stays unknown whether it was written ({answer})"
             return TransientError(describe("upload", f"blob {blob}", cause, "Run the backup again."))
 
-        request_and_read_back(lambda: self._with_ttl(request), read_back, unresolved)
-        if self._attributes is WITHOUT_TAGS:
+        request_and_read_back(lambda: self._with_ttl(request, used), read_back, unresolved)
+        if WITH_TTL not in used:  # else the blob may be that of an earlier request, of which the answer was lost
             self.without_tags.add(blob)
 
-    def _with_ttl(self, request: Callable[[], Outcome]) -> Outcome:
-        """Make a request whose blob gets the TTL tag; if tags are refused, again without."""
-        try:
-            return request()
-        except ConfigurationError as refused:
-            if self._attributes is not WITH_TTL:
-                raise
-            self._attributes = WITHOUT_TAGS
-            answer = request()
-            logger.warning(
-                "index tags are refused in %s, so blobs get no TTL, and only `sweep` deletes those of a crash (%s)",
-                self._container.url, refused,
-            )  # fmt: skip
-            return answer
+    def _with_ttl(self, request: Callable[[BlobAttributes], Outcome], used: list[BlobAttributes]) -> Outcome:
+        """Make a request whose blob gets the TTL tag; if tags are refused, again without.
+
+        used: gets the attributes that were not refused.
+        """
+        if not self.tags_refused:
+            try:
+                answer = request(WITH_TTL)
+                used.append(WITH_TTL)
+                return answer  # noqa: TRY300
+            except ConfigurationError as refused:
+                answer = self._without_tag(request, used)
+                with self._noting:
+                    first, self.tags_refused = not self.tags_refused, True
+                if first:
+                    text = "index tags are refused in %s, so blobs get no TTL, and only `sweep` deletes leftovers: %s"
+                    logger.warning(text, self._container.url, refused)
+                return answer
+        return self._without_tag(request, used)
+
+    def _without_tag(self, request: Callable[[BlobAttributes], Outcome], used: list[BlobAttributes]) -> Outcome:
+        used.append(WITHOUT_TAGS)
+        return request(WITHOUT_TAGS)
 
 
 def _opened(root: Path, file: LocalFile) -> FileIO:

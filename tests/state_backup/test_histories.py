@@ -29,6 +29,7 @@ EVENTS = (
     "late upload brings a deleted blob back",
     "a backup fails and the writer goes on",
     "a sweep follows a commit without an answer",
+    "an older checkpoint is kept",
     "a restore is overtaken",
     "restored",
     "second take-over",

@@ -74,7 +74,10 @@ def test_changed_bytes_of_the_right_size_are_found_by_a_deep_look_alone(account:
     container.put(blob_of(container, b"owt"), b"two")
     container.delete(blob_of(container, b"4"))
     container.put(blob_of(container, b"same"), b"sane")
-    changed = "its bytes have another checksum than the file had"
+    changed = (
+        "its bytes have another checksum than the file had: overwrite the blob with an empty one, and the first backup "
+        "of the next writer that opens the state uploads the file again"
+    )
     assert [{("store", "CURRENT"): "it is gone"}, {}] == seen(verify(container, STATE))
     assert [
         {("store", "2.sst"): changed, ("store", "CURRENT"): "it is gone", ("same", "same"): changed},

@@ -55,6 +55,29 @@ def test_the_last_two_checkpoints_can_be_restored_and_nothing_else_is_kept(tmp_p
         restore(account.container("box"), STATE, {"store": tmp_path / "restored"}, checkpoint_id=str(ids[0]))
 
 
+def test_checkpoints_that_are_named_stay_until_they_are_not_named_any_more(tmp_path: Path) -> None:
+    account = new_account()
+    container, writer = account.container("box"), opened(account)
+    ids = [str(back_up(writer, tmp_path, tree).id) for tree in (0, 3)]
+    for tree, keep, expected in [
+        (1, {ids[0], "1-1", "x"}, [2, 1, 0]),
+        (2, ids[:1], [3, 2, 0]),
+        (1, ids[:2], [4, 3, 0]),
+    ]:
+        live = write(tmp_path / "live", TREES[tree])
+        ids.append(str(writer.back_up({"store": live}, {"input": str(tree)}, keep=keep).id))
+        assert [ids[number] for number in expected] == [str(each.id) for each in checkpoints(container, STATE)]
+        restore(container, STATE, {"store": tmp_path / "restored"}, checkpoint_id=ids[0])
+        assert equal(tmp_path / "restored", TREES[0])
+        before = len(list(container.list()))
+        check_no_orphans(container)
+        assert before == len(list(container.list())), "the writer has deleted what no checkpoint needs"
+        writer = opened(account)
+    back_up(writer, tmp_path, 2)
+    assert 2 == len(checkpoints(container, STATE))
+    check_no_orphans(container)
+
+
 def test_blobs_of_a_checkpoint_have_no_ttl_and_only_new_ones_are_asked(tmp_path: Path) -> None:
     faults = Faults()
     account = new_account()

@@ -40,7 +40,7 @@ def both(*mutants: Mutant) -> Mutant:
 def named(text: str) -> Mutant:
     """A file's blob is named so."""
     new = edited(
-        "state_backup.transfer.upload:Uploader._file",
+        "state_backup.transfer.upload:Uploader._uploaded",
         "blob = self._new_name()",
         f"blob = self._new_name().rpartition('/')[0] + '/' + {text}",
     )
@@ -131,8 +131,8 @@ def _sweep_takes_names_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 MUTANTS: dict[str, Mutant] = {
     "A: the record is written without a condition": edited(
-        "state_backup.record_store:RecordStore.write",
-        "IF_ABSENT if before is None else Condition(if_match=before.etag)",
+        "azure_account.document_store:DocumentStore.write",
+        "IF_ABSENT if before is None else Condition(if_match=before)",
         "Condition()",
     ),
     "B: a file's name is its blob's name": named("file.name"),
@@ -151,9 +151,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "the TTL is taken off before the commit": before_commit(_take_tags_off),
     "the TTL is not taken off by who takes over": edited(
-        "state_backup.writer:StateWriter._clean_up",
-        "self._with_ttl -= self._each(self._take_ttl_off, self._with_ttl)",
-        "self._with_ttl = set()",
+        "state_backup.clean_up:CleanUp.run",
+        "self.with_ttl -= _each(storage, take_ttl_off, sorted(self.with_ttl)).done",
+        "self.with_ttl = set()",
     ),
     "the epoch is not checked when the record is read again": replaced(
         "state_backup.record_store:RecordStore.check_epoch", lambda *_: None
@@ -172,4 +172,9 @@ MUTANTS: dict[str, Mutant] = {
         "self._stored = stored",
     ),
     "blobs are put without a condition": _OVERWRITES,
+    "blobs of a checkpoint that is kept are condemned": edited(
+        "state_backup.writer:StateWriter._commit",
+        "for each in checkpoints for blob",
+        "for each in checkpoints[: self._keep] for blob",
+    ),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from greenlet import greenlet
 
@@ -17,17 +17,37 @@ from azure_account.service import Ambiguous, Failure, Throttled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.state_backup.histories.world import World
+    from azure_account.memory.service import MemoryService
 
 T = TypeVar("T")
 BOX = "box"
 POLICY = RetryPolicy(max_attempts=3, first_delay=0.1, max_delay=1, deadline=1e9)
 
 
+class Stage(Protocol):
+    """A history's world, as its processes see it."""
+
+    seed: int
+    running: StateProcess | None
+    late: list[tuple[StateProcess, Request, Callable[[], object]]]
+
+    @property
+    def storage(self) -> MemoryService:
+        """What the processes share."""
+
+    def note(self, process: StateProcess, request: Request, fault: Fault | None) -> None:
+        """A process makes a request."""
+
+
 class StateProcess(Intercept):
     """A process of a history. `act` is what it does; it gets the process."""
 
-    def __init__(self, world: World, kind: str, act: Callable[[StateProcess], object], number: int) -> None:
+    @staticmethod
+    def aim_of(request: Request) -> str:
+        """What a request is for: where a history stops processes and places faults."""
+        return aim_of(request)
+
+    def __init__(self, world: Stage, kind: str, act: Callable[[Any], object], number: int) -> None:
         self.world, self.kind, self.number = world, kind, number
         self.draws = Random(world.seed * 1_000_003 + number)
         self.next: Request | None = None
@@ -40,7 +60,7 @@ class StateProcess(Intercept):
         self.record_reads = 0
         self._ids = 0
         self._killed = False
-        self.container = MemoryAccount(world.service, intercept=self, policy=POLICY).container(BOX)
+        self.container = MemoryAccount(world.storage, intercept=self, policy=POLICY).container(BOX)
         self._act = act
         self._greenlet = greenlet(self._run)
         self.step()
@@ -82,7 +102,7 @@ class StateProcess(Intercept):
             raise ProcessDied
         self.next = None
         fault = self._fault(request)
-        self.record_reads += aim_of(request) == "read record"
+        self.record_reads += self.aim_of(request) == "read record"
         self.world.note(self, request, fault)
         return send() if fault is None else self._fail(fault, request, send)
 
@@ -96,7 +116,7 @@ class StateProcess(Intercept):
 
     def _fault(self, request: Request) -> Fault | None:
         for place, (aim, fault) in enumerate(self.faults):
-            if aim in ("any", aim_of(request)):
+            if aim in ("any", self.aim_of(request)):
                 del self.faults[place]
                 return fault
         return None

@@ -31,6 +31,8 @@ class Truth:
     seen: Counter[str] = field(default_factory=Counter)
     attempts: dict[str, Stores] = field(default_factory=dict)
     """What each backup is of, by the offset that it was given."""
+    kept: dict[str, frozenset[str]] = field(default_factory=dict)
+    """The checkpoint ids that each backup was told to keep."""
     blobs: dict[str, bytes] = field(default_factory=dict)
     record: CheckpointRecord = field(default_factory=lambda: CheckpointRecord(0, ""))
     writers: list[str] = field(default_factory=list)
@@ -74,7 +76,10 @@ class Truth:
             self.fail(f"{min(self.in_use & set(record.condemned))}, which a checkpoint needs, is condemned")
 
     def _checkpoints(self, now: tuple[Checkpoint, ...], before: tuple[Checkpoint, ...]) -> None:
-        if now[1:] != before[: KEEP - 1] or (before and now[0].id <= before[0].id):
+        older, kept = before[KEEP - 1 :], self.kept[now[0].offsets["attempt"]]
+        stay = (*before[: KEEP - 1], *(each for each in older if str(each.id) in kept))
+        self.seen["an older checkpoint is kept"] += len(stay) >= KEEP
+        if now[1:] != stay or (before and now[0].id <= before[0].id):
             self.fail(f"checkpoint {now[0].id} does not follow {before[0].id if before else None}")
         if now[0].offsets["attempt"] in self.committed:
             self.fail(f"checkpoint {now[0].id} is of a backup that was committed before")

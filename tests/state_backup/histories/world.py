@@ -69,6 +69,11 @@ class World:
         self.container.create()
 
     @property
+    def storage(self) -> MemoryService:
+        """What the processes share."""
+        return self.service
+
+    @property
     def container(self) -> BlobContainer:
         """The container for those who look on: no faults, no turns."""
         return MemoryAccount(self.service).container(BOX)
@@ -146,7 +151,10 @@ class World:
         for name, folder in live.items():
             if not folder.exists() or read(folder) != stores[name]:  # else it keeps its times, and its index
                 write(folder, stores[name])
-        checkpoint = writer.back_up(live, {"attempt": attempt})
+        ids = [str(each.id) for each in writer._stored.record.checkpoints]
+        keep = frozenset(each for each in ids if process.draws.random() < 0.3)
+        self.truth.kept[attempt] = keep
+        checkpoint = writer.back_up(live, {"attempt": attempt}, keep=keep)
         self.trace(f"{process} has committed {attempt}")
         if attempt not in self.truth.committed:
             self.truth.fail(f"{process.kind}: a checkpoint is reported and was not committed")

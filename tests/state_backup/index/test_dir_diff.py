@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from state_backup.index.dir_diff import LocalDir, next_index, stored_content, to_upload
 from state_backup.index.snapshot_index import DirIndex, FileIndex, SnapshotIndex, SnapshotMetadata, from_json, to_json
-from tests.state_backup.index.trees import TREES, Tree, contents, local, uploaded
+from tests.state_backup.index.trees import TREES, Tree, contents, local, removed_files, uploaded
 
 METADATA = SnapshotMetadata("1-1", "job", "1", "task", "store")
 
@@ -50,7 +50,7 @@ def test_a_file_that_has_moved_is_not_uploaded_and_its_blob_is_not_removed() -> 
     second, paths = backup({"new": {"a": b"bytes"}, "b": b"more"}, first, 1)
 
     assert [] == paths
-    assert ["c"] == [file.name for file in second.removed_files()]
+    assert ["c"] == [file.name for file in removed_files(second)]
 
 
 def test_equal_files_share_a_blob_and_empty_ones_have_none() -> None:
@@ -104,7 +104,7 @@ def test_each_index_has_the_bytes_of_its_directory_and_removes_what_only_the_one
         assert sorted(each.path for each in directory.all_files()) == sorted(path for path, _ in index.files())
         before = set() if previous is None else blob_ids([file for _, file in previous.files()])
         now = blob_ids([file for _, file in index.files()])
-        assert before - now == blob_ids(list(index.removed_files()))
+        assert before - now == blob_ids(list(removed_files(index)))
         known = set() if previous is None else {file.blake3 for _, file in previous.files()}
         assert sorted(_digests(tree) - known) == sorted(file.blake3 for file in files)
         snapshot = SnapshotIndex(1, METADATA, index)
@@ -118,3 +118,22 @@ def test_an_empty_directory_stays_a_directory() -> None:
     second, _ = backup({"full": {"a": b"1"}}, index, 1)
     assert ["empty"] == [each.name for each in second.sub_dirs_removed]
     assert LocalDir("", (), (), "rwxr-x---") == local({})
+
+
+def test_the_entry_of_an_unchanged_file_is_the_object_of_the_snapshot_before_though_it_is_a_new_hard_link() -> None:
+    tree: Tree = {"a": b"bytes", "sub": {"b": b"more"}}
+    first, _ = backup(tree, None)
+    later = _created(local({**tree, "c": b"new"}), 99)
+    stored = stored_content(later, first)
+    second = next_index(later, {**stored, **uploaded(to_upload(later, stored), 1)}, first)
+    entries = dict(second.files())
+    for path, file in first.files():
+        assert file is entries[path]
+    assert 99 == entries["c"].metadata.creation_time_millis
+
+
+def _created(directory: LocalDir, millis: int) -> LocalDir:
+    files = tuple(
+        replace(file, metadata=replace(file.metadata, creation_time_millis=millis)) for file in directory.files
+    )
+    return replace(directory, files=files, sub_dirs=tuple(_created(each, millis) for each in directory.sub_dirs))

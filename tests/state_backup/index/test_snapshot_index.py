@@ -21,6 +21,7 @@ from state_backup.index.snapshot_index import (
     from_json,
     to_json,
 )
+from tests.state_backup.index.trees import removed_files
 
 FILE = FileIndex(
     "000012.sst",
@@ -55,7 +56,7 @@ SAMZA = """{"creation-time-millis":1700000000000,
 def test_what_is_written_is_read() -> None:
     assert INDEX == from_json(to_json(INDEX), "index/1")
     assert ["000012.sst"] == [path for path, _ in INDEX.root.files()]
-    assert [FILE] == list(INDEX.root.removed_files())
+    assert [FILE] == list(removed_files(INDEX.root))
     assert {"b1", "b2"} == INDEX.blob_ids()
 
 

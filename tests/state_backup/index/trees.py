@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from state_backup.index.dir_diff import Blobs, Content
+    from state_backup.index.snapshot_index import DirIndex, FileIndex
 
 Tree: TypeAlias = "Mapping[str, bytes | Tree]"
 
@@ -52,3 +53,12 @@ def contents(tree: Tree) -> Iterator[bytes]:
 def uploaded(files: tuple[LocalFile, ...], round_: int) -> dict[Content, Blobs]:
     """Blobs for these files, with names that no other round has."""
     return {file.content: (FileBlob(f"blob-{round_}-{number}", 0),) for number, file in enumerate(files)}
+
+
+def removed_files(directory: DirIndex) -> Iterator[FileIndex]:
+    """All files that the snapshot before had and this one does not."""
+    yield from directory.files_removed
+    for each in directory.sub_dirs_present:
+        yield from removed_files(each)
+    for each in directory.sub_dirs_removed:
+        yield from (file for _, file in each.files())

@@ -1,0 +1,82 @@
+"""A document that is changed by conditional writes only; a lost answer is resolved by the document's write id."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from azure_account.account import IF_ABSENT, Condition, Conflict, Done, Unknown
+from azure_account.errors import NotFoundError, TransientError, describe
+from azure_account.readback import request_and_read_back
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from azure_account.account import BlobContainer
+    from azure_account.errors import AzureBlobError
+    from azure_account.readback import Doubtful
+
+
+class Document(Protocol):
+    """What is stored. write_id: each write gives it another one."""
+
+    @property
+    def write_id(self) -> str:
+        """Of the write that made it."""
+
+
+D = TypeVar("D", bound=Document)
+
+
+@dataclass(frozen=True)
+class Stored(Generic[D]):
+    """A document as it was read or written, and its ETag."""
+
+    document: D
+    etag: str
+
+
+@dataclass(frozen=True)
+class DocumentStore(Generic[D]):
+    """One document of a container. kind: what messages call it. from_json: gets the bytes and the blob's name."""
+
+    container: BlobContainer
+    blob: str
+    kind: str
+    to_json: Callable[[D], bytes]
+    from_json: Callable[[bytes, str], D]
+
+    def read(self) -> Stored[D] | None:
+        """The document; None if there is none. Errors of `from_json`."""
+        try:
+            found = self.container.get(self.blob)
+        except NotFoundError:
+            return None
+        return Stored(self.from_json(found.data, self.blob), found.properties.etag)
+
+    def write(self, document: D, before: str | None) -> Stored[D] | None:
+        """Replace the document that was read with the ETag `before`, or create it (None).
+
+        The write id must be one that no other write has. None if the document was changed meanwhile: read it again.
+        `TransientError` if the outcome stays unknown: then it may take effect as long as nothing else changes it.
+        """
+        condition = IF_ABSENT if before is None else Condition(if_match=before)
+
+        def request() -> Done | Doubtful:
+            return self.container.put(self.blob, self.to_json(document), condition=condition)
+
+        def read_back(answer: Doubtful) -> Stored[D] | Conflict | None:
+            stored = self.read()
+            if stored is not None and stored.document.write_id == document.write_id:
+                return stored
+            unchanged = before == (None if stored is None else stored.etag)
+            return None if isinstance(answer, Unknown) and unchanged else Conflict()
+
+        def unresolved(answer: Doubtful) -> AzureBlobError:
+            cause = f"it stays unknown whether it was written ({answer})"
+            return TransientError(describe("write", f"{self.kind} {self.blob}", cause, "Try again later."))
+
+        answer = request_and_read_back(request, read_back, unresolved)
+        if isinstance(answer, Done):
+            return Stored(document, answer.etag)
+        return answer if isinstance(answer, Stored) else None

@@ -1,0 +1,203 @@
+"""Assemble the directories of a checkpoint: take what is on disk already, download the rest, verify, switch.
+
+Nothing is in place before all of it is verified. If what is stored is gone or damaged, the files that were downloaded
+stay until the next attempt, which finds them by their content; else what has failed is removed.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from azure_account.errors import AzureBlobError, CorruptError, NotFoundError
+from state_backup.index.snapshot_index import DirIndex, from_json
+from state_backup.local import place
+from state_backup.local.scan import ReadFiles, scan
+from state_backup.transfer.download import Downloader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from azure_account.account import BlobContainer
+    from state_backup.index.dir_diff import Content
+    from state_backup.index.snapshot_index import FileIndex
+    from state_backup.metrics import StateMetrics
+
+logger = logging.getLogger(__name__)
+
+_PRIVATE_FILE = "rw-------"
+_PRIVATE_DIR = "rwx------"
+_NO_LINK = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
+"""Why a file cannot be linked, though it may be copied: the file system, a mount, or the rights on another's file."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A directory to assemble. sources: where files of the same content are looked for, the first one first.
+
+    Files of `sources` are hard-linked where the disk can do that, so nothing may change them in place. private: files
+    and directories get the permissions `rw-------` and `rwx------`, whatever was backed up.
+    """
+
+    directory: Path
+    sources: tuple[Path, ...]
+    private: bool = False
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """How files are downloaded, and whom that is reported to."""
+
+    metrics: StateMetrics
+    threads: int
+    planned: Callable[[int, int], object] = lambda _files, _bytes: None
+    progress: Callable[[int], object] = lambda _: None
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """Files and bytes that were downloaded, and those that were on disk (or empty), also of an earlier attempt."""
+
+    downloaded_files: int
+    downloaded_bytes: int
+    kept_files: int
+    kept_bytes: int
+
+
+def assemble(
+    container: BlobContainer, indexes: Mapping[str, str], targets: Mapping[str, Target], transfer: Transfer
+) -> Assembled:
+    """Make directories, by store name, what the snapshot indexes in these blobs say; then replace what is there.
+
+    The caller has the claims of the directories. `NotFoundError` if a blob is gone, `CorruptError` if bytes are not
+    those that were backed up: what was downloaded stays, for the next call, until the claim's holder recovers them.
+    `ConfigurationError` or `OSError` if the disk refuses something. After an error the directories are as before; only
+    if one of several cannot be put in place, those before it have been.
+    """
+    plans = []
+    for store, target in targets.items():
+        with transfer.metrics.measured("getSnapshotIndexSeconds", store=store):
+            plans.append(_plan(container, indexes[store], target, transfer.threads))
+    sizes = [file.metadata.size for plan in plans for _, file in plan.root.files()]
+    downloaded = [file.metadata.size for plan in plans for file in plan.missing.values() if file.metadata.size]
+    transfer.planned(len(downloaded), sum(downloaded))
+    try:
+        for plan in plans:
+            place.make_dirs(place.restoring(plan.directory), plan.root)
+            _keep(plan)
+        for plan in plans:
+            place.remove(place.downloaded(plan.directory))
+        with Downloader(container, threads=transfer.threads) as downloader:
+            files = {path: file for plan in plans for path, file in plan.missing.items()}
+            downloader.files(files, transfer.progress)
+        for plan in plans:
+            place.apply_permissions(place.restoring(plan.directory), plan.root)
+        for plan in plans:
+            place.switch(plan.directory)
+    except (NotFoundError, CorruptError):
+        for plan in plans:
+            place.set_aside(plan.directory)
+        raise
+    except BaseException:
+        for plan in plans:
+            place.recover(plan.directory)
+        raise
+    return Assembled(len(downloaded), sum(downloaded), len(sizes) - len(downloaded), sum(sizes) - sum(downloaded))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is done for one directory. links, copies: files that are there, by new path. missing: to be downloaded."""
+
+    directory: Path
+    root: DirIndex
+    links: dict[Path, Path] = field(default_factory=dict)
+    copies: dict[Path, Path] = field(default_factory=dict)
+    missing: dict[Path, FileIndex] = field(default_factory=dict)
+
+
+def _plan(container: BlobContainer, blob: str, target: Target, threads: int) -> _Plan:
+    """Each file that is there is linked once: two links would change together. Empty files are made anew.
+
+    A link has the permissions of the file that is there, which must not change before the switch. Only what an earlier
+    attempt has downloaded is nobody else's.
+    """
+    root = from_json(container.get(blob).data, blob).root
+    plan = _Plan(target.directory, _private(root) if target.private else root)
+    there = _content_of((*target.sources, place.downloaded(target.directory)), threads)
+    new = place.restoring(target.directory)
+    for path, file in plan.root.files():
+        source = there.pop((file.blake3, file.metadata.size), None) if file.blake3 and file.metadata.size else None
+        if source is None:
+            plan.missing[new / path] = file
+        else:
+            alike = source.permissions == file.metadata.permissions
+            ours = source.path.is_relative_to(place.downloaded(target.directory)) and source.path.stat().st_nlink == 1
+            (plan.links if alike or ours else plan.copies)[new / path] = source.path
+    return plan
+
+
+def _private(root: DirIndex) -> DirIndex:
+    """The directory with permissions for its owner only."""
+    return replace(
+        root,
+        files_present=tuple(
+            replace(file, metadata=replace(file.metadata, permissions=_PRIVATE_FILE)) for file in root.files_present
+        ),
+        sub_dirs_present=tuple(map(_private, root.sub_dirs_present)),
+        permissions=_PRIVATE_DIR,
+    )
+
+
+def _keep(plan: _Plan) -> None:
+    for new, there in plan.links.items():
+        _link(there, new)
+    for new, there in plan.copies.items():
+        _copy(there, new)
+
+
+def _link(there: Path, new: Path) -> None:
+    """A hard link, or a copy where there are none."""
+    try:
+        os.link(there, new, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINK:
+            raise
+        _copy(there, new)
+
+
+def _copy(there: Path, new: Path) -> None:
+    shutil.copyfile(there, new, follow_symlinks=False)
+    place.sync(new)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A file on disk."""
+
+    path: Path
+    permissions: str
+
+
+def _content_of(directories: tuple[Path, ...], threads: int) -> dict[Content, _Source]:
+    """The files in these directories, by content; none of a directory that is not there or cannot be read.
+
+    A file that several directories have as a hard link is read once.
+    """
+    found: dict[Content, _Source] = {}
+    known = ReadFiles()
+    for directory in directories:
+        try:
+            files = scan(directory, threads, known).all_files()
+        except AzureBlobError as error:
+            if not isinstance(error, NotFoundError):
+                logger.warning("nothing of %s is kept: %s", directory, error)
+            continue
+        for file in files:
+            found.setdefault(file.content, _Source(directory / file.path, file.metadata.permissions))
+    return found
