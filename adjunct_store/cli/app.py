@@ -1,0 +1,190 @@
+"""The command line: `python -m adjunct_store ls | get | verify`.
+
+Exit codes: 0 done; 1 error, one message on standard error, a key without a value, or a version that is not whole; 2
+wrong usage; 130 ended by Ctrl-C. Nothing here writes to the account.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path  # noqa: TC003 - typer reads annotations when it runs
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adjunct_store.cli import as_json as document
+from adjunct_store.cli import as_text as text
+from adjunct_store.cli.key_texts import typed_key
+from adjunct_store.cli.reading import chosen_version, find_stores, opened
+from adjunct_store.verifying import verify
+from azure_account.cli.commands import ERROR, AsJson, Options, new_app, settings_of
+from azure_account.cli.json_lines import print_json
+from azure_account.cli.shell import shell_of
+from azure_account.names import check_container
+from state_backup.cli.progress import transfer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from adjunct_store.versions.manifest import Version
+    from azure_account.account import BlobContainer
+    from azure_account.cli.shell import Shell
+
+app = new_app()
+
+Container = Annotated[str, typer.Argument(metavar="CONTAINER", help="The container.")]
+Store = Annotated[str, typer.Argument(metavar="STORE", help="The store's path in it, such as stores/planes.")]
+
+
+@app.callback()
+def main() -> None:
+    """Look into adjunct stores: which versions they have, what is in them, and whether they are whole."""
+
+
+@app.command()
+def ls(
+    ctx: typer.Context,
+    container: Container,
+    prefix: Annotated[
+        str, typer.Argument(metavar="[PREFIX]", help="A folder of stores, or one store.", show_default=False)
+    ] = "",
+    option: Options = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """List stores with what readers get now; of one store all versions, and who has pinned them."""
+    shell = shell_of(ctx)
+    prefix = prefix.strip("/")
+    opened_container = _container(shell, container, option)
+    stores = find_stores(opened_container, prefix)
+    if as_json:
+        print_json(document.stores_json(container, stores))
+        return
+    manifest = stores[0].manifest if stores and stores[0].store == prefix else None
+    if manifest is not None:
+        _print(shell, text.store_lines(prefix, manifest))
+        if manifest.versions:
+            shell.out.print(text.versions_table(manifest, stores[0].pins))
+        _print(shell, text.pins_line(stores[0].pins))
+    elif stores:
+        shell.out.print(text.stores_table(stores))
+    else:
+        shell.err.print(text.one_line(f"Container {container} has no store{f' in {prefix}' if prefix else ''}."))
+    for found in stores:
+        if found.cause:
+            shell.err.print(text.one_line(f"{found.store}: {found.cause}"))
+        for pin in found.pins:
+            if pin.cause:
+                shell.err.print(text.one_line(pin.cause))
+
+
+@app.command()
+def get(  # noqa: PLR0913 - one argument for each option
+    ctx: typer.Context,
+    container: Container,
+    store: Store,
+    key: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY…", help="A value for each key column. After --, a value may begin with -."),
+    ] = None,
+    option: Options = None,
+    *,
+    prefix: Annotated[
+        bool,
+        typer.Option("--prefix", help="All keys that begin with these columns; a last text may be a beginning."),
+    ] = False,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="With --prefix: how many entries at most.")] = 20,
+    version: Annotated[
+        int | None, typer.Option(metavar="N", help="This version.", show_default="the one that readers get now")
+    ] = None,
+    cache_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where this host keeps versions.", show_default="the default of readers"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the value of a key. The partition that has it is fetched to this host, if it is not there already.
+
+    Ends with exit code 1 if there is no such key. With --prefix all partitions are fetched.
+    """
+    shell = shell_of(ctx)
+    opened_container = _container(shell, container, option)
+    chosen, generation = chosen_version(opened_container, store, version)
+    with opened(opened_container, store, chosen, generation, cache_dir) as view:
+        columns = view.schema.keys.names
+        values = typed_key(key or (), view.schema.keys)
+        if prefix:
+            rows = islice(view.prefix(*values), limit + 1)
+            entries = [(dict(zip(columns, each, strict=True)), value) for each, value in rows]
+        else:
+            found = view.get(*values)
+    if prefix:
+        _print_entries(shell, store, chosen, entries, limit, as_json=as_json)
+        return
+    if as_json:
+        print_json(document.get_json(store, chosen, dict(zip(columns, values, strict=True)), found))
+    elif found is not None:
+        _print(shell, text.value_lines(found))
+    else:
+        shell.err.print(text.one_line(f"Version {chosen.number} of {store} has no key {', '.join(key or ())}."))
+    if found is None:
+        raise typer.Exit(ERROR)
+
+
+@app.command(name="verify")
+def verify_command(  # noqa: PLR0913 - one argument for each option
+    ctx: typer.Context,
+    container: Container,
+    store: Store,
+    option: Options = None,
+    *,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Download everything, compare checksums, and read every entry.")
+    ] = False,
+    scratch: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="With --deep: a folder with room.", show_default="the temporary folder"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Verify that all versions of a store can be read. Changes nothing.
+
+    Ends with exit code 1 if a version is not whole.
+    """
+    shell = shell_of(ctx)
+    opened_container = _container(shell, container, option)
+    with transfer(shell, "verifying") as shown:
+        verified = verify(
+            opened_container, store, deep=deep, scratch=scratch, planned=shown.planned, progress=shown.progress
+        )
+    if as_json:
+        print_json(document.verify_json(store, verified, deep=deep))
+    else:
+        _print(shell, text.verify_lines(store, verified, deep=deep))
+    if not all(each.whole or each.dropped for each in verified):
+        raise typer.Exit(ERROR)
+
+
+def _container(shell: Shell, container: str, options: Sequence[str] | None) -> BlobContainer:
+    check_container(container)
+    return shell.connect(settings_of(shell, options)).container(container)
+
+
+def _print_entries(
+    shell: Shell, store: str, version: Version, entries: Sequence[text.Entry], limit: int, *, as_json: bool
+) -> None:
+    more = len(entries) > limit
+    if as_json:
+        print_json(document.scan_json(store, version, entries[:limit], more=more))
+        return
+    if entries:
+        shell.out.print(text.entries_table(entries[:limit]))
+    else:
+        shell.err.print(text.one_line(f"Version {version.number} of {store} has no such key."))
+    if more:
+        shell.err.print(f"There are more; --limit shows more than {limit}.")
+
+
+def _print(shell: Shell, lines: Sequence[str]) -> None:
+    for line in lines:
+        shell.out.print(line, soft_wrap=True)

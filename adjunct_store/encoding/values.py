@@ -1,0 +1,33 @@
+"""Values as Avro datums, and back. Column by column."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from azureblob_source.avro.decoding.decode import decode_blocks
+from azureblob_source.avro.encoding.encode import RowEncoder
+from azureblob_source.avro.files.container_file import SYNC_SIZE, AvroBlock, FileHeader
+
+if TYPE_CHECKING:
+    from adjunct_store.encoding.schema import StoreSchema
+
+
+def encode_values(values: pa.RecordBatch, schema: StoreSchema) -> pa.Array:
+    """The datum of each row, as `large_binary`. `ConfigurationError` for a value that its column cannot hold."""
+    rows = RowEncoder(values.schema, schema.avro).encode(values)
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(rows.offsets)), pa.py_buffer(rows.data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(rows), buffers)
+
+
+def decode_values(datums: pa.Array, schema: StoreSchema, store: str) -> pa.StructArray:
+    """The inverse: structs of `schema.value_type`. The datums have no nulls. `CorruptError` names the store."""
+    offsets = np.frombuffer(datums.buffers()[1], np.int64)[datums.offset : datums.offset + len(datums) + 1]
+    body = memoryview(datums.buffers()[2] or b"")[offsets[0] : offsets[-1]]
+    header = FileHeader(schema.avro.json, "null", bytes(SYNC_SIZE), 0)
+    block = AvroBlock(0, len(datums), body, len(body))
+    batches = list(decode_blocks(header, [block], blob=store, reader=schema.avro, batch_rows=len(datums)))
+    arrays = [batch.to_struct_array() for batch in batches]
+    return pa.concat_arrays(arrays) if arrays else pa.array([], schema.value_type)

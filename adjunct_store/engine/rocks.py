@@ -1,0 +1,137 @@
+"""RocksDB through rocksdict: how stores are opened, and what its errors mean.
+
+Raw mode only: otherwise rocksdict pickles values, and a store from elsewhere could run code. A database that was opened
+before a fork hangs in the child, so each one knows the process that has opened it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from azure_account.errors import ConfigurationError, CorruptError, describe
+
+try:
+    from rocksdict import (
+        AccessType,
+        BlockBasedOptions,
+        Cache,
+        DBCompressionType,
+        IngestExternalFileOptions,
+        Options,
+        Rdict,
+        ReadOptions,
+        SstFileWriter,
+    )
+except ImportError as error:
+    text = 'Adjunct stores need the extra `rocksdb`: pip install "pyspark-azureblob[rocksdb]".'
+    raise ConfigurationError(text) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from typing_extensions import Self
+
+__all__ = ["Database", "IngestExternalFileOptions", "SstFileWriter", "options", "storage_errors"]
+
+_CACHE_BYTES = 128 << 20
+"""Of uncompressed blocks; all databases of a process share it."""
+_OPEN_FILES = 256
+_BLOOM_BITS = 10
+_UNCOMPACTED_FILES = 8
+"""A run of changes is one file or few. A compaction writes most of a small partition again, and that is uploaded: with
+RocksDB's default of 4, every fourth batch. More files make look-ups slower, though Bloom filters spare most of it."""
+_cache: list[tuple[int, Cache]] = []
+
+
+class Database:
+    """One open RocksDB. A context manager. Not for a forked child."""
+
+    def __init__(self, directory: Path, *, read_only: bool) -> None:
+        self._directory, self._process = directory, os.getpid()
+        access = AccessType.read_only(False) if read_only else AccessType.read_write()
+        made = options()
+        # Of a database that exists, rocksdict takes these options for its columns from `column_families` only.
+        columns = {"default": made}
+        with storage_errors("open", directory):
+            self._open: Rdict | None = Rdict(str(directory), made, column_families=columns, access_type=access)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close it. Nothing may be iterating."""
+        if self._open is not None and self._process == os.getpid():
+            self._open.close()
+        self._open = None
+
+    @property
+    def rdict(self) -> Any:
+        """The database. `ConfigurationError` in a forked child and after `close`."""
+        if self._open is None or self._process != os.getpid():
+            cause = "it is closed" if self._open is None else "it was opened before this process was forked"
+            step = "Open the store in the process, and within the block, that uses it."
+            raise ConfigurationError(describe("read", str(self._directory), cause, step))
+        return self._open
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The records of these keys, in their order. `CorruptError` if a block is damaged."""
+        with storage_errors("read", self._directory):
+            found: list[bytes | None] = self.rdict.get(keys)
+            return found
+
+    def scan(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """Entries from `start` to before `stop`, in order. `CorruptError` if a block is damaged."""
+        with storage_errors("read", self._directory):
+            rows = self.rdict.iter(ReadOptions())
+            rows.seek(start)
+            while rows.valid():
+                key = rows.key()
+                if stop is not None and key >= stop:
+                    return
+                yield key, rows.value()
+                rows.next()
+            rows.status()  # a damaged block looks like the end
+
+
+@contextmanager
+def storage_errors(operation: str, path: Path) -> Iterator[None]:
+    """Errors of RocksDB and of the disk as errors of this project: of damaged files as `CorruptError`."""
+    try:
+        yield
+    except Exception as error:
+        if type(error) is not Exception and not isinstance(error, OSError):  # rocksdict has no class of its own
+            raise
+        text = str(error)
+        if "orruption" in text or "No such file" in text:
+            step = "It is fetched again if a reader finds it; otherwise remove the directory."
+            raise CorruptError(describe(operation, f"store {path}", text, step)) from error
+        step = "See that there is room on the disk, and that the directory can be written."
+        if "lock hold" in text or "/LOCK" in text:
+            step = "Another process, or another part of this one, writes the store: wait until it has closed it."
+        raise ConfigurationError(describe(operation, f"store {path}", text, step)) from error
+
+
+def options() -> Options:
+    """Of every database and file of a store."""
+    made = Options(raw_mode=True)
+    made.create_if_missing(True)
+    made.set_max_open_files(_OPEN_FILES)
+    made.set_level_zero_file_num_compaction_trigger(_UNCOMPACTED_FILES)
+    made.set_compression_type(DBCompressionType.lz4())
+    blocks = BlockBasedOptions()
+    blocks.set_bloom_filter(_BLOOM_BITS, block_based=False)
+    blocks.set_block_cache(_shared_cache())
+    made.set_block_based_table_factory(blocks)
+    return made
+
+
+def _shared_cache() -> Cache:
+    if not _cache or _cache[0][0] != os.getpid():
+        _cache[:] = [(os.getpid(), Cache(_CACHE_BYTES))]
+    return _cache[0][1]

@@ -1,0 +1,8 @@
+"""How the entries of a version are found.
+
+partitions  the open databases of a view
+disk        multi-gets of RocksDB
+memory      all values in arrays, found by a hash of the key
+key_index   the hash
+contents    all entries of a partition, verified
+"""

@@ -1,0 +1,76 @@
+"""Values from RocksDB: one multi-get of the different keys of a batch for each partition, in key order.
+
+In key order neighbours are in one block, which is found once: twice as fast as in the order of rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from adjunct_store.encoding.keys import encode_keys
+from adjunct_store.encoding.spark_hash import partition_of
+from adjunct_store.encoding.values import decode_values
+from adjunct_store.engine.entry import data_keys, values_in
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from adjunct_store.encoding.schema import StoreSchema
+    from adjunct_store.forms.partitions import Partitions
+
+_GET_AT_ONCE = 1_000
+"""Keys. The fastest of those measured; longer lists only take more memory."""
+
+
+class OnDisk:
+    """Finds values in RocksDB."""
+
+    def __init__(self, partitions: Partitions, schema: StoreSchema) -> None:
+        self._partitions, self._schema = partitions, schema
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.StructArray:
+        """The value of each key, in the order of rows; null where there is none."""
+        different = data_keys(encode_keys(batch)).dictionary_encode()
+        found = self._records(different, batch)
+        there, datums = values_in(found, ordered=self._schema.ordered)
+        values = decode_values(datums, self._schema, "values of an adjunct store")
+        row_of_key = pa.array(np.cumsum(there) - 1, pa.int64(), mask=~there)
+        return values.take(row_of_key.take(different.indices))
+
+    def _records(self, different: pa.DictionaryArray, batch: pa.RecordBatch) -> pa.Array:
+        """The record of each different key, as `large_binary`; null where there is none."""
+        keys = different.dictionary
+        order = np.asarray(pa.compute.sort_indices(keys)).astype(np.int64)
+        if self._partitions.count == 1:
+            found = self._get(0, keys.take(pa.array(order)))
+        else:
+            partitions = partition_of(batch.take(pa.array(_first_rows(different))), self._partitions.count)[order]
+            by_partition = np.argsort(partitions, kind="stable")
+            order, partitions = order[by_partition], partitions[by_partition]
+            sorted_keys = keys.take(pa.array(order))
+            numbers, begins = np.unique(partitions, return_index=True)
+            ends = [*begins[1:].tolist(), len(order)]
+            found = []
+            for number, begin, end in zip(numbers.tolist(), begins.tolist(), ends, strict=True):
+                found += self._get(number, sorted_keys.slice(begin, end - begin))
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        return pa.array(found, pa.large_binary()).take(pa.array(place))
+
+    def _get(self, partition: int, keys: pa.Array) -> list[bytes | None]:
+        found: list[bytes | None] = []
+        for begin in range(0, len(keys), _GET_AT_ONCE):
+            found += self._partitions.get_many(partition, keys.slice(begin, _GET_AT_ONCE).to_pylist())
+        return found
+
+
+def _first_rows(different: pa.DictionaryArray) -> NDArray[np.int64]:
+    """For each different key, a row that has it."""
+    indices = different.indices
+    rows = np.flatnonzero(np.asarray(indices.is_valid()))
+    first = np.zeros(len(different.dictionary), np.int64)
+    first[indices.drop_null().to_numpy()] = rows
+    return first

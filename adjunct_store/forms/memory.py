@@ -1,0 +1,54 @@
+"""Values from arrays, for small stores: at the first look-up, all of the store is read and decoded."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from adjunct_store.encoding.keys import encode_keys
+from adjunct_store.encoding.values import decode_values
+from adjunct_store.engine.entry import AFTER_DATA, DATA, data_keys, values_in
+from adjunct_store.forms.key_index import KeyIndex
+
+if TYPE_CHECKING:
+    from adjunct_store.encoding.schema import StoreSchema
+    from adjunct_store.forms.partitions import Partitions
+
+_READ_AT_ONCE = 50_000
+"""Entries."""
+
+
+class InMemory:
+    """Finds values in arrays. Memory: the decoded values, the keys, and 16 bytes for each."""
+
+    def __init__(self, partitions: Partitions, schema: StoreSchema) -> None:
+        self._partitions, self._schema = partitions, schema
+        self._index: KeyIndex | None = None
+        self._values = pa.array([], schema.value_type)
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.StructArray:
+        """The value of each key, in the order of rows; null where there is none."""
+        index = self._index or self._load()
+        keys = data_keys(encode_keys(batch))
+        if not keys.null_count:
+            rows = index.rows(keys)
+        else:
+            rows = np.full(len(keys), -1, np.int64)
+            rows[np.asarray(keys.is_valid())] = index.rows(keys.drop_null())
+        return self._values.take(pa.array(rows, mask=rows < 0))
+
+    def _load(self) -> KeyIndex:
+        keys, values = [pa.array([], pa.large_binary())], [self._values]
+        for partition in range(self._partitions.count):
+            entries = self._partitions.scan_one(partition, DATA, AFTER_DATA)
+            while some := list(islice(entries, _READ_AT_ONCE)):
+                records = pa.array([record for _, record in some], pa.large_binary())
+                there, datums = values_in(records, ordered=self._schema.ordered)
+                keys.append(pa.array([key for key, _ in some], pa.large_binary()).filter(pa.array(there)))
+                values.append(decode_values(datums, self._schema, "values of an adjunct store"))
+        self._values = pa.concat_arrays(values)
+        self._index = KeyIndex(pa.concat_arrays(keys))
+        return self._index

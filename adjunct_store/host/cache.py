@@ -1,0 +1,190 @@
+"""The checkpoints of a store that are on this host: fetched once, however many processes read them.
+
+    open   shared lock of <checkpoint id>/ ──got it──────────────────────────────► lease
+              │ it is not there
+              ▼
+           lock of the partition, wait ─► look again ─► materialise ─► shared lock ─► delete older ones ─► lease
+
+A fetched directory is never changed, so files of the next checkpoint that have the same content are hard links to it.
+Who deletes a directory, or puts another one in its place, holds the partition's lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from adjunct_store.host.cleaning import clean_generations, clean_partition, clean_unwanted, fetched, make_waste
+from adjunct_store.host.folders import store_folder
+from adjunct_store.host.locks import LOCK_TIMEOUT, exclusive, try_shared
+from adjunct_store.metrics import StoreMetrics
+from azure_account.clock import SystemClock
+from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from state_backup.index.checkpoint_id import CheckpointId
+from state_backup.restoring import materialise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+    from pathlib import Path
+
+    from typing_extensions import Self
+
+    from adjunct_store.host.folders import PartitionFolder
+    from adjunct_store.host.locks import Lock
+    from azure_account.account import BlobContainer
+    from azure_account.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+STORE = "store"
+"""The name that the files of a partition have in its state."""
+_KEPT = 2
+"""Checkpoints of a partition that stay though nobody reads them: a batch that is repeated reads the one before."""
+_SOURCES = 2
+
+
+class Lease:
+    """A directory that nobody deletes until the lease is closed. A context manager.
+
+    Only for the process that opened it: in a forked child it is closed.
+    """
+
+    def __init__(self, lock: Lock, discard: Callable[[Lock], None]) -> None:
+        self._lock, self._discard = lock, discard
+
+    @property
+    def directory(self) -> Path:
+        """A RocksDB directory to open read-only. `ConfigurationError` if the lease is closed, or of another process."""
+        if not self._lock.held:
+            cause = "the lease is closed, or was opened by another process"
+            step = "Open it anew; after a fork in the child."
+            raise ConfigurationError(describe("read", str(self._lock.path), cause, step))
+        return self._lock.path
+
+    def close(self) -> None:
+        """Let others delete the directory. Close what reads it first."""
+        self._lock.release()
+
+    def discard(self) -> None:
+        """Close the lease of a directory with a damaged file: who opens the checkpoint next fetches it again.
+
+        The directory gets another name, and is deleted when nobody has it open. Others who read it may miss files that
+        they had not opened yet: they discard it too, which does nothing to the directory that is in its place by then.
+        """
+        self._discard(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class HostCache:
+    """Opens checkpoints of one store. Thread-safe; keeps nothing open itself.
+
+    state: the state of a generation and partition, such as `stores/planes/g3/p0`. cache_dir: by default a folder of
+    this user in the temporary folder; give one if the host deletes old temporary files by itself. lock_timeout:
+    seconds to wait for a process that fetches the same partition.
+    """
+
+    def __init__(  # noqa: PLR0913 - what is cached, where, and settings
+        self,
+        container: BlobContainer,
+        store: str,
+        cache_dir: Path | None = None,
+        *,
+        state: Callable[[int, int], str],
+        lock_timeout: float = LOCK_TIMEOUT,
+        threads: int = 16,
+        clock: Clock | None = None,
+    ) -> None:
+        self._container, self._store, self._state = container, store, state
+        self._folder = store_folder(container, store, cache_dir)
+        self._lock_timeout, self._threads, self._clock = lock_timeout, threads, clock or SystemClock()
+        self._metrics = StoreMetrics(container.name, store)
+
+    def open(self, generation: int, partition: int, checkpoint: str) -> Lease:
+        """A checkpoint of a partition; it is fetched if the host does not have it.
+
+        `NotFoundError` if it is not stored any more, `CorruptError` if what is stored is damaged, `ConfigurationError`
+        if the disk is full, `TransientError` if another process fetches the partition for too long.
+        """
+        CheckpointId.parse(checkpoint)
+        folder = self._folder.partition(generation, partition)
+        lock = try_shared(folder.checkpoint(checkpoint))
+        if lock is None:
+            lock = self._open_locked(folder, checkpoint)
+        return Lease(lock, lambda lock: self._discard(folder, lock))
+
+    def clean_up(self, wanted: Collection[tuple[int, int, str]]) -> int:
+        """Delete all that is not wanted and that nobody has open; how many directories.
+
+        wanted: generation, partition and checkpoint. Partitions that others fetch meanwhile are left alone. `open` does
+        the usual: when it has fetched a checkpoint it deletes older ones of the partition, but for the newest two, and
+        all of lower generations.
+        """
+        kept = {(generation, partition): set[str]() for generation, partition, _ in wanted}
+        for generation, partition, checkpoint in wanted:
+            kept[generation, partition].add(checkpoint)
+        return clean_unwanted(self._folder, kept)
+
+    def _open_locked(self, folder: PartitionFolder, checkpoint: str) -> Lock:
+        with ExitStack() as locked:
+            with self._metrics.measured("waitSeconds"):
+                locked.enter_context(exclusive(folder.lock, self._lock_timeout, self._clock))
+            lock = try_shared(folder.checkpoint(checkpoint))
+            if lock is not None:
+                return lock
+            lock = self._fetched(folder, checkpoint)
+        with _released_on_error(lock):
+            clean_generations(self._folder, folder.generation)
+        return lock
+
+    def _fetched(self, folder: PartitionFolder, checkpoint: str) -> Lock:
+        there = fetched(folder)
+        clean_partition(folder, there)  # what killed processes have left, so that there is room
+        self._fetch(folder, checkpoint, there[:_SOURCES])
+        lock = try_shared(folder.checkpoint(checkpoint))
+        if lock is None:
+            cause, step = "it was deleted as soon as it was fetched", "Let no other program delete files there."
+            raise ConflictError(describe("open", str(folder.checkpoint(checkpoint)), cause, step))
+        with _released_on_error(lock):
+            clean_partition(folder, {checkpoint, *fetched(folder)[:_KEPT]})
+        return lock
+
+    def _fetch(self, folder: PartitionFolder, checkpoint: str, sources: list[str]) -> None:
+        state = self._state(folder.generation, folder.partition)
+        target = folder.checkpoint(checkpoint)
+        paths = [folder.checkpoint(each) for each in sources]
+        try:
+            with self._metrics.measured("fetchSeconds"):
+                made = materialise(self._container, state, STORE, checkpoint, target, paths, threads=self._threads)
+        except NotFoundError as error:
+            step = "Read the newest version; for old ones, keep more versions of the store, and pins for longer."
+            version = f"checkpoint {checkpoint} of generation {folder.generation}, partition {folder.partition}"
+            raise NotFoundError(describe("fetch", f"{version}, of store {self._store}", str(error), step)) from error
+        counts = {"fetches": 1, "fetchedBytes": made.downloaded_bytes, "linkedBytes": made.kept_bytes}
+        for name, number in counts.items():
+            self._metrics.count(name, number)
+        text = "fetched %s: %d bytes in %d files downloaded, %d bytes in %d files were on this host"
+        logger.info(text, target, made.downloaded_bytes, made.downloaded_files, made.kept_bytes, made.kept_files)
+
+    def _discard(self, folder: PartitionFolder, lock: Lock) -> None:
+        with exclusive(folder.lock, self._lock_timeout, self._clock):
+            if lock.in_place:
+                logger.warning("%s is damaged, and is fetched again when it is opened", lock.path)
+                make_waste(lock.path)
+            lock.release()
+            clean_partition(folder, fetched(folder))
+
+
+@contextmanager
+def _released_on_error(lock: Lock) -> Iterator[None]:
+    """Release the lock if the block raises: nobody gets it then."""
+    try:
+        yield
+    except BaseException:
+        lock.release()
+        raise

@@ -1,0 +1,154 @@
+"""Delete what the host does not need any more, and what nobody has open.
+
+Nothing is deleted in place: a directory gets another name first, so that nobody opens it when half of it is gone. What
+a killed process has left under such a name is deleted by the next clean-up. An error of the disk is logged: it keeps
+nobody from reading.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING
+
+from adjunct_store.host.folders import LOCK, WORK
+from adjunct_store.host.locks import try_directory, try_exclusive
+from azure_account.errors import ConfigurationError, CorruptError
+from state_backup.index.checkpoint_id import CheckpointId
+from state_backup.local import place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from pathlib import Path
+
+    from adjunct_store.host.folders import PartitionFolder, StoreFolder
+
+logger = logging.getLogger(__name__)
+
+_ALL: Collection[str] = ("all",)
+"""All checkpoints that a partition has when it is cleaned."""
+
+
+def fetched(folder: PartitionFolder) -> list[str]:
+    """The checkpoints that are there, newest first."""
+    found = [id_ for name in _names(folder.path) if (id_ := _parsed(name)) is not None]
+    return [str(id_) for id_ in sorted(found, reverse=True)]
+
+
+def make_waste(directory: Path) -> Path:
+    """Give a directory a name under which nobody looks for it. Under the partition's lock."""
+    names = (directory.with_name(f"{directory.name}.waste-{number}") for number in count())
+    waste = next(name for name in names if not os.path.lexists(name))
+    return directory.rename(waste)
+
+
+def clean_partition(folder: PartitionFolder, kept: Collection[str]) -> int:
+    """Delete all that is neither kept nor open; how many directories. Under the partition's lock."""
+    entries = sorted(set(_names(folder.path)) - {LOCK, WORK, *kept})
+    return sum(_logged(partial(_delete, folder.path / name)) for name in entries)
+
+
+def clean_generations(store: StoreFolder, below: int) -> int:
+    """Delete all of the generations below this one, also what is written; how many directories."""
+    return _clean(store, lambda folder: () if folder.generation < below else None)
+
+
+def clean_unwanted(store: StoreFolder, wanted: Mapping[tuple[int, int], Collection[str]]) -> int:
+    """Delete all but these checkpoints, by generation and partition; how many directories."""
+    return _clean(store, lambda folder: wanted.get((folder.generation, folder.partition), ()))
+
+
+def clean_work(store: StoreFolder, below: int) -> int:
+    """Delete the directories that were written in the generations below this one. What was fetched stays."""
+    return _clean(store, lambda folder: _ALL if folder.generation < below else None)
+
+
+def _clean(store: StoreFolder, kept: Callable[[PartitionFolder], Collection[str] | None]) -> int:
+    """Clean the partitions whose lock nobody holds, and delete generations that are empty then.
+
+    kept: the checkpoints of a partition that stay. If there are none, or `_ALL` of them stay, the directory to write is
+    deleted. None: the partition is left alone.
+    """
+    deleted = 0
+    for generation in store.generations():
+        for folder in store.partitions(generation):
+            stay = kept(folder)
+            if stay is not None:
+                deleted += _logged(partial(_clean_locked, folder, stay))
+        with contextlib.suppress(OSError):  # it is not empty
+            store.generation(generation).rmdir()
+    return deleted
+
+
+def _clean_locked(folder: PartitionFolder, kept: Collection[str]) -> int:
+    lock = try_exclusive(folder.lock)
+    if lock is None:
+        return 0
+    try:
+        deleted = clean_partition(folder, fetched(folder) if kept is _ALL else kept)
+        if not kept or kept is _ALL:
+            deleted += _delete_work(folder)
+            _delete_empty(folder)
+    finally:
+        lock.release()
+    return deleted
+
+
+def _delete(path: Path) -> int:
+    """Delete a directory that nobody has open, or a file that does not belong here."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return 0
+    lock = try_directory(path)
+    if lock is None:
+        return 0
+    try:
+        place.remove(make_waste(path))
+    finally:
+        lock.release()
+    return 1
+
+
+def _delete_work(folder: PartitionFolder) -> int:
+    """Delete the directory to write, unless a process holds it."""
+    lock = try_exclusive(folder.work / LOCK) if folder.work.is_dir() else None
+    if lock is None:
+        return 0
+    try:
+        place.remove(make_waste(folder.work))
+    finally:
+        lock.release()
+    return 1
+
+
+def _delete_empty(folder: PartitionFolder) -> None:
+    """Delete the folder if nothing but the lock file, whose lock is held, is in it."""
+    if set(_names(folder.path)) == {LOCK}:
+        folder.lock.unlink()
+        with contextlib.suppress(OSError):  # another process has just made something there: it stays
+            folder.path.rmdir()
+
+
+def _logged(act: Callable[[], int]) -> int:
+    try:
+        return act()
+    except (OSError, ConfigurationError) as error:
+        logger.warning("something in the cache of the host was not deleted, the next clean-up tries again: %s", error)
+        return 0
+
+
+def _parsed(name: str) -> CheckpointId | None:
+    try:
+        return CheckpointId.parse(name)
+    except CorruptError:
+        return None
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return []

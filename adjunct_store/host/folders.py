@@ -1,0 +1,130 @@
+"""Where the host keeps what it has of stores.
+
+    <cache dir>/                             default: <temporary folder>/adjunct-store-<uid>
+      <hash of container URL and store>/
+        g<generation>/p<partition>/
+          lock                               who fetches or deletes directories of this partition holds it
+          <checkpoint id>/                   a fetched directory, never changed; who reads it holds its shared lock
+          <checkpoint id>.restoring/         is being fetched, or was left by a killed process
+          <checkpoint id>.waste-<number>/    is being deleted, or is damaged and still open
+          work/lock                          the process that writes the partition holds it
+          work/store/                        the directory that it writes
+          work/at                            which checkpoint that has; absent while it is written
+
+Only the user of the process can enter the cache directory or a store's folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from azure_account.errors import ConfigurationError, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from azure_account.account import BlobContainer
+
+LOCK, WORK = "lock", "work"
+_GENERATION = re.compile("g(0|[1-9][0-9]{0,18})")
+_PARTITION = re.compile("p(0|[1-9][0-9]{0,18})")
+
+
+@dataclass(frozen=True)
+class PartitionFolder:
+    """The folder of one partition of one generation."""
+
+    path: Path
+    generation: int
+    partition: int
+
+    @property
+    def lock(self) -> Path:
+        """The lock file of those who fetch and delete."""
+        return self.path / LOCK
+
+    @property
+    def work(self) -> Path:
+        """The folder of the process that writes the partition."""
+        return self.path / WORK
+
+    def checkpoint(self, checkpoint: str) -> Path:
+        """The directory of a fetched checkpoint."""
+        return self.path / checkpoint
+
+
+@dataclass(frozen=True)
+class StoreFolder:
+    """The folder of one store."""
+
+    path: Path
+
+    def partition(self, generation: int, partition: int) -> PartitionFolder:
+        """The folder of a partition, which may be absent."""
+        return PartitionFolder(self.generation(generation) / f"p{partition}", generation, partition)
+
+    def generation(self, generation: int) -> Path:
+        """The folder of a generation, which may be absent."""
+        return self.path / f"g{generation}"
+
+    def generations(self) -> list[int]:
+        """Those that are there, in order."""
+        return _numbers(self.path, _GENERATION)
+
+    def partitions(self, generation: int) -> Iterator[PartitionFolder]:
+        """Those of a generation that are there, in order."""
+        for partition in _numbers(self.generation(generation), _PARTITION):
+            yield self.partition(generation, partition)
+
+
+def store_folder(container: BlobContainer, store: str, cache_dir: Path | None) -> StoreFolder:
+    """The folder of a store, which is made if it is absent.
+
+    `ConfigurationError` if the cache directory belongs to another user, others can write to it, the default one is a
+    symbolic link, or the disk refuses the folder.
+    """
+    root = _default() if cache_dir is None else cache_dir.resolve()
+    name = hashlib.sha256(f"{container.url}\n{store}".encode()).hexdigest()[:24]
+    try:
+        root.mkdir(mode=stat.S_IRWXU, parents=cache_dir is not None, exist_ok=True)
+        _check(root)
+        (root / name).mkdir(mode=stat.S_IRWXU, exist_ok=True)
+    except OSError as error:
+        step = "Give another cache directory, on a local disk with room."
+        raise ConfigurationError(describe("make", f"cache directory {root}", str(error), step)) from error
+    return StoreFolder(root / name)
+
+
+def _default() -> Path:
+    return Path(tempfile.gettempdir()) / f"adjunct-store-{os.geteuid()}"
+
+
+def _check(root: Path) -> None:
+    """What others can write to, they can fill with data of theirs; this also holds for names in a temporary folder."""
+    found = root.lstat()
+    cause = ""
+    if not stat.S_ISDIR(found.st_mode):
+        cause = "it is a symbolic link"
+    elif found.st_uid != os.geteuid():
+        cause = f"it belongs to user {found.st_uid}, and this process runs as user {os.geteuid()}"
+    elif stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH):
+        cause = f"other users can write to it (its mode is {stat.S_IMODE(found.st_mode):o})"
+    if cause:
+        step = "Give a cache directory that only this user can write to, or one that does not exist yet."
+        raise ConfigurationError(describe("use", f"cache directory {root}", cause, step))
+
+
+def _numbers(folder: Path, pattern: re.Pattern[str]) -> list[int]:
+    """The numbers of the folders with such names; none if a clean-up of another process has just deleted it."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return []
+    return sorted(int(found[1]) for name in names if (found := pattern.fullmatch(name)))

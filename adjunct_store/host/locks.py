@@ -1,0 +1,177 @@
+"""Locks between the processes (and threads) of one host: `flock` on a lock file, or on a directory itself.
+
+A lock belongs to an open file description, so the kernel releases it when its process dies. A forked child would share
+the description, and keep the lock of a parent that was killed: it closes its copies first of all, and holds nothing.
+
+A lock file may be deleted by who holds it, and a directory renamed. Who gets a lock compares the inode that it has
+locked with that of the path: if they differ, it has locked something that is gone, and begins again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from azure_account.clock import SystemClock
+from azure_account.errors import ConfigurationError, TransientError, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from azure_account.clock import Clock
+
+LOCK_TIMEOUT = 600.0
+"""Seconds."""
+_FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.2
+_FILE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class Lock:
+    """A lock that was acquired by this process."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path, self._descriptor = path, descriptor
+        _held.add(self)
+
+    @property
+    def held(self) -> bool:
+        """Whether it was not released yet. False in a forked child."""
+        return self in _held
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the path still leads to what is locked."""
+        return self.held and _leads_to(self.path, self._descriptor)
+
+    def release(self) -> None:
+        """Release it, if it is held. Other processes that have the descriptor do not keep it."""
+        try:
+            _held.remove(self)
+        except KeyError:
+            return
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        os.close(self._descriptor)
+
+
+_held: set[Lock] = set()
+
+
+def _close_in_child() -> None:
+    for lock in list(_held):
+        os.close(lock._descriptor)  # noqa: SLF001 - of this module
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+@contextmanager
+def exclusive(path: Path, timeout: float = LOCK_TIMEOUT, clock: Clock | None = None) -> Iterator[Lock]:
+    """Hold the exclusive lock of a lock file, which is made with its folder if it is absent; it has the holder's pid.
+
+    `TransientError` if others hold it for longer than `timeout` seconds, `ConfigurationError` if the disk refuses it.
+    """
+    lock = _wait(path, timeout, clock or SystemClock())
+    try:
+        yield lock
+    finally:
+        lock.release()
+
+
+def try_exclusive(path: Path) -> Lock | None:
+    """The exclusive lock of a lock file. None if others hold it, or its folder is gone."""
+    lock = _try(path, _FILE, fcntl.LOCK_EX)
+    if lock is not None:
+        _note_pid(lock)
+    return lock
+
+
+def try_directory(directory: Path) -> Lock | None:
+    """The exclusive lock of a directory. None if others hold one, or there is no directory."""
+    return _try(directory, _DIRECTORY, fcntl.LOCK_EX)
+
+
+def try_shared(directory: Path) -> Lock | None:
+    """A shared lock of a directory. None if somebody holds the exclusive one, or there is no directory.
+
+    While it is held, nobody who locks directories before deleting them deletes this one.
+    """
+    return _try(directory, _DIRECTORY, fcntl.LOCK_SH)
+
+
+def _wait(path: Path, timeout: float, clock: Clock) -> Lock:
+    began, wait = clock.monotonic(), _FIRST_WAIT
+    while True:
+        _make_folder(path)
+        lock = try_exclusive(path)
+        if lock is not None:
+            return lock
+        elapsed = clock.monotonic() - began
+        if elapsed >= timeout:
+            step = "Run it again later; if that process hangs, end it: its lock is released by that."
+            raise TransientError(describe("lock", str(path), f"{_holder(path)} holds it", step, elapsed=elapsed))
+        clock.sleep(min(wait, timeout - elapsed))
+        wait = min(2 * wait, _LONGEST_WAIT)
+
+
+def _make_folder(path: Path) -> None:
+    """A clean-up of another process may delete it at the same time: then the next attempt makes it again."""
+    try:
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _refused(path, error) from error
+
+
+def _try(path: Path, flags: int, operation: int) -> Lock | None:
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _refused(path, error) from error
+    locked = False
+    try:
+        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+        locked = _leads_to(path, descriptor)
+        return Lock(path, descriptor) if locked else None
+    except BlockingIOError:
+        return None
+    except OSError as error:
+        raise _refused(path, error) from error
+    finally:
+        if not locked:
+            os.close(descriptor)
+
+
+def _leads_to(path: Path, descriptor: int) -> bool:
+    try:
+        there = path.lstat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(there, os.fstat(descriptor))
+
+
+def _note_pid(lock: Lock) -> None:
+    """For the message of those who wait: nothing depends on it, and a full disk may refuse it."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(lock._descriptor, 0)  # noqa: SLF001 - of this module
+        os.pwrite(lock._descriptor, b"%d\n" % os.getpid(), 0)  # noqa: SLF001
+
+
+def _holder(path: Path) -> str:
+    try:
+        pid = path.read_text("ascii").strip()
+    except (OSError, ValueError):
+        pid = ""
+    return f"process {pid}" if pid.isdecimal() else "another process"
+
+
+def _refused(path: Path, error: OSError) -> ConfigurationError:
+    step = "Give a cache directory on a local disk with room, which this user can write to and which has file locks."
+    return ConfigurationError(describe("lock", str(path), str(error), step))

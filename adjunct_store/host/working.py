@@ -1,0 +1,130 @@
+"""The directory that a process writes a partition in, which the next one on this host goes on with.
+
+A marker says which checkpoint the directory has. It is deleted before the first write, and written when the checkpoint
+is committed: whatever a killed process has left, there is no marker at something else than its checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adjunct_store.host.cleaning import clean_work
+from adjunct_store.host.folders import LOCK, store_folder
+from adjunct_store.host.locks import LOCK_TIMEOUT, exclusive
+from azure_account.errors import ConfigurationError, CorruptError, describe
+from state_backup.index.checkpoint_id import CheckpointId
+from state_backup.local import place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from adjunct_store.host.locks import Lock
+    from azure_account.account import BlobContainer
+    from azure_account.clock import Clock
+
+_DIRECTORY, _MARKER, _NEW_MARKER = "store", "at", "at.new"
+
+
+@dataclass(frozen=True)
+class WorkingDirectory:
+    """A directory that no other process of this host writes. Not for a forked child: `begin` and `done` refuse it."""
+
+    lock: Lock
+    folder: Path
+
+    @property
+    def directory(self) -> Path:
+        """Where the partition is written. It may be absent. Names that begin with it are the user's too."""
+        return self.folder / _DIRECTORY
+
+    @property
+    def at(self) -> str | None:
+        """The checkpoint that the directory has. None if that is not known.
+
+        Then what is in it is of any checkpoint or of none: restore over it, or `clear` it.
+        """
+        try:
+            id_ = CheckpointId.parse((self.folder / _MARKER).read_text("utf-8"))
+        except (FileNotFoundError, UnicodeDecodeError, CorruptError):
+            return None
+        return str(id_) if self.directory.is_dir() else None
+
+    def begin(self) -> None:
+        """Forget which checkpoint the directory has, on disk too. To be called before the first write or restore."""
+        self._check()
+        with self._reported("begin"):
+            (self.folder / _MARKER).unlink(missing_ok=True)
+            place.sync(self.folder)
+
+    def clear(self) -> None:
+        """Delete the directory, and all else that writes of it have left."""
+        self.begin()
+        with self._reported("clear"):
+            for path in sorted(self.folder.iterdir()):
+                if path.name != LOCK:
+                    place.remove(path)
+
+    def done(self, checkpoint: str) -> None:
+        """Remember that the directory has this checkpoint, when all of it is on disk. Close what writes it first."""
+        self._check()
+        text = str(CheckpointId.parse(checkpoint))
+        with self._reported("complete"):
+            _sync_all(self.directory)
+            new = self.folder / _NEW_MARKER
+            new.write_text(text, "utf-8")
+            place.sync(new)
+            new.rename(self.folder / _MARKER)
+            place.sync(self.folder)
+
+    def _check(self) -> None:
+        if not self.lock.held:
+            step = "Open the working directory in the process that writes it."
+            raise ConfigurationError(describe("write", str(self.directory), "its lock is not held here", step))
+
+    @contextmanager
+    def _reported(self, operation: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            step = "Make room on that disk, or give another cache directory."
+            raise ConfigurationError(describe(operation, str(self.directory), str(error), step)) from error
+
+
+@contextmanager
+def working_directory(  # noqa: PLR0913 - where it is, and how long to wait
+    cache_dir: Path | None,
+    container: BlobContainer,
+    store: str,
+    generation: int,
+    partition: int,
+    *,
+    lock_timeout: float = LOCK_TIMEOUT,
+    clock: Clock | None = None,
+) -> Iterator[WorkingDirectory]:
+    """The directory to write a partition in, locked as long as the block lasts.
+
+    cache_dir: as for `HostCache`. `TransientError` if another process of this host has it for longer than
+    `lock_timeout` seconds; `ConfigurationError` if the disk refuses it. Directories that were written in generations
+    before the last one are deleted.
+    """
+    stored = store_folder(container, store, cache_dir)
+    folder = stored.partition(generation, partition).work
+    with exclusive(folder / LOCK, lock_timeout, clock) as lock:
+        clean_work(stored, generation - 1)
+        yield WorkingDirectory(lock, folder)
+
+
+def _sync_all(directory: Path) -> None:
+    """Have a directory on disk, with all that is in it."""
+    for folder, _, files in os.walk(directory, onerror=_raise):
+        for name in files:
+            place.sync(Path(folder) / name)
+        place.sync(Path(folder))
+
+
+def _raise(error: OSError) -> None:
+    raise error

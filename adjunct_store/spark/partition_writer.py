@@ -1,0 +1,234 @@
+"""Writes the changes of one partition in a task, and backs the partition up as a checkpoint of its state.
+
+    lock of the host's directory ─► open the state with the fill's epoch ─► make the directory what the base is
+      ─► apply the changes, with their position ─► RocksDB checkpoint ─► back up ─► report to the driver
+
+Nothing of it counts before the driver publishes a version with the checkpoint. A task that runs again begins from the
+base again, whatever the first attempt has left on this host or in the state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from adjunct_store.engine import PartitionStore, Position
+from adjunct_store.host.cache import STORE
+from adjunct_store.host.working import working_directory
+from adjunct_store.spark.changes import ORDER, PARTITION, VALUE, key_column
+from adjunct_store.versions.names import StoreNames
+from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from azureblob_source.spark_types import well_formed
+from state_backup import Owner, checkpoints, open_state, restore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from adjunct_store.encoding.schema import StoreSchema
+    from adjunct_store.host.working import WorkingDirectory
+    from adjunct_store.location import StoreLocation
+    from azure_account.account import BlobContainer
+
+REPORT = (
+    "partition int, checkpoint string, entries long, bytes long, nulls long, upserts long, deletes long, ignored long, "
+    "tombstones long"
+)
+"""The columns of `PartitionReport`, as DDL."""
+_REPORT = pa.schema(
+    [("partition", pa.int32()), ("checkpoint", pa.string())]
+    + [(name, pa.int64()) for name in ("entries", "bytes", "nulls", "upserts", "deletes", "ignored", "tombstones")]
+)
+
+
+@dataclass(frozen=True)
+class PartitionReport:
+    """What a task did with a partition.
+
+    checkpoint: of the partition's state; empty if there was nothing to write. entries, bytes: how many more the
+    partition has now than at the base. nulls: rows that were left out since a key column is null. ignored: rows that
+    are older than what the store had. tombstones: deleted keys that the partition remembers.
+    """
+
+    partition: int
+    checkpoint: str
+    entries: int
+    bytes: int
+    nulls: int
+    upserts: int = 0
+    deletes: int = 0
+    ignored: int = 0
+    tombstones: int = 0
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """One row."""
+        return pa.RecordBatch.from_pylist([vars(self)], schema=_REPORT)
+
+
+@dataclass(frozen=True)
+class PartitionWriter:
+    """For `mapInArrow` over `Changes.by_partition()`: writes the partition of a task. Picklable.
+
+    base: the checkpoint of each partition that the batch begins from. in_use: checkpoints of each partition that
+    readers may still open. allow_nulls: rows with null keys are counted and left out; else nothing is written
+    once there is one, and they are only counted.
+    """
+
+    location: StoreLocation
+    generation: int
+    schema: StoreSchema
+    epoch: int
+    source: str
+    batch: int
+    base: Mapping[int, str]
+    in_use: Mapping[int, frozenset[str]]
+    allow_nulls: bool
+    cache_dir: str | None = None
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yields the report; nothing if the task has no row."""
+        rows = iter(batches)
+        first = next((batch for batch in rows if batch.num_rows), None)
+        if first is None:
+            return
+        partition = first.column(PARTITION)[0].as_py()
+        keyed = KeyedRows(_chain(first, rows), partition, self.schema, stop_at_null=not self.allow_nulls)
+        yield self._written(partition, keyed).to_arrow()
+
+    def _written(self, partition: int, rows: KeyedRows) -> PartitionReport:
+        changes = iter(rows)
+        try:
+            first = next(changes, None)
+            if first is None:
+                return PartitionReport(partition, "", 0, 0, rows.nulls)
+            container = self.location.open()
+            cache = None if self.cache_dir is None else Path(self.cache_dir)
+            with working_directory(cache, container, self.location.store, self.generation, partition) as work:
+                return self._write(container, work, partition, rows, _chain(first, changes))
+        except _NullKeyError:
+            rows.count_rest()
+            return PartitionReport(partition, "", 0, 0, rows.nulls)
+
+    def _write(
+        self,
+        container: BlobContainer,
+        work: WorkingDirectory,
+        partition: int,
+        rows: KeyedRows,
+        changes: Iterable[pa.RecordBatch],
+    ) -> PartitionReport:
+        store = self.location.store
+        state = StoreNames(store).state(self.generation, partition)
+        writer = open_state(container, state, Owner(store, task_name=str(partition)), epoch=self.epoch)
+        before = self._begin_from_base(container, work, partition, state)
+        with PartitionStore(work.directory, self.schema) as opened:
+            applied = opened.apply(changes, Position(self.source, self.batch))
+            with opened.checkpoint() as snapshot:
+                size = sum(path.stat().st_size for path in snapshot.rglob("*") if path.is_file())
+                keep = self.in_use.get(partition, frozenset())
+                sizes = {"entries": str(applied.entries), "bytes": str(size)}
+                offsets = {"source": self.source, "batch": str(self.batch), **sizes}
+                checkpoint = writer.back_up({STORE: snapshot}, offsets, keep=keep, trust_times=True)
+        work.done(str(checkpoint.id))
+        return PartitionReport(
+            partition,
+            str(checkpoint.id),
+            applied.entries - int(before.get("entries", 0)),
+            size - int(before.get("bytes", 0)),
+            rows.nulls,
+            applied.upserts,
+            applied.deletes,
+            applied.ignored_older,
+            applied.tombstones,
+        )
+
+    def _begin_from_base(
+        self, container: BlobContainer, work: WorkingDirectory, partition: int, state: str
+    ) -> Mapping[str, str]:
+        """Make the directory what it was at the base, unless it is. The offsets of the base; empty if there is none."""
+        base = self.base.get(partition, "")
+        if not base:
+            work.clear()
+            return {}
+        if work.at != base:
+            work.begin()
+            return restore(container, state, {STORE: work.directory}, checkpoint_id=base).checkpoint.offsets
+        work.begin()
+        found = {str(each.id): each.offsets for each in checkpoints(container, state)}
+        if base not in found:
+            step = "See that no other fill has the store; otherwise make the store anew (rebuild=True)."
+            cause = f"checkpoint {base}, from which the batch begins, is gone"
+            raise NotFoundError(describe("write", f"partition {partition} of {self.location}", cause, step))
+        return found[base]
+
+
+class _NullKeyError(Exception):
+    """A key column is null, and must not be."""
+
+
+class KeyedRows:
+    """The rows of a task without those that have a null key, as the engine takes them. To be iterated once."""
+
+    def __init__(
+        self, batches: Iterable[pa.RecordBatch], partition: int, schema: StoreSchema, *, stop_at_null: bool
+    ) -> None:
+        self._batches, self._partition, self._schema = iter(batches), partition, schema
+        self._stop_at_null = stop_at_null
+        self.nulls = 0
+        """Rows with a null key so far."""
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
+            present = self._count(batch)
+            if self._stop_at_null and self.nulls:
+                raise _NullKeyError
+            found = well_formed(batch).filter(present)
+            if found.num_rows:
+                yield self._changes(found)
+
+    def count_rest(self) -> None:
+        """Read the rest of the rows for `nulls`."""
+        for batch in self._batches:
+            self._count(batch)
+
+    def _count(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Which rows have a key. Counts the others."""
+        valid = [batch.column(key_column(place)).is_valid() for place in range(len(self._schema.keys))]
+        present = reduce(pc.and_, valid)
+        self.nulls += batch.num_rows - (present.sum().as_py() or 0)
+        return present
+
+    def _changes(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        strangers = batch.num_rows - pc.sum(pc.equal(batch.column(PARTITION), self._partition)).as_py()
+        if strangers:
+            cause = f"its task has {strangers} rows of other partitions"
+            step = "Report this: Spark and the store do not distribute rows alike."
+            raise CorruptError(describe("write", f"partition {self._partition}", cause, step))
+        names, columns = list(self._schema.keys.names), []
+        for place, field in enumerate(self._schema.keys):
+            columns.append(batch.column(key_column(place)).cast(field.type))
+        names.append(VALUE)
+        columns.append(batch.column(VALUE).cast(pa.struct(list(self._schema.values))))
+        if self._schema.ordered:
+            names.append(ORDER)
+            columns.append(_order(batch.column(ORDER)))
+        return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _order(column: pa.Array) -> pa.Array:
+    """Orders as 64 bits: numbers as they are, timestamps as microseconds."""
+    if column.null_count:
+        text = "The order_by column is null in a row that has a key."
+        raise ConfigurationError(f"{text} Fill it, for example with coalesce, or filter such rows.")
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz))
+    return column.cast(pa.int64())
+
+
+def _chain(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest

@@ -1,0 +1,122 @@
+"""The driver's side of reading: which generation a query is planned for, and the pins of batch jobs."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from adjunct_store.encoding.schema import StoreSchema
+from adjunct_store.spark.task_reader import BATCH, QUERY, PinnedStore
+from adjunct_store.versions.manifest_store import read_manifest
+from adjunct_store.versions.pins import pin_version, release
+from azure_account.errors import AzureBlobError, NotFoundError, describe
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from adjunct_store.location import StoreLocation
+    from adjunct_store.versions.manifest import Version
+    from adjunct_store.view import Form
+
+logger = logging.getLogger(__name__)
+
+_readers: dict[tuple[StoreLocation, int], str] = {}
+"""The pins of this process for batch jobs, by store and version: a second job with the same version needs no other."""
+_EXIT_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class PlannedStore:
+    """What tasks need to read a store, and the schema with which the query is planned."""
+
+    pinned: PinnedStore
+    schema: StoreSchema
+
+
+def plan(
+    store: StoreLocation,
+    *,
+    streaming: bool,
+    version: int | None = None,
+    form: Form = "rocksdb",
+    cache_dir: Path | str | None = None,
+) -> PlannedStore:
+    """Prepare a read. A batch job pins its version now; in a streaming query each micro-batch pins its own.
+
+    `NotFoundError` if the store has no version, or not this one.
+    """
+    folder = None if cache_dir is None else str(cache_dir)
+    found, schema = _planned(store, version)
+    if streaming or _in_micro_batch():
+        return PlannedStore(PinnedStore(store, version=version, form=form, cache_dir=folder), schema)
+    reader, pinned = _pinned(store, found, version)
+    if pinned.number != found.number:
+        _, schema = _planned(store, pinned.number)
+    return PlannedStore(PinnedStore(store, reader, version=pinned.number, form=form, cache_dir=folder), schema)
+
+
+def _in_micro_batch() -> bool:
+    """Whether Spark runs this code for a micro-batch (`foreachBatch`): then its tasks know query and batch."""
+    session = SparkSession.getActiveSession()
+    if session is None:
+        return False
+    context = session.sparkContext
+    return context.getLocalProperty(QUERY) is not None and context.getLocalProperty(BATCH) is not None
+
+
+def _pinned(store: StoreLocation, newest: Version, version: int | None) -> tuple[str, Version]:
+    """The reader of the pin that this process has on the version, which is renewed; a new one if it has none."""
+    known = _readers.get((store, newest.number))
+    if known is not None:
+        pin_version(store.open(), store.store, known, 0, version=newest.number)
+        return known, newest
+    if not _readers:
+        atexit.register(_release_at_exit)
+    reader = f"batch-{uuid.uuid4().hex}"
+    found, _ = pin_version(store.open(), store.store, reader, 0, version=version)
+    _readers[store, found.number] = reader
+    return reader, found
+
+
+def release_pins() -> None:
+    """Release what batch jobs of this process have pinned, when none of them runs any more.
+
+    An exit of the process does it too. The pins of a killed one expire, and their versions stay until then.
+    """
+    _release(None)
+
+
+def _release_at_exit() -> None:
+    _release(_EXIT_SECONDS)
+
+
+def _release(seconds: float | None) -> None:
+    """seconds: for which to try; by default as long as the account's options say."""
+    pins = [(store, reader) for (store, _), reader in _readers.items()]
+    _readers.clear()
+    for place, (store, reader) in enumerate(pins):
+        options = {} if seconds is None else {"retryDeadlineMs": f"{int(1000 * seconds)}"}
+        try:
+            release(replace(store, account={**store.account, **options}).open(), store.store, reader)
+        except AzureBlobError as error:
+            logger.warning("%d pins stay until they expire, such as on store %s: %s", len(pins) - place, store, error)
+            return
+
+
+def _planned(store: StoreLocation, version: int | None) -> tuple[Version, StoreSchema]:
+    manifest = read_manifest(store.open(), store.store)
+    found = None
+    if manifest is not None:
+        found = manifest.newest if version is None else manifest.version(version)
+    generation = None if manifest is None or found is None else manifest.generation(found.generation)
+    if found is None or generation is None:
+        have = ", ".join(str(each.number) for each in ([] if manifest is None else manifest.versions)) or "none"
+        wanted = "no version that readers get" if version is None else f"no version {version}"
+        step = "Fill it, and call wait_until_ready before the query starts."
+        raise NotFoundError(describe("read", f"store {store}", f"it has {wanted}; its versions are {have}", step))
+    return found, StoreSchema.from_json(generation.schema)

@@ -1,0 +1,180 @@
+"""Reads stores in queries: joins, and readers for functions that run in tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+from pyspark.sql.types import StructField, StructType
+
+from adjunct_store.spark.partitioning import column_of, one_task_each, store_partition
+from adjunct_store.spark.pinning import plan
+from azure_account.errors import ConfigurationError
+from azureblob_source.spark_types import arrow_of, spark_of, well_formed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from adjunct_store.encoding.schema import StoreSchema
+    from adjunct_store.location import StoreLocation
+    from adjunct_store.spark.task_reader import PinnedStore
+    from adjunct_store.view import Form
+
+
+def join(  # noqa: PLR0913 - what is joined, and how
+    rows: DataFrame,
+    store: StoreLocation,
+    *,
+    on: Sequence[str] | Mapping[str, str],
+    how: Literal["left", "inner"] = "left",
+    columns: Sequence[str] | None = None,
+    prefix: str = "",
+    shuffle: bool = False,
+    version: int | None = None,
+    form: Form = "rocksdb",
+    cache_dir: Path | str | None = None,
+) -> DataFrame:
+    """The rows with the values of the store for their key: null where it has none, or with `inner` left out.
+
+    on: columns of `rows` in the order of the store's keys, or a mapping from each key of the store to a column. A row
+    with a null among them has no entry. columns: value columns to add, by default all; `prefix` comes before their
+    names. shuffle: bring the rows of a store partition into one task, which then opens that partition only; without
+    it every task may open all. version: by default all tasks of a micro-batch read the version that was the newest when
+    it began, and those of a batch job the one that is the newest now. form: `memory` for a store that each worker
+    process loads whole. cache_dir: where hosts keep what they have fetched, on local disks.
+
+    `ConfigurationError` if columns are missing, of other types than the keys, or there twice; `NotFoundError` if the
+    store has no version yet: see `wait_until_ready`.
+    """
+    if how not in {"left", "inner"}:
+        raise ConfigurationError(f"how is {how!r}: give left or inner.")
+    planned = plan(store, streaming=rows.isStreaming, version=version, form=form, cache_dir=cache_dir)
+    keys = _key_columns(planned.schema, on)
+    check_key_types(planned.schema, rows, keys)
+    values = _values(planned.schema, columns)
+    added = [StructField(prefix + each.name, each.dataType, True) for each in spark_of(values)]
+    taken = {name.lower() for name in rows.columns}
+    for each in added:
+        if each.name.lower() in taken:
+            text = f"Value column {each.name!r} of store {store.store} is also a column of the DataFrame."
+            raise ConfigurationError(f"{text} Rename or drop one, or give a prefix.")
+    schema = StructType([*rows.schema, *added])
+    joiner = Joiner(planned.pinned, planned.schema.keys, keys, values, arrow_of(schema), inner=how == "inner")
+    if shuffle:
+        partitions = planned.schema.partitions
+        where = store_partition([column_of(name) for name in keys], partitions)
+        rows = one_task_each(rows, where, partitions)
+    return rows.mapInArrow(joiner.join, schema)
+
+
+def task_reader(
+    store: StoreLocation,
+    *,
+    streaming: bool = True,
+    version: int | None = None,
+    form: Form = "rocksdb",
+    cache_dir: Path | str | None = None,
+) -> PinnedStore:
+    """A reader for functions that run in tasks: `mapInArrow`, UDFs, `foreachPartition`. Make it on the driver.
+
+    In a task `reader.view()` is the store in the version of the task's micro-batch, with `get`, `get_many`, `lookup`,
+    `prefix` and `scan`. streaming: whether it is used in tasks of a streaming query; if not, the version is pinned now.
+    """
+    return plan(store, streaming=streaming, version=version, form=form, cache_dir=cache_dir).pinned
+
+
+@dataclass(frozen=True)
+class Joiner:
+    """For `mapInArrow`: adds the values of a store. Picklable.
+
+    keys: columns of the rows, in the order of the store's keys, whose fields are `key_fields`. schema: of the result.
+    """
+
+    store: PinnedStore
+    key_fields: pa.Schema
+    keys: Sequence[str]
+    values: pa.Schema
+    schema: pa.Schema
+    inner: bool
+
+    def join(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yields a batch for each one. A task without rows opens nothing."""
+        for batch in batches:
+            if batch.num_rows:
+                yield self._joined(well_formed(batch))
+
+    def _joined(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        names = batch.schema.names
+        found = self.store.lookup(keys_of([batch.column(names.index(each)) for each in self.keys], self.key_fields))
+        columns = [*batch.columns, *picked(found, self.values)]
+        if self.inner:
+            present = found.is_valid()
+            columns = [column.filter(present) for column in columns]
+        typed = [column.cast(field.type) for column, field in zip(columns, self.schema, strict=True)]
+        return pa.RecordBatch.from_arrays(typed, names=self.schema.names)
+
+
+def keys_of(columns: Sequence[pa.Array], fields: pa.Schema) -> pa.RecordBatch:
+    """Columns as keys of a store: in UTC, whatever the session's time zone."""
+    typed = [column.cast(field.type) for column, field in zip(columns, fields, strict=True)]
+    return pa.RecordBatch.from_arrays(typed, schema=fields)
+
+
+def picked(values: pa.StructArray, fields: pa.Schema) -> list[pa.Array]:
+    """These fields of the values, null where the value is.
+
+    `ConfigurationError` if the store has them no more, or of another type, since it was made anew.
+    """
+    by_name = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
+    columns = []
+    for field in fields:
+        found = by_name.get(field.name)
+        if found is None or found.type != field.type:
+            now = "gone" if found is None else f"of type {found.type}"
+            text = f"Value column {field.name!r} was of type {field.type} when the query started, and is {now}."
+            raise ConfigurationError(f"{text} The store was made anew with another schema: start the query again.")
+        columns.append(found)
+    return columns
+
+
+def check_key_types(schema: StoreSchema, rows: DataFrame, columns: Sequence[str]) -> None:
+    """`ConfigurationError` unless these columns of the rows are there and have the types of the store's keys."""
+    for field, name in zip(schema.keys, columns, strict=True):
+        if name not in rows.columns:
+            have = ", ".join(rows.columns)
+            text = f"Column {name!r}, for key {field.name!r} of the store, is not in the DataFrame, which has {have}."
+            raise ConfigurationError(text)
+        given = arrow_of(StructType([rows.schema[name]])).field(0).type
+        if given != field.type:
+            wanted = spark_of(pa.schema([field]))[0].dataType.simpleString()
+            text = f"Column {name!r} is of type {rows.schema[name].dataType.simpleString()}, key {field.name!r} of the"
+            raise ConfigurationError(f"{text} store is {wanted}. Cast it: F.col({name!r}).cast({wanted!r}).")
+
+
+def _key_columns(schema: StoreSchema, on: Sequence[str] | Mapping[str, str]) -> list[str]:
+    names = list(schema.keys.names)
+    if isinstance(on, Mapping):
+        if set(on) != set(names):
+            raise ConfigurationError(
+                f"on has keys {', '.join(on)}, the store has {', '.join(names)}. Map each of these."
+            )
+        return [on[name] for name in names]
+    given = [on] if isinstance(on, str) else list(on)
+    if len(given) != len(names):
+        raise ConfigurationError(f"on has {len(given)} columns, the store has {len(names)} keys: {', '.join(names)}.")
+    return given
+
+
+def _values(schema: StoreSchema, columns: Sequence[str] | None) -> pa.Schema:
+    if columns is None:
+        return schema.values
+    have = schema.values.names
+    for name in columns:
+        if name not in have:
+            raise ConfigurationError(f"columns has {name!r}, which is no value column of the store: {', '.join(have)}.")
+    return pa.schema([schema.values.field(name) for name in columns])

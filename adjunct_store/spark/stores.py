@@ -1,0 +1,87 @@
+"""Several stores of one job: rows of the streams that fill them are applied, all others are the job's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from adjunct_store.spark.changes import changes_of
+from adjunct_store.spark.filling import BatchFiller, check_schema, open_store
+from adjunct_store.spark.partitioning import column_of
+from azure_account.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from adjunct_store.location import StoreLocation
+    from adjunct_store.spark.fill_spec import FillSpec
+    from adjunct_store.spark.filling import Filled
+
+
+@dataclass(frozen=True)
+class AdjunctStore:
+    """A store, and how the rows of a stream become its changes.
+
+    Without values in `spec`, all columns are values but the keys, the order and the name of the stream.
+    """
+
+    location: StoreLocation
+    spec: FillSpec
+
+
+class AdjunctStores:
+    """Fills stores from the streams of a job, in its `foreachBatch`. One at a time may use a store.
+
+    stores: by the name of the stream that fills the store. source: a name of the job's input: a store that was filled
+    from another source is made anew. keep, cache_dir: see `fill`.
+    """
+
+    def __init__(
+        self,
+        stores: Mapping[str, AdjunctStore],
+        *,
+        source: str,
+        keep: int = 3,
+        cache_dir: Path | str | None = None,
+    ) -> None:
+        locations = [each.location for each in stores.values()]
+        twice = [str(each) for each in locations if locations.count(each) > 1]
+        if twice:
+            raise ConfigurationError(
+                f"Store {twice[0]} is filled from two streams. Give each stream a store of its own."
+            )
+        self._stores, self._source, self._keep, self._cache_dir = dict(stores), source, keep, cache_dir
+        self._fillers: dict[str, BatchFiller] = {}
+        self.filled: Mapping[str, Filled] = {}
+        """What the last batch did, by stream."""
+
+    def process(self, rows: DataFrame, batch: int, stream_column: str = "stream") -> DataFrame:
+        """Apply the rows of the stores' streams as one version each, and return the rows of all other streams.
+
+        batch: its number, as `foreachBatch` has it. A batch that is repeated is not applied again. The rows are read
+        once for each store and once for the result: `persist` them if that is expensive.
+        """
+        if stream_column not in rows.columns:
+            have = ", ".join(rows.columns)
+            raise ConfigurationError(f"Stream column {stream_column!r} is not in the DataFrame, which has {have}.")
+        stream = column_of(stream_column)
+        filled = {}
+        for name, store in self._stores.items():
+            own = rows.where(stream == F.lit(name)).drop(stream)
+            filled[name] = self._filler(name, store, own).run(own, batch)
+        self.filled = filled
+        return rows.where(~F.coalesce(stream.isin(*self._stores), F.lit(False)))
+
+    def _filler(self, name: str, store: AdjunctStore, rows: DataFrame) -> BatchFiller:
+        """The filler of a store, which is opened with the first batch."""
+        if name not in self._fillers:
+            location, schema = store.location, changes_of(rows, store.spec).schema
+            check_schema(location, schema, rebuild=False, values=False)
+            fill = open_store(location, schema, source=self._source, keep=self._keep)
+            self._fillers[name] = BatchFiller(location, fill, store.spec, schema, self._cache_dir)
+        return self._fillers[name]

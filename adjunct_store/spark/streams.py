@@ -1,0 +1,268 @@
+"""Fills a store from a stream: a query each of whose micro-batches becomes a version.
+
+open the fill ─► generation g ─► query with checkpoint <checkpoint>/g<g>
+                      │               bootstrap: until the source's present end ─► publish as bootstrapped ─► go on
+                      └ its source is truncated, and it may be rebuilt ─► next generation, read from the beginning
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyspark.errors import PySparkException
+
+from adjunct_store.spark.changes import changes_of
+from adjunct_store.spark.fill_spec import FillSpec
+from adjunct_store.spark.filling import BatchFiller, check_schema, open_store
+from adjunct_store.spark.query_checkpoint import checkpoint_state
+from adjunct_store.spark.task_errors import own_error
+from azure_account.errors import ConfigurationError, ConflictError, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+    from typing_extensions import Self, Unpack
+
+    from adjunct_store.encoding.schema import StoreSchema
+    from adjunct_store.location import StoreLocation
+    from adjunct_store.spark.fill_spec import FillColumns
+    from adjunct_store.versions.manifest_store import Fill
+
+logger = logging.getLogger(__name__)
+
+_MAX_REBUILDS = 3
+_TRUNCATED = (
+    "KAFKA_DATA_LOSS",
+    "failOnDataLoss",
+    "some data may have been lost",
+    "OffsetOutOfRange",
+    "start the query with a new checkpoint",
+    "DELTA_FILE_NOT_FOUND",
+    "DELTA_VERSION_NOT_CONTIGUOUS",
+    "DELTA_TRUNCATED_TRANSACTION_LOG",
+)
+"""What sources report when they do not have any more what the query has not read yet."""
+
+
+def fill_stream(  # noqa: PLR0913 - what is filled from what, and settings
+    store: StoreLocation,
+    rows: DataFrame,
+    *,
+    checkpoint: str,
+    source: str | None = None,
+    bootstrap: bool = False,
+    trigger: Mapping[str, Any] | None = None,
+    persistent: bool = True,
+    max_age: float | None = None,
+    on_truncated: Literal["fail", "rebuild"] = "fail",
+    rebuild: bool = False,
+    keep: int = 3,
+    cache_dir: Path | str | None = None,
+    query_name: str | None = None,
+    **columns: Unpack[FillColumns],
+) -> StoreFill:
+    """Start a query that applies a stream to a store: a version for each micro-batch. Makes the store if it is absent.
+
+    columns: see `FillSpec`. checkpoint: a folder of this fill, which has the `checkpointLocation` of the query of each
+    generation, `g<generation>`. source: a name of where the rows come from, by default one of the checkpoint; another
+    source makes the store anew. bootstrap: first read what the source has now; the store is ready when all of that is
+    in it, and then if the source is empty. trigger: arguments of `DataStreamWriter.trigger`, for the time after.
+    persistent: False makes the store anew whenever this is called; max_age: also if its last version is older, in
+    seconds. on_truncated: `rebuild` makes the store anew when the source does not have any more what the query has not
+    read; keys that are in the source no more leave the store. rebuild: make it anew now.
+
+    A fill goes on where the last one ended. One whose query has another history than the store, as without its
+    checkpoint, makes the store anew. What was there serves until the new one is whole, if `bootstrap` is given.
+
+    Takes the store over from another fill, whose query ends with `FencedError`. `ConfigurationError` as for `fill`.
+    """
+    if not rows.isStreaming:
+        raise ConfigurationError("fill_stream takes a stream, and this DataFrame is none: use fill.")
+    if on_truncated not in {"fail", "rebuild"}:
+        raise ConfigurationError(f"on_truncated is {on_truncated!r}: give fail or rebuild.")
+    spec = FillSpec(**columns)
+    schema = changes_of(rows, spec).schema
+    check_schema(store, schema, rebuild=rebuild, values=False)
+    opening = {"source": source or f"checkpoint {checkpoint}", "persistent": persistent, "max_age": max_age}
+    settings = {**opening, "keep": keep, "bootstrap": bootstrap}
+    plan = StreamPlan(store, rows, spec, schema, checkpoint.rstrip("/"), settings, trigger or {}, cache_dir, query_name)
+    return StoreFill(plan, rebuild=rebuild, rebuild_truncated=on_truncated == "rebuild")
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """A stream and how it fills a store. settings: of `open_fill`."""
+
+    store: StoreLocation
+    rows: DataFrame
+    spec: FillSpec
+    schema: StoreSchema
+    checkpoint: str
+    settings: Mapping[str, Any]
+    trigger: Mapping[str, Any]
+    cache_dir: Path | str | None = None
+    query_name: str | None = None
+
+    @property
+    def bootstrap(self) -> bool:
+        """Whether the store is ready only when all that the source had at the start is in it."""
+        return bool(self.settings["bootstrap"])
+
+    def open(self, *, rebuild: bool = False, truncated: bool = False) -> Fill:
+        """Open the fill, with a new generation if the query of the last one has another history than the store."""
+        for _ in range(_MAX_REBUILDS):
+            fill = open_store(self.store, self.schema, rebuild=rebuild, truncated=truncated, **self.settings)
+            published = -1 if fill.base is None else fill.base.batch
+            found = checkpoint_state(self.rows.sparkSession, self.location(fill))
+            if found.fits(published):
+                return fill
+            text = "store %s is made anew: it has batch %d, and its query has planned batch %d, committed %d"
+            logger.warning(text, self.store.store, published, found.planned, found.committed)
+            rebuild = True
+        cause = f"{self.checkpoint} has checkpoints of {_MAX_REBUILDS} generations that the store does not know"
+        raise ConflictError(describe("fill", f"store {self.store.store}", cause, "Give another checkpoint folder."))
+
+    def location(self, fill: Fill) -> str:
+        """The `checkpointLocation` of a generation's query."""
+        return f"{self.checkpoint}/g{fill.generation.number}"
+
+    def start(self, filler: BatchFiller, trigger: Mapping[str, Any]) -> StreamingQuery:
+        """Start the query of a generation."""
+        writer = self.rows.writeStream.option("checkpointLocation", self.location(filler.fill))
+        writer = writer.foreachBatch(lambda rows, batch: _fill_batch(filler, rows, batch))
+        if trigger:
+            writer = writer.trigger(**trigger)
+        if self.query_name is not None:
+            writer = writer.queryName(self.query_name)
+        return writer.start()
+
+
+def _fill_batch(filler: BatchFiller, rows: DataFrame, batch: int) -> None:
+    filled = filler.run(rows, batch)
+    text = "store %s: batch %d is version %d: %d upserts, %d deletes, %d older ones ignored, %d rows with null keys"
+    counts = filled.upserts, filled.deletes, filled.ignored, filled.nulls
+    logger.info(text, filler.location.store, batch, filled.version.number, *counts)
+
+
+@dataclass
+class _Stop:
+    """Whether the fill is to end. A new query is started under the lock, so none starts after that."""
+
+    requested: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class StoreFill(AbstractContextManager["StoreFill"]):
+    """A running fill; `fill_stream` makes it. A context manager that stops it."""
+
+    def __init__(self, plan: StreamPlan, *, rebuild: bool, rebuild_truncated: bool) -> None:
+        self._plan, self._rebuild_truncated = plan, rebuild_truncated
+        self._filler = self._opened(plan.open(rebuild=rebuild))
+        self._stop = _Stop()
+        self._failure: Exception | None = None
+        self._query = self._next_query()
+        self._thread = threading.Thread(target=self._run, name=f"fill-{plan.store.store}", daemon=True)
+        self._thread.start()
+
+    @property
+    def query(self) -> StreamingQuery:
+        """The query that runs now, or ran last: with `bootstrap` there is one for the bootstrap, and one after it."""
+        return self._query
+
+    @property
+    def generation(self) -> int:
+        """The generation that is being filled."""
+        return self._filler.fill.generation.number
+
+    @property
+    def active(self) -> bool:
+        """Whether the fill goes on."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Stop the query, and wait for that. The next fill with this checkpoint goes on from there."""
+        with self._stop.lock:
+            self._stop.requested = True
+            self._query.stop()
+        self._thread.join()
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until the fill has ended, at most so many seconds. Whether it has. Raises the error that ended it."""
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            return False
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def exception(self) -> Exception | None:
+        """The error that ended the fill, None if there is none: one of this project's, or Spark's."""
+        return self._failure
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _opened(self, fill: Fill) -> BatchFiller:
+        return BatchFiller(self._plan.store, fill, self._plan.spec, self._plan.schema, self._plan.cache_dir)
+
+    def _next_query(self) -> StreamingQuery:
+        trigger = {"availableNow": True} if self._bootstraps() else self._plan.trigger
+        return self._plan.start(self._filler, trigger)
+
+    def _bootstraps(self) -> bool:
+        fill = self._filler.fill
+        wanted = self._plan.bootstrap or fill.recovery.force_bootstrap
+        return wanted and not fill.generation.bootstrapped
+
+    def _run(self) -> None:
+        try:
+            while self._end_of_query():
+                with self._stop.lock:
+                    if self._stop.requested:
+                        return
+                    self._query = self._next_query()
+        except Exception as error:  # noqa: BLE001 - whoever waits for the fill gets it
+            self._failure = error
+            logger.error("the fill of store %s has ended: %s", self._plan.store.store, error)  # noqa: TRY400
+        finally:
+            self._filler.metrics.hide()
+
+    def _end_of_query(self) -> bool:
+        """Wait until the query has ended. Whether another one is to follow. Raises the error that ended it."""
+        bootstraps = self._bootstraps()
+        failure = self._ended()
+        if failure is not None:
+            ours = own_error(failure)
+            if not self._rebuild_truncated or not is_truncation(failure):
+                raise ours or failure
+            logger.warning("store %s is made anew, since its source was truncated: %s", self._plan.store.store, failure)
+            self._filler = self._opened(self._plan.open(truncated=True))
+            return True
+        if self._stop.requested or not bootstraps:
+            return False
+        self._filler.finish_bootstrap()
+        return True
+
+    def _ended(self) -> Exception | None:
+        """The error with which the query has ended; None if it was stopped, or its input has ended."""
+        try:
+            self._query.awaitTermination()
+        except PySparkException as error:
+            return error
+        return None
+
+
+def is_truncation(failure: Exception) -> bool:
+    """Whether a query has failed since its source does not have any more what the query has not read yet."""
+    text = str(failure)
+    return any(each.lower() in text.lower() for each in _TRUNCATED)

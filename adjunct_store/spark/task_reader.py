@@ -1,0 +1,195 @@
+"""Which version a task reads, and the stores that a worker process has open.
+
+All tasks of a micro-batch read the version that its first task has pinned, those of a repeated batch too. Spark passes
+the query and the batch to each task. A worker keeps what it has open for the tasks after this one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from pyspark import TaskContext
+
+from adjunct_store.encoding.schema import StoreSchema
+from adjunct_store.host.cache import HostCache
+from adjunct_store.host.directories import FetchedDirectories
+from adjunct_store.metrics import StoreMetrics
+from adjunct_store.versions.names import StoreNames
+from adjunct_store.versions.pins import pin_version
+from adjunct_store.view import Form, View, open_view
+from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from adjunct_store.location import StoreLocation
+    from adjunct_store.versions.manifest import Generation, Version
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+"""Local properties that Spark sets for the tasks of a micro-batch; other tasks have none."""
+OPEN_STORES = 4
+"""How many versions a worker keeps open that its task does not read; at most two are of the same store."""
+_PINS = 64
+_PIN_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class PinnedStore:
+    """A store as the tasks of a query read it. Picklable; made on the driver.
+
+    reader, batch: the pin of tasks that belong to no streaming query. None: such tasks are refused. version: the
+    version that all batches read, by default the newest one when a batch begins.
+    """
+
+    location: StoreLocation
+    reader: str | None = None
+    batch: int = 0
+    version: int | None = None
+    form: Form = "rocksdb"
+    cache_dir: str | None = None
+
+    def pin(self) -> tuple[Version, Generation]:
+        """The version of this task's batch, and its generation. `NotFoundError` if the store has none yet."""
+        reader, batch = self._reader()
+        key = (os.getpid(), self.location, reader, batch)
+        known = _pins.get(key)
+        if known is not None and time.monotonic() < known.until:
+            return known.version, known.generation
+        try:
+            found = pin_version(self.location.open(), self.location.store, reader, batch, version=self.version)
+        except NotFoundError as error:
+            step = "Start its fill first, and the query after wait_until_ready."
+            raise NotFoundError(describe("read", f"store {self.location}", str(error), step)) from error
+        _pins[key] = _Pinned(*found, time.monotonic() + _PIN_SECONDS)
+        while len(_pins) > _PINS:
+            _pins.popitem(last=False)
+        return found
+
+    def _reader(self) -> tuple[str, int]:
+        context = TaskContext.get()
+        query = None if context is None else context.getLocalProperty(QUERY)
+        batch = None if context is None else context.getLocalProperty(BATCH)
+        if query is not None and batch is not None:
+            return query, int(batch)
+        if self.reader is None:
+            cause = "this is no task of a streaming query"
+            step = "Make the reader on the driver, by join, lookup or task_reader, and use it in tasks."
+            raise ConfigurationError(describe("read", f"store {self.location}", cause, step))
+        return self.reader, self.batch
+
+    def view(self) -> View:
+        """The store as this task sees it. It stays open as long as the task runs; do not close it."""
+        version, generation = self.pin()
+        return _open(self, version, generation).view
+
+    def read(self, action: Callable[[View], Result]) -> Result:
+        """What the action returns for the view. A damaged file of this host is fetched again, once."""
+        version, generation = self.pin()
+        try:
+            return action(_open(self, version, generation).view)
+        except CorruptError as error:
+            logger.warning("store %s is fetched again: %s", self.location.store, error)
+            _discard(self, version)
+            return action(_open(self, version, generation).view)
+
+    def lookup(self, keys: pa.RecordBatch) -> pa.StructArray:
+        """The values of these keys, null where there is none."""
+        return self.read(lambda view: view.lookup(keys))
+
+
+@dataclass(frozen=True)
+class _Pinned:
+    """A pin that this process has read. until: after that it is read again, which renews it if it grows old."""
+
+    version: Version
+    generation: Generation
+    until: float
+
+
+@dataclass
+class _Open:
+    """A version that this process has open. task: the last one that used it."""
+
+    view: View
+    directories: FetchedDirectories
+    task: int | None
+    metrics: StoreMetrics
+
+    def __post_init__(self) -> None:
+        self.metrics.add("versionsOpen", 1)
+
+    def close(self, *, discard: bool = False) -> None:
+        self.view.close()
+        self.directories.discard() if discard else self.directories.close()
+        self.metrics.add("versionsOpen", -1)
+
+
+_Key: TypeAlias = "tuple[int, StoreLocation, int, str, str | None]"
+_pins: OrderedDict[tuple[int, StoreLocation, str, int], _Pinned] = OrderedDict()
+_opened: OrderedDict[_Key, _Open] = OrderedDict()
+# The process id is part of the keys: a forked process must not use what its parent has open.
+
+
+def _key(store: PinnedStore, version: Version) -> _Key:
+    return os.getpid(), store.location, version.number, store.form, store.cache_dir
+
+
+def _open(store: PinnedStore, version: Version, generation: Generation) -> _Open:
+    key, task = _key(store, version), _task()
+    found = _opened.get(key)
+    if found is None:
+        _close_idle(key, task)
+        directories = FetchedDirectories(_host_cache(store), version)
+        metrics = StoreMetrics(store.location.container, store.location.store)
+        view = open_view(directories, StoreSchema.from_json(generation.schema), store.form, metrics)
+        found = _opened[key] = _Open(view, directories, task, metrics)
+    found.task = task
+    _opened.move_to_end(key)
+    return found
+
+
+def _host_cache(store: PinnedStore) -> HostCache:
+    location = store.location
+    cache_dir = None if store.cache_dir is None else Path(store.cache_dir)
+    state: Any = partial(StoreNames.state, StoreNames(location.store))
+    return HostCache(location.open(), location.store, cache_dir, state=state)
+
+
+def _close_idle(opening: _Key, task: int | None) -> None:
+    """Close versions of earlier tasks: but for the last one of the store that is opened, and the last few of others.
+
+    Else each worker would keep files on disk, or values in memory, of versions that no batch reads any more. The last
+    one stays for a query that reads another version than this one. A process runs one task at a time.
+    """
+    own = [key for key in _opened if key[0] == os.getpid()]
+    idle = [key for key in own if task is None or _opened[key].task != task]
+    same = [key for key in idle if _without_version(key) == _without_version(opening)]
+    for key in {*same[:-1], *idle[: max(0, len(idle) - OPEN_STORES + 1)]}:
+        _opened.pop(key).close()
+
+
+def _without_version(key: _Key) -> tuple[Any, ...]:
+    process, location, _, form, cache_dir = key
+    return process, location, form, cache_dir
+
+
+def _discard(store: PinnedStore, version: Version) -> None:
+    _opened.pop(_key(store, version)).close(discard=True)
+
+
+def _task() -> int | None:
+    context = TaskContext.get()
+    return None if context is None else context.taskAttemptId()

@@ -1,0 +1,11 @@
+"""Which versions a store has, who may fill it, and which version a batch of a reader uses.
+
+names           the blobs of a store
+manifest        generations and versions: what is published
+recovery        what a fill does with the store that it finds
+transitions     the changes of a manifest
+pin             what a task does with the pin that it finds
+cleaning        versions that no pin uses, and blobs that no generation has
+manifest_store  the fill: it changes the manifest
+pins            the readers: they pin versions
+"""

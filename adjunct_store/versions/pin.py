@@ -1,0 +1,102 @@
+"""A pin: which version a batch of a reading query uses, and what a task does when it finds one. Pure.
+
+{"format-version":1, "version":7, "confirmed":true, "write-id":"9f…", "digest":"…"}
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from azure_account.errors import ConfigurationError, CorruptError
+from state_backup.sealed_json import digest_of, sealed
+
+if TYPE_CHECKING:
+    from adjunct_store.versions.manifest import Manifest, Version
+
+FORMAT_VERSION = 1
+RENEWED = 0.5
+"""The part of its time after which a pin is written again before it is used."""
+COUNTS = 2.0
+"""How many times as long as it can be found a pin counts for a clean-up."""
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A pin as it is stored. Only a confirmed one may be used; it never changes to another version while it can be."""
+
+    version: int
+    confirmed: bool = False
+    write_id: str = ""
+
+
+class Act(Enum):
+    """What a task does with the pin that it has read, and the manifest that it has read after that."""
+
+    PUT = "put an unconfirmed pin of the version in its place"
+    CONFIRM = "confirm it"
+    RENEW = "write it again, for it grows old"
+    USE = "use its version"
+
+
+@dataclass(frozen=True)
+class Step:
+    """The next act, and the version that it is about."""
+
+    act: Act
+    version: Version
+
+
+def next_step(pin: Pin | None, age: float, manifest: Manifest, wanted: int | None) -> Step | None:
+    """What a task does. None if there is no version for a new pin.
+
+    age: seconds since the pin was written. wanted: the version of a new pin; by default the newest one. The manifest
+    must have been read after the pin.
+    """
+    version = None if pin is None or age >= manifest.pins_expire else manifest.version(pin.version)
+    if pin is not None and version is not None:
+        if pin.confirmed:
+            return Step(Act.RENEW if age >= RENEWED * manifest.pins_expire else Act.USE, version)
+        if manifest.serves(version):
+            return Step(Act.CONFIRM, version)
+    target = manifest.newest if wanted is None else manifest.version(wanted)
+    return Step(Act.PUT, target) if target is not None and manifest.serves(target) else None
+
+
+def counts(age: float | None, pins_expire: float) -> bool:
+    """Whether a clean-up must leave the version of a pin of this age (None: it is gone)."""
+    return age is not None and age < COUNTS * pins_expire
+
+
+def to_json(pin: Pin) -> bytes:
+    """As it is stored."""
+    fields = {
+        "format-version": FORMAT_VERSION,
+        "version": pin.version,
+        "confirmed": pin.confirmed,
+        "write-id": pin.write_id,
+    }
+    return sealed(fields)
+
+
+def from_json(data: bytes, blob: str) -> Pin:
+    """The inverse. `ConfigurationError` for one of a newer release, `CorruptError` for what is no sound pin."""
+    try:
+        fields = json.loads(data)
+        version = fields["format-version"]
+        if type(version) is int and version > FORMAT_VERSION:
+            text = f"Pin {blob} has format version {version}; this release reads {FORMAT_VERSION}. Upgrade it."
+            raise ConfigurationError(text)
+        if fields.pop("digest") != digest_of(fields):
+            raise _damaged(blob, "its digest is not that of its content")
+        return Pin(int(fields["version"]), bool(fields["confirmed"]), str(fields["write-id"]))
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, ConfigurationError):
+            raise
+        raise _damaged(blob, f"{error!r}") from error
+
+
+def _damaged(blob: str, cause: str) -> CorruptError:
+    return CorruptError(f"Pin {blob} is damaged: {cause}. Delete the blob when no task of its batch runs.")

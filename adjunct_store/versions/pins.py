@@ -1,0 +1,160 @@
+"""All tasks of a batch use one version, and it stays while they do.
+
+    read the pin ─► read the manifest ─► confirmed: use it
+         ▲                                unconfirmed, its version serves: confirm it, then use it
+         └── put an unconfirmed pin ◄──── no pin, it has expired, or its version does not serve: take the newest version
+
+Every write of a pin has the ETag that was read as its condition. Why no order of events makes it unsafe:
+
+1. *One version.* Only a confirmed pin is used, and there is one blob for a reader's batch. A confirmed pin is
+   replaced only when it has expired. Who uses one that is older than half of `pins_expire` writes it again first, so an
+   expired one was not used for half of that time: no task of its batch runs any more. For the use the age is read
+   before the pin, so that what is used is at least as young; for a replacement after it, and the condition of the write
+   shows that it is the age of the pin that was read.
+2. *It stays.* Who confirms has read the manifest after the pin was there, and its version was serving. A clean-up
+   lists the pins after it has made the version retiring, which it stays. So it was made retiring after that reading,
+   and the listing has the pin, confirmed or not. Unconfirmed pins count, so a confirmation may come late. A clean-up
+   counts pins for twice the time for which they are found, so a task may go on using what it found in the last moment.
+3. *It serves.* A version of a generation that readers may not see yet does not serve, so it is never confirmed.
+4. *A batch that is run again* finds its pin: a batch deletes those below the one before it.
+   After `pins_expire` the version may be gone, so the batch gets the newest one, as a whole. So does one whose version
+   has left the manifest by other means: no task can open it any more, and an error would come again at each restart.
+5. Tasks of batches before these, which Spark has given up but cannot stop, may pin and read something else. Spark does
+   not use what they write.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import TYPE_CHECKING
+
+from adjunct_store.versions import manifest as manifest_json
+from adjunct_store.versions import pin as pin_json
+from adjunct_store.versions.names import StoreNames
+from adjunct_store.versions.pin import Act, Pin, next_step
+from azure_account.account import Condition
+from azure_account.document_store import DocumentStore
+from azure_account.errors import AzureBlobError, NotFoundError, TransientError, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from adjunct_store.versions.manifest import Generation, Manifest, Version
+    from adjunct_store.versions.pin import Step
+    from azure_account.account import BlobContainer
+    from azure_account.document_store import Stored
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 50
+"""How often a pin is read again when other tasks or the fill change it or the manifest meanwhile."""
+
+
+def pin_version(
+    container: BlobContainer,
+    store: str,
+    reader: str,
+    batch: int,
+    *,
+    version: int | None = None,
+    new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+) -> tuple[Version, Generation]:
+    """The version that this batch of a reader uses, and its generation: the same ones for all who ask.
+
+    reader: such as the id of a streaming query. version: that a batch without a pin gets, by default the newest one.
+    It stays until the reader pins the batch after the next one, releases its pins, or the pin expires. A batch that is
+    run again within the manifest's `pins_expire` gets the same version.
+
+    `NotFoundError` if there is no version yet, or `version` does not serve (any more); `TransientError` if it stays
+    unknown whether a pin was written: call it again.
+    """
+    return _Pinning(container, StoreNames(store), reader, batch, new_id).pin(version)
+
+
+def release(container: BlobContainer, store: str, reader: str) -> None:
+    """Delete the pins of a reader that has ended, so that its versions can go. Call it when none of its tasks runs."""
+    for blob in container.list(StoreNames(store).pins(reader)):
+        container.delete(blob.name)
+
+
+class _Pinning:
+    """One call of `pin_version`."""
+
+    def __init__(
+        self, container: BlobContainer, names: StoreNames, reader: str, batch: int, new_id: Callable[[], str]
+    ) -> None:
+        self._container, self._names, self._new_id = container, names, new_id
+        self._reader, self._batch, self._blob = reader, batch, names.pin(reader, batch)
+        self._pins = DocumentStore(container, self._blob, "pin", pin_json.to_json, pin_json.from_json)
+        self._manifests = DocumentStore(
+            container, names.manifest, "manifest", manifest_json.to_json, manifest_json.from_json
+        )
+
+    def pin(self, wanted: int | None) -> tuple[Version, Generation]:
+        """The version of the batch."""
+        written: Stored[Pin] | None = None
+        for _ in range(_ATTEMPTS):
+            age = 0.0 if written is not None else self._age()
+            stored = self._pins.read() if written is None else written
+            manifest = self._manifest()
+            step = self._step(stored, age, manifest, wanted)
+            if step.act is Act.USE:
+                return self._found(manifest, step)
+            if self._replaces(stored, step) and step != self._step(stored, self._age(), manifest, wanted):
+                continue  # it was written again after its age was read
+            written = self._write(stored, step)
+            if written is not None and written.document.confirmed:
+                if step.act is Act.CONFIRM:
+                    self._delete_older()
+                return self._found(manifest, step)
+        cause = f"pin and manifest were changed {_ATTEMPTS} times meanwhile"
+        raise TransientError(describe("pin", f"batch {self._batch} of {self._reader}", cause, "Try again later."))
+
+    def _age(self) -> float:
+        return self._container.age(self._blob) or 0.0
+
+    def _manifest(self) -> Manifest:
+        found = self._manifests.read()
+        if found is None:
+            raise self._not_found("there is no manifest", "Fill the store first, and check its name and container.")
+        return found.document
+
+    def _step(self, stored: Stored[Pin] | None, age: float, manifest: Manifest, wanted: int | None) -> Step:
+        step = next_step(None if stored is None else stored.document, age, manifest, wanted)
+        if step is not None:
+            return step
+        if wanted is not None:
+            raise self._not_found(f"version {wanted} does not serve", "Pin the newest version, or a kept one.")
+        raise self._not_found("no version is published that readers may see", "Wait until the store is filled.")
+
+    def _replaces(self, stored: Stored[Pin] | None, step: Step) -> bool:
+        """Whether the age of the pin matters to the write."""
+        if stored is not None and stored.document.confirmed and step.act is Act.PUT:
+            text = "the pin of batch %d of %s has expired with version %d: version %d is used from now on"
+            logger.warning(text, self._batch, self._reader, stored.document.version, step.version.number)
+        return stored is not None and step.act in (Act.PUT, Act.RENEW)
+
+    def _write(self, stored: Stored[Pin] | None, step: Step) -> Stored[Pin] | None:
+        """Write the pin. None if it was changed meanwhile."""
+        pin = Pin(step.version.number, step.act is not Act.PUT, self._new_id())
+        return self._pins.write(pin, None if stored is None else stored.etag)
+
+    def _found(self, manifest: Manifest, step: Step) -> tuple[Version, Generation]:
+        generation = manifest.generation(step.version.generation)
+        assert generation is not None  # noqa: S101 - a manifest names the generations of its versions
+        return step.version, generation
+
+    def _delete_older(self) -> None:
+        """Delete the reader's pins of batches that are over. Errors are logged: the next batch deletes them."""
+        first_kept = self._names.pin(self._reader, max(self._batch - 1, 0))
+        try:
+            for blob in self._container.list(self._names.pins(self._reader)):
+                if blob.name >= first_kept:
+                    return
+                self._container.delete(blob.name, condition=Condition(if_match=blob.etag))
+        except AzureBlobError as error:
+            logger.warning("old pins of %s are left for its next batch: %s", self._reader, error)
+
+    def _not_found(self, cause: str, step: str) -> NotFoundError:
+        return NotFoundError(describe("pin", f"store {self._names.store} in {self._container.url}", cause, step))

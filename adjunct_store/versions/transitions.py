@@ -1,0 +1,151 @@
+"""How the manifest changes: each function gives the next manifest, or the same one if nothing changes. Pure.
+
+    register ─► publish … publish ─► (bootstrapped, sealed) ─► the versions of older generations retire
+             └ versions beyond `keep` retire ─► no pin uses them ─► drop ─► generations without versions too
+
+A generation that readers may not see yet has at most one version: nobody can have pinned the ones before. It is dropped
+when another one is registered, and with it its version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from adjunct_store.versions.manifest import Generation, Manifest, Serves, State, Version
+from azure_account.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from adjunct_store.versions.recovery import Wanted
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What a fill publishes. checkpoints: by partition; the others keep theirs. published: for people only."""
+
+    batch: int
+    checkpoints: Mapping[int, str]
+    entries: int
+    bytes: int
+    bootstrapped: bool = False
+    sealed: bool = False
+    published: str = ""
+
+
+def taken_over(manifest: Manifest, writer: str, since_publication: float) -> Manifest:
+    """Another fill has the store, with the next epoch."""
+    return replace(manifest, epoch=manifest.epoch + 1, writer=writer, since_publication=since_publication)
+
+
+def continued(manifest: Manifest) -> Manifest:
+    """Generations that are abandoned are gone; then `current` is the one that a fill may continue.
+
+    A bounded data set that was not sealed cannot be continued: its source has to be read as a whole.
+    """
+    current = manifest.current
+    if current is None or current.serves is not Serves.SEALED or current.sealed:
+        return manifest
+    return continued(_without(manifest, {current.number}))
+
+
+def register(manifest: Manifest, wanted: Wanted, serves: Serves) -> Manifest:
+    """A new generation beside the one that readers see. Those of which they do not see a version are abandoned."""
+    seen = {each.generation for each in manifest.versions}
+    unseen = {each.number for each in manifest.generations if not each.visible or each.number not in seen}
+    kept = _without(manifest, unseen)
+    number = manifest.next_generation
+    generation = Generation(number, wanted.schema, wanted.partitions, wanted.source, serves)
+    return replace(kept, next_generation=number + 1, generations=(*kept.generations, generation))
+
+
+def publish(manifest: Manifest, generation: Generation, new: Publication) -> tuple[Manifest, Version]:
+    """The next version of the current generation, and what retires because of it.
+
+    A batch that is not above the last one was published before: its version is the newest one, and only `bootstrapped`
+    and `sealed` are noted. `ConfigurationError` if the generation is sealed and the batch is a new one, or for
+    checkpoints of partitions that it does not have.
+    """
+    base = manifest.newest_of(generation.number)
+    flagged = replace(
+        generation,
+        bootstrapped=generation.bootstrapped or new.bootstrapped,
+        sealed=generation.sealed or new.sealed,
+    )
+    if base is not None and new.batch <= base.batch:
+        return _retired(_with_generation(manifest, flagged)), base
+    version = _version(manifest, generation, base, new)
+    unseen = (
+        () if generation.visible else tuple(each for each in manifest.versions if each.generation == flagged.number)
+    )
+    versions = (version, *(each for each in manifest.versions if each not in unseen))
+    published = replace(
+        _with_generation(manifest, flagged),
+        next_version=version.number + 1,
+        versions=versions,
+        since_publication=0.0,
+    )
+    return _retired(published), version
+
+
+def retire(manifest: Manifest) -> Manifest:
+    """Versions that new pins may not use any more are retiring."""
+    return _retired(manifest)
+
+
+def drop(manifest: Manifest, unused: Collection[int]) -> Manifest:
+    """Retiring versions that no pin uses are gone, and generations that have no version and are not current."""
+    gone = {each.number for each in manifest.versions if each.state is State.RETIRING and each.number in unused}
+    versions = tuple(each for each in manifest.versions if each.number not in gone)
+    named = {each.generation for each in versions}
+    if manifest.current is not None:
+        named.add(manifest.current.number)
+    generations = tuple(each for each in manifest.generations if each.number in named)
+    return replace(manifest, versions=versions, generations=generations)
+
+
+def _version(manifest: Manifest, generation: Generation, base: Version | None, new: Publication) -> Version:
+    if generation.sealed:
+        cause = f"generation {generation.number} is sealed, and batch {new.batch} is a new one"
+        raise ConfigurationError(f"{cause}. Build another generation beside it, or rebuild the store.")
+    wrong = [each for each in new.checkpoints if not 0 <= each < generation.partitions]
+    if wrong or "" in new.checkpoints.values():
+        cause = f"partition {min(wrong)} is none of {generation.partitions}" if wrong else "a checkpoint has no id"
+        raise ConfigurationError(f"Batch {new.batch} cannot be published: {cause}. Give an id for each partition.")
+    before = ("",) * generation.partitions if base is None else base.checkpoints
+    return Version(
+        manifest.next_version,
+        generation.number,
+        tuple(new.checkpoints.get(partition, before[partition]) for partition in range(generation.partitions)),
+        new.batch,
+        new.entries,
+        new.bytes,
+        published=new.published,
+    )
+
+
+def _retired(manifest: Manifest) -> Manifest:
+    newest = manifest.newest
+    if newest is None:
+        return manifest
+    serving = [each for each in manifest.versions if manifest.serves(each) and each.generation == newest.generation]
+    kept = {each.number for each in serving[: manifest.keep]}
+    versions = tuple(
+        replace(each, state=State.RETIRING) if manifest.serves(each) and each.number not in kept else each
+        for each in manifest.versions
+    )
+    return replace(manifest, versions=versions)
+
+
+def _with_generation(manifest: Manifest, changed: Generation) -> Manifest:
+    generations = tuple(changed if each.number == changed.number else each for each in manifest.generations)
+    return replace(manifest, generations=generations)
+
+
+def _without(manifest: Manifest, generations: Collection[int]) -> Manifest:
+    return replace(
+        manifest,
+        generations=tuple(each for each in manifest.generations if each.number not in generations),
+        versions=tuple(each for each in manifest.versions if each.generation not in generations),
+    )

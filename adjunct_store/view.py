@@ -1,0 +1,167 @@
+"""Read a version of a store: look up columns of keys, get single keys, scan in key order. Nothing here can write.
+
+    rocksdb   keys ─► bytes ─► different ones ─► their partitions ─► multi-gets ─► datums ─► values, in row order
+    memory    keys ─► bytes ─► hashes ─► rows ─► values, in row order
+
+A view belongs to the process that opened it. The form `memory`, for small stores, reads all of a store at first: each
+process then has all of it in memory, and a look-up takes a fifth of the time.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from adjunct_store.encoding.keys import decode_keys, encode_prefix, key_columns
+from adjunct_store.encoding.values import decode_values
+from adjunct_store.engine.entry import AFTER_DATA, DATA, values_in
+from adjunct_store.forms.disk import OnDisk
+from adjunct_store.forms.memory import InMemory
+from adjunct_store.forms.partitions import Partitions
+from azure_account.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from typing_extensions import Self
+
+    from adjunct_store.encoding.schema import StoreSchema
+    from adjunct_store.forms.partitions import Directories
+    from adjunct_store.metrics import StoreMetrics
+
+Form: TypeAlias = Literal["rocksdb", "memory"]
+Key: TypeAlias = tuple[Any, ...]
+Value: TypeAlias = dict[str, Any]
+FORMS: tuple[Form, ...] = ("rocksdb", "memory")
+_SCANNED_AT_ONCE = 1_000
+_WHAT = "values of an adjunct store"
+
+
+class View:
+    """One version of a store, read-only. A context manager. Not for a forked child, and not thread-safe.
+
+    directories: gives the directory of a partition, when the first key of it is looked up; None if it has no entries.
+    `ConfigurationError` for keys of other types than the store's, `CorruptError` if a file is damaged.
+    """
+
+    def __init__(
+        self, directories: Directories, schema: StoreSchema, form: Form = "rocksdb", metrics: StoreMetrics | None = None
+    ) -> None:
+        if form not in FORMS:
+            raise ConfigurationError(f"form is {form!r}; it must be one of {', '.join(FORMS)}.")
+        self.schema, self._metrics = schema, metrics
+        self._partitions = Partitions(directories, schema.partitions)
+        self._find = (InMemory if form == "memory" else OnDisk)(self._partitions, schema)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files."""
+        self._partitions.close()
+
+    def lookup(self, keys: pa.RecordBatch | pa.StructArray) -> pa.StructArray:
+        """The value of each key, in the order of rows; null where there is none, and for keys with a null.
+
+        keys: the store's key columns, in their order, under any names.
+        """
+        batch = pa.RecordBatch.from_struct_array(keys) if isinstance(keys, pa.StructArray) else keys
+        if self._metrics is None:
+            return self._find(self._typed(batch))
+        with self._metrics.measured("lookupSeconds"):
+            found = self._find(self._typed(batch))
+        self._metrics.count("lookups", len(found))
+        self._metrics.count("hits", len(found) - found.null_count)
+        self._metrics.count("misses", found.null_count)
+        return found
+
+    def get(self, *key: object) -> Value | None:
+        """The value of one key, given by its columns; None if there is none."""
+        return self.get_many([key])[0]
+
+    def get_many(self, keys: Sequence[Key]) -> list[Value | None]:
+        """The values of keys, None for those that are not there."""
+        found: list[Value | None] = self.lookup(key_columns(keys, self.schema.keys)).to_pylist()
+        return found
+
+    def prefix(self, *first: object) -> Iterator[tuple[Key, Value]]:
+        """Keys that begin with these columns, with their values, in key order. A last string may be a beginning."""
+        start = DATA + encode_prefix(first, self.schema.keys)
+        return self._scan(start, _after(start))
+
+    def scan(self, start: Key | None = None, stop: Key | None = None) -> Iterator[tuple[Key, Value]]:
+        """Keys from `start` to before `stop`, with values, in key order. A bound may be the first columns only."""
+        begin = DATA + (encode_prefix(start, self.schema.keys) if start else b"")
+        end = DATA + encode_prefix(stop, self.schema.keys) if stop else AFTER_DATA
+        return self._scan(begin, end)
+
+    @property
+    def entries(self) -> int:
+        """How many keys have a value, in all partitions."""
+        positions = (self._partitions.position(each) for each in range(self.schema.partitions))
+        return sum(each.entries for each in positions if each is not None)
+
+    def _typed(self, keys: pa.RecordBatch) -> pa.RecordBatch:
+        wanted = self.schema.keys
+        if keys.num_columns != len(wanted):
+            text = f"{keys.num_columns} columns are looked up; the store's keys have {len(wanted)}: {wanted.names}."
+            raise ConfigurationError(text)
+        columns = [_cast(column, of) for column, of in zip(keys.columns, wanted, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, names=wanted.names)
+
+    def _scan(self, start: bytes, stop: bytes | None) -> Iterator[tuple[Key, Value]]:
+        rows = self._partitions.scan(start, stop)
+        while some := list(islice(rows, _SCANNED_AT_ONCE)):
+            records = pa.array([row[1] for row in some], pa.large_binary())
+            there, datums = values_in(records, ordered=self.schema.ordered)
+            if len(datums):
+                encoded = pa.array([some[row][0][1:] for row in np.flatnonzero(there)], pa.large_binary())
+                keys = [column.to_pylist() for column in decode_keys(encoded, self.schema.keys).columns]
+                values = decode_values(datums, self.schema, _WHAT).to_pylist()
+                yield from zip(zip(*keys, strict=True), values, strict=True)
+
+
+def _cast(column: pa.Array, wanted: pa.Field) -> pa.Array:
+    """Of the key's type: a narrower integer is widened, nothing else is converted."""
+    given = column.type
+    if given.equals(wanted.type) or _same_kind(given, wanted.type):
+        return column.cast(wanted.type)
+    if pa.types.is_integer(given) and pa.types.is_integer(wanted.type) and given.bit_width <= wanted.type.bit_width:
+        return column.cast(wanted.type)
+    text = f"Key column {wanted.name!r} of the store has type {wanted.type}; {given} is looked up. Cast it."
+    raise ConfigurationError(text)
+
+
+def _same_kind(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Large and small strings, and timestamps of whatever zone: they are the same values."""
+    types = pa.types
+    if types.is_timestamp(given) and types.is_timestamp(wanted):
+        return (given.tz is None) == (wanted.tz is None) and given.unit == wanted.unit
+    strings = types.is_string(wanted) and types.is_large_string(given)
+    return strings or (types.is_binary(wanted) and types.is_large_binary(given))
+
+
+def _after(prefix: bytes) -> bytes | None:
+    """The lowest bytes above all that begin with the prefix."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
+
+
+def open_view(
+    directories: Mapping[int, Path] | Directories,
+    schema: StoreSchema,
+    form: Form = "rocksdb",
+    metrics: StoreMetrics | None = None,
+) -> View:
+    """A view of partitions whose directories are known, or are given by a function when they are needed.
+
+    metrics: count look-ups there.
+    """
+    return View(directories if callable(directories) else directories.get, schema, form, metrics)

@@ -1,0 +1,146 @@
+"""Mistakes in the protocol that the histories must catch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import pytest
+
+from adjunct_store.versions import cleaning, manifest_store, transitions
+from adjunct_store.versions.manifest import Manifest, State
+from adjunct_store.versions.manifest_store import Fill
+from tests.mutating import Mutant, edited
+
+_FILL = "adjunct_store.versions.manifest_store:Fill"
+_PINNING = "adjunct_store.versions.pins:_Pinning"
+
+
+def _pins_before_retiring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clean-up lists the pins, then makes versions retiring; those without a pin in that listing are dropped."""
+    change, listed = Fill._change, cleaning.unused_versions
+    found: dict[int, set[int]] = {}
+
+    def list_first(fill: Fill, *args: object) -> None:
+        storage, manifest = fill._storage, fill._stored.document
+        numbers = {each.number for each in manifest.versions}
+        found[id(fill)] = listed(storage.container, storage.names, manifest, numbers, {})
+        change(fill, *args)  # type: ignore[arg-type]
+
+    def from_before(*args: object) -> Collection[int]:
+        retiring = args[3]
+        assert isinstance(retiring, set)
+        return {number for unused in found.values() for number in unused} & retiring
+
+    def clean(fill: Fill, sweep: bool) -> object:
+        found.setdefault(id(fill), set())
+        return original(fill, sweep)
+
+    original = Fill._clean
+    monkeypatch.setattr(Fill, "_clean", clean)
+    monkeypatch.setattr(Fill, "_change", list_first)
+    monkeypatch.setattr(manifest_store, "unused_versions", from_before)
+
+
+def _drops_without_retiring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Versions beyond `keep` serve until a clean-up has found no pin of them."""
+
+    def beyond(manifest: Manifest) -> set[int]:
+        newest = manifest.newest
+        own = [each.number for each in manifest.versions if newest is not None and manifest.serves(each)]
+        return set(own[manifest.keep :])
+
+    def clean(fill: Fill, sweep: bool) -> object:
+        manifest = fill._stored.document
+        storage, numbers = fill._storage, beyond(manifest)
+        hidden = replace(
+            manifest,
+            versions=tuple(replace(v, state=State.RETIRING) if v.number in numbers else v for v in manifest.versions),
+        )
+        unused = cleaning.unused_versions(storage.container, storage.names, hidden, numbers, {})
+
+        def without(now: Manifest) -> Manifest:
+            left = tuple(each for each in now.versions if each.number not in unused)
+            return transitions.drop(replace(now, versions=left), set())
+
+        fill._change(without)
+        return original(fill, sweep)
+
+    original = Fill._clean
+    monkeypatch.setattr(transitions, "_retired", lambda manifest: manifest)
+    monkeypatch.setattr(Fill, "_clean", clean)
+
+
+MUTANTS: dict[str, Mutant] = {
+    "a pin is confirmed when it is put": edited(f"{_PINNING}._write", "step.act is not Act.PUT", "True"),
+    "an unconfirmed pin is used": edited(
+        "adjunct_store.versions.pin:next_step",
+        "if manifest.serves(version):",
+        "if True:\n            return Step(Act.USE, version)\n        if True:",
+    ),
+    "a pin is confirmed without reading the manifest again": edited(
+        f"{_PINNING}.pin",
+        "manifest = self._manifest()",
+        "manifest = manifest if written is not None else self._manifest()",
+    ),
+    "a pin of a retiring version is confirmed": edited(
+        "adjunct_store.versions.pin:next_step", "if manifest.serves(version):", "if True:"
+    ),
+    "a pin of a version that is not visible is put": edited(
+        "adjunct_store.versions.manifest:Manifest.serves",
+        "generation is not None and generation.visible",
+        "generation is not None",
+    ),
+    "a pin is written without a condition": edited(
+        f"{_PINNING}._write", "None if stored is None else stored.etag", "getattr(self._pins.read(), 'etag', None)"
+    ),
+    "an expired pin is used": edited("adjunct_store.versions.pin:next_step", "age >= manifest.pins_expire", "False"),
+    "an old pin is not renewed": edited(
+        "adjunct_store.versions.pin:next_step",
+        "Act.RENEW if age >= RENEWED * manifest.pins_expire else Act.USE",
+        "Act.USE",
+    ),
+    "a batch deletes the pin of the one before": edited(
+        f"{_PINNING}._delete_older", "max(self._batch - 1, 0)", "self._batch + 1"
+    ),
+    "a clean-up lists the pins before it marks versions as retiring": _pins_before_retiring,
+    "a clean-up drops versions without retiring them": _drops_without_retiring,
+    "a clean-up does not count unconfirmed pins": edited(
+        "adjunct_store.versions.cleaning:_version_of",
+        "return from_json(container.get(blob).data, blob).version",
+        "pin = from_json(container.get(blob).data, blob)\n        return pin.version if pin.confirmed else _GONE",
+    ),
+    "a drop takes versions that have retired since the pins were listed": edited(
+        "adjunct_store.versions.transitions:drop", "each.number in unused", "(each.number in unused or len(unused) > 1)"
+    ),
+    "the epoch is not checked when the manifest is read again": edited(
+        f"{_FILL}._read", "(found.epoch, found.writer) != (own.epoch, own.writer)", "False"
+    ),
+    "the manifest is written without a condition": edited(
+        "azure_account.document_store:DocumentStore.write",
+        "IF_ABSENT if before is None else Condition(if_match=before)",
+        "Condition()",
+    ),
+    "a generation is deleted while a version refers to it": edited(
+        "adjunct_store.versions.cleaning:delete_generations",
+        "{each.number for each in manifest.generations}",
+        "{each.number for each in manifest.generations[-1:]}",
+    ),
+    "a generation leaves the manifest with a version": edited(
+        "adjunct_store.versions.transitions:drop",
+        "{each.generation for each in versions}",
+        "{each.generation for each in versions if each.state is State.SERVING}",
+    ),
+    "a batch that was published before is published again": edited(
+        "adjunct_store.versions.transitions:publish", "new.batch <= base.batch", "False"
+    ),
+    "what may have been published is not in use": edited(
+        f"{_FILL}.in_use", "(self._stored.document, *self._doubtful)", "(self._stored.document,)"
+    ),
+    "only the base is in use": edited(
+        f"{_FILL}.in_use", "for each in manifest.versions}", "for each in manifest.versions[:1]}"
+    ),
+    "all generations that the manifest does not name are deleted": edited(
+        "adjunct_store.versions.cleaning:delete_generations", "or generation >= manifest.next_generation", ""
+    ),
+}

@@ -1,0 +1,274 @@
+"""The storage of a history, and what fills and tasks do with the code under test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from adjunct_store.versions.manifest import Serves
+from adjunct_store.versions.manifest_store import open_fill
+from adjunct_store.versions.pins import pin_version, release
+from azure_account.clock import ManualClock
+from azure_account.errors import AzureBlobError, FencedError, NotFoundError, TransientError
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import Fault, LostAnswer, Reset
+from azure_account.memory.service import MemoryService
+from tests.adjunct_store.histories.truth import PINS_EXPIRE, Truth, blob_of, changes
+from tests.adjunct_store.stores import NAMES, OTHER, PARTITIONS, SCHEMA, STORE, generations_in
+from tests.state_backup.histories.processes import BOX, StateProcess, effect
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from adjunct_store.versions.manifest import Version
+    from adjunct_store.versions.manifest_store import Fill
+    from azure_account.account import BlobContainer
+    from azure_account.retrying.retry_loop import Request
+
+
+class StoreProcess(StateProcess):
+    """A fill or a task. reader, batch: of a task."""
+
+    reader = ""
+    batch = 0
+
+    @staticmethod
+    def aim_of(request: Request) -> str:
+        """What a request is for."""
+        if request.name == NAMES.manifest:
+            return f"{request.operation} manifest"
+        if request.name.startswith(NAMES.all_pins):
+            return f"{request.operation} pin"
+        return str(request.operation)
+
+
+class WatchedService(MemoryService):
+    """Reports every write to the truth, from any process and whenever it takes effect."""
+
+    truth: Truth
+
+    def changed(self, container: str, blob: str) -> None:
+        """A blob was written or deleted."""
+        found = self._containers[container].get(blob)
+        self.truth.changed(blob, found.content() if found is not None and found.etag else None)
+
+
+@dataclass
+class World:
+    """One history's storage and processes. records: of each state, its epoch and its checkpoints, newest first."""
+
+    seed: int
+    keep: int
+    bounded: bool
+    trace: Callable[[str], object] = lambda _: None
+    clock: ManualClock = field(default_factory=ManualClock)
+    late: list[tuple[StateProcess, Request, Callable[[], object]]] = field(default_factory=list)
+    processes: list[StoreProcess] = field(default_factory=list)
+    running: StateProcess | None = None
+    records: dict[tuple[int, int], tuple[int, list[str]]] = field(default_factory=dict)
+    checkpoints: int = 0
+
+    def __post_init__(self) -> None:
+        self.truth = Truth(self.clock)
+        self.service = WatchedService(clock=self.clock)
+        self.service.truth = self.truth
+        self.container.create()
+
+    @property
+    def storage(self) -> MemoryService:
+        """What the processes share."""
+        return self.service
+
+    @property
+    def container(self) -> BlobContainer:
+        """The container for those who look on: no faults, no turns."""
+        return MemoryAccount(self.service).container(BOX)
+
+    def start(self, kind: str, act: Callable[[StoreProcess], object]) -> StoreProcess:
+        """A process starts."""
+        process = StoreProcess(self, kind, act, len(self.processes))
+        self.processes.append(process)
+        return process
+
+    def note(self, process: StateProcess, request: Request, fault: Fault | None) -> None:
+        """A process makes a request."""
+        self.trace(f"{process} {request.operation} {request.name} {fault or ''}")
+        aim, truth = process.aim_of(request), self.truth
+        if process.writer and truth.manifest.writer != process.writer and aim in {"put manifest", "put", "list pin"}:
+            truth.seen[f"a replaced fill wakes: {aim}"] += 1
+        if aim in {"put manifest", "put pin"} and isinstance(fault, LostAnswer | Reset):
+            truth.seen[f"lost answer: {aim}, {'done' if isinstance(fault, LostAnswer) else 'not done'}"] += 1
+
+    def land(self, number: int) -> None:
+        """A late request takes effect."""
+        process, request, send = self.late.pop(number % len(self.late))
+        self.trace(f"late: {process} {request.operation} {request.name}")
+        before = self.truth.blobs.get(request.name)
+        effect(send)
+        done = before != self.truth.blobs.get(request.name)
+        self.truth.seen[f"late effect: {process.aim_of(request)}{', done' if done else ''}"] += 1
+
+    def check_errors(self) -> None:
+        """A process ends by an error only for a reason."""
+        for process in self.processes:
+            if process.error is not None and not isinstance(process.error, FencedError | TransientError):
+                self.truth.fail(f"{process.kind} fails: {process.error!r}")
+
+    # --- what a fill does ---------------------------------------------------------------------------------------------
+
+    def fill_store(self, process: StoreProcess) -> None:
+        """Open the store and publish some batches. An error that is not final is followed by the same batch."""
+        fill = self._open(process, process.container)
+        process.writer = fill._stored.document.writer
+        for _ in range(process.draws.choice([1, 2, 4, 6])):
+            try:
+                if fill.generation.sealed:
+                    fill = fill.build_beside(SCHEMA, f"planes {self.checkpoints}")
+                self._batch(process, fill)
+                if process.draws.random() < 0.1:
+                    fill.clean_up()
+            except FencedError:  # noqa: PERF203 - a process goes on after errors
+                if self.truth.manifest.writer == process.writer:
+                    self.truth.fail("a fill is fenced that nobody has replaced")
+                self.truth.seen["a fill is fenced"] += 1
+                raise
+            except TransientError:
+                self.truth.seen["a publication fails and the fill goes on"] += 1
+
+    def _open(self, process: StoreProcess, container: BlobContainer) -> Fill:
+        draws = process.draws
+        return open_fill(
+            container,
+            STORE,
+            draws.choice([SCHEMA, SCHEMA, SCHEMA, OTHER]),
+            partitions=PARTITIONS,
+            source="planes",
+            bootstrap=draws.random() < 0.4,
+            bounded=self.bounded,
+            keep=self.keep,
+            rebuild=draws.random() < 0.15,
+            pins_expire=PINS_EXPIRE,
+            threads=1,
+            now=self.clock.now,
+            new_id=process.new_id,
+        )
+
+    def _batch(self, process: StoreProcess, fill: Fill) -> None:
+        """A batch of the filling query: the one after the base, or the base's once more."""
+        base, generation = fill.base, fill.generation
+        batch = 0 if base is None else base.batch + (process.draws.random() < 0.85)
+        checkpoints = {
+            partition: self._back_up(process, fill, partition, batch)
+            for partition in range(PARTITIONS)
+            if changes(batch, partition)
+        }
+        self.truth.seen["a batch is published again"] += base is not None and batch == base.batch
+        ready = process.draws.random() < 0.4
+        version = fill.publish(
+            batch,
+            checkpoints,
+            batch + 1,
+            100,
+            bootstrapped=ready and generation.serves is Serves.BOOTSTRAPPED,
+            sealed=ready and generation.serves is Serves.SEALED,
+        )
+        self.trace(f"{process} has published version {version.number}, batch {batch} of generation {generation.number}")
+        if version.number >= self.truth.manifest.next_version or version.batch < batch:
+            self.truth.fail(f"version {version.number} is reported and was not published")
+
+    def _back_up(self, process: StoreProcess, fill: Fill, partition: int, batch: int) -> str:
+        """What a task does with `state_backup`: the base's content and the batch are the next checkpoint of the state.
+
+        A fill with a lower epoch is fenced. What is neither among the newest two nor in use is deleted.
+        """
+        state, base, in_use = (fill.generation.number, partition), fill.base, fill.in_use(partition)
+        try:
+            had = self._read(process, *state, "" if base is None else base.checkpoints[partition])
+        except NotFoundError as error:
+            if self.truth.manifest.writer == process.writer:
+                raise
+            raise FencedError(f"the fill that has taken the store over does not need it any more: {error}") from None
+        self._check_epoch(state, fill.epoch)
+        self.checkpoints += 1
+        id_ = f"1700000000000-{self.checkpoints}"
+        process.container.put(blob_of(*state, id_), json.dumps([*had, batch]).encode())
+        before = self._check_epoch(state, fill.epoch)
+        after = [id_, *before[:1], *(each for each in before[1:] if each in in_use)]
+        self.records[state] = fill.epoch, after
+        for dropped in set(before) - set(after):
+            process.container.delete(blob_of(*state, dropped))
+        return id_
+
+    def _check_epoch(self, state: tuple[int, int], epoch: int) -> list[str]:
+        opened, checkpoints = self.records.get(state, (0, []))
+        if opened > epoch:
+            raise FencedError(f"epoch {opened} has taken the state over from epoch {epoch}")
+        self.records[state] = epoch, checkpoints
+        return checkpoints
+
+    def _read(self, process: StoreProcess, generation: int, partition: int, checkpoint: str) -> list[int]:
+        if not checkpoint:
+            return []
+        found: list[int] = json.loads(process.container.get(blob_of(generation, partition, checkpoint)).data)
+        return found
+
+    # --- what a task does ---------------------------------------------------------------------------------------------
+
+    def read_store(self, process: StoreProcess) -> None:
+        """Pin a version for the batch of the reader, then read it."""
+        reader, batch, could = process.reader, process.batch, self.truth.manifest.newest is not None
+        try:
+            version, generation = pin_version(process.container, STORE, reader, batch, new_id=process.new_id)
+        except NotFoundError:
+            if could:
+                raise
+            self.truth.seen["a reader waits for the first version"] += 1
+            return
+        if generation.number != version.generation:
+            self.truth.fail(f"version {version.number} comes with generation {generation.number}")
+        self.trace(f"{process} uses version {version.number} for batch {batch} of {reader}")
+        self.truth.uses(process, reader, batch, version)
+        try:
+            self._read_all(process, version)
+        except NotFoundError as error:
+            if not self.truth.given_up(reader, batch):
+                self.truth.fail(f"a task cannot read what it has pinned: {error}")
+        finally:
+            self.truth.at_work.pop(process, None)
+
+    def _read_all(self, process: StoreProcess, version: Version) -> None:
+        for partition, checkpoint in enumerate(version.checkpoints):
+            self._read(process, version.generation, partition, checkpoint)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def end(self, draws: Random) -> None:
+        """All processes end, late requests arrive or not; another fill takes over, and only what is needed is left."""
+        for process in self.processes:
+            process.kill()
+        while self.late:
+            if draws.random() < 0.7:
+                self.land(draws.getrandbits(8))
+            else:
+                self.late.pop(draws.getrandbits(8) % len(self.late))
+        self.check_errors()
+        last = StoreProcess(self, "last", lambda _: None, 9999)
+        last.container = self.container  # type: ignore[assignment]
+        fill = self._open(last, self.container)
+        fill.clean_up()
+        if not generations_in(self.container) <= {each.number for each in self.truth.manifest.generations}:
+            self.truth.fail("after a clean-up there are blobs of generations that are gone")
+        for reader in self.truth.current_batch:
+            release(self.container, STORE, reader)
+        fill.clean_up()
+        manifest = self.truth.manifest
+        unseen = [each for each in manifest.versions if not manifest.serves(each)]
+        if len(manifest.versions) - len(unseen) > self.keep or len(unseen) > 1:
+            self.truth.fail(f"after a clean-up there are versions that nobody needs: {manifest.versions}")
+        try:
+            if not fill.generation.sealed:
+                self._batch(last, fill)
+        except AzureBlobError as error:
+            self.truth.fail(f"the last fill cannot publish: {error!r}")

@@ -1,0 +1,209 @@
+"""A host fetches each checkpoint once, keeps what is read, and deletes the rest."""
+
+from __future__ import annotations
+
+import itertools
+import resource
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from adjunct_store.host.locks import exclusive, try_directory
+from azure_account.clock import ManualClock
+from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
+from azure_account.memory.faults import Faults
+from state_backup.sweeping import plan_sweep
+from tests.adjunct_store.host.stored import FILES, STORE, Stored, downloads, is_whole, state, tree
+from tests.state_backup.dying import dying
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Stored:
+    stored = Stored(tmp_path)
+    stored.add(1, 0, 5)
+    return stored
+
+
+def test_a_checkpoint_is_fetched_by_the_first_and_opened_by_the_others(stored: Stored) -> None:
+    (id_, *_), faults = stored.ids[1, 0], Faults()
+    with stored.cache(faults).open(1, 0, id_) as first:
+        assert is_whole(first.directory, 1, 0, 0)
+        assert FILES == downloads(faults)
+        again = Faults()
+        with stored.cache(again).open(1, 0, id_) as second:
+            assert first.directory == second.directory
+        assert 0 == again.count
+
+
+def test_only_what_no_older_checkpoint_of_the_host_has_is_downloaded(stored: Stored) -> None:
+    ids, faults = stored.ids[1, 0], Faults()
+    stored.cache().open(1, 0, ids[0]).close()
+    with stored.cache(faults).open(1, 0, ids[1]) as lease:
+        assert is_whole(lease.directory, 1, 0, 1)
+        assert (lease.directory.parent / ids[0] / "000001.sst").samefile(lease.directory / "000001.sst")
+    assert 2 == downloads(faults)
+
+
+def test_the_newest_two_stay_and_those_that_are_open(stored: Stored) -> None:
+    ids, cache = stored.ids[1, 0], stored.cache()
+    first = cache.open(1, 0, ids[0])
+    for id_ in ids[1:4]:
+        cache.open(1, 0, id_).close()
+    folder = first.directory.parent
+    assert {"lock", ids[0], ids[2], ids[3]} == {path.name for path in folder.iterdir()}
+    assert is_whole(first.directory, 1, 0, 0)
+    first.close()
+    cache.open(1, 0, ids[4]).close()
+    assert {"lock", ids[3], ids[4]} == {path.name for path in folder.iterdir()}
+    with cache.open(1, 0, ids[0]) as lease:  # of a batch that is repeated
+        assert is_whole(lease.directory, 1, 0, 0)
+    assert {"lock", ids[0], ids[3], ids[4]} == {path.name for path in folder.iterdir()}
+
+
+def test_lower_generations_go_when_nobody_has_them_open_with_all_their_files(stored: Stored) -> None:
+    (new,), cache = stored.add(3, 0, 1), stored.cache()
+    old = [stored.add(2, partition, 1)[0] for partition in range(2)]
+    cache.open(2, 0, old[0]).close()
+    held = cache.open(2, 1, old[1])
+    cache.open(1, 0, stored.ids[1, 0][0]).close()
+    cache.open(3, 0, new).close()
+    newest = {"g3", "g3/p0", "g3/p0/lock", f"g3/p0/{new}", f"g3/p0/{new}/CURRENT"}
+    of_held = {"g2", "g2/p1", "g2/p1/lock", f"g2/p1/{old[1]}", f"g2/p1/{old[1]}/CURRENT"}
+    assert newest | of_held == stored.paths()
+    held.close()
+    assert 1 == cache.clean_up([(3, 0, new)])
+    assert newest == stored.paths()
+    assert 1 == cache.clean_up([])
+    assert set() == stored.paths()
+
+
+def test_a_partition_that_is_being_fetched_is_left_alone(stored: Stored) -> None:
+    id_, cache = stored.ids[1, 0][0], stored.cache()
+    with cache.open(1, 0, id_) as lease:
+        folder = lease.directory.parent
+    with exclusive(folder / "lock"):
+        assert 0 == cache.clean_up([])
+        assert lease._lock.path.is_dir()
+
+
+def test_what_killed_processes_have_left_goes_before_the_next_fetch(stored: Stored) -> None:
+    """Else a disk that it has filled would stay full."""
+    ids, cache = stored.ids[1, 0], stored.cache()
+    with cache.open(1, 0, ids[0]) as lease:
+        folder = lease.directory.parent
+    for name in ("1-1.restoring", f"{ids[0]}.waste-0", f"{ids[0]}.waste-1"):
+        (folder / name).mkdir()
+        (folder / name / "half").write_bytes(b"1")
+    (folder / "file").touch()
+    with pytest.raises(NotFoundError):
+        cache.open(1, 0, "1-1")
+    assert {"lock", ids[0]} == {path.name for path in folder.iterdir()}
+
+
+def test_a_checkpoint_that_is_dropped_is_named_with_what_to_do(stored: Stored) -> None:
+    with pytest.raises(NotFoundError, match=r"checkpoint 1-1 of generation 1, partition 0, .*newest version"):
+        stored.cache().open(1, 0, "1-1")
+    with pytest.raises(NotFoundError, match="checkpoint 1-1 of generation 7"):
+        stored.cache().open(7, 0, "1-1")
+
+
+@pytest.mark.parametrize("id_", ["", "..", "../../g2/p0/1-1", "lock", "1-1.waste-0"])
+def test_what_is_no_checkpoint_id_is_refused(stored: Stored, id_: str) -> None:
+    with pytest.raises(CorruptError, match="is no checkpoint id"):
+        stored.cache().open(1, 0, id_)
+
+
+def test_damaged_blobs_are_an_error_and_nothing_half_done_stays(stored: Stored) -> None:
+    container = stored.account.container("box")
+    blobs = plan_sweep(container, state(1, 0)).in_use
+    for blob in [name for name in blobs if "/files/" in name]:
+        container.put(blob, b"x" * len(container.get(blob).data))
+    with pytest.raises(CorruptError, match="another checksum"):
+        stored.cache().open(1, 0, stored.ids[1, 0][0])
+    assert {"g1", "g1/p0", "g1/p0/lock"} == stored.paths()
+
+
+def test_a_full_disk_is_an_error_and_nothing_half_done_stays(stored: Stored) -> None:
+    cache = stored.cache()
+    limits, signals = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50, limits[1]))
+    try:
+        with pytest.raises(ConfigurationError, match=r"\.sst failed: .*Make room"):
+            cache.open(1, 0, stored.ids[1, 0][0])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, signals)
+    assert {"g1", "g1/p0", "g1/p0/lock"} == stored.paths()
+    cache.open(1, 0, stored.ids[1, 0][0]).close()
+
+
+def test_a_damaged_directory_is_discarded_and_fetched_again_from_what_is_sound(stored: Stored) -> None:
+    id_, cache = stored.ids[1, 0][0], stored.cache()
+    lease, other = cache.open(1, 0, id_), cache.open(1, 0, id_)
+    folder = lease.directory.parent
+    (lease.directory / "000002.sst").write_bytes(b"damaged")
+    lease.discard()
+    assert {"lock", f"{id_}.waste-0"} == {path.name for path in folder.iterdir()}
+    with cache.open(1, 0, id_) as sound:
+        assert is_whole(sound.directory, 1, 0, 0)
+    other.discard()
+    lease.discard()
+    assert {"lock", id_} == {path.name for path in folder.iterdir()}
+    faults = Faults()
+    stored.cache(faults).open(1, 0, id_).close()
+    assert 0 == faults.count
+
+
+def test_a_file_that_was_damaged_in_an_older_directory_is_not_linked(stored: Stored) -> None:
+    ids, cache = stored.ids[1, 0], stored.cache()
+    with cache.open(1, 0, ids[0]) as old:
+        (old.directory / "000002.sst").write_bytes(b"damaged")
+    with cache.open(1, 0, ids[1]) as lease:
+        assert is_whole(lease.directory, 1, 0, 1)
+
+
+def test_a_lease_that_is_closed_gives_no_directory(stored: Stored) -> None:
+    lease = stored.cache().open(1, 0, stored.ids[1, 0][0])
+    lease.close()
+    lease.close()
+    with pytest.raises(ConfigurationError, match="the lease is closed"):
+        lease.directory  # noqa: B018 - raises
+
+
+def test_who_waits_too_long_for_a_fetch_learns_of_it(stored: Stored) -> None:
+    cache = stored.cache(lock_timeout=5.0, clock=ManualClock())
+    with cache.open(1, 0, stored.ids[1, 0][0]) as lease:
+        folder = lease.directory.parent
+    with exclusive(folder / "lock"), pytest.raises(TransientError, match=r"p0/lock failed after 5\.0 s: process \d+"):
+        cache.open(1, 0, stored.ids[1, 0][1])
+
+
+def test_the_files_are_for_their_owner_only(stored: Stored) -> None:
+    with stored.cache().open(1, 0, stored.ids[1, 0][0]) as lease:
+        assert {0o600} == {path.stat().st_mode & 0o777 for path in lease.directory.iterdir()}
+        assert 0o700 == lease.directory.stat().st_mode & 0o777
+
+
+def test_the_state_is_the_one_that_is_named(stored: Stored) -> None:
+    assert f"{STORE}/g1/p0" == state(1, 0)
+    assert FILES == len(tree(1, 0, 0))
+
+
+def test_an_open_that_is_interrupted_keeps_no_lock(tmp_path: Path) -> None:
+    died: set[str] = set()
+    stored = Stored(tmp_path)
+    (id_,) = stored.add(1, 0, 1)
+    for number in itertools.count(1):
+        shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+        with dying(tmp_path / "cache", number) as death:
+            stored.cache().open(1, 0, id_).close()
+        if not death.died:
+            break
+        died.add(death.done[-1])
+        for directory in (tmp_path / "cache").glob(f"*/g1/p0/{id_}"):
+            lock = try_directory(directory)
+            assert lock is not None, f"locked after a death at {death.done[-1]}"
+            lock.release()
+    assert {"open", "os.mkdir", "os.rmdir"} <= died

@@ -1,0 +1,77 @@
+"""Waiting for a store, on the account in memory; time is moved by the test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from adjunct_store.encoding.schema import StoreSchema
+from adjunct_store.location import StoreLocation
+from adjunct_store.spark import wait_until_ready
+from adjunct_store.versions.manifest_store import open_fill
+from azure_account.clock import ManualClock
+from azure_account.errors import ConfigurationError, TransientError
+
+if TYPE_CHECKING:
+    from adjunct_store.spark import FillProgress
+    from adjunct_store.versions.manifest_store import Fill
+
+SCHEMA = StoreSchema(pa.schema([("id", pa.string())]), pa.schema([("seats", pa.int32())]), partitions=1)
+
+
+@pytest.fixture
+def store(container_name: str) -> StoreLocation:
+    location = StoreLocation({"endpoint": f"memory://{container_name}"}, container_name, "stores/planes")
+    location.open().create()
+    return location
+
+
+def opened(store: StoreLocation, *, bootstrap: bool) -> Fill:
+    return open_fill(store.open(), store.store, SCHEMA.to_json(), partitions=1, source="planes", bootstrap=bootstrap)
+
+
+def test_a_wait_ends_with_what_it_saw(store: StoreLocation) -> None:
+    clock = ManualClock()
+    with pytest.raises(
+        TransientError, match=r"wait for store .*/stores/planes failed after 30\.0 s: no fill has begun"
+    ):
+        wait_until_ready(store, timeout=30, clock=clock)
+    fill = opened(store, bootstrap=True)
+    seen: list[FillProgress] = []
+    with pytest.raises(TransientError, match="generation 1, no batch, 0 entries, 0 bytes, not bootstrapped"):
+        wait_until_ready(store, timeout=30, progress=seen.append, clock=clock)
+    fill.publish(0, {}, 5, 70)
+    with pytest.raises(TransientError, match="generation 1, batches up to 0, 5 entries, 70 bytes, not bootstrapped"):
+        wait_until_ready(store, timeout=0, bootstrapped=False, progress=seen.append, clock=clock)
+    assert [(-1, 0), (0, 5)] == [(each.batch, each.entries) for each in seen]
+    version = fill.publish(1, {}, 6, 80, bootstrapped=True)
+    assert version == wait_until_ready(store, timeout=0, clock=clock)
+
+
+def test_a_version_that_is_published_meanwhile_ends_the_wait(store: StoreLocation) -> None:
+    fill = opened(store, bootstrap=True)
+
+    class Publishing(ManualClock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            if self.monotonic() - begun >= 7:
+                fill.publish(0, {}, 1, 1, bootstrapped=True)
+
+    clock = Publishing()
+    begun = clock.monotonic()
+    assert 1 == wait_until_ready(store, timeout=60, clock=clock).entries
+    assert 7 == clock.monotonic() - begun
+
+
+def test_any_version_is_enough_if_no_bootstrap_is_asked_for(store: StoreLocation) -> None:
+    opened(store, bootstrap=False).publish(0, {}, 1, 1)
+    with pytest.raises(TransientError, match="not bootstrapped"):
+        wait_until_ready(store, timeout=0)
+    assert 0 == wait_until_ready(store, timeout=0, bootstrapped=False).batch
+
+
+def test_times_are_positive(store: StoreLocation) -> None:
+    with pytest.raises(ConfigurationError, match="timeout is -1 and poll is 1"):
+        wait_until_ready(store, timeout=-1)

@@ -1,0 +1,181 @@
+"""Joins with a store, and other ways to read it in tasks: as Spark's own join would answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from adjunct_store.spark import fill, join, lookup, release_pins, task_reader
+from adjunct_store.versions.names import StoreNames
+from azure_account.errors import ConfigurationError, NotFoundError
+from tests.spark.errors import error_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from tests.adjunct_store.spark.planes import Planes
+
+
+def rows_of(frame: DataFrame) -> list[str]:
+    return sorted(str(tuple(row)) for row in frame.collect())
+
+
+@pytest.mark.every_spark
+@pytest.mark.oldest_spark
+@pytest.mark.parametrize("how", ["left", "inner"])
+@pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"form": "memory"}], ids=["plain", "shuffle", "memory"])
+def test_a_join_answers_as_sparks_own(planes: Planes, how: Any, options: dict[str, Any]) -> None:
+    right = planes.spark.range(200).selectExpr("id % 50 as k1", "cast(id as string) as k2", "id * 2 as v", "'t' as t")
+    fill(planes.store, right, keys=["k1", "k2"], partitions=3, cache_dir=planes.cache)
+    left = planes.spark.range(300).selectExpr(
+        "if(id % 17 = 0, null, id % 60) as k1", "cast(id as string) as k2", "array(id, null) as numbers"
+    )
+    expected = left.join(right, on=["k1", "k2"], how=how).select("k1", "k2", "numbers", "v", "t")
+    found = join(left, planes.store, on=["k1", "k2"], how=how, cache_dir=planes.cache, **options)
+    assert expected.columns == found.columns
+    assert rows_of(expected) == rows_of(found)
+
+
+def test_columns_are_chosen_and_named(planes: Planes) -> None:
+    planes.fill(("a", 1), values=["seats", "op"])
+    rows = planes.spark.createDataFrame([("a", 5)], "plane string, seats int")
+    found = join(rows, planes.store, on={"tail": "plane"}, columns=["seats"], prefix="of_", cache_dir=planes.cache)
+    assert [{"plane": "a", "seats": 5, "of_seats": 1}] == [row.asDict() for row in found.collect()]
+
+
+@pytest.mark.parametrize(
+    ("on", "more", "message"),
+    [
+        (["nothing"], {}, "Column 'nothing', for key 'tail' of the store, is not in the DataFrame"),
+        (
+            ["number"],
+            {},
+            r"'number' is of type bigint, key 'tail' of the store is string\. Cast it: F\.col\('number'\)",
+        ),
+        (["tail", "number"], {}, "on has 2 columns, the store has 1 keys: tail"),
+        ({"plane": "tail"}, {}, "on has keys plane, the store has tail"),
+        (["tail"], {"columns": ["engines"]}, "columns has 'engines', which is no value column of the store: seats"),
+        (["tail"], {"how": "outer"}, "how is 'outer': give left or inner"),
+        (["tail"], {}, "Value column 'seats' of store .* is also a column of the DataFrame"),
+    ],
+)
+def test_joins_that_cannot_be_are_refused_at_once(planes: Planes, on: Any, more: dict[str, Any], message: str) -> None:
+    planes.fill(("a", 1))
+    rows = planes.spark.createDataFrame([], "tail string, number long, SEATS int")
+    with pytest.raises(ConfigurationError, match=message):
+        join(rows, planes.store, on=on, cache_dir=planes.cache, **more)
+
+
+def test_a_store_without_a_version_cannot_be_read(planes: Planes) -> None:
+    with pytest.raises(NotFoundError, match="it has no version that readers get.*wait_until_ready"):
+        planes.join("a")
+    planes.fill(("a", 1))
+    with pytest.raises(NotFoundError, match="it has no version 9; its versions are 1"):
+        planes.join("a", version=9)
+
+
+def test_a_batch_job_reads_the_version_that_was_the_newest_when_it_was_planned(planes: Planes) -> None:
+    planes.fill(("a", 1))
+    rows = planes.spark.createDataFrame([("a",)], "tail string")
+    planned = join(rows, planes.store, on=["tail"], cache_dir=planes.cache)
+    for order in range(1, 6):
+        planes.fill(("a", 10 * order, order), keep=1)
+    assert [("a", 1)] == [tuple(row) for row in planned.collect()]
+    assert [("a", 50)] == planes.join("a")
+
+
+def test_a_given_version_is_read(planes: Planes) -> None:
+    first = planes.fill(("a", 1)).version
+    planes.fill(("a", 2, 1))
+    assert [("a", 1)] == planes.join("a", version=first.number)
+    assert [("a", 2)] == planes.join("a")
+
+
+def test_jobs_of_one_version_share_a_pin_that_the_exit_releases(planes: Planes) -> None:
+    planes.fill(("a", 1))
+    planes.join("a")
+    planes.join("ab")
+    pins = StoreNames(planes.store.store).all_pins
+    assert 1 == len(list(planes.store.open().list(pins)))
+    release_pins()
+    assert [] == list(planes.store.open().list(pins))
+
+
+def test_a_damaged_file_of_the_host_is_fetched_again(planes: Planes) -> None:
+    rows = planes.spark.range(5000).selectExpr("id", "repeat(cast(rand(3) as string), 20) as text")
+    fill(planes.store, rows, keys=["id"], cache_dir=planes.folder / "writer")
+    keys = rows.select("id").repartition(1)
+    expected = rows_of(rows)
+    assert expected == rows_of(join(keys, planes.store, on=["id"], cache_dir=planes.cache))
+    before = data_files(planes.cache)
+    damage(planes.cache)
+    assert before != data_files(planes.cache)
+    assert expected == rows_of(join(keys, planes.store, on=["id"], form="memory", cache_dir=planes.cache))
+    assert before == data_files(planes.cache)
+
+
+def data_files(cache: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in cache.rglob("*.sst") if ".waste" not in str(path)}
+
+
+def damage(cache: Path) -> None:
+    """Overwrite the middle of each data file."""
+    for path in cache.rglob("*.sst"):
+        path.chmod(0o600)
+        with path.open("r+b") as file:
+            file.seek(path.stat().st_size // 4)
+            file.write(b"\xff" * (path.stat().st_size // 2))
+
+
+def test_functions_in_tasks_read_single_keys_and_scan(planes: Planes) -> None:
+    planes.fill(("ab", 1), ("ac", 2), ("b", 3), partitions=2)
+    reader = task_reader(planes.store, streaming=False, cache_dir=planes.cache)
+
+    def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            found = []
+            for text in batch.column("text").to_pylist():
+                view = reader.view()
+                exact = view.get(text)
+                begins = [f"{key[0]}={value['seats']}" for key, value in view.prefix(text)]
+                found.append(f"{exact and exact['seats']}: {' '.join(begins)}")
+            yield pa.RecordBatch.from_arrays([pa.array(found)], names=["found"])
+
+    texts = planes.spark.createDataFrame([("a",), ("b",), ("c",)], "text string").coalesce(1)
+    found = [row.found for row in texts.mapInArrow(scan, "found string").collect()]
+    assert ["None: ab=1 ac=2", "3: b=3", "None: "] == found
+
+
+def test_lookup_is_a_column_of_structs(planes: Planes) -> None:
+    planes.fill(("a", 1), ("b", None))
+    frame = planes.spark.createDataFrame([("a",), ("b",), ("c",), (None,)], "tail string")
+    if not hasattr(F, "arrow_udf"):
+        with pytest.raises(ConfigurationError, match=r"lookup needs Spark 4\.1.*Use join"):
+            lookup(planes.store, "tail", streaming=False)
+        return
+    value = lookup(planes.store, F.col("tail"), streaming=False, cache_dir=planes.cache)
+    found = frame.select("tail", value.alias("v")).select("tail", "v", F.col("v").isNull().alias("absent")).collect()
+    assert [("a", (1,), False), ("b", (None,), False), ("c", None, True), (None, None, True)] == [
+        tuple(row) for row in found
+    ]
+    with pytest.raises(ConfigurationError, match="lookup is given 2 columns, store .* has 1 keys: tail"):
+        lookup(planes.store, "tail", "tail")
+
+
+def test_a_reader_of_streaming_tasks_is_refused_elsewhere(planes: Planes) -> None:
+    planes.fill(("a", 1))
+    reader = task_reader(planes.store)
+
+    def get(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            reader.view()
+            yield batch
+
+    frame = planes.spark.range(1)
+    assert "ConfigurationError: read store" in error_of(lambda: frame.mapInArrow(get, "id long").collect())

@@ -1,0 +1,62 @@
+"""Several stores of one job: their rows are applied, all others are returned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from adjunct_store.spark import AdjunctStore, AdjunctStores, FillSpec, join
+from azure_account.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tests.adjunct_store.spark.planes import Planes
+
+
+def rows(planes: Planes, *rows: tuple[object, ...]) -> DataFrame:
+    return planes.spark.createDataFrame(list(rows), "stream string, id string, seats int, name string, at long")
+
+
+def stores(planes: Planes) -> AdjunctStores:
+    airports = replace(planes.store, store="stores/airports")
+    streams = {
+        "planes": AdjunctStore(planes.store, FillSpec(["id"], ["seats"], order_by="at")),
+        "airports": AdjunctStore(airports, FillSpec(["id"], ["name"], order_by="at", partitions=2)),
+    }
+    return AdjunctStores(streams, source="changes", cache_dir=planes.cache)
+
+
+def test_rows_of_stores_are_applied_and_all_others_are_returned(planes: Planes) -> None:
+    job = stores(planes)
+    batch = rows(
+        planes, ("planes", "a", 1, None, 1), ("airports", "a", None, "EWR", 1), ("flights", "f", 0, "x", 1),
+        (None, "g", 0, "y", 1),
+    )  # fmt: skip
+    others = job.process(batch, 0)
+    assert ["f", "g"] == sorted(row.id for row in others.collect())
+    assert {"planes": 1, "airports": 1} == {name: each.upserts for name, each in job.filled.items()}
+    keys = planes.spark.createDataFrame([("a",)], "id string")
+    for store in (planes.store, replace(planes.store, store="stores/airports")):
+        keys = join(keys, store, on=["id"], cache_dir=planes.cache)
+    assert [("a", 1, "EWR")] == [tuple(row) for row in keys.collect()]
+
+
+def test_a_repeated_batch_is_applied_once_and_a_new_job_goes_on(planes: Planes) -> None:
+    batch = rows(planes, ("planes", "a", 1, None, 1), ("planes", "b", 2, None, 1))
+    stores(planes).process(batch, 5)
+    again = stores(planes)
+    again.process(batch, 5)
+    assert 0 == again.filled["planes"].upserts
+    again.process(rows(planes, ("planes", "b", 3, None, 2)), 6)
+    assert {"a": 1, "b": 3} == planes.content()
+
+
+def test_two_streams_do_not_fill_one_store(planes: Planes) -> None:
+    store = AdjunctStore(planes.store, FillSpec(["id"]))
+    with pytest.raises(ConfigurationError, match="is filled from two streams"):
+        AdjunctStores({"a": store, "b": store}, source="changes")
+    with pytest.raises(ConfigurationError, match="Stream column 'topic' is not in the DataFrame"):
+        stores(planes).process(rows(planes), 0, "topic")

@@ -1,0 +1,240 @@
+"""Streams that fill a store, and streams that read it while it changes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from adjunct_store.spark import join, wait_until_ready
+from adjunct_store.spark.streams import is_truncation
+from adjunct_store.versions.manifest_store import read_manifest
+from adjunct_store.versions.pins import pin_version
+from azure_account.errors import ConfigurationError, FencedError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from adjunct_store.versions.manifest import Manifest
+    from tests.adjunct_store.spark.planes import Planes
+
+
+def manifest(planes: Planes) -> Manifest:
+    found = read_manifest(planes.store.open(), planes.store.store)
+    assert found is not None
+    return found
+
+
+@pytest.mark.every_spark
+@pytest.mark.oldest_spark
+def test_each_micro_batch_is_a_version_and_a_restart_goes_on(planes: Planes) -> None:
+    planes.feed(("a", 1), ("b", 2))
+    planes.feed(("a", 3, 1), ("b", None, 1, "D"), ("c", 4))
+    planes.run(partitions=2)
+    assert {"a": 3, "c": 4} == planes.content()
+    assert 1 == manifest(planes).versions[0].batch
+    planes.feed(("c", 5, 2))
+    planes.run(partitions=2)
+    newest = manifest(planes).newest
+    assert newest is not None and (1, 2) == (newest.generation, newest.batch)
+    assert {"a": 3, "c": 5} == planes.content()
+
+
+def test_a_store_that_is_bootstrapped_serves_when_all_that_the_source_had_is_in_it(planes: Planes) -> None:
+    for number in range(3):
+        planes.feed((f"{number}", number))
+    seen: list[tuple[int, bool]] = []
+    with planes.start(bootstrap=True, trigger={"processingTime": "100 milliseconds"}) as running:
+        version = wait_until_ready(
+            planes.store, timeout=60, poll=0.05, progress=lambda at: seen.append((at.batch, at.ready))
+        )
+        assert (2, 3) == (version.batch, version.entries)
+        assert all(ready == (batch == 2) for batch, ready in seen if batch < 2 or ready)
+        planes.feed(("d", 9))
+        while version.batch < 3:
+            version = wait_until_ready(planes.store, timeout=60)
+            assert running.active, running.exception()
+    assert not running.active
+    assert {"d": 9} == planes.content()
+
+
+def test_an_empty_source_is_bootstrapped_at_once(planes: Planes) -> None:
+    planes.run(bootstrap=True)
+    version = wait_until_ready(planes.store, timeout=0)
+    assert (-1, 0) == (version.batch, version.entries)
+    assert {} == planes.content()
+    planes.feed(("a", 1))
+    planes.run(bootstrap=True)
+    assert {"a": 1} == planes.content()
+
+
+def test_a_lost_checkpoint_makes_the_store_anew(planes: Planes) -> None:
+    planes.feed(("a", 1))
+    planes.feed(("b", 2))
+    planes.run()
+    shutil.rmtree(planes.folder / "fill")
+    (planes.folder / "input" / "0.json").unlink()
+    assert 2 == planes.run().generation
+    assert {"b": 2} == planes.content()
+
+
+def test_a_deleted_store_makes_the_query_begin_anew(planes: Planes) -> None:
+    planes.feed(("a", 1))
+    planes.run()
+    container = planes.store.open()
+    for blob in container.list(f"{planes.store.store}/"):
+        container.delete(blob.name)
+    planes.feed(("b", 2))
+    assert 2 == planes.run().generation
+    assert {"a": 1, "b": 2} == planes.content()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"values": ["seats", "op"]}, {"persistent": False}, {"rebuild": True}, {"source": "other"}, {"partitions": 2}],
+)
+def test_a_rebuilt_generation_reads_the_source_from_its_beginning(planes: Planes, change: dict[str, Any]) -> None:
+    planes.feed(("a", 1), ("b", 2))
+    planes.feed(("b", None, 1, "D"), ("c", 3))
+    planes.run()
+    (planes.folder / "input" / "0.json").unlink()
+    planes.feed(("d", 4))
+    assert 2 == planes.run(**change).generation
+    assert {"c": 3, "d": 4} == {row[0]: row[1] for row in planes.join("abcd", how="inner")}
+
+
+def test_a_batch_that_died_after_its_publication_is_not_applied_again(planes: Planes) -> None:
+    planes.feed(("a", 1), ("b", 2))
+    planes.feed(("a", 5, 1))
+    planes.run()
+    before = manifest(planes)
+    commits = planes.folder / "fill" / "g1" / "commits"
+    (commits / "1").unlink()
+    (commits / ".1.crc").unlink(missing_ok=True)
+    planes.run()
+    after = manifest(planes)
+    assert before.versions == after.versions
+    assert {"a": 5, "b": 2} == planes.content()
+
+
+def test_a_batch_that_died_before_its_publication_is_applied_to_what_was_published(planes: Planes) -> None:
+    planes.feed(("a", 1), ("b", 2))
+    planes.run()
+    planes.feed((None, 1), ("x", 3), ("b", 8, 1))
+    failed = planes.start()
+    with pytest.raises(ConfigurationError, match="1 rows have a null in a key column"):
+        failed.await_termination(60)
+    assert {"a": 1, "b": 2} == planes.content()
+    planes.run(null_keys="skip")
+    assert {"a": 1, "b": 8, "x": 3} == planes.content("abx")
+
+
+def test_a_fill_ends_when_another_one_takes_the_store_over(planes: Planes) -> None:
+    planes.feed(("a", 1))
+    with planes.start(trigger={"processingTime": "100 milliseconds"}) as running:
+        wait_until_ready(planes.store, timeout=60, bootstrapped=False, poll=0.05)
+        planes.fill(("z", 1), rebuild=True)
+        planes.feed(("b", 2))
+        with pytest.raises(FencedError):
+            running.await_termination(60)
+    assert {} == planes.content("ab")
+
+
+def test_streams_with_other_keys_are_refused_before_they_start(planes: Planes) -> None:
+    planes.fill(("a", 1))
+    with pytest.raises(ConfigurationError, match="its keys are tail string, those of the DataFrame are op string"):
+        planes.start(keys=["op"])
+    with pytest.raises(ConfigurationError, match="on_truncated is 'ignore'"):
+        planes.start(on_truncated="ignore")
+
+
+def test_failures_that_mean_a_truncated_source_are_recognized() -> None:
+    azureblob = (
+        "failed: a vacuum has removed the versions after it. Start the query with a new checkpoint: it begins at 4"
+    )
+    assert is_truncation(ValueError(azureblob))
+    assert is_truncation(ValueError("[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Some data may have been lost"))
+    assert not is_truncation(ValueError("the disk is full"))
+
+
+class Reader:
+    """A streaming query that joins its rows with the store; one micro-batch for each file."""
+
+    def __init__(self, planes: Planes) -> None:
+        self.planes, self.batches = planes, dict[int, dict[str, int | None]]()
+        self.folder = planes.folder / "flights"
+        self.folder.mkdir()
+
+    def feed(self, number: int) -> None:
+        text = "".join(json.dumps({"tail": each}) + "\n" for each in "abcdefgh")
+        (self.folder / f"{number}.json").write_text(text)
+
+    def fed(self, number: int) -> Path:
+        """Its folder, with this batch."""
+        self.feed(number)
+        return self.folder
+
+    def start(self, *, in_batch: bool) -> StreamingQuery:
+        rows = self.planes.spark.readStream.schema("tail string").json(str(self.folder))
+        joined = rows if in_batch else self.joined(rows)
+
+        def take(rows: DataFrame, batch: int) -> None:
+            found = self.joined(rows) if in_batch else rows
+            self.batches[batch] = dict(found.collect())
+
+        query = joined.writeStream.foreachBatch(take).option("checkpointLocation", str(self.planes.folder / "reader"))
+        return query.trigger(availableNow=True).start()
+
+    def joined(self, rows: DataFrame) -> DataFrame:
+        return join(rows.repartition(3), self.planes.store, on=["tail"], cache_dir=self.planes.cache)
+
+
+@pytest.mark.every_spark
+@pytest.mark.oldest_spark
+@pytest.mark.parametrize("in_batch", [False, True], ids=["stream", "foreachBatch"])
+def test_each_micro_batch_reads_the_version_that_it_has_pinned(planes: Planes, in_batch: bool) -> None:
+    reader, query = Reader(planes), None
+    for batch in range(4):
+        planes.fill(*((tail, batch, batch) for tail in "abcd"), ("e", None, batch, "D"), partitions=2, keep=1)
+        reader.feed(batch)
+        query = reader.start(in_batch=in_batch)
+        query.awaitTermination()
+        assert dict.fromkeys("abcd", batch) | dict.fromkeys("efgh") == reader.batches[batch]
+    assert query is not None
+    container, store = planes.store.open(), planes.store.store
+    pinned = [pin_version(container, store, str(query.id), batch)[0] for batch in (2, 3)]
+    assert [2, 3] == [version.batch for version in pinned]
+
+
+def test_a_micro_batch_reads_one_version_though_the_store_changes_amidst_it(planes: Planes) -> None:
+    planes.fill(("a", 1))
+    found: list[dict[str, int | None]] = []
+    rows = planes.spark.readStream.schema("tail string").json(str(Reader(planes).fed(0)))
+
+    def take(rows: DataFrame, batch: int) -> None:
+        for order in (1, 2):
+            joined = join(rows, planes.store, on=["tail"], how="inner", cache_dir=planes.cache)
+            found.append(dict(joined.collect()))
+            planes.fill(("a", 1 + order, order), keep=1)
+
+    writer = rows.writeStream.foreachBatch(take).option("checkpointLocation", str(planes.folder / "reader"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert [{"a": 1}, {"a": 1}] == found
+    assert {"a": 3} == planes.content()
+
+
+def test_a_micro_batch_that_is_run_again_reads_what_it_read_before(planes: Planes) -> None:
+    planes.fill(("a", 1))
+    reader = Reader(planes)
+    reader.feed(0)
+    reader.start(in_batch=False).awaitTermination()
+    planes.fill(("a", 2, 1))
+    shutil.rmtree(planes.folder / "reader" / "commits")
+    reader.batches.clear()
+    reader.start(in_batch=False).awaitTermination()
+    assert 1 == reader.batches[0]["a"]

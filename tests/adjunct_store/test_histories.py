@@ -1,0 +1,86 @@
+"""Random histories: fills of which some were replaced, and tasks of two readers, stopped at every storage call."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.adjunct_store.histories.history import run_seed
+from tests.adjunct_store.histories.mutants import MUTANTS
+
+HISTORIES = 300
+MOST_FOR_A_MUTANT = 3_000
+EVENTS = (
+    "a batch is published again",
+    "a batch is read again",
+    "a batch is read again after its version retires",
+    "a fill is fenced",
+    "a generation is abandoned",
+    "a generation is bootstrapped",
+    "a generation is dropped",
+    "a generation is sealed",
+    "a pin is confirmed after its version retires",
+    "a pin is renewed",
+    "a publication fails and the fill goes on",
+    "a reader waits for the first version",
+    "a replaced fill wakes: list pin",
+    "a replaced fill wakes: put",
+    "a replaced fill wakes: put manifest",
+    "a task that was given up pins",
+    "a version is dropped",
+    "an expired pin is replaced",
+    "an unconfirmed pin is replaced",
+    "late effect: delete",
+    "late effect: put manifest",
+    "late effect: put manifest, done",
+    "late effect: put pin",
+    "lost answer: put manifest, done",
+    "lost answer: put manifest, not done",
+    "lost answer: put pin, done",
+    "lost answer: put pin, not done",
+    "second take-over",
+)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """The protocol warns all the time here."""
+    loggers = [logging.getLogger(f"adjunct_store.{name}") for name in ("cleaning", "manifest_store", "pins")]
+    for each in loggers:
+        each.disabled = True
+    yield
+    for each in loggers:
+        each.disabled = False
+
+
+def test_every_batch_reads_one_version_that_stays_in_every_history_and_everything_has_happened() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(HISTORIES):
+        violation, events = run_seed(seed)
+        assert violation is None, f"history {seed}: {violation}"
+        seen.update(events)
+    assert [] == [event for event in EVENTS if not seen[event]]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_the_same_in_twenty_thousand_histories() -> None:
+    assert [] == [(seed, violation) for seed in range(20_000) if (violation := run_seed(seed)[0]) is not None]
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_protocol_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    MUTANTS[name](monkeypatch)
+    found = (run_seed(seed)[0] for seed in range(MOST_FOR_A_MUTANT))
+    assert next((violation for violation in found if violation is not None), None) is not None
+
+
+def test_a_history_depends_on_its_seed_alone() -> None:
+    traces: list[list[str]] = [[], []]
+    for trace in traces:
+        run_seed(7, trace)
+    assert traces[0]
+    assert traces[0] == traces[1]

@@ -1,0 +1,128 @@
+"""What is counted and measured, as an OpenTelemetry SDK gets it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from adjunct_store import metrics
+from adjunct_store.encoding.schema import StoreSchema
+from adjunct_store.host.cache import HostCache
+from adjunct_store.host.directories import FetchedDirectories
+from adjunct_store.location import StoreLocation
+from adjunct_store.spark.task_reader import PinnedStore
+from adjunct_store.versions.manifest_store import open_fill
+from adjunct_store.versions.names import StoreNames
+from tests.adjunct_store.tasks import BatchWriter
+from tests.exported import Exported, exporting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STORE = "stores/planes"
+SCHEMA = StoreSchema(pa.schema([("id", pa.int64())]), pa.schema([("seats", pa.int64())]), partitions=1)
+LAST = metrics.LastVersion(7, 41, 1000, 5, 65536, bootstrapped=True, published=0.0)
+
+
+@pytest.fixture
+def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exported]:
+    with exporting(monkeypatch, metrics) as found:
+        yield found
+
+
+@pytest.fixture
+def writer(request: pytest.FixtureRequest, tmp_path: Path) -> BatchWriter:
+    location = StoreLocation({"endpoint": f"memory://{request.node.name}"}, "box", STORE)
+    container = location.open()
+    container.create()
+    fill = open_fill(container, STORE, SCHEMA.to_json(), partitions=1, source="test", threads=1)
+    return BatchWriter(location, fill, SCHEMA, tmp_path / "writer")
+
+
+def keys(*values: int | None) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(values, pa.int64())], names=["id"])
+
+
+def test_look_ups_count_hits_and_misses_and_a_version_that_is_open(
+    exported: Exported, writer: BatchWriter, tmp_path: Path
+) -> None:
+    writer.run(0, {1: {"seats": 100}, 2: {"seats": 200}})
+    store = PinnedStore(writer.location, "query", 0, cache_dir=str(tmp_path / "cache"))
+    store.lookup(keys(1, 1, 2, 3, None))
+    assert {"seats": 100} == store.view().get(1)
+    assert [6, 4, 2] == [exported.of(each, store=f"box/{STORE}") for each in ("lookups", "hits", "misses")]
+    assert [2, 1, 1] == [exported.of(each) for each in ("lookupSeconds", "versionsOpen", "fetches")]
+    writer.run(1, {1: {"seats": 101}})
+    later = replace(store, batch=1)
+    assert {"seats": 101} == later.view().get(1)
+    assert 2 == exported.of("versionsOpen")
+    writer.run(2, {1: {"seats": 102}})
+    assert {"seats": 102} == replace(store, batch=2).view().get(1)
+    assert 2 == exported.of("versionsOpen")  # the first one is closed
+
+
+def test_a_fetch_counts_what_was_downloaded_and_what_the_host_had_once(
+    exported: Exported, writer: BatchWriter, tmp_path: Path
+) -> None:
+    first = writer.run(0, {key: {"seats": key} for key in range(1000)})
+    second = writer.run(1, {1: {"seats": 100}})
+    state = partial(StoreNames.state, StoreNames(STORE))
+    cache = HostCache(writer.location.open(), STORE, tmp_path / "cache", state=state)
+    sizes = []
+    for version in (first, second, second):
+        directories = FetchedDirectories(cache, version)
+        directory = directories(0)
+        assert directory is not None
+        sizes.append(sum(path.stat().st_size for path in directory.iterdir()))
+        directories.close()
+    assert [2, 2, 2] == [exported.of(each) for each in ("fetches", "fetchSeconds", "waitSeconds")]
+    linked = exported.of("linkedBytes", store=f"box/{STORE}")
+    assert sizes[0] + sizes[1] == exported.of("fetchedBytes") + linked
+    assert linked > 0
+
+
+def test_the_gauges_of_a_fill_are_reported_until_they_are_hidden(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = metrics.StoreMetrics("box", STORE)
+    counted.show(LAST)
+    counted.show(replace(LAST, version=8))
+    values = {name: exported.of(name, store=f"box/{STORE}") for name in metrics.GAUGES if name != "versionAgeSeconds"}
+    assert {"version": 8, "batch": 41, "entries": 1000, "tombstones": 5, "bytes": 65536, "bootstrapped": 1} == values
+    assert 12.5 == LAST.values(12.5)["versionAgeSeconds"]
+    counted.hide()
+    assert [] == exported.points("version")
+
+
+def test_the_page_lists_all_instruments_and_their_units(exported: Exported) -> None:
+    counted = metrics.StoreMetrics("box", STORE)
+    for name in metrics.COUNTERS:
+        counted.count(name)
+    for name in metrics.UP_DOWN_COUNTERS:
+        counted.add(name, 1)
+    for name in metrics.HISTOGRAMS:
+        with counted.measured(name):
+            pass
+    counted.show(LAST)
+    page = (Path(__file__).parents[2] / "docs" / "METRICS.md").read_text("utf-8")
+    named = re.findall(r"^\| `adjunct_store\.(\w+)` \| `(\S+)` \|", page, re.MULTILINE)
+    found = exported.instruments()
+    counted.hide()
+    assert {(name.lower(), unit) for name, unit in named} == {(name, metric.unit) for name, metric in found.items()}
+
+
+def test_what_fails_is_not_measured(exported: Exported) -> None:
+    with pytest.raises(ZeroDivisionError), metrics.StoreMetrics("box", STORE).measured("publishSeconds"):
+        raise ZeroDivisionError
+    assert 0 == exported.of("publishSeconds")
+
+
+def test_a_counter_that_does_not_exist_is_a_mistake_in_the_code() -> None:
+    with pytest.raises(KeyError):
+        metrics.StoreMetrics("box", STORE).count("rows", 0)

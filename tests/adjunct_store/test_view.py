@@ -1,0 +1,176 @@
+"""Views of a store: read-only, of one process, damage, keys of other types, several partitions."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from adjunct_store.encoding.schema import StoreSchema
+from adjunct_store.encoding.spark_hash import partition_of
+from adjunct_store.engine import PartitionStore, Position
+from adjunct_store.view import FORMS, Form, open_view
+from azure_account.errors import ConfigurationError, CorruptError
+from tests.adjunct_store.changes import AIRPORTS, ORDERED, batch_of, named
+
+
+def test_a_view_cannot_write_and_sees_the_store_as_it_was_opened(tmp_path: Path) -> None:
+    with PartitionStore(tmp_path / "p", AIRPORTS) as store:
+        store.apply([batch_of(AIRPORTS, [("A", named("a"))])], Position("s", 0))
+        with open_view({0: tmp_path / "p"}, AIRPORTS) as view:
+            assert named("a") == view.get("A")
+            store.apply([batch_of(AIRPORTS, [("A", named("b"))])], Position("s", 1))
+            assert named("a") == view.get("A")
+            database = view._partitions.database(0)
+            assert database is not None
+            with pytest.raises(Exception, match="Not supported operation in read only mode"):
+                database.rdict[b"\x01A"] = b""
+
+
+def test_damage_is_an_error_and_no_missing_row(tmp_path: Path) -> None:
+    rows = [(f"{number:06}", named("x" * 50, number)) for number in range(20_000)]
+    with PartitionStore(tmp_path / "p", AIRPORTS) as store:
+        store.apply([batch_of(AIRPORTS, rows)], Position("s", 0))
+    largest = max((tmp_path / "p").glob("*.sst"), key=lambda path: path.stat().st_size)
+    data = bytearray(largest.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    largest.write_bytes(data)
+    with open_view({0: tmp_path / "p"}, AIRPORTS) as view:
+        with pytest.raises(CorruptError, match="read store .*orruption"):
+            list(view.scan())
+        with pytest.raises(CorruptError):
+            view.get_many([(key,) for key, _ in rows])
+    largest.unlink()
+    with pytest.raises(CorruptError), open_view({0: tmp_path / "p"}, AIRPORTS) as view:
+        view.get("000001")
+
+
+def test_a_forked_child_is_refused_instead_of_hanging(tmp_path: Path) -> None:
+    with PartitionStore(tmp_path / "p", AIRPORTS) as store:
+        store.apply([batch_of(AIRPORTS, [("A", named("a"))])], Position("s", 0))
+    with open_view({0: tmp_path / "p"}, AIRPORTS) as view:
+        assert named("a") == view.get("A")
+        child = os.fork()
+        if not child:
+            try:
+                view.get("A")
+            except ConfigurationError as error:
+                os._exit(7 if "fork" in str(error) else 8)
+            os._exit(9)
+        assert 7 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_keys_of_another_type_are_refused(tmp_path: Path) -> None:
+    with open_view({0: tmp_path / "none"}, AIRPORTS) as view:
+        with pytest.raises(ConfigurationError, match="'faa' of the store has type string; int64 is looked up"):
+            view.lookup(pa.record_batch({"k": pa.array([1])}))
+        with pytest.raises(ConfigurationError, match="2 columns are looked up"):
+            view.lookup(pa.record_batch({"k": ["a"], "l": ["b"]}))
+    with pytest.raises(ConfigurationError, match="form is 'lmdb'; it must be one of rocksdb, memory"):
+        open_view({}, AIRPORTS, "lmdb")  # type: ignore[arg-type]
+
+
+def test_a_store_of_several_partitions_is_read_as_one(tmp_path: Path) -> None:
+    schema = StoreSchema(pa.schema([("k", pa.int32())]), pa.schema([("v", pa.int32())]), partitions=5)
+    by_partition: dict[int, list[tuple[int, dict[str, int]]]] = {}
+    for key in range(500):
+        batch = pa.record_batch({"k": pa.array([key], pa.int32())})
+        by_partition.setdefault(int(partition_of(batch, 5)[0]), []).append((key, {"v": -key}))
+    for partition, rows in by_partition.items():
+        with PartitionStore(tmp_path / str(partition), schema) as store:
+            store.apply([batch_of(schema, rows)], Position("s", 0))
+    asked: list[int] = []
+
+    def directory(partition: int) -> Path | None:
+        asked.append(partition)
+        return tmp_path / str(partition) if partition in by_partition else None
+
+    with open_view(directory, schema) as view:
+        key = by_partition[2][0][0]
+        assert {"v": -key} == view.get(key)
+        assert [2] == asked
+        assert [{"v": -key} for key in range(500)] == view.get_many([(key,) for key in range(500)])
+        assert [((key,), {"v": -key}) for key in range(100, 200)] == list(view.scan((100,), (200,)))
+        assert 500 == view.entries
+        assert [0, 1, 2, 3, 4] == sorted(asked)
+
+
+KEYS = pa.schema([("carrier", pa.string()), ("day", pa.date32()), ("number", pa.int16())])
+FLIGHTS = StoreSchema(KEYS, pa.schema([("text", pa.string()), ("parts", pa.list_(pa.int32()))]), 3, ordered=True)
+Flight = tuple[str, dt.date, int]
+
+
+@pytest.fixture
+def flights(tmp_path: Path) -> tuple[Callable[[int], Path], dict[Flight, dict[str, Any]]]:
+    """Directories of partitions, and what they have: composite keys, of which some are deleted."""
+    draw = random.Random(7)
+    days = [dt.date(1969, 12, 30) + dt.timedelta(days=day) for day in range(4)]
+    every = [
+        (carrier, day, number) for carrier in ("", "A", "A\x00", "AA", "Ö") for day in days for number in (-1, 300)
+    ]
+    rows = [(*key, None if draw.random() < 0.2 else {"text": str(key), "parts": [key[2]]}, 9) for key in every]
+    keys = pa.RecordBatch.from_arrays([pa.array(each) for each in zip(*every, strict=True)], names=KEYS.names)
+    partitions = partition_of(keys.cast(KEYS), 3).tolist()
+    for partition in range(3):
+        with PartitionStore(tmp_path / str(partition), FLIGHTS) as store:
+            mine = [row for row, of in zip(rows, partitions, strict=True) if of == partition]
+            store.apply([batch_of(FLIGHTS, mine, as_given=True)], Position("s", 0))
+    return lambda partition: tmp_path / str(partition), {row[:3]: row[3] for row in rows if row[3] is not None}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_composite_keys_are_found_and_scanned_in_their_order(
+    flights: tuple[Callable[[int], Path], dict[Flight, dict[str, Any]]], form: Form
+) -> None:
+    directories, there = flights
+    ordered = sorted(there, key=lambda key: (key[0].encode(), *key[1:]))
+    day = dt.date(1969, 12, 31)
+    with open_view(directories, FLIGHTS, form) as view:
+        assert [(key, there[key]) for key in ordered] == list(view.scan())
+        assert [key for key in ordered if key[0] == "A"] == [key for key, _ in view.scan(("A",), ("A\x00",))]
+        assert [key for key in ordered if key[:2] == ("AA", day)] == [key for key, _ in view.prefix("AA", day)]
+        assert [key for key in ordered if key[0].startswith("A")] == [key for key, _ in view.prefix("A")]
+        start, stop = ("A", day), ("AA", day, 300)
+        assert [key for key in ordered if start <= key < stop] == [key for key, _ in view.scan(start, stop)]
+        asked = [*ordered, ("B", day, 1), ("A", day, 7)] * 2
+        assert [there.get(key) for key in asked] == view.get_many(asked)
+        assert len(there) == view.entries
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("schema", [AIRPORTS, ORDERED])
+def test_what_is_not_there_is_null(tmp_path: Path, schema: StoreSchema, form: Form) -> None:
+    order = (0,) if schema.ordered else ()
+    with PartitionStore(tmp_path / "p", schema) as store:
+        store.apply([batch_of(schema, [("A", named("a"), *order), ("B", None, *order)])], Position("s", 0))
+    given: list[list[str | None]] = [[], ["Z"], [None], ["A"], ["A", None, "B", "Z", "A"]]
+    with open_view({0: tmp_path / "p"}, schema, form) as view, open_view({}, schema, form) as empty:
+        for keys in given:
+            column = pa.array(keys, pa.string())
+            expected = [named("a") if key == "A" else None for key in keys]
+            assert expected == view.lookup(pa.record_batch({"k": column})).to_pylist()
+            assert expected == view.lookup(pa.StructArray.from_arrays([column], ["k"])).to_pylist()
+            assert [None] * len(keys) == empty.lookup(pa.record_batch({"k": column})).to_pylist()
+            assert schema.value_type == view.lookup(pa.record_batch({"k": column})).type
+        nulls = pa.array([{"k": "A"}, None], pa.struct([("k", pa.string())]))
+        assert [named("a"), None] == view.lookup(nulls).to_pylist()
+        assert (0, [], None) == (empty.entries, list(empty.scan()), empty.get("A"))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_integers_of_a_narrower_type_and_slices_are_looked_up(tmp_path: Path, form: Form) -> None:
+    schema = StoreSchema(pa.schema([("k", pa.int64())]), pa.schema([("v", pa.string())]), 1)
+    with PartitionStore(tmp_path / "p", schema) as store:
+        store.apply([batch_of(schema, [(key, {"v": str(key)}) for key in range(-5_000, 5_000)])], Position("s", 0))
+    keys = pa.record_batch({"k": pa.array([7, -3, 9_999, -3, 4_999], pa.int16())})
+    with open_view({0: tmp_path / "p"}, schema, form) as view:
+        assert [None, {"v": "-3"}, {"v": "4999"}] == view.lookup(keys.slice(2)).to_pylist()
+        everything = pa.record_batch({"k": pa.array(range(5_000, -5_002, -1))})
+        expected = [None, *({"v": str(key)} for key in range(4_999, -5_001, -1)), None]
+        assert expected == view.lookup(everything).to_pylist()

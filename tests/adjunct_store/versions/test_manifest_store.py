@@ -1,0 +1,395 @@
+"""A fill opens a store, publishes versions, is replaced, and cleans up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from adjunct_store.versions.cleaning import CleanedUp
+from adjunct_store.versions.manifest_store import open_fill, read_manifest
+from adjunct_store.versions.pins import pin_version
+from adjunct_store.versions.recovery import Action
+from azure_account.account import BlobContainer
+from azure_account.errors import ConfigurationError, ConflictError, FencedError, NotFoundError, TransientError
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import Faults, LateEffect, LostAnswer, Refuse, Reset, on
+from azure_account.memory.service import MemoryService
+from tests.adjunct_store.stores import (
+    NAMES,
+    OTHER,
+    PARTITIONS,
+    SCHEMA,
+    STORE,
+    generations_in,
+    manifest_of,
+    new_account,
+    numbers,
+    opened,
+    published,
+    uploaded,
+)
+
+
+@pytest.fixture
+def account() -> MemoryAccount:
+    return new_account()
+
+
+@pytest.fixture
+def container(account: MemoryAccount) -> BlobContainer:
+    return account.container("box")
+
+
+def test_the_first_fill_creates_a_generation_and_publishes_versions(container: BlobContainer) -> None:
+    fill = opened(container)
+    assert (1, 1, Action.CREATE) == (fill.epoch, fill.generation.number, fill.recovery.action)
+    assert fill.base is None
+    first = fill.publish(0, {1: uploaded(container, 1, 1)}, 7, 70)
+    second = fill.publish(1, {0: uploaded(container, 1, 0)}, 8, 80)
+    assert (1, ("", first.checkpoints[1])) == (first.number, first.checkpoints)
+    assert (second.checkpoints[0], first.checkpoints[1]) == second.checkpoints
+    assert second == fill.base == manifest_of(container).newest
+    assert (1, 8, 80) == (second.batch, second.entries, second.bytes)
+
+
+def test_a_batch_that_was_published_before_changes_nothing(container: BlobContainer) -> None:
+    fill = opened(container)
+    versions = [published(fill, batch) for batch in range(3)]
+    before = manifest_of(container)
+    for batch in (0, 2):
+        assert versions[-1] == published(fill, batch)
+    assert before == manifest_of(container)
+    again = opened(container)
+    assert versions[-1] == again.base == published(again, 1)
+
+
+@pytest.mark.parametrize(
+    ("schema", "settings", "action", "generation", "reason"),
+    [
+        (SCHEMA, {}, Action.CONTINUE, 1, "its schema and source are the same"),
+        (OTHER, {}, Action.RECREATE, 2, "its schema has changed"),
+        (SCHEMA, {"source": "flights"}, Action.RECREATE, 2, "it is filled from planes, not from flights"),
+        (SCHEMA, {"rebuild": True}, Action.RECREATE, 2, "a rebuild is asked for"),
+        (SCHEMA, {"truncated": True}, Action.RECREATE, 2, "its source was truncated"),
+        (SCHEMA, {"bounded": True}, Action.RECREATE, 2, "it was not sealed, so it is not a whole data set"),
+        (
+            SCHEMA,
+            {"max_age": 60.0},
+            Action.RECREATE,
+            2,
+            "nothing was published for 100 s, and at most 60 s are allowed",
+        ),
+        (SCHEMA, {"max_age": 101.0}, Action.CONTINUE, 1, "its schema and source are the same"),
+        (
+            SCHEMA,
+            {"persistent": False},
+            Action.RECREATE,
+            2,
+            "its schema and source are the same; it is not persistent",
+        ),
+    ],
+)
+def test_the_next_fill_continues_or_builds_again(
+    account: MemoryAccount,
+    schema: dict[str, Any],
+    settings: dict[str, Any],
+    action: Action,
+    generation: int,
+    reason: str,
+) -> None:
+    container = account.container("box")
+    old = published(opened(container), 0)
+    account.clock.sleep(40)
+    opened(container)
+    account.clock.sleep(60)
+    fill = opened(container, schema, **settings)
+    assert (action, generation, reason) == (fill.recovery.action, fill.generation.number, fill.reason)
+    assert (old if action is Action.CONTINUE else None) == fill.base
+    assert old == manifest_of(container).newest, "readers keep what they have"
+
+
+@pytest.mark.parametrize("settings", [{"rebuild": True}, {"truncated": True}, {"bootstrap": True, "source": "flights"}])
+def test_a_store_that_is_built_from_the_beginning_is_not_seen_before_it_is_bootstrapped(
+    container: BlobContainer, settings: dict[str, Any]
+) -> None:
+    old = published(opened(container), 0)
+    fill = opened(container, **settings)
+    assert (True, False) == (fill.recovery.force_bootstrap, fill.recovery.from_last_offset)
+    for batch in range(3):
+        published(fill, batch)
+        assert old == manifest_of(container).newest
+        assert 2 == len(manifest_of(container).versions), "nobody can have seen the ones before"
+    again = opened(container, source=settings.get("source", "planes"), bootstrap=True)
+    assert (Action.CONTINUE, 2) == (again.recovery.action, again.generation.number)
+    last = published(again, 3, bootstrapped=True)
+    assert last == manifest_of(container).newest
+    assert {last.number: "serving"} == numbers(manifest_of(container))
+    assert {2} == generations_in(container)
+
+
+def test_bootstrapped_can_be_noted_after_the_last_batch(container: BlobContainer) -> None:
+    fill = opened(container, bootstrap=True)
+    version = published(fill, 0)
+    assert manifest_of(container).newest is None
+    assert version == fill.publish(0, {}, 0, 0, bootstrapped=True)
+    assert version == manifest_of(container).newest
+
+
+def test_a_store_that_is_not_bootstrapped_is_seen_with_its_first_version(container: BlobContainer) -> None:
+    old = published(opened(container), 0)
+    fill = opened(container, OTHER)
+    assert (False, True) == (fill.recovery.force_bootstrap, fill.recovery.from_last_offset)
+    assert old == manifest_of(container).newest
+    assert published(fill, 7) == manifest_of(container).newest
+
+
+def test_a_fill_that_was_replaced_changes_nothing(container: BlobContainer) -> None:
+    old = opened(container)
+    published(old, 0)
+    new = opened(container)
+    published(new, 1)
+    before = manifest_of(container)
+    for act in (
+        lambda: published(old, 0),
+        lambda: published(old, 5),
+        lambda: old.build_beside(SCHEMA, "next"),
+        old.clean_up,
+    ):
+        with pytest.raises(
+            FencedError, match=r"write store stores/planes failed: epoch 2 has taken it over from epoch 1"
+        ):
+            act()
+    assert before == manifest_of(container)
+    published(new, 2)
+
+
+def test_another_opening_with_the_same_epoch_fences_too(account: MemoryAccount) -> None:
+    """The manifest was deleted and an older one brought back."""
+    container = account.container("box")
+    opened(container)
+    data = container.get(NAMES.manifest).data
+    old = opened(container)
+    container.put(NAMES.manifest, data)
+    opened(container)
+    with pytest.raises(FencedError, match=r"another fill of epoch 2 has taken it over from epoch 2"):
+        published(old, 0)
+
+
+def test_the_newest_versions_serve_and_the_others_go(container: BlobContainer) -> None:
+    fill = opened(container, keep=2)
+    for batch in range(4):
+        published(fill, batch)
+    assert {4: "serving", 3: "serving"} == numbers(manifest_of(container))
+    used = {each.checkpoints[0] for each in manifest_of(container).versions}
+    assert used == fill.in_use(0)
+
+
+def test_a_version_with_a_pin_stays_and_its_checkpoints_are_in_use(container: BlobContainer) -> None:
+    fill = opened(container, keep=1)
+    pinned, _ = pin_version(container, STORE, "q", published(fill, 0).batch)
+    for batch in range(1, 5):
+        published(fill, batch)
+    assert {5: "serving", 1: "retiring"} == numbers(manifest_of(container))
+    assert pinned.checkpoints[0] in fill.in_use(0)
+    assert pinned.checkpoints[0] in opened(container).in_use(0)
+    pin_version(container, STORE, "q", 1)
+    pin_version(container, STORE, "q", 2)
+    fill = opened(container, keep=1)
+    assert CleanedUp((1,), (), 0) == fill.clean_up()
+    assert pinned.checkpoints[0] not in fill.in_use(0)
+
+
+def test_an_expired_pin_does_not_count_and_is_deleted(account: MemoryAccount) -> None:
+    container = account.container("box")
+    fill = opened(container, keep=1, pins_expire=100.0)
+    published(fill, 0)
+    pin_version(container, STORE, "q", 0)
+    published(fill, 1)
+    account.clock.sleep(199)
+    assert CleanedUp() == fill.clean_up()
+    account.clock.sleep(1)
+    assert CleanedUp((1,)) == fill.clean_up()
+    assert [] == list(container.list(NAMES.all_pins))
+
+
+def test_a_pin_that_cannot_be_read_keeps_all_versions(
+    container: BlobContainer, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill = opened(container, keep=1)
+    container.put(NAMES.pin("q", 0), b"{")
+    for batch in range(3):
+        published(fill, batch)
+    assert [3, 2, 1] == list(numbers(manifest_of(container)))
+    assert "no version is dropped: Pin stores/planes/pins/q/00000000000000000000.json is damaged" in caplog.text
+
+
+def test_a_bounded_data_set_is_seen_when_it_is_sealed_and_replaces_the_one_before(container: BlobContainer) -> None:
+    first = opened(container, source="planes 1", bounded=True)
+    published(first, 0)
+    assert manifest_of(container).newest is None
+    whole = first.publish(0, {}, 1, 1, sealed=True)
+    assert whole == manifest_of(container).newest
+    pin_version(container, STORE, "q", 0)
+    again = opened(container, source="planes 1", bounded=True)
+    assert (Action.CONTINUE, True) == (again.recovery.action, again.generation.sealed)
+    beside = again.build_beside(OTHER, "planes 2", partitions=1)
+    for batch in range(3):
+        beside.publish(batch, {0: uploaded(container, beside.generation.number, 0)}, 1, 1)
+    assert whole == manifest_of(container).newest
+    last = beside.publish(3, {}, 5, 5, sealed=True)
+    assert (last, 1) == (manifest_of(container).newest, len(last.checkpoints))
+    assert {1, 2} == generations_in(container), "a batch has the old one pinned"
+    for batch in (1, 2):
+        pin_version(container, STORE, "q", batch)
+    assert CleanedUp((1,), (1,), 1) == beside.clean_up()
+    assert {2} == generations_in(container)
+
+
+def test_a_data_set_that_was_not_sealed_is_abandoned(container: BlobContainer) -> None:
+    fill = opened(container, source="planes 1", bounded=True)
+    whole = published(fill, 0, sealed=True)
+    published(fill.build_beside(SCHEMA, "planes 2"), 0)
+    beside = fill.build_beside(SCHEMA, "planes 2")
+    published(beside, 0)
+    assert {1, 3} == generations_in(container)
+    again = opened(container, source="planes 1", bounded=True)
+    assert (Action.CONTINUE, whole) == (again.recovery.action, again.base)
+    assert CleanedUp((), (), 1) == again.clean_up()
+    assert {1} == generations_in(container)
+    last = published(again.build_beside(SCHEMA, "planes 3"), 0, sealed=True)
+    assert (4, last) == (last.generation, manifest_of(container).newest)
+
+
+def test_what_is_sealed_or_replaced_cannot_be_published_to(container: BlobContainer) -> None:
+    fill = opened(container, source="planes 1", bounded=True)
+    published(fill, 0, sealed=True)
+    with pytest.raises(ConfigurationError, match="generation 1 is sealed, and batch 1 is a new one"):
+        published(fill, 1)
+    fill.build_beside(SCHEMA, "planes 2")
+    with pytest.raises(ConfigurationError, match="generation 1 was replaced by another one of this fill"):
+        published(fill, 1)
+
+
+def test_a_replaced_generation_without_versions_is_gone_with_its_blobs(container: BlobContainer) -> None:
+    fill = opened(container)
+    uploaded(container, fill.generation.number, 0)
+    published(opened(container, OTHER), 0)
+    assert ({2}, [2]) == (generations_in(container), [each.number for each in manifest_of(container).generations])
+
+
+def test_what_a_replaced_fill_uploads_into_an_old_generation_is_deleted_by_the_next_clean_up(
+    container: BlobContainer,
+) -> None:
+    old = opened(container)
+    published(old, 0)
+    new = opened(container, OTHER)
+    published(new, 0)
+    assert {2} == generations_in(container)
+    uploaded(container, old.generation.number, 1)
+    container.put(f"{STORE}/g99/p0/files/x", b"of a generation that is still to come")
+    container.put(f"{STORE}/gull", b"of somebody else")
+    container.stage_block(f"{NAMES.state(1, 0)}/files/staged", "1", b"1")
+    published(new, 1)
+    assert CleanedUp((), (), 2) == new.clean_up()
+    assert {2, 99} == generations_in(container)
+    assert container.properties(f"{STORE}/gull") is not None
+
+
+def test_blobs_that_cannot_be_deleted_are_left_for_the_next_clean_up(
+    account: MemoryAccount, caplog: pytest.LogCaptureFixture
+) -> None:
+    published(opened(account.container("box")), 0)
+    container = account.restarted(Faults(on("delete", Refuse()))).container("box")
+    fill = opened(container, OTHER)
+    published(fill, 0)
+    assert "1 blobs of stores/planes are left for the next clean-up: 403" in caplog.text
+    assert {1, 2} == generations_in(container)
+    published(fill, 1)
+    assert {2} == generations_in(container)
+
+
+def test_an_error_of_the_clean_up_leaves_the_version_published(
+    account: MemoryAccount, caplog: pytest.LogCaptureFixture
+) -> None:
+    container = account.restarted(Faults(on("list", Refuse(), name=lambda name: "/pins/" in name))).container("box")
+    fill = opened(container, keep=1)
+    for batch in range(3):
+        assert published(fill, batch) == manifest_of(container).newest
+    assert "the clean-up of stores/planes goes on with the next version: 403" in caplog.text
+    assert {3: "serving"} == numbers(manifest_of(container))
+
+
+@pytest.mark.parametrize("skip", range(12))
+@pytest.mark.parametrize("fault", [LostAnswer(), Reset()])
+def test_a_lost_answer_changes_nothing(account: MemoryAccount, fault: LostAnswer | Reset, skip: int) -> None:
+    faults = Faults(on("put", fault, skip=skip, times=2, name=lambda name: name == NAMES.manifest))
+    container = account.restarted(faults).container("box")
+    fill = opened(container, keep=1)
+    for batch in range(3):
+        published(fill, batch)
+    fill = opened(container, OTHER, keep=1)
+    last = [published(fill, batch) for batch in range(3)][-1]
+    assert {6: "serving"} == numbers(manifest_of(account.container("box")))
+    assert last == manifest_of(container).newest
+
+
+def test_a_publication_that_takes_effect_late_keeps_its_checkpoints_in_use(account: MemoryAccount) -> None:
+    lost = [
+        on("put", LateEffect(attempts=10_000), name=lambda name: name == NAMES.manifest, skip=1),
+        on("put", Reset(), name=lambda name: name == NAMES.manifest, skip=1, times=4 * 12),
+    ]
+    faults = Faults(*lost)
+    container = account.restarted(faults).container("box")
+    fill = opened(container)
+    id_ = uploaded(container, 1, 0)
+    with pytest.raises(TransientError, match="it stays unknown whether it was written"):
+        fill.publish(0, {0: id_}, 1, 1)
+    assert (None, frozenset({id_})) == (fill.base, fill.in_use(0))
+    faults.apply_late_effects()
+    version = fill.publish(0, {0: uploaded(container, 1, 0)}, 1, 1)
+    assert (id_, 1) == (version.checkpoints[0], version.number)
+    assert {id_} == fill.in_use(0)
+
+
+def test_a_manifest_that_was_deleted_is_undeleted_or_missed(container: BlobContainer) -> None:
+    published(opened(container), 0)
+    container.delete(NAMES.manifest)
+    with pytest.raises(ConflictError, match="it has blobs, but stores/planes/store.json was deleted"):
+        opened(container)
+    keeping = MemoryAccount(MemoryService(soft_delete=60.0)).container("box")
+    keeping.create()
+    version = published(opened(keeping), 0)
+    keeping.delete(NAMES.manifest)
+    assert version == opened(keeping).base
+
+
+def test_a_manifest_that_is_deleted_while_it_is_filled_is_missed(container: BlobContainer) -> None:
+    fill = opened(container)
+    container.delete(NAMES.manifest)
+    with pytest.raises(ConflictError, match="its manifest was deleted meanwhile"):
+        published(fill, 0)
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "cause"),
+    [
+        ({2: "1-1"}, "partition 2 is none of 2"),
+        ({-1: "1-1"}, "partition -1 is none"),
+        ({0: ""}, "a checkpoint has no id"),
+    ],
+)
+def test_checkpoints_of_other_partitions_are_refused(
+    container: BlobContainer, checkpoints: dict[int, str], cause: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"Batch 0 cannot be published: {cause}"):
+        opened(container).publish(0, checkpoints, 0, 0)
+
+
+@pytest.mark.parametrize("wrong", [{"keep": 0}, {"partitions": 0}, {"pins_expire": 0.0}])
+def test_settings_are_checked(container: BlobContainer, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="all must be above 0"):
+        open_fill(container, STORE, SCHEMA, **{"partitions": PARTITIONS, "source": "planes", **wrong})
+    assert read_manifest(container, STORE) is None
+    with pytest.raises(NotFoundError, match="there is no manifest"):
+        pin_version(container, STORE, "q", 0)

@@ -1,0 +1,200 @@
+"""All tasks of a batch get one version; the decision table of pins, and pins in storage."""
+
+from __future__ import annotations
+
+import pytest
+
+from adjunct_store.versions.manifest import Generation, Manifest, Serves, State, Version
+from adjunct_store.versions.pin import Act, Pin, Step, counts, from_json, next_step, to_json
+from adjunct_store.versions.pins import pin_version, release
+from azure_account.account import BlobContainer
+from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import Fault, Faults, LateEffect, LostAnswer, Refuse, Reset, on
+from state_backup.sealed_json import sealed
+from tests.adjunct_store.stores import NAMES, OTHER, STORE, manifest_of, new_account, opened, published
+
+HIDDEN, NEWEST, OLDER, RETIRING = (
+    Version(9, 2, (), 0, 0, 0),
+    Version(7, 1, (), 2, 0, 0),
+    Version(6, 1, (), 1, 0, 0),
+    Version(5, 1, (), 0, 0, 0, State.RETIRING),
+)
+MANIFEST = Manifest(
+    next_generation=3,
+    next_version=10,
+    generations=(Generation(1, {}, 0, "planes"), Generation(2, {}, 0, "planes", Serves.SEALED)),
+    versions=(HIDDEN, NEWEST, OLDER, RETIRING),
+    pins_expire=100.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("pin", "age", "wanted", "expected"),
+    [
+        (None, 0, None, Step(Act.PUT, NEWEST)),
+        (None, 0, 6, Step(Act.PUT, OLDER)),
+        (None, 0, 5, None),
+        (None, 0, 9, None),
+        (None, 0, 4, None),
+        (Pin(7), 0, None, Step(Act.CONFIRM, NEWEST)),
+        (Pin(6), 99, 7, Step(Act.CONFIRM, OLDER)),
+        (Pin(5), 0, None, Step(Act.PUT, NEWEST)),
+        (Pin(4), 0, None, Step(Act.PUT, NEWEST)),
+        (Pin(9), 0, None, Step(Act.PUT, NEWEST)),
+        (Pin(7), 100, None, Step(Act.PUT, NEWEST)),
+        (Pin(6, confirmed=True), 49, None, Step(Act.USE, OLDER)),
+        (Pin(5, confirmed=True), 49, 7, Step(Act.USE, RETIRING)),
+        (Pin(5, confirmed=True), 50, None, Step(Act.RENEW, RETIRING)),
+        (Pin(5, confirmed=True), 100, None, Step(Act.PUT, NEWEST)),
+        (Pin(4, confirmed=True), 0, None, Step(Act.PUT, NEWEST)),
+        (Pin(4, confirmed=True), 0, 5, None),
+    ],
+)
+def test_what_a_task_does_with_the_pin_that_it_finds(
+    pin: Pin | None, age: float, wanted: int | None, expected: Step | None
+) -> None:
+    assert expected == next_step(pin, age, MANIFEST, wanted)
+
+
+@pytest.mark.parametrize(("age", "expected"), [(0.0, True), (199.0, True), (200.0, False), (None, False)])
+def test_a_clean_up_counts_a_pin_for_twice_its_time(age: float | None, expected: bool) -> None:
+    assert expected == counts(age, 100.0)
+
+
+def test_a_pin_is_the_same_after_json() -> None:
+    for pin in (Pin(7), Pin(8, confirmed=True, write_id="i")):
+        assert pin == from_json(to_json(pin), "pin")
+    with pytest.raises(ConfigurationError, match="Pin a has format version 2"):
+        from_json(sealed({"format-version": 2}), "a")
+    for data in (b"", b"{}", to_json(Pin(7)).replace(b"7", b"8"), sealed({"format-version": 1})):
+        with pytest.raises(CorruptError, match="Pin a is damaged"):
+            from_json(data, "a")
+
+
+@pytest.fixture
+def account() -> MemoryAccount:
+    return new_account()
+
+
+@pytest.fixture
+def container(account: MemoryAccount) -> BlobContainer:
+    return account.container("box")
+
+
+def test_all_tasks_of_a_batch_and_its_repetition_get_one_version(container: BlobContainer) -> None:
+    fill = opened(container, keep=1)
+    first = published(fill, 0)
+    pinned = pin_version(container, STORE, "q", 5)
+    assert (first, fill.generation) == pinned
+    later = [published(fill, batch) for batch in range(1, 4)]
+    again, _ = pin_version(container, STORE, "q", 5)
+    assert (1, State.RETIRING) == (again.number, again.state)
+    assert later[-1] == pin_version(container, STORE, "q", 6)[0]
+    assert later[-1] == pin_version(container, STORE, "another", 5)[0]
+
+
+def test_a_version_can_be_asked_for_and_a_batch_that_has_one_keeps_it(container: BlobContainer) -> None:
+    fill = opened(container, keep=2)
+    versions = [published(fill, batch) for batch in range(3)]
+    assert versions[1] == pin_version(container, STORE, "q", 0, version=2)[0]
+    assert versions[1] == pin_version(container, STORE, "q", 0, version=3)[0]
+    with pytest.raises(NotFoundError, match=r"version 1 does not serve. Pin the newest version"):
+        pin_version(container, STORE, "q", 1, version=1)
+
+
+def test_without_a_version_that_readers_may_see_there_is_an_error(container: BlobContainer) -> None:
+    fill = opened(container, bootstrap=True)
+    published(fill, 0)
+    with pytest.raises(NotFoundError, match=r"no version is published that readers may see. Wait until the store"):
+        pin_version(container, STORE, "q", 0)
+    assert [] == list(container.list(NAMES.all_pins))
+
+
+def test_a_batch_deletes_the_pins_below_the_one_before_it(container: BlobContainer) -> None:
+    published(opened(container), 0)
+    for batch in (3, 4, 5, 6):
+        pin_version(container, STORE, "q", batch)
+    pin_version(container, STORE, "r", 3)
+    assert [NAMES.pin("q", 5), NAMES.pin("q", 6), NAMES.pin("r", 3)] == [
+        blob.name for blob in container.list(NAMES.all_pins)
+    ]
+    release(container, STORE, "q")
+    assert [NAMES.pin("r", 3)] == [blob.name for blob in container.list(NAMES.all_pins)]
+
+
+def test_pins_that_cannot_be_deleted_fail_no_batch(account: MemoryAccount, caplog: pytest.LogCaptureFixture) -> None:
+    container = account.restarted(Faults(on("delete", Refuse()))).container("box")
+    version = published(opened(container), 0)
+    for batch in (0, 1, 2):
+        assert version == pin_version(container, STORE, "q", batch)[0]
+    assert "old pins of q are left for its next batch: 403" in caplog.text
+    pin_version(container, STORE, "q", 3)
+    assert 2 == len(list(container.list(NAMES.pins("q"))))
+
+
+def test_a_pin_is_written_again_in_its_second_half_and_replaced_after_its_time(
+    account: MemoryAccount, caplog: pytest.LogCaptureFixture
+) -> None:
+    container = account.container("box")
+    fill = opened(container, keep=1, pins_expire=100.0)
+    first = published(fill, 0)
+    pin_version(container, STORE, "q", 0)
+    last = [published(fill, batch) for batch in range(1, 3)][-1]
+    for seconds in (49, 40, 99):
+        account.clock.sleep(seconds)
+        assert first.number == pin_version(container, STORE, "q", 0)[0].number
+        assert (container.age(NAMES.pin("q", 0)) or 0.0) < 50
+    account.clock.sleep(100)
+    assert last == pin_version(container, STORE, "q", 0)[0]
+    assert "the pin of batch 0 of q has expired with version 1: version 3 is used from now on" in caplog.text
+    assert last == pin_version(container, STORE, "q", 0)[0]
+
+
+def test_a_pin_whose_version_is_gone_by_other_means_is_replaced(container: BlobContainer) -> None:
+    published(opened(container), 0)
+    container.put(NAMES.pin("q", 0), to_json(Pin(99, confirmed=True)))
+    assert 1 == pin_version(container, STORE, "q", 0)[0].number
+    container.put(NAMES.pin("q", 1), b"?")
+    with pytest.raises(CorruptError, match="Delete the blob when no task of its batch runs"):
+        pin_version(container, STORE, "q", 1)
+
+
+def test_an_unconfirmed_pin_of_a_version_that_retires_is_replaced(container: BlobContainer) -> None:
+    fill = opened(container, keep=1)
+    published(fill, 0)
+    container.put(NAMES.pin("q", 0), to_json(Pin(1)))
+    last = [published(fill, batch) for batch in range(1, 3)][-1]
+    assert [3, 1] == [each.number for each in manifest_of(container).versions], "it counts all the same"
+    assert last == pin_version(container, STORE, "q", 0)[0]
+
+
+def test_a_rebuilt_store_leaves_a_batch_its_generation(container: BlobContainer) -> None:
+    published(opened(container), 0)
+    _, old = pin_version(container, STORE, "q", 0)
+    fill = opened(container, OTHER)
+    published(fill, 0)
+    assert old == pin_version(container, STORE, "q", 0)[1]
+    assert fill.generation == pin_version(container, STORE, "q", 1)[1]
+
+
+@pytest.mark.parametrize("fault", [LostAnswer(), Reset(), LateEffect(attempts=3)])
+@pytest.mark.parametrize("skip", range(4))
+def test_a_lost_answer_changes_nothing(account: MemoryAccount, fault: Fault, skip: int) -> None:
+    published(opened(account.container("box")), 0)
+    faults = Faults(on("put", fault, skip=skip))
+    container = account.restarted(faults).container("box")
+    for batch in (0, 1, 2):
+        assert 1 == pin_version(container, STORE, "q", batch)[0].number
+    assert ["00000000000000000001.json", "00000000000000000002.json"] == [
+        blob.name.rpartition("/")[2] for blob in container.list(NAMES.pins("q"))
+    ]
+
+
+def test_a_pin_of_which_no_answer_comes_is_an_error_that_can_be_repeated(account: MemoryAccount) -> None:
+    published(opened(account.container("box")), 0)
+    faults = Faults(on("put", LateEffect(attempts=10_000)), on("put", Reset(), skip=1, times=4 * 12))
+    container = account.restarted(faults).container("box")
+    with pytest.raises(TransientError, match="write pin stores/planes/pins/q/00000000000000000000.json failed"):
+        pin_version(container, STORE, "q", 0)
+    assert 1 == pin_version(account.container("box"), STORE, "q", 0)[0].number

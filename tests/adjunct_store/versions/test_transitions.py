@@ -1,0 +1,117 @@
+"""Changes of the manifest, as values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from adjunct_store.versions.manifest import Generation, Manifest, Serves, State, Version, from_json, to_json
+from adjunct_store.versions.recovery import Wanted
+from adjunct_store.versions.transitions import Publication, continued, drop, publish, register, retire, taken_over
+
+WANTED = Wanted({"keys": ["tail"]}, 2, "planes")
+
+
+def registered(serves: Serves = Serves.FIRST_VERSION, before: Manifest | None = None) -> Manifest:
+    return register(before or Manifest(keep=2), WANTED, serves)
+
+
+def published(manifest: Manifest, batch: int, bootstrapped: bool = False, sealed: bool = False) -> Manifest:
+    assert manifest.current is not None
+    new = Publication(batch, {batch % 2: f"1700000000000-{batch}"}, batch, batch, bootstrapped, sealed)
+    return publish(manifest, manifest.current, new)[0]
+
+
+def states(manifest: Manifest) -> dict[int, str]:
+    return {each.number: each.state.value for each in manifest.versions}
+
+
+def test_a_take_over_changes_who_fills_and_nothing_else() -> None:
+    before = published(registered(), 0)
+    after = taken_over(before, "w", 7.5)
+    assert replace(before, epoch=1, writer="w", since_publication=7.5) == after
+
+
+def test_the_newest_versions_serve_and_the_others_retire_with_the_publication() -> None:
+    manifest = registered()
+    for batch in range(4):
+        manifest = published(manifest, batch)
+    assert {4: "serving", 3: "serving", 2: "retiring", 1: "retiring"} == states(manifest)
+    assert manifest == retire(manifest)
+    assert {4: "serving", 3: "retiring", 2: "retiring", 1: "retiring"} == states(retire(replace(manifest, keep=1)))
+
+
+def test_only_retiring_versions_are_dropped() -> None:
+    manifest = registered()
+    for batch in range(4):
+        manifest = published(manifest, batch)
+    assert {4: "serving", 3: "serving", 2: "retiring"} == states(drop(manifest, {1, 3, 4, 9}))
+    assert manifest == drop(manifest, set())
+
+
+def test_a_generation_goes_with_its_last_version() -> None:
+    manifest = published(registered(before=published(registered(), 0)), 0)
+    assert {2: "serving", 1: "retiring"} == states(manifest)
+    assert [1, 2] == [each.number for each in manifest.generations]
+    assert [2] == [each.number for each in drop(manifest, {1}).generations]
+    assert [1, 2] == [each.number for each in drop(manifest, set()).generations]
+
+
+def test_the_generation_that_is_filled_stays_without_a_version() -> None:
+    manifest = registered(Serves.SEALED)
+    assert manifest == drop(manifest, {1, 2})
+
+
+@pytest.mark.parametrize(
+    ("serves", "flags"), [(Serves.BOOTSTRAPPED, {"bootstrapped": True}), (Serves.SEALED, {"sealed": True})]
+)
+def test_a_generation_that_is_not_visible_has_one_version_and_retires_nothing(
+    serves: Serves, flags: dict[str, bool]
+) -> None:
+    old = published(registered(), 0)
+    manifest = registered(serves, old)
+    for batch in range(3):
+        manifest = published(manifest, batch)
+        assert {batch + 2: "serving", 1: "serving"} == states(manifest)
+        assert old.newest == manifest.newest
+    assert {4: "serving", 1: "retiring"} == states(published(manifest, 2, **flags))
+    assert {5: "serving", 1: "retiring"} == states(published(manifest, 3, **flags))
+
+
+def test_what_nobody_sees_is_abandoned_by_the_next_generation() -> None:
+    old = published(registered(), 0)
+    hidden = published(registered(Serves.BOOTSTRAPPED, old), 0)
+    after = registered(Serves.SEALED, hidden)
+    assert ([1, 3], {1: "serving"}) == ([each.number for each in after.generations], states(after))
+    assert (4, 3) == (after.next_generation, after.next_version), "numbers are not used again"
+    without_version = registered(before=registered(before=old))
+    assert [1, 3] == [each.number for each in without_version.generations]
+
+
+def test_a_bounded_data_set_that_was_not_sealed_is_not_continued() -> None:
+    whole = published(registered(Serves.SEALED), 0, sealed=True)
+    for hidden in (registered(Serves.SEALED, whole), published(registered(Serves.SEALED, whole), 0)):
+        assert whole.current == continued(hidden).current
+        assert whole.versions == continued(hidden).versions
+    bootstrapping = published(registered(Serves.BOOTSTRAPPED, whole), 0)
+    assert bootstrapping == continued(bootstrapping)
+    assert Manifest() == continued(Manifest())
+    assert continued(registered(Serves.SEALED)).current is None
+
+
+def test_a_publication_that_was_made_before_changes_nothing() -> None:
+    manifest = published(published(registered(), 0), 1)
+    assert manifest == published(manifest, 0)
+    generation = manifest.current
+    assert isinstance(generation, Generation)
+    version = publish(manifest, generation, Publication(1, {0: "1-1"}, 9, 9))[1]
+    assert isinstance(version, Version)
+    assert (2, ("1700000000000-0", "1700000000000-1")) == (version.number, version.checkpoints)
+
+
+def test_every_manifest_can_be_stored() -> None:
+    manifest = published(registered(Serves.SEALED, published(registered(), 0)), 0, sealed=True)
+    for each in (manifest, drop(manifest, {1}), continued(manifest), retire(manifest)):
+        assert each == from_json(to_json(each), "store.json")
+    assert State.RETIRING is manifest.versions[1].state
