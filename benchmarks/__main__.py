@@ -24,6 +24,7 @@ class Section(str, Enum):
     COMMIT = "commit"
     LOG = "log"
     BACKUP = "backup"
+    ADJUNCT = "adjunct"
     SINKS = "sinks"
     LATENCY = "latency"
     READS = "reads"
@@ -38,6 +39,7 @@ MODULES = {
     Section.COMMIT: "benchmarks.commit",
     Section.LOG: "benchmarks.log",
     Section.BACKUP: "benchmarks.backup",
+    Section.ADJUNCT: "benchmarks.adjunct",
     Section.SINKS: "benchmarks.spark_sinks",
     Section.LATENCY: "benchmarks.latency",
     Section.READS: "benchmarks.spark_reads",
@@ -53,6 +55,8 @@ def main(
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Measured rounds; one to warm up comes before them.")] = 5,
     copies: Annotated[int, typer.Option(min=1, help="How often the 336,776 flights are taken.")] = 6,
+    keys: Annotated[int | None, typer.Option(min=1_000, help="Keys of the adjunct store.")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Rows that the adjunct store enriches.")] = None,
     state_mib: Annotated[list[int] | None, typer.Option(min=1, help="Sizes of stores to back up, in MiB.")] = None,
 ) -> None:
     """Measure what the connector costs beside its peers. Ratios are of one run; compare no figures of two."""
@@ -62,8 +66,12 @@ def main(
             # A process of its own: it binds itself to one core.
             subprocess.run([sys.executable, "-m", f"benchmarks.{section.value}"], check=True)
             continue
-        sizes = {"sizes": state_mib} if section is Section.BACKUP and state_mib else {}
-        reports = import_module(MODULES[section]).run(rounds, copies, **sizes)
+        sizes: dict[Section, dict[str, object]] = {
+            Section.BACKUP: {"sizes": state_mib},
+            Section.ADJUNCT: {"keys": keys, "rows": rows},
+        }
+        given = {name: value for name, value in sizes.get(section, {}).items() if value}
+        reports = import_module(MODULES[section]).run(rounds, copies, **given)
         for report in reports:
             show(report, console)
         console.print(f"Figures: {save(section.value, reports)}\n", highlight=False)

@@ -31,13 +31,14 @@ SHIPPED_WITH_SPARK = (
 
 
 @contextmanager
-def session(app: str) -> Iterator[SparkSession]:
-    """A local Spark that has the peer's jars, for as long as the block runs."""
-    jars: dict[str, Any] = {
+def session(app: str, **conf: str) -> Iterator[SparkSession]:
+    """A local Spark that has the peer's jars, for as long as the block runs. conf: more settings."""
+    settings: dict[str, Any] = {
         "spark.jars.packages": ",".join(PACKAGES),
         "spark.jars.excludes": ",".join(SHIPPED_WITH_SPARK),
+        **conf,
     }
-    spark = local_spark(app, **jars)
+    spark = local_spark(app, **settings)
     # What fails, raises. What is logged as an error besides is stopped queries, and folders that have no date.
     spark.sparkContext.setLogLevel("OFF")
     try:

@@ -31,7 +31,10 @@ COUNTERS: Mapping[str, tuple[str, str]] = {
     "filesKept": ("{file}", "files that a restore has found on disk and kept, and empty ones"),
     "bytesKept": ("By", "bytes of these files"),
     "blobsUndeleted": ("{blob}", "blobs that were gone and that a restore has undeleted"),
-    "checkpointsPassedOver": ("{checkpoint}", "checkpoints that a restore could not use, not being whole"),
+    "checkpointsPassedOver": (
+        "{checkpoint}",
+        "checkpoints that a restore could not use: not whole, or lacking a store",
+    ),
 }
 HISTOGRAMS: Mapping[str, tuple[str, str]] = {
     "dirDiffSeconds": ("s", "reading a store's directory, and comparing it with the snapshot before"),

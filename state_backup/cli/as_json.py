@@ -50,7 +50,7 @@ def checkpoint_json(checkpoint: Checkpoint) -> dict[str, object]:
 
 
 def backup_json(state: str, checkpoint: Checkpoint, stores: Mapping[str, BackedUpStore]) -> dict[str, object]:
-    """The document of `backup`."""
+    """The document of `backup`. `transferred`: what was done for each store."""
     done = {
         store: {
             "uploadedFiles": each.uploaded_files,
@@ -60,7 +60,7 @@ def backup_json(state: str, checkpoint: Checkpoint, stores: Mapping[str, BackedU
         }
         for store, each in stores.items()
     }
-    return {"state": state, **checkpoint_json(checkpoint), "stores": done}
+    return {"state": state, **checkpoint_json(checkpoint), "transferred": done}
 
 
 def restore_json(state: str, restored: Restored | None) -> dict[str, object]:

@@ -33,7 +33,7 @@ def states_table(states: Sequence[FoundState]) -> Table:
     for each in states:
         record = each.record
         if record is None:
-            table.add_row(one_line(each.state), NONE, NONE, "unreadable", NONE, NONE)
+            table.add_row(one_line(each.state), NONE, NONE, "record is gone" if each.gone else "unreadable", NONE, NONE)
             continue
         newest = record.newest
         table.add_row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,15 +20,18 @@ if TYPE_CHECKING:
     from state_backup.record import Checkpoint, CheckpointRecord
 
 _REQUESTS_AT_ONCE = 16
+_INDEX = re.compile(r"(.+)/index/[0-9a-f]+\.json")
+"""The name of a snapshot index, in its state."""
 
 
 @dataclass(frozen=True)
 class FoundState:
-    """A state in a listing. record: None if it cannot be read, for the `cause`."""
+    """A state in a listing. record: None if it cannot be read, for the `cause`; gone: there is none."""
 
     state: str
     record: CheckpointRecord | None
     cause: str = ""
+    gone: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,15 @@ def read_record(container: BlobContainer, state: str) -> CheckpointRecord | None
 
 
 def find_states(container: BlobContainer, prefix: str) -> list[FoundState]:
-    """All states whose place begins with the levels of `prefix`, in name order."""
+    """All states whose place begins with the levels of `prefix`, in name order; also those that lost their record."""
     below = f"{prefix}/" if prefix else ""
-    records = [blob.name for blob in container.list(below) if blob.name.endswith(f"/{RECORD}")]
-    states = [name.removesuffix(f"/{RECORD}") for name in records]
+    with_record, with_index = set[str](), set[str]()
+    for blob in container.list(below):
+        if blob.name.endswith(f"/{RECORD}"):
+            with_record.add(blob.name.removesuffix(f"/{RECORD}"))
+        elif found := _INDEX.fullmatch(blob.name):
+            with_index.add(found[1])
+    states = sorted(with_record | {state for state in with_index if _is_state(state)})
     return mapped(lambda state: _found(container, state), states, _REQUESTS_AT_ONCE, "ls")
 
 
@@ -91,7 +100,18 @@ def _found(container: BlobContainer, state: str) -> FoundState:
         record = read_record(container, state)
     except (ConfigurationError, CorruptError) as error:
         return FoundState(state, None, str(error))
-    return FoundState(state, record, "" if record else "its record was deleted meanwhile")
+    if record is None:
+        step = "A restore undeletes it, if the account has soft delete; else bring it back from an earlier version."
+        return FoundState(state, None, f"its record, {StateNames(state).record}, is gone. {step}", gone=True)
+    return FoundState(state, record)
+
+
+def _is_state(name: str) -> bool:
+    try:
+        StateNames(name)
+    except ConfigurationError:
+        return False
+    return True
 
 
 def _index_sizes(container: BlobContainer, blob: str) -> list[int] | str:

@@ -53,6 +53,20 @@ def claimed(lock: Path, names: Sequence[Path], timeout: float = TIMEOUT, clock: 
         os.close(descriptor)
 
 
+def check_names(lock: Path, names: Sequence[Path]) -> None:
+    """`ConfigurationError` if somebody else has made what has one of the names. Waits for nobody."""
+    if not os.path.lexists(lock):
+        _check(lock, names)
+
+
+def _check(lock: Path, names: Sequence[Path]) -> None:
+    foreign = [str(name) for name in names if os.path.lexists(name)]
+    if foreign:
+        cause = f"{' and '.join(foreign)} is there, and was not made by state_backup"
+        step = "Move it away, or give another directory: what has this name would be deleted."
+        raise ConfigurationError(describe("lock", str(lock), cause, step))
+
+
 def _acquire(lock: Path, timeout: float, clock: Clock) -> int:
     began, wait = clock.monotonic(), _FIRST_WAIT
     while (descriptor := _try(lock)) is None:
@@ -92,14 +106,14 @@ def _mark(descriptor: int, lock: Path, names: Sequence[Path]) -> None:
     """Mark the file, if nobody else has made what has one of the names."""
     text = os.pread(descriptor, len(_MARK), 0)
     if text and text != _MARK:
-        cause, step = "it is the file of another program", "Move it away: a restore needs this name."
+        cause, step = "it is the file of another program", "Move it away: state_backup needs this name."
         raise ConfigurationError(describe("lock", str(lock), cause, step))
-    foreign = [] if text else [str(name) for name in names if os.path.lexists(name)]
-    if foreign:
-        _end(lock, ())
-        cause = f"{', '.join(foreign)} is there, and was not made by state_backup"
-        step = "Move it away, or give another directory: what has this name would be deleted."
-        raise ConfigurationError(describe("lock", str(lock), cause, step))
+    if not text:
+        try:
+            _check(lock, names)
+        except ConfigurationError:
+            _end(lock, ())
+            raise
     os.ftruncate(descriptor, len(text))
     os.pwrite(descriptor, _MARK + b"%d\n" % os.getpid(), 0)
     os.fsync(descriptor)

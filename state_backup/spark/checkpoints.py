@@ -7,7 +7,6 @@ goes on after the last batch that was backed up, and runs those after it again.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -18,10 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from azure_account.errors import ConfigurationError, ConflictError, FencedError, describe
+from state_backup.local.claim import check_names, claimed
 from state_backup.local.place import remove
 from state_backup.names import StateNames
 from state_backup.record_store import RecordStore
 from state_backup.restoring import Restored, restore
+from state_backup.spark.openings import note_openings, openings_of
+from state_backup.spark.position import STORE, Position
 from state_backup.spark.snapshot import newest_batch, query_id, take_snapshot
 from state_backup.writer import Owner, open_state
 
@@ -31,15 +33,13 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from azure_account.account import BlobContainer
-    from state_backup.record import Checkpoint
     from state_backup.writer import StateWriter
 
 logger = logging.getLogger(__name__)
 
-STORE = "checkpoint"
-"""The name of the store that a backed up checkpoint is, in its state."""
-_BATCH, _QUERY = "spark.batch", "spark.query"
 _RETRIES_AT_END = 5
+_SNAPSHOT_TIMEOUT = 60.0
+"""Seconds to wait for another backup of the same directory that has a snapshot of it."""
 
 
 class Query(Protocol):
@@ -81,32 +81,36 @@ def restore_checkpoint(
     The directory stays as it is if this machine was the last to back it up: it may have newer batches than the backup.
     Otherwise it becomes what was backed up. Without a backup, nothing is done. `ConflictError` if the directory is of
     another query, or has newer batches than the backup and was never backed up from here; with `discard_newer` these
-    are discarded.
+    are discarded. `ConfigurationError` if the state is no backup of `back_up_checkpoint`; then the directory stays.
     """
     location = _local(location)
     stored = RecordStore(container, StateNames(state)).read()
     local = newest_batch(location)
     if stored is None or stored.record.newest is None:
         return RestoredCheckpoint(local, None)
-    backup = stored.record.newest
+    newest, *older = stored.record.checkpoints
+    backup = Position.of(newest, state)
+    for each in older:
+        if STORE in each.indexes:  # it may be restored, if a newer one is not whole
+            Position.of(each, state)
     if local is not None:
-        ours = stored.record.writer in _openings(location)
-        if ours and local >= int(backup.offsets[_BATCH]):
+        ours = stored.record.writer in openings_of(location)
+        if ours and local >= backup.batch:
             return RestoredCheckpoint(local, None)
         if not discard_newer:
             _check_not_newer(location, local, backup)
     restored = restore(container, state, {STORE: location}, threads=threads)
-    return RestoredCheckpoint(int(restored.checkpoint.offsets[_BATCH]), restored)
+    return RestoredCheckpoint(Position.of(restored.checkpoint, state).batch, restored)
 
 
-def _check_not_newer(location: Path, local: int, backup: Checkpoint) -> None:
+def _check_not_newer(location: Path, local: int, backup: Position) -> None:
     """`ConflictError` if the restore would discard batches that nobody may have elsewhere."""
     step = "Choose another directory; or discard what is there (`discard_newer=True`)."
-    if query_id(location) != backup.offsets[_QUERY]:
-        cause = f"it is of query {query_id(location)}, the backup is of query {backup.offsets[_QUERY]}"
+    if query_id(location) != backup.query:
+        cause = f"it is of query {query_id(location)}, the backup is of query {backup.query}"
         raise ConflictError(describe("restore checkpoint", str(location), cause, step))
-    if local > int(backup.offsets[_BATCH]) and not _openings(location):
-        cause = f"it has batch {local}, the backup has batch {backup.offsets[_BATCH]}"
+    if local > backup.batch and not openings_of(location):
+        cause = f"it has batch {local}, the backup has batch {backup.batch}"
         raise ConflictError(describe("restore checkpoint", str(location), cause, step))
 
 
@@ -125,10 +129,11 @@ def back_up_checkpoint(  # noqa: PLR0913 - what, where, and settings
     """Begin to back up the checkpoint of a query that was just started. Close the result when the query has ended.
 
     location: the query's `checkpointLocation`, on a local disk. every: seconds between two backups, at least.
-    stop_after: if no backup succeeds for so many seconds, the query is stopped; by default it runs on, and `failure`
-    says why. retained: the query's `spark.sql.streaming.minBatchesToRetain`. Takes the state over from other writers;
-    when another one takes it over, the query is stopped. `ConfigurationError` if the directory is not the checkpoint of
-    this query, or the state has a backup of another one.
+    stop_after: if no backup succeeds for so many seconds, the query is stopped, again and again until it has ended; by
+    default it runs on, and `failure` says why. retained: the query's `spark.sql.streaming.minBatchesToRetain`. Takes
+    the state over from other writers; when another one takes it over, the query is stopped. `ConfigurationError` if the
+    directory is not the checkpoint of this query, the state has a backup of something else, or there is a
+    `<location>.snapshot` that was not made here.
     """
     location = _local(location)
     if query_id(location) != str(query.id):
@@ -137,15 +142,17 @@ def back_up_checkpoint(  # noqa: PLR0913 - what, where, and settings
         raise ConfigurationError(describe("back up checkpoint", str(location), cause, step))
     before = RecordStore(container, StateNames(state)).read()
     newest = None if before is None else before.record.newest
-    if newest is not None and newest.offsets.get(_QUERY) != str(query.id):
-        cause = f"it has a backup of query {newest.offsets.get(_QUERY)}, this is query {query.id}"
+    if newest is not None and (of := Position.of(newest, state).query) != str(query.id):
+        cause = f"it has a backup of query {of}, this is query {query.id}"
         step = "Restore that checkpoint before the query starts, or choose another state."
         raise ConfigurationError(describe("back up checkpoint", f"state {state}", cause, step))
+    check_names(_snapshot_lock(location), [_snapshot(location)])
     opening = uuid.uuid4().hex
-    last = [] if before is None else [each for each in _openings(location) if each == before.record.writer]
-    _note_openings(location, [*last, opening])
+    last = [] if before is None else [each for each in openings_of(location) if each == before.record.writer]
+    note_openings(location, [*last, opening])
     writer = open_state(container, state, Owner(job_name=state), epoch=epoch, keep=keep, opening=opening)
-    return CheckpointBackup(query, writer, location, _Settings(every, stop_after, retained))
+    batch = None if writer.newest is None else Position.of(writer.newest, state).batch
+    return CheckpointBackup(query, writer, location, _Settings(every, stop_after, retained), batch)
 
 
 @dataclass(frozen=True)
@@ -161,9 +168,11 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
     When the query ends, the thread makes a last backup and ends. A context manager that waits for it.
     """
 
-    def __init__(self, query: Query, writer: StateWriter, location: Path, settings: _Settings) -> None:
+    def __init__(
+        self, query: Query, writer: StateWriter, location: Path, settings: _Settings, batch: int | None
+    ) -> None:
         self._query, self._writer, self._location, self._settings = query, writer, location, settings
-        self._batch = None if writer.newest is None else int(writer.newest.offsets[_BATCH])
+        self._batch = batch
         self._failure: Exception | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"back-up-{location.name}", daemon=True)
@@ -209,7 +218,7 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
         except FencedError as error:
             self._failure = error
             logger.error("query %s is stopped: %s", self._query.id, error)  # noqa: TRY400 - the message has it all
-            self._query.stop()
+            self._stop_for_good()
         except Exception as error:
             self._failure = error
             logger.exception("checkpoint %s is not backed up any more", self._location)
@@ -223,7 +232,7 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
                 succeeded = time.monotonic()
             elif self._settings.stop_after is not None and time.monotonic() - succeeded > self._settings.stop_after:
                 logger.error("query %s is stopped: no backup for %s s", self._query.id, self._settings.stop_after)
-                self._query.stop()
+                self._stop_query()
             if ends:
                 break
             self._closing.wait(self._settings.every)
@@ -232,6 +241,19 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
                 break
             time.sleep(min(1.0, self._settings.every))
             self._back_up()
+
+    def _stop_for_good(self) -> None:
+        """Until it has ended, or `close` is called."""
+        self._stop_query()
+        while self._query_runs() and not self._closing.wait(self._settings.every):
+            self._stop_query()
+
+    def _stop_query(self) -> None:
+        """An error is logged: the caller tries again while the query runs."""
+        try:
+            self._query.stop()
+        except Exception as error:  # noqa: BLE001 - such as spark.sql.streaming.stopTimeout, or of a session that ends
+            logger.warning("query %s cannot be stopped, it is tried again while it runs: %s", self._query.id, error)
 
     def _query_runs(self) -> bool:
         try:
@@ -255,42 +277,24 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
         return True
 
     def _back_up_newest(self) -> None:
-        snapshot = self._location.with_name(f"{self._location.name}.snapshot")
-        try:
-            batch = take_snapshot(self._location, snapshot, retained=self._settings.retained)
-            if batch is not None:
-                offsets = {_BATCH: str(batch), _QUERY: str(self._query.id)}
-                self._writer.back_up({STORE: snapshot}, offsets, trust_times=True)
-                self._batch = batch
-        finally:
-            if snapshot.exists():
+        snapshot = _snapshot(self._location)
+        with claimed(_snapshot_lock(self._location), [snapshot], _SNAPSHOT_TIMEOUT):
+            try:
+                batch = take_snapshot(self._location, snapshot, retained=self._settings.retained)
+                if batch is not None:
+                    offsets = Position(batch, str(self._query.id)).offsets
+                    self._writer.back_up({STORE: snapshot}, offsets, trust_times=True)
+                    self._batch = batch
+            finally:
                 remove(snapshot)
 
 
-def _openings(location: Path) -> list[str]:
-    """The openings of the state from this machine that may be the last, as a file beside the checkpoint has them.
-
-    Two while one opens the state: a process may die between the file and the opening.
-    """
-    try:
-        return [str(each) for each in json.loads(_openings_path(location).read_text("utf-8"))["openings"]]
-    except FileNotFoundError:
-        return []
-    except (ValueError, KeyError, TypeError) as error:
-        logger.warning("%s is damaged, so the backup counts: %s", _openings_path(location), error)
-        return []
+def _snapshot(location: Path) -> Path:
+    return location.with_name(f"{location.name}.snapshot")
 
 
-def _note_openings(location: Path, openings: list[str]) -> None:
-    path = _openings_path(location)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.new")
-    new.write_text(json.dumps({"openings": openings}), "utf-8")
-    new.replace(path)
-
-
-def _openings_path(location: Path) -> Path:
-    return location.with_name(f"{location.name}.backup.json")
+def _snapshot_lock(location: Path) -> Path:
+    return location.with_name(f"{location.name}.snapshot.lock")
 
 
 def _local(location: str | Path) -> Path:

@@ -97,7 +97,7 @@ def test_a_backup_is_reported_by_store_and_restored(account: MemoryAccount, tmp_
     write(b, {"x": b"xx", "y": b"yyy"})
     second = document(account, "backup", WHERE, f"a={a}", f"b={b}")
     uploaded = {"uploadedFiles": 1, "uploadedBytes": 3, "retainedFiles": 1, "retainedBytes": 2}
-    assert uploaded == second["stores"]["b"]
+    assert (["a", "b"], uploaded) == (second["stores"], second["transferred"]["b"])
     restored = document(account, "restore", WHERE, f"a={tmp_path / 'r'}")
     assert (second["checkpoint"], 3, 5, 0, {}, []) == (
         restored["checkpoint"], restored["downloadedFiles"], restored["downloadedBytes"], restored["keptFiles"],
@@ -241,6 +241,35 @@ def test_ls_shows_the_states_below_a_folder_and_those_that_cannot_be_read(accoun
     nothing = run(account, "ls", "box/none")
     assert (0, "") == (nothing.exit_code, nothing.stdout)
     assert "Container box has no state in none." in nothing.stderr
+    assert live.exists()
+
+
+def test_ls_shows_a_state_whose_record_is_gone_and_what_to_do(
+    account: MemoryAccount, live: Path, tmp_path: Path
+) -> None:
+    container = account.container("box")
+    container.put("other/index/readme.json", b"{}")
+    container.put("index/index/0a.json", b"{}")
+    container.delete(f"{STATE}/checkpoint.json")
+    for where in ("box", WHERE):
+        (found,) = document(account, "ls", where)["states"]
+        assert STATE == found["state"]
+        assert f"its record, {STATE}/checkpoint.json, is gone. A restore undeletes it" in found["error"]
+        result = run(account, "ls", where)
+        assert [STATE, "–", "–", "record", "is", "gone", "–", "–"] == result.stdout.splitlines()[2].split()
+        assert f"{STATE}: its record, {STATE}/checkpoint.json, is gone." in result.stderr
+    assert 0 == run(account, "restore", WHERE, f"store={tmp_path / 'r'}").exit_code
+    assert 2 == len(document(account, "ls", WHERE)["checkpoints"])
+    assert live.exists()
+
+
+def test_a_wrong_name_of_a_state_is_one_error_also_where_nothing_can_be_undeleted(
+    account: MemoryAccount, live: Path, tmp_path: Path
+) -> None:
+    refusing = account.restarted(Faults(on("undelete", Refuse("501 NotImplemented"), times=99)))
+    result = run(refusing, "restore", f"{WHERE}0", f"store={tmp_path / 'r'}")
+    assert (ERROR, "", 1) == (result.exit_code, result.stdout, len(result.stderr.strip().splitlines()))
+    assert "there are: none. Check the name" in result.stderr
     assert live.exists()
 
 

@@ -14,6 +14,7 @@ import pytest
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError
 from azure_account.memory.faults import Crash, Faults, ProcessDied, Refuse, on
 from state_backup import checkpoints, open_state
+from state_backup.local.claim import claimed
 from state_backup.spark import CheckpointBackup, back_up_checkpoint, restore_checkpoint
 from state_backup.writer import Owner
 from tests.state_backup.spark.checkpoint_files import QUERY, batch_files, write_files
@@ -255,3 +256,114 @@ def test_the_last_batch_is_backed_up_when_the_session_has_gone(query: Query, con
     gone.commit(0, 1)
     attach(gone, container).close()
     assert "1" == batches(container)[0]
+
+
+class Stubborn(Query):
+    """Cannot be stopped before the third attempt, as when its batch takes longer than `stopTimeout`."""
+
+    def stop(self) -> None:
+        self.stopped += 1
+        if self.stopped < 3:
+            raise TimeoutError("the stream thread has not stopped within spark.sql.streaming.stopTimeout")
+        self.isActive = False
+
+
+def test_a_query_that_cannot_be_stopped_is_stopped_again_when_another_writer_has_its_state(
+    tmp_path: Path, container: BlobContainer, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = Stubborn(tmp_path / "ck")
+    query.commit(0)
+    backup = attach(query, container)
+    wait_for(lambda: backup.batch == 0)
+    open_state(container, STATE, Owner("other"))
+    query.commit(1)
+    wait_for(lambda: not query.isActive)
+    with pytest.raises(FencedError):
+        backup.close()
+    assert 3 == query.stopped
+    assert 2 == caplog.text.count("cannot be stopped, it is tried again while it runs: the stream thread")
+
+
+def test_close_does_not_wait_for_a_query_that_cannot_be_stopped(tmp_path: Path, container: BlobContainer) -> None:
+    query = Stubborn(tmp_path / "ck")
+    query.commit(0)
+    backup = attach(query, container, every=3600)
+    wait_for(lambda: backup.batch == 0)
+    open_state(container, STATE, Owner("other"))
+    query.commit(1)
+    with pytest.raises(FencedError):
+        backup.close()
+    assert (1, True) == (query.stopped, query.isActive)
+
+
+def test_a_query_that_cannot_be_stopped_is_backed_up_on_and_stopped_again(
+    tmp_path: Path, container: BlobContainer
+) -> None:
+    query = Stubborn(tmp_path / "ck")
+    query.commit(0)
+    write_files(query.location, {"offsets/0": "v1\n{}\n{not json"})
+    backup = attach(query, container, stop_after=0.05)
+    wait_for(lambda: query.stopped == 2)
+    query.commit(0)
+    wait_for(lambda: backup.batch == 0)
+    backup.close()
+
+
+@pytest.mark.parametrize(
+    ("store", "offsets"),
+    [
+        ("checkpoint", {}),
+        ("checkpoint", {"spark.batch": "0"}),
+        ("checkpoint", {"spark.batch": "x", "spark.query": QUERY}),
+        ("aggregates", {"spark.batch": "0", "spark.query": QUERY}),
+    ],
+)
+def test_a_state_that_something_else_has_backed_up_is_refused_before_anything_is_restored(
+    query: Query, container: BlobContainer, tmp_path: Path, store: str, offsets: dict[str, str]
+) -> None:
+    query.commit(0)
+    open_state(container, STATE, Owner("other")).back_up({store: query.location}, offsets)
+    refused = pytest.raises(ConfigurationError, match="is no backup of back_up_checkpoint.*restored by `restore`")
+    with refused:
+        restore_checkpoint(container, STATE, tmp_path / "new", discard_newer=True)
+    with refused:
+        restore_checkpoint(container, STATE, query.location, discard_newer=True)
+    with refused:
+        attach(query, container)
+    assert {"ck"} == {path.name for path in tmp_path.iterdir()}
+
+
+def test_an_older_checkpoint_of_something_else_is_refused_too(
+    query: Query, container: BlobContainer, tmp_path: Path
+) -> None:
+    query.commit(0)
+    writer = open_state(container, STATE, Owner("other"))
+    writer.back_up({"checkpoint": query.location})
+    writer.back_up({"checkpoint": query.location}, {"spark.batch": "0", "spark.query": QUERY})
+    with pytest.raises(ConfigurationError, match="is no backup of back_up_checkpoint"):
+        restore_checkpoint(container, STATE, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_directory_of_somebody_else_that_has_the_name_of_the_snapshot_stays(
+    query: Query, container: BlobContainer, tmp_path: Path
+) -> None:
+    query.commit(0)
+    write_files(tmp_path / "ck.snapshot", {"precious": "1"})
+    with pytest.raises(ConfigurationError, match=r"ck\.snapshot is there, and was not made by state_backup"):
+        attach(query, container)
+    assert "1" == (tmp_path / "ck.snapshot" / "precious").read_text()
+    assert [] == list(container.list())
+
+
+def test_a_snapshot_that_a_killed_process_has_left_is_replaced(
+    query: Query, container: BlobContainer, tmp_path: Path
+) -> None:
+    query.commit(0)
+    with claimed(tmp_path / "ck.snapshot.lock", [tmp_path / "ck.snapshot"]):
+        write_files(tmp_path / "ck.snapshot", {"left": "1"})
+    assert {"ck", "ck.snapshot", "ck.snapshot.lock"} == {path.name for path in tmp_path.iterdir()}
+    attach(query, container).close()
+    assert {"ck", "ck.backup.json"} == {path.name for path in tmp_path.iterdir()}
+    restore_checkpoint(container, STATE, tmp_path / "new")
+    assert not (tmp_path / "new" / "left").exists()

@@ -1,0 +1,39 @@
+"""Which openings of a state were of this machine: a file beside the checkpoint, `<location>.backup.json`."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+
+def openings_of(location: Path) -> list[str]:
+    """The openings of the state from this machine that may be the last, as a file beside the checkpoint has them.
+
+    Two while one opens the state: a process may die between the file and the opening.
+    """
+    try:
+        return [str(each) for each in json.loads(_path(location).read_text("utf-8"))["openings"]]
+    except FileNotFoundError:
+        return []
+    except (ValueError, KeyError, TypeError) as error:
+        logger.warning("%s is damaged, so the backup counts: %s", _path(location), error)
+        return []
+
+
+def note_openings(location: Path, openings: list[str]) -> None:
+    """Replace them."""
+    path = _path(location)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(json.dumps({"openings": openings}), "utf-8")
+    new.replace(path)
+
+
+def _path(location: Path) -> Path:
+    return location.with_name(f"{location.name}.backup.json")

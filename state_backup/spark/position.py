@@ -1,0 +1,40 @@
+"""Of which query a checkpoint is, and its last batch: what `back_up_checkpoint` keeps beside the files. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from azure_account.errors import ConfigurationError, describe
+
+if TYPE_CHECKING:
+    from state_backup.record import Checkpoint
+
+STORE = "checkpoint"
+"""The name of the store that a backed up checkpoint is, in its state."""
+_BATCH, _QUERY = "spark.batch", "spark.query"
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a checkpoint is: its query, and the last batch. They are kept as offsets."""
+
+    batch: int
+    query: str
+
+    @property
+    def offsets(self) -> dict[str, str]:
+        """As they are kept."""
+        return {_BATCH: str(self.batch), _QUERY: self.query}
+
+    @staticmethod
+    def of(checkpoint: Checkpoint, state: str) -> Position:
+        """`ConfigurationError` unless `back_up_checkpoint` has made it."""
+        batch, query = checkpoint.offsets.get(_BATCH, ""), checkpoint.offsets.get(_QUERY, "")
+        if STORE in checkpoint.indexes and query and batch.isascii() and batch.isdecimal():
+            return Position(int(batch), query)
+        cause = f"checkpoint {checkpoint.id} is no backup of back_up_checkpoint: it has no batch and query of Spark"
+        step = (
+            f"Give the state of the query; what this one has is restored by `restore`: {', '.join(checkpoint.indexes)}."
+        )
+        raise ConfigurationError(describe("restore checkpoint", f"state {state}", cause, step))
