@@ -33,7 +33,7 @@ COUNTERS: Mapping[str, tuple[str, str]] = {
     "blobsUndeleted": ("{blob}", "blobs that were gone and that a restore has undeleted"),
     "checkpointsPassedOver": (
         "{checkpoint}",
-        "checkpoints that a restore could not use: not whole, or lacking a store",
+        "checkpoints that a restore has not used: not whole, or without a store",
     ),
 }
 HISTOGRAMS: Mapping[str, tuple[str, str]] = {

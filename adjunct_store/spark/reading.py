@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 100_000
 BYTES_AT_ONCE = 32 << 20
-"""Rows that are looked up together; Spark passes 10,000, of which look-ups in RocksDB take up to twice as long each."""
+"""Of rows that are looked up together. Spark passes 10,000, which take up to twice the processor time for each row."""
 
 
 def join(  # noqa: PLR0913 - what is joined, and how

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -27,9 +28,12 @@ if TYPE_CHECKING:
 
     from azure_account.clock import Clock
 
+logger = logging.getLogger(__name__)
+
 TIMEOUT = 600.0
 """Seconds."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.2
+_WAIT_REPORTED = 1.0
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _MARK = b"state_backup works beside this file, or was killed there. Process "
 
@@ -68,12 +72,15 @@ def _check(lock: Path, names: Sequence[Path]) -> None:
 
 
 def _acquire(lock: Path, timeout: float, clock: Clock) -> int:
-    began, wait = clock.monotonic(), _FIRST_WAIT
+    began, wait, reported = clock.monotonic(), _FIRST_WAIT, False
     while (descriptor := _try(lock)) is None:
         elapsed = clock.monotonic() - began
         if elapsed >= timeout:
             step = "Run it again later; if that process hangs, end it: that releases the lock."
             raise TransientError(describe("lock", str(lock), f"{_holder(lock)} has it", step, elapsed=elapsed))
+        if elapsed >= _WAIT_REPORTED and not reported:
+            logger.warning("waiting for %s, which has locked %s", _holder(lock), lock)
+            reported = True
         clock.sleep(min(wait, timeout - elapsed))
         wait = min(2 * wait, _LONGEST_WAIT)
     return descriptor

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, ConflictError, TransientError
 from azure_account.memory.faults import Faults, Refuse, on
 from azure_account.retrying.retry_loop import Intercept, Request
@@ -167,6 +168,13 @@ def test_a_lock_file_that_is_deleted_while_it_is_waited_for_is_not_taken_for_the
         thread.join()
     assert [1] * 200 == most
     assert [] == list(tmp_path.iterdir())
+
+
+def test_who_waits_for_longer_than_a_second_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    waits = claimed(tmp_path / "lock", (), 30.0, ManualClock())
+    with claimed(tmp_path / "lock", ()), pytest.raises(TransientError, match=r"lock .* failed after 30\.0 s"), waits:
+        pytest.fail("two have the claim")
+    assert [f"waiting for process {os.getpid()}, which has locked {tmp_path / 'lock'}"] == caplog.messages
 
 
 def test_a_directory_that_is_made_anew_after_a_crash_between_two_renames_is_a_conflict(
