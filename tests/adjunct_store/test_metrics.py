@@ -90,6 +90,7 @@ def test_a_fetch_counts_what_was_downloaded_and_what_the_host_had_once(
 def test_the_gauges_of_a_fill_are_reported_until_they_are_hidden(
     exported: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(metrics, "_shown", {})  # batch fills of this process report theirs until it ends
     counted = metrics.StoreMetrics("box", STORE)
     counted.show(LAST)
     counted.show(replace(LAST, version=8))
