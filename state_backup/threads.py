@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from azure_account.errors import AzureBlobError, ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -96,7 +97,8 @@ def results(submitted: Iterable[Future[T]], stop: Callable[[], object] = lambda:
     After an error of one, or Ctrl-C, `stop` is called, those that have not begun are cancelled, those that run are
     waited for, then it is raised: no call goes on behind the caller's back.
     """
-    calls: list[Future[T]] = []
+    are_made = isinstance(submitted, Sequence)
+    calls: list[Future[T]] = list(submitted) if are_made else []
     failed: list[Future[T]] = []
 
     def note(call: Future[T]) -> None:
@@ -105,7 +107,8 @@ def results(submitted: Iterable[Future[T]], stop: Callable[[], object] = lambda:
 
     try:
         for call in submitted:
-            calls.append(call)
+            if not are_made:
+                calls.append(call)
             call.add_done_callback(note)
             if failed:  # no other call is submitted
                 failed[0].result()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from concurrent.futures import wait
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -327,6 +328,27 @@ def test_a_failed_block_ends_the_reading_of_its_file(tmp_path: Path, monkeypatch
     ):
         sending.files(tmp_path, scan(tmp_path).files)
     assert faults.count < 50
+
+
+def test_calls_that_were_submitted_before_an_error_is_seen_are_not_made_either() -> None:
+    may_end = threading.Event()
+    made: list[int] = []
+
+    def fail() -> None:
+        raise ValueError("the first")
+
+    def act(number: int) -> None:
+        made.append(number)
+        may_end.wait(10)
+
+    with pool(2, "test") as executor:
+        first = executor.submit(fail)
+        wait([first])
+        calls = [first, *(executor.submit(act, number) for number in range(100))]
+        threading.Timer(0.2, may_end.set).start()
+        with pytest.raises(ValueError, match="the first"):
+            results(calls)
+    assert len(made) <= 2
 
 
 def test_after_an_error_calls_that_have_not_begun_are_not_made_and_the_others_have_ended() -> None:
