@@ -7,6 +7,7 @@ publication; Spark's joins pay for a rewrite of the Parquet table, and read it a
 from __future__ import annotations
 
 import statistics
+import sys
 import tempfile
 from dataclasses import dataclass, field
 from functools import partial
@@ -106,11 +107,13 @@ def _enrichment(tables: Tables, rows: int, rounds: int, *, small: bool) -> Repor
         warm_up = turn == 0
         tables.batch += 1
         upkeep = {"store": seconds(tables.fill_store), "Spark": seconds(tables.rewrite_parquet)}
+        print(f"{tables.keys:,} keys, round {turn}, upkeep: {upkeep}", file=sys.stderr)
         acts = {name: partial(_to_noop, tables.rows(rows), each) for name, each in contenders.items()}
         acts[STREAM] = partial(_stream, tables, rows)
         for name, act in _turned(acts, turn):
             with measured_memory(tables.spark) as memory:
                 spent = seconds(act)
+            print(f"{tables.keys:,} keys, round {turn}, {name}: {spent:.1f} s", file=sys.stderr)
             if not warm_up:
                 taken[name].upkeep.append(upkeep[name.split(",")[0]])
                 taken[name].enrichment.append(spent)
