@@ -21,6 +21,7 @@ from tests.crash.killing import STUCK_SECONDS, FlightsJob
 from tools.sessions import kill_session
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tools.azurite import Azurite
@@ -46,11 +47,11 @@ def totals(output: dict[int, pa.Table]) -> dict[tuple[str, ...], tuple[int, int]
     return found
 
 
-def kill_amidst(job: FlightsJob, rng: random.Random) -> int:
-    """Kill one life some batches after its first. Returns how many batches its disk had committed."""
+def kill_amidst(job: FlightsJob, rng: random.Random, is_backed_up: Callable[[], bool]) -> int:
+    """Kill one life some batches after its first, and a backup. Returns how many batches its disk had committed."""
     with job.life() as process:
         wanted, moved = None, time.monotonic()
-        while wanted is None or job.batches("commits") < wanted:
+        while wanted is None or job.batches("commits") < wanted or not is_backed_up():
             if process.poll() is not None:
                 job.check_end(process.returncode)
                 pytest.fail("the job ended before it could be killed")
@@ -81,7 +82,7 @@ def test_a_query_that_loses_its_disk_goes_on_at_its_batch_on_another_one(
     job = lives_job(azurite, tmp_path, "killed", f"{container_name}/flights/by-route", conf)
     repeated = 0
     for life in range(KILLS):
-        committed = kill_amidst(job, rng)
+        committed = kill_amidst(job, rng, lambda: bool(checkpoints(container, "flights/by-route")))
         backed_up = int(checkpoints(container, "flights/by-route")[0].offsets["spark.batch"]) + 1
         assert 0 < backed_up <= committed
         repeated += committed - backed_up
