@@ -17,6 +17,7 @@ cli/            back up, restore, list, verify, sweep
 from __future__ import annotations
 
 from azure_account.connect import open_account
+from state_backup.local.scan import ReadFiles
 from state_backup.record import Checkpoint
 from state_backup.restoring import Restored, checkpoints, materialise, restore
 from state_backup.sweeping import SweepPlan, plan_sweep, sweep
@@ -25,6 +26,7 @@ from state_backup.writer import Owner, StateWriter, open_state
 __all__ = [
     "Checkpoint",
     "Owner",
+    "ReadFiles",
     "Restored",
     "StateWriter",
     "SweepPlan",

@@ -100,6 +100,8 @@ def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
     keep: int = 2,
     threads: int = 16,
     opening: str | None = None,
+    settled: str = "",
+    read_files: Mapping[str, ReadFiles] | None = None,
     now_ns: Callable[[], int] = time.time_ns,
     new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
 ) -> StateWriter:
@@ -109,6 +111,8 @@ def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
     `coordination`; by default one above that in the record. keep: how many checkpoints can be restored, at least 2, so
     that a restore is not overtaken by the next backup. `FencedError` if a writer with a higher epoch has the state. Of
     two writers with one epoch, the last to open the state has it. opening: an id of this call, by default random.
+    settled, read_files: what an earlier writer has left, so that this one does not do it again: its newest checkpoint
+    if the writer was `settled` then, and its `read_files`, if they are of this host.
     """
     if keep < LEAST_KEPT:
         text = f"keep is {keep}, it must be at least {LEAST_KEPT}: a restore would be overtaken by the next backup."
@@ -122,25 +126,32 @@ def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
         storage.records.check_epoch(record, own)
         stored = storage.records.write(replace(record, epoch=own, writer=opening or new_id()), before)
         if stored is not None:
-            return StateWriter(storage, owner, keep, stored)
+            return StateWriter(storage, owner, keep, stored, settled, read_files or {})
     raise storage.too_many_changes(_ATTEMPTS)
 
 
 class StateWriter:
     """The one writer of a state; `open_state` makes it. Not thread-safe."""
 
-    def __init__(self, storage: StateStorage, owner: Owner, keep: int, stored: StoredRecord) -> None:
+    def __init__(
+        self,
+        storage: StateStorage,
+        owner: Owner,
+        keep: int,
+        stored: StoredRecord,
+        settled: str,
+        read_files: Mapping[str, ReadFiles],
+    ) -> None:
         self._storage, self._owner, self._keep = storage, owner, keep
         self._stored = stored
         self._indexes = self._read_indexes(stored, ())
         """The snapshot indexes of the checkpoints in the record, by blob."""
-        self._left = CleanUp(self._blobs_of(self._indexes))
+        self._left = CleanUp(self._blobs_of(self._indexes) - self._blobs_without_ttl(settled))
         self._unused: set[str] = set()
         """Blobs of attempts that have failed, and others that no checkpoint has: the next commit condemns them."""
         self._without_tags: set[str] = set()
         """Blobs that got no TTL."""
-        self._read_files: dict[str, ReadFiles] = {}
-        """Files of the last backup, by store."""
+        self._read_files = dict(read_files)
         self._metrics = StateMetrics(storage.state)
         self.backed_up: Mapping[str, BackedUpStore] = {}
         """What the last committed backup did, by store."""
@@ -157,6 +168,21 @@ class StateWriter:
         """The last checkpoint; None before the first."""
         return self._stored.record.newest
 
+    @property
+    def checkpoints(self) -> Sequence[Checkpoint]:
+        """Those that can be restored, newest first."""
+        return self._stored.record.checkpoints
+
+    @property
+    def settled(self) -> bool:
+        """Whether all blobs of the checkpoints are without TTL: the next writer need not see to that."""
+        return not self._left.with_ttl
+
+    @property
+    def read_files(self) -> Mapping[str, ReadFiles]:
+        """The files that the last backup has read or knew, by store; empty unless it had `trust_times`."""
+        return self._read_files
+
     def back_up(
         self,
         stores: Mapping[str, Path | str],
@@ -170,7 +196,7 @@ class StateWriter:
 
         The checkpoint has these stores and no others. planned: is called before each store's upload with the number and
         bytes of its new files; progress: with the bytes of each piece that is uploaded. trust_times: a file whose
-        inode, size and modification time are those of this writer's last backup is not read again; only for directories
+        inode, size and modification time are those of the last backup is not read again; only for directories
         of hard links to files that are never changed in place, such as checkpoints of RocksDB. keep: ids of checkpoints
         that stay in the record beside the newest ones; those that are not in it any more are ignored.
 
@@ -349,6 +375,13 @@ class StateWriter:
         self._left.with_ttl = (self._left.with_ttl | (self._unused - self._without_tags)) & in_use
         self._without_tags &= self._unused
         self._unused = (self._unused | self._blobs_of(known)) - in_use - condemned
+
+    def _blobs_without_ttl(self, settled: str) -> set[str]:
+        """The blobs of the checkpoint that is known to be settled, and of those before it."""
+        ids = [str(each.id) for each in self.checkpoints]
+        since = self.checkpoints[ids.index(settled) :] if settled in ids else ()
+        named = {blob for each in since for blob in each.indexes.values()}
+        return self._blobs_of({blob: index for blob, index in self._indexes.items() if blob in named})
 
     def _clean_up(self) -> None:
         with self._metrics.measured("cleanupSeconds"):

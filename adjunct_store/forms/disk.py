@@ -14,6 +14,7 @@ from adjunct_store.encoding.keys import encode_keys
 from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.encoding.values import decode_values
 from adjunct_store.engine.entry import data_keys, values_in
+from adjunct_store.forms.key_words import neighbours_together
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _GET_AT_ONCE = 1_000
 """Keys. The fastest of those measured; longer lists only take more memory."""
+_NONE = pa.array([], pa.large_binary())
 
 
 class OnDisk:
@@ -43,7 +45,7 @@ class OnDisk:
     def _records(self, different: pa.DictionaryArray, batch: pa.RecordBatch) -> pa.Array:
         """The record of each different key, as `large_binary`; null where there is none."""
         keys = different.dictionary
-        order = np.asarray(pa.compute.sort_indices(keys)).astype(np.int64)
+        order = neighbours_together(keys)
         if self._partitions.count == 1:
             found = self._get(0, keys.take(pa.array(order)))
         else:
@@ -58,13 +60,11 @@ class OnDisk:
                 found += self._get(number, sorted_keys.slice(begin, end - begin))
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        return pa.array(found, pa.large_binary()).take(pa.array(place))
+        return pa.concat_arrays(found or [_NONE]).take(pa.array(place))
 
-    def _get(self, partition: int, keys: pa.Array) -> list[bytes | None]:
-        found: list[bytes | None] = []
-        for begin in range(0, len(keys), _GET_AT_ONCE):
-            found += self._partitions.get_many(partition, keys.slice(begin, _GET_AT_ONCE).to_pylist())
-        return found
+    def _get(self, partition: int, keys: pa.Array) -> list[pa.Array]:
+        some = (keys.slice(begin, _GET_AT_ONCE).to_pylist() for begin in range(0, len(keys), _GET_AT_ONCE))
+        return [pa.array(self._partitions.get_many(partition, each), pa.large_binary()) for each in some]
 
 
 def _first_rows(different: pa.DictionaryArray) -> NDArray[np.int64]:

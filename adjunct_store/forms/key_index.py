@@ -6,41 +6,37 @@ neighbours, and are tried one after the other.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from adjunct_store.forms.key_words import WORD, key_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    U64: TypeAlias = NDArray[np.uint64]
-    I64: TypeAlias = NDArray[np.int64]
+    from adjunct_store.forms.key_words import I64, U64
 
 _HASH_BITS = 64
-_WORD = 8
 _FACTOR, _FACTOR_2, _SIZES = (np.uint64(each) for each in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0x9E3779B97F4A7C15))
 _SHIFT, _SHIFT_2, _SHIFT_3 = np.uint64(30), np.uint64(27), np.uint64(31)
-_MASKS: U64 = np.array([2 ** (8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
+_MASKS: U64 = np.array([2 ** (8 * size) - 1 for size in range(WORD + 1)], np.uint64)
 """Of the bytes of a key in a word, by how many there are."""
 
 
 def key_hashes(keys: pa.Array) -> U64:
     """A hash of each key. keys: `large_binary`, without nulls."""
-    count = len(keys)
-    offsets = np.frombuffer(keys.buffers()[1] or bytes(8), np.int64)[keys.offset : keys.offset + count + 1]
-    begins, sizes = offsets[:-1] - offsets[0], np.diff(offsets)
-    data = bytes(memoryview(keys.buffers()[2] or b"")[offsets[0] : offsets[-1]]) + bytes(_WORD)
-    words = np.ndarray(len(data) - _WORD + 1, "<u8", data, strides=(1,))
+    words, begins, sizes = key_words(keys, "<")
     hashes = sizes.astype(np.uint64) * _SIZES
-    rows, begin = np.arange(count), 0
+    rows, begin = np.arange(len(keys)), 0
     while len(rows := rows[sizes[rows] > begin]):
-        word = words[begins[rows] + begin] & _MASKS[np.minimum(sizes[rows] - begin, _WORD)]
+        word = words[begins[rows] + begin] & _MASKS[np.minimum(sizes[rows] - begin, WORD)]
         hashes[rows] = _mixed(hashes[rows] ^ word)
-        begin += _WORD
+        begin += WORD
     return hashes
 
 

@@ -1,14 +1,16 @@
 """The directory that a process writes a partition in, which the next one on this host goes on with.
 
-A marker says which checkpoint the directory has. It is deleted before the first write, and written when the checkpoint
-is committed: whatever a killed process has left, there is no marker at something else than its checkpoint.
+A marker says which checkpoint the directory has, and what the next backup need not do again. It is deleted before the
+first write, and written when the checkpoint is committed: whatever a killed process has left, there is no marker at
+something else than its checkpoint.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,17 +18,45 @@ from adjunct_store.host.cleaning import clean_work
 from adjunct_store.host.folders import LOCK, store_folder
 from adjunct_store.host.locks import LOCK_TIMEOUT, exclusive
 from azure_account.errors import ConfigurationError, CorruptError, describe
+from state_backup import ReadFiles
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.local import place
+from state_backup.sealed_json import digest_of, sealed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from adjunct_store.host.locks import Lock
     from azure_account.account import BlobContainer
     from azure_account.clock import Clock
 
 _DIRECTORY, _MARKER, _NEW_MARKER = "store", "at", "at.new"
+
+
+@dataclass(frozen=True)
+class Marker:
+    """What a directory has: the checkpoint of this id. settled, read_files: of the writer that has committed it."""
+
+    checkpoint: str
+    settled: bool = False
+    read_files: Mapping[str, ReadFiles] = field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        """As it is stored."""
+        files = {store: each.to_json() for store, each in self.read_files.items()}
+        return sealed({"checkpoint": self.checkpoint, "settled": self.settled, "read-files": files})
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Marker | None:
+        """The inverse; None for what is no sound marker."""
+        try:
+            fields = json.loads(data)
+            if fields.pop("digest") != digest_of(fields):
+                return None
+            files = {store: ReadFiles.from_json(each) for store, each in fields["read-files"].items()}
+            return cls(str(CheckpointId.parse(fields["checkpoint"])), bool(fields["settled"]), files)
+        except (AttributeError, KeyError, TypeError, ValueError, CorruptError):
+            return None
 
 
 @dataclass(frozen=True)
@@ -42,16 +72,21 @@ class WorkingDirectory:
         return self.folder / _DIRECTORY
 
     @property
-    def at(self) -> str | None:
-        """The checkpoint that the directory has. None if that is not known.
+    def marker(self) -> Marker | None:
+        """What the directory has. None if that is not known.
 
         Then what is in it is of any checkpoint or of none: restore over it, or `clear` it.
         """
         try:
-            id_ = CheckpointId.parse((self.folder / _MARKER).read_text("utf-8"))
-        except (FileNotFoundError, UnicodeDecodeError, CorruptError):
+            found = Marker.from_json((self.folder / _MARKER).read_bytes())
+        except FileNotFoundError:
             return None
-        return str(id_) if self.directory.is_dir() else None
+        return found if self.directory.is_dir() else None
+
+    @property
+    def at(self) -> str | None:
+        """The checkpoint that the directory has; None if that is not known."""
+        return None if self.marker is None else self.marker.checkpoint
 
     def begin(self) -> None:
         """Forget which checkpoint the directory has, on disk too. To be called before the first write or restore."""
@@ -68,14 +103,14 @@ class WorkingDirectory:
                 if path.name != LOCK:
                     place.remove(path)
 
-    def done(self, checkpoint: str) -> None:
-        """Remember that the directory has this checkpoint, when all of it is on disk. Close what writes it first."""
+    def done(self, marker: Marker) -> None:
+        """Remember what the directory has, when all of it is on disk. Close what writes it first."""
         self._check()
-        text = str(CheckpointId.parse(checkpoint))
+        CheckpointId.parse(marker.checkpoint)
         with self._reported("complete"):
             _sync_all(self.directory)
             new = self.folder / _NEW_MARKER
-            new.write_text(text, "utf-8")
+            new.write_bytes(marker.to_json())
             place.sync(new)
             new.rename(self.folder / _MARKER)
             place.sync(self.folder)

@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 
 from adjunct_store.engine import PartitionStore, Position
 from adjunct_store.host.cache import STORE
-from adjunct_store.host.working import working_directory
+from adjunct_store.host.working import Marker, working_directory
 from adjunct_store.spark.changes import ORDER, PARTITION, VALUE, key_column
 from adjunct_store.versions.names import StoreNames
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from azureblob_source.spark_types import well_formed
-from state_backup import Owner, checkpoints, open_state, restore
+from state_backup import Owner, open_state, restore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from adjunct_store.host.working import WorkingDirectory
     from adjunct_store.location import StoreLocation
     from azure_account.account import BlobContainer
+    from state_backup import StateWriter
 
 REPORT = (
     "partition int, checkpoint string, entries long, bytes long, nulls long, upserts long, deletes long, ignored long, "
@@ -121,19 +122,18 @@ class PartitionWriter:
         rows: KeyedRows,
         changes: Iterable[pa.RecordBatch],
     ) -> PartitionReport:
-        store = self.location.store
-        state = StoreNames(store).state(self.generation, partition)
-        writer = open_state(container, state, Owner(store, task_name=str(partition)), epoch=self.epoch)
-        before = self._begin_from_base(container, work, partition, state)
+        state = StoreNames(self.location.store).state(self.generation, partition)
+        writer = self._opened(container, state, partition, work.marker)
+        before = self._begin_from_base(container, work, partition, writer)
         with PartitionStore(work.directory, self.schema) as opened:
             applied = opened.apply(changes, Position(self.source, self.batch))
             with opened.checkpoint() as snapshot:
                 size = sum(path.stat().st_size for path in snapshot.rglob("*") if path.is_file())
-                keep = self.in_use.get(partition, frozenset())
                 sizes = {"entries": str(applied.entries), "bytes": str(size)}
                 offsets = {"source": self.source, "batch": str(self.batch), **sizes}
+                keep = self._kept(partition, writer)
                 checkpoint = writer.back_up({STORE: snapshot}, offsets, keep=keep, trust_times=True)
-        work.done(str(checkpoint.id))
+        work.done(Marker(str(checkpoint.id), writer.settled, writer.read_files))
         return PartitionReport(
             partition,
             str(checkpoint.id),
@@ -146,8 +146,23 @@ class PartitionWriter:
             applied.tombstones,
         )
 
+    def _opened(self, container: BlobContainer, state: str, partition: int, left: Marker | None) -> StateWriter:
+        owner = Owner(self.location.store, task_name=str(partition))
+        if left is None:
+            return open_state(container, state, owner, epoch=self.epoch)
+        settled = left.checkpoint if left.settled else ""
+        return open_state(container, state, owner, epoch=self.epoch, settled=settled, read_files=left.read_files)
+
+    def _kept(self, partition: int, writer: StateWriter) -> frozenset[str]:
+        """Checkpoints that readers may open; and those of other attempts of this batch, or of tasks of later ones.
+
+        The driver may have published one of these: an attempt that is believed dead may come after it, and again.
+        """
+        later = {str(each.id) for each in writer.checkpoints if int(each.offsets.get("batch", -1)) >= self.batch}
+        return self.in_use.get(partition, frozenset()) | later
+
     def _begin_from_base(
-        self, container: BlobContainer, work: WorkingDirectory, partition: int, state: str
+        self, container: BlobContainer, work: WorkingDirectory, partition: int, writer: StateWriter
     ) -> Mapping[str, str]:
         """Make the directory what it was at the base, unless it is. The offsets of the base; empty if there is none."""
         base = self.base.get(partition, "")
@@ -156,9 +171,10 @@ class PartitionWriter:
             return {}
         if work.at != base:
             work.begin()
+            state = StoreNames(self.location.store).state(self.generation, partition)
             return restore(container, state, {STORE: work.directory}, checkpoint_id=base).checkpoint.offsets
         work.begin()
-        found = {str(each.id): each.offsets for each in checkpoints(container, state)}
+        found = {str(each.id): each.offsets for each in writer.checkpoints}
         if base not in found:
             step = "See that no other fill has the store; otherwise make the store anew (rebuild=True)."
             cause = f"checkpoint {base}, from which the batch begins, is gone"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from adjunct_store.spark.task_reader import PinnedStore
     from adjunct_store.view import Form
 
-ROWS_AT_ONCE = 100_000
+ROWS_AT_ONCE = 500_000
 BYTES_AT_ONCE = 32 << 20
 """Of rows that are looked up together. Spark passes 10,000, which take up to twice the processor time for each row."""
 

@@ -14,7 +14,7 @@ import time
 import zlib
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3 as new_blake3
 
@@ -24,7 +24,7 @@ from state_backup.index.snapshot_index import FileMetadata
 from state_backup.threads import mapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 MOST_LEVELS = 100
@@ -107,6 +107,18 @@ class ReadFiles:
     def end(self) -> None:
         """A scan has ended: forget what it did not meet."""
         self._before, self._now = self._now, {}
+
+    def to_json(self) -> list[list[object]]:
+        """For another process of this host, which has to find the disk as it is now."""
+        return [[*key, *found] for key, found in sorted(self._before.items())]
+
+    @classmethod
+    def from_json(cls, fields: Iterable[Sequence[Any]]) -> ReadFiles:
+        """The inverse. `TypeError` or `ValueError` for anything else."""
+        known = cls()
+        for device, inode, size, modified, crc32, blake3 in fields:
+            known._before[int(device), int(inode), int(size), int(modified)] = int(crc32), str(blake3)
+        return known
 
     @staticmethod
     def _key(file: os.stat_result) -> tuple[int, ...]:

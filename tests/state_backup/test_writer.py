@@ -92,6 +92,25 @@ def test_blobs_of_a_checkpoint_have_no_ttl_and_only_new_ones_are_asked(tmp_path:
     assert 3 == len(asked), "2.sst, CURRENT and the index"
 
 
+def test_a_state_that_was_left_settled_is_opened_without_taking_ttls_off_again(tmp_path: Path) -> None:
+    account, faults = new_account(), Faults()
+    container = account.restarted(faults).container("box")
+
+    def asked(settled: str) -> int:
+        before = faults.count
+        assert open_state(container, STATE, OWNER, settled=settled).settled
+        return sum(each.operation == "set_tags" for each in faults.attempts[before:])
+
+    writer = opened(account.restarted(Faults(on("set_tags", Refuse(), times=3, skip=4))))
+    first = str(back_up(writer, tmp_path, 0).id)
+    assert writer.settled
+    second = str(back_up(writer, tmp_path, 1).id)
+    assert not writer.settled, "no TTL of the second backup could be taken off"
+    assert 3 == asked(first), "2.sst, CURRENT and the index"
+    assert 0 == asked(second)
+    assert 7 == asked("") == asked("1-1")
+
+
 def test_a_store_that_has_not_changed_costs_one_write(tmp_path: Path) -> None:
     faults = Faults()
     writer = opened(new_account().restarted(faults))

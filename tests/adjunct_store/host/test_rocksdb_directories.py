@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rocksdict import AccessType, Rdict
 
-from adjunct_store.host.working import working_directory
+from adjunct_store.host.working import Marker, working_directory
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
 from state_backup.rocksdb import rocksdb_checkpoint
@@ -30,7 +30,7 @@ def write_version(account: MemoryAccount, cache_dir: Path, version: int) -> str:
             writer = open_state(container, state(1, 0), Owner("planes"), keep=9, threads=1)
             id_ = str(writer.back_up({"store": directory}).id)
         db.close()
-        work.done(id_)
+        work.done(Marker(id_))
         assert id_ == work.at
     return id_
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from adjunct_store.host.working import WorkingDirectory, working_directory
+from adjunct_store.host.working import Marker, WorkingDirectory, working_directory
 from azure_account.errors import ConfigurationError, CorruptError, TransientError
+from state_backup import ReadFiles
 from tests.adjunct_store.host.stored import STORE, Stored, tree
 from tests.state_backup.dying import dying
 from tests.state_backup.states import write
@@ -40,7 +41,7 @@ def test_the_marker_is_of_what_was_done_last_and_is_gone_while_it_is_written(sto
         assert not work.directory.exists()
         work.begin()
         write(work.directory, tree(1, 0, 1))
-        work.done("1-0")
+        work.done(Marker("1-0"))
         assert "1-0" == work.at
     with working(stored) as work:
         assert "1-0" == work.at
@@ -51,10 +52,26 @@ def test_the_marker_is_of_what_was_done_last_and_is_gone_while_it_is_written(sto
         assert "1-0" == version_of(work.directory)
 
 
+def test_a_marker_has_what_the_next_backup_need_not_do_again(stored: Stored) -> None:
+    known = ReadFiles.from_json([(1, 2, 3, 4, 5, "ab")])
+    with working(stored) as work:
+        write(work.directory, tree(1, 0, 1))
+        work.done(Marker("1-0", settled=True, read_files={"store": known}))
+    with working(stored) as work:
+        found = work.marker
+        assert found is not None and ("1-0", True) == (found.checkpoint, found.settled)
+        assert [[1, 2, 3, 4, 5, "ab"]] == found.read_files["store"].to_json()
+        path = work.folder / "at"
+        whole = path.read_bytes()
+        for damaged in (b"", b"1-0", b"[]", whole[:-2], whole.replace(b'"ab"', b'"cd"'), b"\xff"):
+            path.write_bytes(damaged)
+            assert work.marker is None
+
+
 def test_a_marker_without_its_directory_or_of_no_checkpoint_says_nothing(stored: Stored) -> None:
     with working(stored) as work:
         write(work.directory, tree(1, 0, 1))
-        work.done("1-0")
+        work.done(Marker("1-0"))
         shutil.rmtree(work.directory)
         assert work.at is None
         write(work.directory, tree(1, 0, 1))
@@ -68,7 +85,7 @@ def test_clear_deletes_all_that_writes_have_left(stored: Stored) -> None:
     with working(stored) as work:
         for name in ("store", "store.checkpoint", "store.checkpoint.tmp", "store.restoring", "store.replaced"):
             write(work.folder / name, tree(1, 0, 1))
-        work.done("1-0")
+        work.done(Marker("1-0"))
         work.clear()
         assert work.at is None
         assert ["lock"] == [path.name for path in work.folder.iterdir()]
@@ -90,16 +107,16 @@ def test_one_process_has_a_partition_and_others_may_have_other_ones(stored: Stor
 def test_what_is_not_on_disk_or_no_checkpoint_is_not_done(stored: Stored) -> None:
     with working(stored) as work:
         with pytest.raises(ConfigurationError, match=r"complete .*store failed: .*No such file"):
-            work.done("1-0")
+            work.done(Marker("1-0"))
         with pytest.raises(CorruptError, match="is no checkpoint id"):
-            work.done("1")
+            work.done(Marker("1"))
         assert work.at is None
 
 
 def test_without_the_lock_nothing_is_written(stored: Stored) -> None:
     with working(stored) as work:
         pass
-    for act in (work.begin, work.clear, lambda: work.done("1-0")):
+    for act in (work.begin, work.clear, lambda: work.done(Marker("1-0"))):
         with pytest.raises(ConfigurationError, match="its lock is not held here"):
             act()
 
@@ -125,12 +142,12 @@ def test_wherever_a_writer_dies_the_marker_is_none_or_right(stored: Stored) -> N
         with working(stored) as work:
             work.clear()
             write(work.directory, tree(1, 0, 1))
-            work.done("1-0")
+            work.done(Marker("1-0"))
         with dying(stored.folder / "cache", number) as death, working(stored) as work:
             work.begin()
             for name in ("CURRENT", "000001.sst"):
                 (work.directory / name).write_bytes(b"1 0 2")
-            work.done("2-0")
+            work.done(Marker("2-0"))
         with working(stored) as work:
             assert work.at in {None, version_of(work.directory)}
             found.add(work.at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import threading
@@ -187,3 +188,17 @@ def test_a_file_is_read_again_if_it_is_young_or_another_or_was_not_met_in_betwee
     os.utime(tmp_path / "db" / "old", (1_600_000_000, 1_600_000_000))
     third = scan(tmp_path / "db", known=known)
     assert zlib.crc32(b"owt") == third.files[0].checksum
+
+
+def test_what_was_read_is_known_to_another_process_too(tmp_path: Path) -> None:
+    put({"old": b"two"}, tmp_path / "db")
+    os.utime(tmp_path / "db" / "old", (1_600_000_000, 1_600_000_000))
+    known = ReadFiles()
+    before = scan(tmp_path / "db", known=known)
+    (tmp_path / "db" / "old").write_bytes(b"owt")
+    os.utime(tmp_path / "db" / "old", (1_600_000_000, 1_600_000_000))
+    other = ReadFiles.from_json(json.loads(json.dumps(known.to_json())))
+    assert before.files[0].blake3 == scan(tmp_path / "db", known=other).files[0].blake3, "it was not read"
+    for wrong in ([[1, 2]], [1], [["a", 1, 1, 1, 1, ""]]):
+        with pytest.raises((TypeError, ValueError)):
+            ReadFiles.from_json(wrong)  # type: ignore[arg-type]
