@@ -244,7 +244,7 @@ class Fill:
         partitions = self._generation.partitions if partitions is None else partitions
         wanted = Wanted(_plain(schema), partitions, source, bounded=True)
         self._change(lambda manifest: transitions.register(manifest, wanted, Serves.SEALED))
-        plan = Recovery(Action.RECREATE, force_bootstrap=True, from_last_offset=False)
+        plan = Recovery(Action.RECREATE, force_bootstrap=True)
         return Fill(self._storage, self._stored, plan, "a data set is built beside the one before")
 
     def clean_up(self) -> CleanedUp:

@@ -2,11 +2,14 @@
 
 persistent      no store                    invalid                        valid
 bootstrap       create, force bootstrap     re-create, force bootstrap     continue from the last offset
-not bootstrap   create, from last offset    re-create, from last offset    continue from the last offset
+not bootstrap   create                      re-create                      continue from the last offset
 
 not persistent
 bootstrap       create, force bootstrap     re-create, force bootstrap     re-create, force bootstrap
-not bootstrap   create, from last offset    re-create, from last offset    re-create, from last offset
+not bootstrap   create                      re-create                      re-create
+
+What is created begins where the options of its source say. The proposal has it go on from the last offset without a
+bootstrap, so it would lack every key that is not changed again (decision 16).
 """
 
 from __future__ import annotations
@@ -39,15 +42,13 @@ class Action(Enum):
 
 @dataclass(frozen=True)
 class Recovery:
-    """What a fill does.
+    """What a fill does. force_bootstrap: readers wait until it publishes `bootstrapped`.
 
-    force_bootstrap: the source is read from its beginning, so the filling query needs a new checkpoint directory, and
-    readers wait until the fill publishes `bootstrapped`. from_last_offset: the query keeps its checkpoint directory.
+    The filling query keeps its checkpoint directory with `CONTINUE`; otherwise it needs a new one.
     """
 
     action: Action
     force_bootstrap: bool
-    from_last_offset: bool
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,9 @@ class Wanted:
 def recovery(persistent: bool, found: Found, bootstrap: bool) -> Recovery:
     """The proposal's table. bootstrap: whether readers of a new store wait until it has all of its source."""
     if persistent and found is Found.VALID:
-        return Recovery(Action.CONTINUE, force_bootstrap=False, from_last_offset=True)
+        return Recovery(Action.CONTINUE, force_bootstrap=False)
     action = Action.CREATE if found is Found.NONE else Action.RECREATE
-    return Recovery(action, force_bootstrap=bootstrap, from_last_offset=not bootstrap)
+    return Recovery(action, force_bootstrap=bootstrap)
 
 
 def validity(

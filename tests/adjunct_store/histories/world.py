@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 
 class StoreProcess(StateProcess):
-    """A fill or a task. reader, batch: of a task."""
+    """A fill or a task. reader, batch: of a task. sealing: a fill does not know whether its last batch was sealed."""
 
     reader = ""
     batch = 0
+    sealing = False
 
     @staticmethod
     def aim_of(request: Request) -> str:
@@ -156,24 +157,30 @@ class World:
         )
 
     def _batch(self, process: StoreProcess, fill: Fill) -> None:
-        """A batch of the filling query: the one after the base, or the base's once more."""
+        """A batch of the filling query: the one after the base, or the base's once more.
+
+        No batch comes after one that may be sealed: that is published again.
+        """
         base, generation = fill.base, fill.generation
-        batch = 0 if base is None else base.batch + (process.draws.random() < 0.85)
+        later = process.draws.random() < 0.85 and not process.sealing
+        batch = 0 if base is None else base.batch + later
         checkpoints = {
             partition: self._back_up(process, fill, partition, batch)
             for partition in range(PARTITIONS)
             if changes(batch, partition)
         }
         self.truth.seen["a batch is published again"] += base is not None and batch == base.batch
-        ready = process.draws.random() < 0.4
+        ready = process.draws.random() < 0.4 or process.sealing
+        process.sealing = ready and generation.serves is Serves.SEALED
         version = fill.publish(
             batch,
             checkpoints,
             batch + 1,
             100,
             bootstrapped=ready and generation.serves is Serves.BOOTSTRAPPED,
-            sealed=ready and generation.serves is Serves.SEALED,
+            sealed=process.sealing,
         )
+        process.sealing = False
         self.trace(f"{process} has published version {version.number}, batch {batch} of generation {generation.number}")
         if version.number >= self.truth.manifest.next_version or version.batch < batch:
             self.truth.fail(f"version {version.number} is reported and was not published")

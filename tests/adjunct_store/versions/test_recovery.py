@@ -13,30 +13,23 @@ from adjunct_store.versions.recovery import Action, Found, Recovery, Wanted, rec
 SCHEMA = {"keys": [["tail", "string"]], "ordered": False}
 WANTED = Wanted(SCHEMA, 4, "planes")
 GENERATION = Generation(3, SCHEMA, 4, "planes")
-BOOTSTRAP, OFFSET = (
-    {"force_bootstrap": True, "from_last_offset": False},
-    {
-        "force_bootstrap": False,
-        "from_last_offset": True,
-    },
-)
 
 
 @pytest.mark.parametrize(
     ("persistent", "found", "bootstrap", "expected"),
     [
-        (True, Found.NONE, True, Recovery(Action.CREATE, **BOOTSTRAP)),
-        (True, Found.INVALID, True, Recovery(Action.RECREATE, **BOOTSTRAP)),
-        (True, Found.VALID, True, Recovery(Action.CONTINUE, **OFFSET)),
-        (True, Found.NONE, False, Recovery(Action.CREATE, **OFFSET)),
-        (True, Found.INVALID, False, Recovery(Action.RECREATE, **OFFSET)),
-        (True, Found.VALID, False, Recovery(Action.CONTINUE, **OFFSET)),
-        (False, Found.NONE, True, Recovery(Action.CREATE, **BOOTSTRAP)),
-        (False, Found.INVALID, True, Recovery(Action.RECREATE, **BOOTSTRAP)),
-        (False, Found.VALID, True, Recovery(Action.RECREATE, **BOOTSTRAP)),
-        (False, Found.NONE, False, Recovery(Action.CREATE, **OFFSET)),
-        (False, Found.INVALID, False, Recovery(Action.RECREATE, **OFFSET)),
-        (False, Found.VALID, False, Recovery(Action.RECREATE, **OFFSET)),
+        (True, Found.NONE, True, Recovery(Action.CREATE, force_bootstrap=True)),
+        (True, Found.INVALID, True, Recovery(Action.RECREATE, force_bootstrap=True)),
+        (True, Found.VALID, True, Recovery(Action.CONTINUE, force_bootstrap=False)),
+        (True, Found.NONE, False, Recovery(Action.CREATE, force_bootstrap=False)),
+        (True, Found.INVALID, False, Recovery(Action.RECREATE, force_bootstrap=False)),
+        (True, Found.VALID, False, Recovery(Action.CONTINUE, force_bootstrap=False)),
+        (False, Found.NONE, True, Recovery(Action.CREATE, force_bootstrap=True)),
+        (False, Found.INVALID, True, Recovery(Action.RECREATE, force_bootstrap=True)),
+        (False, Found.VALID, True, Recovery(Action.RECREATE, force_bootstrap=True)),
+        (False, Found.NONE, False, Recovery(Action.CREATE, force_bootstrap=False)),
+        (False, Found.INVALID, False, Recovery(Action.RECREATE, force_bootstrap=False)),
+        (False, Found.VALID, False, Recovery(Action.RECREATE, force_bootstrap=False)),
     ],
 )
 def test_every_cell_of_the_table(persistent: bool, found: Found, bootstrap: bool, expected: Recovery) -> None:
