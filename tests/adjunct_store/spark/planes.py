@@ -63,7 +63,8 @@ class Planes:
     def start(self, **more: Any) -> StoreFill:
         """Fill the store from the stream, until its end."""
         settings = {"trigger": {"availableNow": True}, "checkpoint": str(self.folder / "fill"), **COLUMNS, **more}
-        return fill_stream(self.store, self.stream(), cache_dir=self.cache, **settings)
+        stream = settings.pop("stream", None) or self.stream()
+        return fill_stream(self.store, stream, cache_dir=self.cache, **settings)
 
     def run(self, **more: Any) -> StoreFill:
         """Fill the store with all that the stream has now. Raises what the fill fails with."""

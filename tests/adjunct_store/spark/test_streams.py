@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
+import uuid
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from adjunct_store.spark import join, wait_until_ready
 from adjunct_store.spark.streams import is_truncation
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.pins import pin_version
-from azure_account.errors import ConfigurationError, FencedError
+from azure_account.errors import ConfigurationError, FencedError, NotFoundError
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
+from tests.spark.versions import append_version
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from adjunct_store.spark import StoreFill
     from adjunct_store.versions.manifest import Manifest
     from tests.adjunct_store.spark.planes import Planes
 
@@ -160,6 +167,38 @@ def test_failures_that_mean_a_truncated_source_are_recognized() -> None:
     assert is_truncation(ValueError(azureblob))
     assert is_truncation(ValueError("[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Some data may have been lost"))
     assert not is_truncation(ValueError("the disk is full"))
+
+
+@pytest.mark.parametrize("bootstrap", [False, True])
+def test_a_store_whose_source_was_truncated_is_made_anew_and_keys_that_were_removed_leave_it(
+    planes: Planes, bootstrap: bool
+) -> None:
+    options, events = dict(planes.store.account), f"{planes.store.container}/events"
+
+    def append(*rows: tuple[Any, ...]) -> None:
+        append_version(options, events, pa.RecordBatch.from_pylist([{"tail": row[0], "seats": row[1]} for row in rows]))
+
+    def run(**more: Any) -> StoreFill:
+        stream = planes.spark.readStream.format("azureblob").options(**options).load(events)
+        settings = {"values": ["seats"], "order_by": None, "delete_when": "seats < 0", "bootstrap": bootstrap}
+        return planes.run(stream=stream, **{**settings, **more})
+
+    append(("a", 1), ("b", 2))
+    assert 1 == run().generation
+    append(("b", -1))
+    append(("c", 3))
+    append(("d", 4))
+    log = CommitLog(planes.store.open(), "events")
+    plan = plan_vacuum(log, datetime.now(timezone.utc) + timedelta(hours=1))
+    assert 3 == vacuum(log.container, plan, lambda: uuid.uuid4().hex).entries
+    with pytest.raises(NotFoundError, match="a vacuum has removed the versions after it"):
+        run()
+    assert {"a": 1, "b": 2} == planes.content(), "what was there serves"
+    assert 2 == run(on_truncated="rebuild").generation
+    assert {"d": 4} == planes.content()
+    append(("a", 9))
+    assert 2 == run(on_truncated="rebuild").generation
+    assert {"a": 9, "d": 4} == planes.content()
 
 
 class Reader:

@@ -1,0 +1,96 @@
+"""A fill is killed amidst its batches, again and again: each version is that of the changes up to it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from adjunct_store.encoding.schema import StoreSchema
+from adjunct_store.host.cache import HostCache
+from adjunct_store.host.directories import FetchedDirectories
+from adjunct_store.spark import StoreLocation
+from adjunct_store.versions.manifest_store import read_manifest
+from adjunct_store.versions.names import StoreNames
+from adjunct_store.view import open_view
+from state_backup import plan_sweep
+from tests.crash.fill_job import STORE
+from tests.crash.killing import STUCK_SECONDS, FlightsJob, batches_in
+from tests.crash.planes_changes import COLUMNS, PlanesChanges
+from tools.sessions import kill_session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from adjunct_store.versions.manifest import Manifest, Version
+    from azure_account.account import BlobContainer
+    from tools.azurite import Azurite
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1800)]
+
+FILES = 24
+KILLS = 8
+LONGEST = 2.5
+"""Seconds after the begin of a batch until a kill; a batch takes about one."""
+
+
+def manifest_of(container: BlobContainer) -> Manifest | None:
+    return read_manifest(container, STORE)
+
+
+def content_of(container: BlobContainer, version: Version, manifest: Manifest, cache: Path) -> dict[str, Any]:
+    """All that a version has, by tail number."""
+    generation = manifest.generation(version.generation)
+    assert generation is not None
+    names = StoreNames(STORE)
+    directories = FetchedDirectories(HostCache(container, STORE, cache, state=names.state), version)
+    with open_view(directories, StoreSchema.from_json(generation.schema)) as view:
+        found = {str(key[0]): value for key, value in view.scan()}
+    directories.close()
+    return found
+
+
+def test_a_fill_that_is_killed_again_and_again_publishes_each_batch_once(
+    azurite: Azurite, container_name: str, tmp_path: Path
+) -> None:
+    changes = PlanesChanges(tmp_path / "changes", seed=21)
+    while len(changes.contents) < FILES:
+        changes.feed()
+    container = StoreLocation({"connectionString": azurite.connection_string}, container_name, STORE).open()
+    container.create()
+    job = FlightsJob(
+        azurite, container_name, changes.folder, tmp_path, "tests.crash.fill_job", ["--cache", str(tmp_path / "fill")]
+    )
+    query, rng, hits = job.checkpoint / "g1", random.Random(21), Counter[str]()
+    for _ in range(KILLS):
+        begun = batches_in(query / "offsets") + rng.randint(1, 2)
+        with job.life() as process:
+            end = time.monotonic() + STUCK_SECONDS
+            while batches_in(query / "offsets") < begun:
+                assert process.poll() is None, "the fill has ended before it could be killed"
+                assert time.monotonic() < end, (tmp_path / "output.txt").read_text()[-4000:]
+                time.sleep(0.002)
+            time.sleep(rng.uniform(0, LONGEST))
+            assert kill_session(process) > 0
+        manifest = manifest_of(container)
+        published = 0 if manifest is None or manifest.newest is None else manifest.newest.batch + 1
+        planned, committed = batches_in(query / "offsets"), batches_in(query / "commits")
+        hits["amidst a batch" if published < planned else "published" if committed < planned else "committed"] += 1
+    job.run()
+    manifest = manifest_of(container)
+    assert manifest is not None
+    assert list(range(FILES)) == sorted(each.batch for each in manifest.versions), "each batch is one version"
+    assert {1} == {each.generation for each in manifest.versions}
+    for version in sorted(manifest.versions, key=lambda each: each.number)[-12:]:
+        found = content_of(container, version, manifest, tmp_path / "reader")
+        assert changes.contents[version.batch] == found, f"version {version.number}"
+        assert len(found) == version.entries
+    print(f"{KILLS} kills: {dict(hits)}; epoch {manifest.epoch}")  # noqa: T201 - shown by -s
+    assert KILLS + 1 == manifest.epoch
+    assert hits["amidst a batch"] >= KILLS // 3, hits
+    assert min(changes.deleted, changes.older, changes.again) > 100, changes
+    for partition in range(COLUMNS["partitions"]):
+        assert not plan_sweep(container, StoreNames(STORE).state(1, partition), min_age=0).waste
