@@ -14,7 +14,7 @@ from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.spark.task_reader import BATCH, QUERY, PinnedStore
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.pins import pin_version, release
-from azure_account.errors import AzureBlobError, NotFoundError, describe
+from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError, describe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,12 +83,20 @@ def _pinned(store: StoreLocation, newest: Version, version: int | None) -> tuple
     return reader, found
 
 
-def release_pins() -> None:
+def release_pins(store: StoreLocation | None = None, query: str | None = None) -> None:
     """Release what batch jobs of this process have pinned, when none of them runs any more.
 
     An exit of the process does it too. The pins of a killed one expire, and their versions stay until then.
+
+    store, query: release the pins that a streaming query has on a store, by its id, when it does not run. Its last
+    batch, if that is run again, then reads the version that is the newest.
     """
-    _release(None)
+    if (store is None) != (query is None):
+        raise ConfigurationError("release_pins takes a store and the id of a query, or neither.")
+    if store is None or query is None:
+        _release(None)
+    else:
+        release(store.open(), store.store, query)
 
 
 def _release_at_exit() -> None:

@@ -160,7 +160,10 @@ def picked(values: pa.StructArray, fields: pa.Schema) -> list[pa.Array]:
         if found is None or found.type != field.type:
             now = "gone" if found is None else f"of type {found.type}"
             text = f"Value column {field.name!r} was of type {field.type} when the query started, and is {now}."
-            raise ConfigurationError(f"{text} The store was made anew with another schema: start the query again.")
+            step = "If it fails again, its last batch has pinned an older version: call release_pins(store, query id)."
+            raise ConfigurationError(
+                f"{text} The store was made anew with another schema: start the query again. {step}"
+            )
         columns.append(found)
     return columns
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
-from adjunct_store.spark import join, wait_until_ready
+from adjunct_store.spark import join, release_pins, wait_until_ready
 from adjunct_store.spark.streams import is_truncation
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.pins import pin_version
@@ -277,3 +278,28 @@ def test_a_micro_batch_that_is_run_again_reads_what_it_read_before(planes: Plane
     reader.batches.clear()
     reader.start(in_batch=False).awaitTermination()
     assert 1 == reader.batches[0]["a"]
+
+
+def test_a_query_that_wants_columns_of_a_newer_generation_says_how_its_last_batch_gets_it(planes: Planes) -> None:
+    planes.fill(("a", 1))
+    rows = planes.spark.readStream.schema("tail string").json(str(Reader(planes).fed(0)))
+    found: list[dict[str, Any]] = []
+
+    def run(column: str) -> StreamingQuery:
+        joined = join(rows, planes.store, on=["tail"], how="inner", columns=[column], cache_dir=planes.cache)
+        writer = joined.writeStream.foreachBatch(lambda batch, _: found.append(dict(batch.collect())))
+        return writer.option("checkpointLocation", str(planes.folder / "reader")).trigger(availableNow=True).start()
+
+    run("seats").awaitTermination()
+    planes.fill(("a", 2, 1), values=["op"], rebuild=True)
+    shutil.rmtree(planes.folder / "reader" / "commits")
+    again = run("op")
+    with pytest.raises(
+        PySparkException, match=r"'op' was of type string.*and is gone.*release_pins\(store, query id\)"
+    ):
+        again.awaitTermination()
+    with pytest.raises(ConfigurationError, match="a store and the id of a query, or neither"):
+        release_pins(planes.store)
+    release_pins(planes.store, str(again.id))
+    run("op").awaitTermination()
+    assert [{"a": 1}, {"a": "U"}] == found
