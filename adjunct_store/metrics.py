@@ -27,7 +27,7 @@ COUNTERS: Mapping[str, tuple[str, str]] = {
     "versionsPublished": ("{version}", "versions that a fill has published"),
     "upserts": ("{row}", "rows of published batches that have set a value"),
     "deletes": ("{row}", "rows of published batches that have deleted a key"),
-    "olderIgnored": ("{row}", "rows of published batches that were older than what the store had"),
+    "olderIgnored": ("{key}", "keys of published batches whose row was older than what the store had"),
     "nullKeys": ("{row}", "rows of published batches that were left out, a key column being null"),
     "lookups": ("{key}", "keys that were looked up, each row of a batch being one"),
     "hits": ("{key}", "those of them that have a value"),

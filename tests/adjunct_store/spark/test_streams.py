@@ -19,6 +19,7 @@ from adjunct_store.versions.pins import pin_version
 from azure_account.errors import ConfigurationError, FencedError, NotFoundError
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
+from tests.adjunct_store.spark.planes import SCHEMA
 from tests.spark.versions import append_version
 
 if TYPE_CHECKING:
@@ -200,6 +201,29 @@ def test_a_store_whose_source_was_truncated_is_made_anew_and_keys_that_were_remo
     append(("a", 9))
     assert 2 == run(on_truncated="rebuild").generation
     assert {"a": 9, "d": 4} == planes.content()
+
+
+@pytest.mark.parametrize("snapshot_first", [True, False])
+def test_a_snapshot_and_the_changes_after_it_are_two_streams_of_one_fill(planes: Planes, snapshot_first: bool) -> None:
+    snapshot = planes.folder / "snapshot"
+    snapshot.mkdir()
+
+    def write_snapshot() -> None:
+        rows = [{"tail": tail, "seats": 1, "at": 0, "op": "U"} for tail in "abc"]
+        (snapshot / "0.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def run() -> None:
+        stream = planes.spark.readStream.schema(SCHEMA).json(str(snapshot)).unionByName(planes.stream())
+        planes.run(stream=stream, bootstrap=True)
+
+    if snapshot_first:
+        write_snapshot()
+    planes.feed(("a", 5, 7), ("b", None, 3, "D"))
+    run()
+    write_snapshot()
+    planes.feed(("d", 4, 9))
+    run()
+    assert {"a": 5, "c": 1, "d": 4} == planes.content()
 
 
 class Reader:
