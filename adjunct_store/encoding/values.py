@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from azure_account.errors import ConfigurationError, CorruptError, describe
 from azureblob_source.avro.decoding.decode import decode_blocks
 from azureblob_source.avro.encoding.encode import RowEncoder
 from azureblob_source.avro.files.container_file import SYNC_SIZE, AvroBlock, FileHeader
@@ -23,11 +24,21 @@ def encode_values(values: pa.RecordBatch, schema: StoreSchema) -> pa.Array:
 
 
 def decode_values(datums: pa.Array, schema: StoreSchema, store: str) -> pa.StructArray:
-    """The inverse: structs of `schema.value_type`. The datums have no nulls. `CorruptError` names the store."""
+    """The inverse: structs of `schema.value_type`. The datums have no nulls.
+
+    store: what they are, for the `CorruptError` of datums that are not of the schema.
+    """
     offsets = np.frombuffer(datums.buffers()[1], np.int64)[datums.offset : datums.offset + len(datums) + 1]
     body = memoryview(datums.buffers()[2] or b"")[offsets[0] : offsets[-1]]
     header = FileHeader(schema.avro.json, "null", bytes(SYNC_SIZE), 0)
     block = AvroBlock(0, len(datums), body, len(body))
-    batches = list(decode_blocks(header, [block], blob=store, reader=schema.avro, batch_rows=len(datums)))
+    try:
+        batches = list(decode_blocks(header, [block], blob=store, reader=schema.avro, batch_rows=len(datums)))
+    except (CorruptError, ConfigurationError) as error:  # of blobs, with other advice
+        cause = "some are not of the store's schema, though the files are as they were published"
+        step = (
+            "`python -m adjunct_store verify --deep` shows which; make the store anew from its source (rebuild=True)."
+        )
+        raise CorruptError(describe("decode", store, cause, step)) from error
     arrays = [batch.to_struct_array() for batch in batches]
     return pa.concat_arrays(arrays) if arrays else pa.array([], schema.value_type)
