@@ -35,7 +35,7 @@ SMALL = 10
 """The store of the memory form, which each worker has whole, has this many times fewer keys."""
 SAMPLE = 100_000
 PARTITIONS = 4
-MOST_ROUNDS = 2
+MOST_ROUNDS = 3
 _SESSION = {
     "spark.driver.memory": "8g",
     "spark.sql.shuffle.partitions": "8",
@@ -80,7 +80,7 @@ class _Taken:
             "both, s": upkeep + enrichment,
             "x": (upkeep + enrichment) / (whole or upkeep + enrichment),
             "Java heap, MiB": self.memory.heap,
-            "workers, MiB": self.memory.workers,
+            "workers, MiB": "none" if name.startswith("Spark") else self.memory.workers,
         }
 
 
