@@ -155,7 +155,11 @@ class StateWriter:
         self._metrics = StateMetrics(storage.state)
         self.backed_up: Mapping[str, BackedUpStore] = {}
         """What the last committed backup did, by store."""
-        self._lost = self._find_lost()
+        there = storage.sizes()
+        self._lost = self._find_lost(there)
+        if len(self._indexes) == len({blob for each in self.checkpoints for blob in each.indexes.values()}):
+            # What no checkpoint names is of writers that cannot commit any more: they lost the state by this opening.
+            self._unused |= set(there) - self._blobs_of(self._indexes) - set(stored.record.condemned)
         self._clean_up()
 
     @property
@@ -351,10 +355,12 @@ class StateWriter:
         found = {blob: self._storage.read_index(stored, blob) for blob in sorted(blobs)}
         return {blob: index for blob, index in found.items() if index is not None}
 
-    def _find_lost(self) -> set[str]:
-        """Blobs of checkpoints that are gone for good, or have not the size they had: no new checkpoint uses them."""
-        storage = self._storage
-        there, needed = storage.sizes(), self._blobs_of(self._indexes)
+    def _find_lost(self, there: Mapping[str, int]) -> set[str]:
+        """Blobs of checkpoints that are gone for good, or have not the size they had: no new checkpoint uses them.
+
+        there: the blobs of the state, with their sizes.
+        """
+        storage, needed = self._storage, self._blobs_of(self._indexes)
         gone = needed - set(there)
         lost = gone - set(undelete(storage.container, sorted(gone), storage.threads))
         for index in self._indexes.values():

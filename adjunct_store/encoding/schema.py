@@ -36,6 +36,7 @@ _RECORD = "value"
 class StoreSchema:
     """keys, values: columns; a null in a key is not stored. ordered: whether changes have an order column.
 
+    order_by: name and type of that column, only to be compared: orders of two columns cannot be.
     `ConfigurationError` for a key column of a type that has no order or no exact equality, and for values that Avro
     cannot hold.
     """
@@ -44,6 +45,7 @@ class StoreSchema:
     values: pa.Schema
     partitions: int
     ordered: bool = False
+    order_by: str = ""
 
     def __post_init__(self) -> None:
         """Check what the caller has chosen."""
@@ -75,6 +77,7 @@ class StoreSchema:
             "values": json.loads(self.avro.json),
             "partitions": self.partitions,
             "ordered": self.ordered,
+            "order_by": self.order_by,
         }
 
     @classmethod
@@ -89,7 +92,7 @@ class StoreSchema:
             raise ConfigurationError(f"{text} Update it.")
         keys = pa.schema([(each["name"], _KEY_TYPES[each["type"]]) for each in fields["keys"]])
         values = arrow_schema(parse(json.dumps(fields["values"]), reading=True))
-        return cls(keys, values, int(fields["partitions"]), bool(fields["ordered"]))
+        return cls(keys, values, int(fields["partitions"]), bool(fields["ordered"]), fields.get("order_by", ""))
 
 
 def key_type_name(column: pa.Field) -> str:

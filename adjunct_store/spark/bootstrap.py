@@ -52,27 +52,35 @@ def wait_until_ready(
 
     bootstrapped: wait until it is of a fill that has read all that its source had when it began, as those with
     `bootstrap`, those of batch DataFrames and data sets have; else any version is enough. progress: is called whenever
-    there is progress. poll: seconds between two looks. `TransientError` after the time limit, with what was seen.
+    there is progress. poll: seconds between two looks. `TransientError` after the time limit, with what was seen: a
+    storage service that does not answer meanwhile is waited for too.
     """
     if timeout < 0 or poll <= 0:
         raise ConfigurationError(f"timeout is {timeout} and poll is {poll} seconds: give 0 or more, and more than 0.")
     clock = clock or SystemClock()
     begun, last = clock.monotonic(), None
     while True:
-        manifest = read_manifest(store.open(), store.store)
-        seen = progress_of(manifest)
-        if seen != last:
-            progress(seen)
-            last = seen
-        found = _ready(manifest, bootstrapped=bootstrapped)
-        if found is not None:
-            return found
+        outage: TransientError | None = None
+        try:
+            manifest = read_manifest(store.open(), store.store)
+        except TransientError as error:
+            outage = error
+        else:
+            seen = progress_of(manifest)
+            if seen != last:
+                progress(seen)
+                last = seen
+            found = _ready(manifest, bootstrapped=bootstrapped)
+            if found is not None:
+                return found
         elapsed = clock.monotonic() - begun
         if elapsed >= timeout:
+            if outage is not None:
+                raise outage
             step = (
                 "See that its fill runs, or wait longer; a fill without bootstrap is waited for by bootstrapped=False."
             )
-            raise TransientError(describe("wait for", f"store {store}", str(seen), step, elapsed=elapsed))
+            raise TransientError(describe("wait for", f"store {store}", str(last), step, elapsed=elapsed))
         clock.sleep(min(poll, timeout - elapsed))
 
 

@@ -74,12 +74,19 @@ def changes_of(rows: DataFrame, spec: FillSpec) -> Changes:
         values=_arrow(kind),
         partitions=spec.partitions,
         ordered=spec.order_by is not None,
+        order_by=""
+        if spec.order_by is None
+        else f"{spec.order_by} {rows.schema[spec.order_by].dataType.simpleString()}",
     )
     keys = [column_of(name) for name in spec.keys]
     columns = [key.alias(key_column(place)) for place, key in enumerate(keys)]
     columns += [_unless_deleted(rows, value, spec.delete_when).alias(VALUE), *_order(rows, spec)]
     partition = store_partition(keys, spec.partitions).alias(PARTITION)
-    return Changes(rows.select(partition, *columns), schema)
+    try:
+        return Changes(rows.select(partition, *columns), schema)
+    except AnalysisException as error:
+        text = f"delete_when {spec.delete_when!r} cannot be evaluated for each row by itself: {error}"
+        raise ConfigurationError(text) from error
 
 
 def _named_values(spec: FillSpec) -> list[str]:

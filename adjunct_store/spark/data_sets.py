@@ -9,6 +9,8 @@ An end is one commit of the stream, so data sets are ranges of versions: no row 
 
 from __future__ import annotations
 
+import logging
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,10 @@ from adjunct_store.spark.fill_spec import FillSpec
 from adjunct_store.spark.filling import BatchFiller, open_store
 from adjunct_store.spark.task_errors import own_errors
 from adjunct_store.versions.manifest_store import read_manifest
+from azure_account.connect import connect
 from azure_account.errors import ConfigurationError, NotFoundError, describe
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.read.options import source_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -31,6 +36,8 @@ if TYPE_CHECKING:
     from adjunct_store.location import StoreLocation
     from adjunct_store.spark.fill_spec import FillColumns
     from adjunct_store.spark.filling import Filled
+
+logger = logging.getLogger(__name__)
 
 DATA_SETS = "data sets"
 """The source of a store that is filled by `load_data_set`, unless another one is named."""
@@ -80,7 +87,8 @@ def fill_data_sets(  # noqa: PLR0913 - what is filled from what, and settings
     fill of a DataFrame with the columns `partition` and `value`, the payload of each message (binary). None if there is
     no newer complete data set than the one that the store has. Call it again whenever another one may be there.
 
-    None also if there is no such stream yet. `ConfigurationError` if an end of it is spread over several commits.
+    None also if there is no such stream yet. `ConfigurationError` if an end of it is spread over several commits, or if
+    a vacuum may have removed rows of the data set.
     """
     given = dict(options or {})
     control = spark.read.format("azureblob").options(**given, view="control")
@@ -90,9 +98,14 @@ def fill_data_sets(  # noqa: PLR0913 - what is filled from what, and settings
     except NotFoundError:
         return None
     source = f"data sets of {path}"
-    if not found or found[-1].last <= _loaded(store, source):
+    loaded = _loaded(store, source)
+    if not found or found[-1].last == loaded:
         return None
     newest = found[-1]
+    if newest.last < loaded:
+        text = "stream %s was written anew: it ends at version %d, and store %s had version %d of it"
+        logger.warning(text, path, newest.last, store, loaded)
+    _check_kept(newest, given, path)
     reader = spark.read.format("azureblob").options(**given, metadataColumns="version", versionAsOf=newest.last)
     envelopes = reader.load(path)
     own = envelopes.where((F.col("_version") > newest.after) & (F.substring("value", 1, 1) == F.lit(_USER)))
@@ -143,6 +156,17 @@ def _check_whole(ends: Iterable[Row], path: str, version: int) -> None:
             cause = f"its version {version} has the ends of {len(names)} of {count} tasks in partition {partition}"
             step = "Write the ends of all tasks by one append, as run_bounded does."
             raise ConfigurationError(describe("read data sets of", path, cause, step))
+
+
+def _check_kept(wanted: DataSet, options: Mapping[str, str], path: str) -> None:
+    """`ConfigurationError` if rows of the data set may be gone."""
+    given = source_options({"path": path, **options}, os.environ)
+    log = CommitLog(connect(given.account).container(given.location.container), given.stream)
+    first = log.boundary().first
+    if first > wanted.after + 1:
+        cause = f"a vacuum has removed the versions before {first}, and the newest data set may begin before that"
+        step = "Keep two data sets at least (vacuum --older-than), and write another one."
+        raise ConfigurationError(describe("read data sets of", path, cause, step))
 
 
 def _loaded(store: StoreLocation, source: str) -> int:

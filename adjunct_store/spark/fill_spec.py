@@ -69,6 +69,8 @@ class FillSpec:
             raise ConfigurationError(f'keys is {self.keys!r}: give a list of columns, such as keys=["id"].')
         if len(set(self.keys)) < len(self.keys):
             raise ConfigurationError(f"keys {list(self.keys)} names a column twice. Name each once.")
+        if not isinstance(self.values, str) and len(set(self.values or ())) < len(self.values or ()):
+            raise ConfigurationError(f"values {list(self.values or ())} names a column twice. Name each once.")
         if self.null_keys not in NULL_KEYS:
             raise ConfigurationError(f"null_keys is {self.null_keys!r}: give one of {', '.join(NULL_KEYS)}.")
         if self.partitions < 1:

@@ -12,10 +12,11 @@ from adjunct_store.spark.fill_spec import FillSpec
 from adjunct_store.spark.partition_writer import REPORT, PartitionReport, PartitionWriter
 from adjunct_store.spark.task_errors import own_errors
 from adjunct_store.versions.manifest_store import open_fill, read_manifest
+from adjunct_store.versions.transitions import continued
 from azure_account.errors import ConfigurationError, FencedError, NotFoundError, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame
@@ -58,18 +59,20 @@ def fill(
     """Apply the rows of a batch DataFrame to a store, as one version, and publish it. Makes the store if it is absent.
 
     columns: see `FillSpec`. source: a name of where the rows come from; a store has one. rebuild: make it anew of
-    these rows only. keep: versions that new readers can still choose. cache_dir: where tasks write, on local disks.
+    these rows only; what was there serves until they are published. keep: versions that new readers can still choose.
+    cache_dir: where tasks write, on local disks.
 
     Takes the store over from another fill, which gets a `FencedError` with its next batch. `ConfigurationError`, before
-    anything is written, if a column is missing, a type is not possible or the store has others; and if keys are null
-    and not to be skipped, or two rows of a key contradict each other: then nothing is published.
+    anything is written, if a column is missing, a type is not possible, or the store has others or another source; and
+    if keys are null and not to be skipped, or two rows of a key contradict each other: then nothing is published.
     """
     spec = FillSpec(**columns)
     if rows.isStreaming:
         raise ConfigurationError("fill takes a batch DataFrame, and this one is a stream: use fill_stream.")
     schema = changes_of(rows, spec).schema
-    check_schema(store, schema, rebuild=rebuild, values=True)
-    opened = open_store(store, schema, source=source, rebuild=rebuild, keep=keep)
+    if not rebuild:
+        check_schema(store, schema, adds=True)
+    opened = open_store(store, schema, source=source, rebuild=rebuild, adds=True, keep=keep)
     batch = 0 if opened.base is None else opened.base.batch + 1
     return BatchFiller(store, opened, spec, schema, cache_dir).run(rows, batch, bootstrapped=True)
 
@@ -183,22 +186,16 @@ def open_store(store: StoreLocation, schema: StoreSchema, **settings: Any) -> Fi
     return open_fill(container, store.store, schema.to_json(), partitions=schema.partitions, **settings)
 
 
-def check_schema(store: StoreLocation, schema: StoreSchema, *, rebuild: bool, values: bool) -> None:
-    """`ConfigurationError` if the store exists and has other keys; with `values`, also if it has other values."""
-    manifest = None if rebuild else read_manifest(store.open(), store.store)
-    if manifest is None or not manifest.generations:
-        return
-    newest = max(manifest.generations, key=lambda each: each.number)
-    _check_same(store, newest.schema, schema.to_json(), _ALL if values else _ALL[:1])
+def check_schema(store: StoreLocation, schema: StoreSchema, *, adds: bool) -> None:
+    """`ConfigurationError` if the generation that a fill would continue has another schema. adds: see `continued`."""
+    manifest = read_manifest(store.open(), store.store)
+    current = None if manifest is None else continued(manifest, adds=adds).current
+    if current is not None:
+        _check_same(store, current.schema, schema.to_json())
 
 
-_ALL = ("keys", "values", "partitions", "ordered")
-
-
-def _check_same(
-    store: StoreLocation, stored: Mapping[str, Any], given: Mapping[str, Any], parts: Sequence[str] = _ALL
-) -> None:
-    for part in parts:
+def _check_same(store: StoreLocation, stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    for part in ("keys", "values", "partitions", "order_by"):
         if stored[part] != given[part]:
             cause = f"its {part} are {_text(stored[part])}, those of the DataFrame are {_text(given[part])}"
             step = "Cast or rename the columns, or make the store anew from its whole source (rebuild=True)."
@@ -209,7 +206,7 @@ def _text(part: Any) -> str:
     """A part of a schema in a message: columns with their types."""
     columns = part["fields"] if isinstance(part, dict) else part
     if not isinstance(columns, list):
-        return str(columns)
+        return str(columns) or "none"
     return ", ".join(f"{each['name']} {_type(each['type'])}" for each in columns)
 
 

@@ -1,8 +1,9 @@
 """Writes the changes of one partition in a task, and backs the partition up as a checkpoint of its state.
 
-    lock of the host's directory ─► open the state with the fill's epoch ─► make the directory what the base is
-      ─► apply the changes, with their position ─► RocksDB checkpoint ─► back up ─► report to the driver
+    lock of the host's directory ─► make the directory what the base is ─► apply the changes, with their position
+      ─► RocksDB checkpoint ─► open the state with the fill's epoch ─► back up ─► report to the driver
 
+The last attempt that opens the state has it, so it is opened late: of two that run at once, both mostly succeed.
 Nothing of it counts before the driver publishes a version with the checkpoint. A task that runs again begins from the
 base again, whatever the first attempt has left on this host or in the state.
 """
@@ -123,14 +124,17 @@ class PartitionWriter:
         changes: Iterable[pa.RecordBatch],
     ) -> PartitionReport:
         state = StoreNames(self.location.store).state(self.generation, partition)
-        writer = self._opened(container, state, partition, work.marker)
-        before = self._begin_from_base(container, work, partition, writer)
+        left, base = work.marker, self.base.get(partition, "")
+        _begin_from(base, container, work, state)
         with PartitionStore(work.directory, self.schema) as opened:
             applied = opened.apply(changes, Position(self.source, self.batch))
             with opened.checkpoint() as snapshot:
                 size = sum(path.stat().st_size for path in snapshot.rglob("*") if path.is_file())
+                writer = self._opened(container, state, partition, left)
+                before = self._offsets_of(base, writer, partition)
                 sizes = {"entries": str(applied.entries), "bytes": str(size)}
-                offsets = {"source": self.source, "batch": str(self.batch), **sizes}
+                place = {"epoch": str(self.epoch), "batch": str(self.batch)}
+                offsets = {"source": self.source, **place, **sizes}
                 keep = self._kept(partition, writer)
                 checkpoint = writer.back_up({STORE: snapshot}, offsets, keep=keep, trust_times=True)
         work.done(Marker(str(checkpoint.id), writer.settled, writer.read_files))
@@ -154,32 +158,33 @@ class PartitionWriter:
         return open_state(container, state, owner, epoch=self.epoch, settled=settled, read_files=left.read_files)
 
     def _kept(self, partition: int, writer: StateWriter) -> frozenset[str]:
-        """Checkpoints that readers may open; and those of other attempts of this batch, or of tasks of later ones.
+        """Checkpoints that readers may open; and what this fill's attempts of this batch, or of later ones, have made.
 
         The driver may have published one of these: an attempt that is believed dead may come after it, and again.
         """
-        later = {str(each.id) for each in writer.checkpoints if int(each.offsets.get("batch", -1)) >= self.batch}
+        own = [each for each in writer.checkpoints if each.offsets.get("epoch") == str(self.epoch)]
+        later = {str(each.id) for each in own if int(each.offsets["batch"]) >= self.batch}
         return self.in_use.get(partition, frozenset()) | later
 
-    def _begin_from_base(
-        self, container: BlobContainer, work: WorkingDirectory, partition: int, writer: StateWriter
-    ) -> Mapping[str, str]:
-        """Make the directory what it was at the base, unless it is. The offsets of the base; empty if there is none."""
-        base = self.base.get(partition, "")
-        if not base:
-            work.clear()
-            return {}
-        if work.at != base:
-            work.begin()
-            state = StoreNames(self.location.store).state(self.generation, partition)
-            return restore(container, state, {STORE: work.directory}, checkpoint_id=base).checkpoint.offsets
-        work.begin()
+    def _offsets_of(self, base: str, writer: StateWriter, partition: int) -> Mapping[str, str]:
+        """The offsets of the checkpoint from which the batch begins; empty if there is none."""
         found = {str(each.id): each.offsets for each in writer.checkpoints}
-        if base not in found:
+        if base and base not in found:
             step = "See that no other fill has the store; otherwise make the store anew (rebuild=True)."
             cause = f"checkpoint {base}, from which the batch begins, is gone"
             raise NotFoundError(describe("write", f"partition {partition} of {self.location}", cause, step))
-        return found[base]
+        return found.get(base, {})
+
+
+def _begin_from(base: str, container: BlobContainer, work: WorkingDirectory, state: str) -> None:
+    """Make the directory what it was at the base, unless it is; empty if there is none."""
+    if not base:
+        work.clear()
+        return
+    at = work.at
+    work.begin()
+    if at != base:
+        restore(container, state, {STORE: work.directory}, checkpoint_id=base)
 
 
 class _NullKeyError(Exception):

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from adjunct_store.spark.changes import changes_of
 from adjunct_store.spark.filling import BatchFiller, check_schema, open_store
 from adjunct_store.spark.partitioning import column_of
+from adjunct_store.spark.task_reader import QUERY
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -37,8 +38,9 @@ class AdjunctStore:
 class AdjunctStores:
     """Fills stores from the streams of a job, in its `foreachBatch`. One at a time may use a store.
 
-    stores: by the name of the stream that fills the store. source: a name of the job's input: a store that was filled
-    from another source is made anew. keep, cache_dir: see `fill`.
+    stores: by the name of the stream that fills the store. source: a name of the job's input. A store belongs to one
+    source and one streaming query, as the batches of others have other numbers: `ConfigurationError` for a store of
+    others, or with other columns. rebuild: make the stores anew, from the first batch on. keep, cache_dir: see `fill`.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class AdjunctStores:
         stores: Mapping[str, AdjunctStore],
         *,
         source: str,
+        rebuild: bool = False,
         keep: int = 3,
         cache_dir: Path | str | None = None,
     ) -> None:
@@ -55,7 +58,8 @@ class AdjunctStores:
             raise ConfigurationError(
                 f"Store {twice[0]} is filled from two streams. Give each stream a store of its own."
             )
-        self._stores, self._source, self._keep, self._cache_dir = dict(stores), source, keep, cache_dir
+        self._stores, self._source, self._rebuild = dict(stores), source, rebuild
+        self._keep, self._cache_dir = keep, cache_dir
         self._fillers: dict[str, BatchFiller] = {}
         self.filled: Mapping[str, Filled] = {}
         """What the last batch did, by stream."""
@@ -73,7 +77,7 @@ class AdjunctStores:
         filled = {}
         for name, store in self._stores.items():
             own = rows.where(stream == F.lit(name)).drop(stream)
-            filled[name] = self._filler(name, store, own).run(own, batch)
+            filled[name] = self._filler(name, store, own).run(own, batch, bootstrapped=True)
         self.filled = filled
         return rows.where(~F.coalesce(stream.isin(*self._stores), F.lit(False)))
 
@@ -81,7 +85,10 @@ class AdjunctStores:
         """The filler of a store, which is opened with the first batch."""
         if name not in self._fillers:
             location, schema = store.location, changes_of(rows, store.spec).schema
-            check_schema(location, schema, rebuild=False, values=False)
-            fill = open_store(location, schema, source=self._source, keep=self._keep)
+            if not self._rebuild:
+                check_schema(location, schema, adds=True)
+            query = rows.sparkSession.sparkContext.getLocalProperty(QUERY)
+            source = self._source if query is None else f"{self._source} by query {query}"
+            fill = open_store(location, schema, source=source, adds=True, rebuild=self._rebuild, keep=self._keep)
             self._fillers[name] = BatchFiller(location, fill, store.spec, schema, self._cache_dir)
         return self._fillers[name]

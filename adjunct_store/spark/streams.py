@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,13 +20,15 @@ from adjunct_store.spark.fill_spec import FillSpec
 from adjunct_store.spark.filling import BatchFiller, check_schema, open_store
 from adjunct_store.spark.query_checkpoint import checkpoint_state
 from adjunct_store.spark.task_errors import own_error
+from adjunct_store.versions.manifest import Serves
+from adjunct_store.versions.recovery import Action
 from azure_account.errors import ConfigurationError, ConflictError, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from typing_extensions import Self, Unpack
 
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MAX_REBUILDS = 3
+_NO_DATA_INTERVAL = "spark.sql.streaming.noDataProgressEventInterval"
+_starting = threading.Lock()
 _TRUNCATED = (
     "KAFKA_DATA_LOSS",
     "failOnDataLoss",
@@ -79,9 +83,10 @@ def fill_stream(  # noqa: PLR0913 - what is filled from what, and settings
     read; keys that are in the source no more leave the store. rebuild: make it anew now.
 
     A fill goes on where the last one ended. One whose query has another history than the store, as without its
-    checkpoint, makes the store anew. What was there serves until the new one is whole, if `bootstrap` is given.
+    checkpoint, makes the store anew. What was there serves until all that the source had is in the new one.
 
-    Takes the store over from another fill, whose query ends with `FencedError`. `ConfigurationError` as for `fill`.
+    Takes the store over from another fill, whose query ends with `FencedError`. `ConfigurationError` as for `fill`, but
+    not for another source.
     """
     if not rows.isStreaming:
         raise ConfigurationError("fill_stream takes a stream, and this DataFrame is none: use fill.")
@@ -89,10 +94,12 @@ def fill_stream(  # noqa: PLR0913 - what is filled from what, and settings
         raise ConfigurationError(f"on_truncated is {on_truncated!r}: give fail or rebuild.")
     spec = FillSpec(**columns)
     schema = changes_of(rows, spec).schema
-    check_schema(store, schema, rebuild=rebuild, values=False)
-    opening = {"source": source or f"checkpoint {checkpoint}", "persistent": persistent, "max_age": max_age}
+    if not rebuild:
+        check_schema(store, schema, adds=False)
+    folder = checkpoint.rstrip("/")
+    opening = {"source": source or f"checkpoint {folder}", "persistent": persistent, "max_age": max_age}
     settings = {**opening, "keep": keep, "bootstrap": bootstrap}
-    plan = StreamPlan(store, rows, spec, schema, checkpoint.rstrip("/"), settings, trigger or {}, cache_dir, query_name)
+    plan = StreamPlan(store, rows, spec, schema, folder, settings, trigger or {}, cache_dir, query_name)
     return StoreFill(plan, rebuild=rebuild, rebuild_truncated=on_truncated == "rebuild")
 
 
@@ -141,7 +148,29 @@ class StreamPlan:
             writer = writer.trigger(**trigger)
         if self.query_name is not None:
             writer = writer.queryName(self.query_name)
-        return writer.start()
+        with _reporting_that_there_is_nothing(self.rows.sparkSession):
+            return writer.start()
+
+
+@contextmanager
+def _reporting_that_there_is_nothing(spark: SparkSession) -> Iterator[None]:
+    """A query that is started in the block reports progress also when it finds no data: see `_has_read_all`."""
+    with _starting:
+        before = spark.conf.get(_NO_DATA_INTERVAL, None)
+        spark.conf.set(_NO_DATA_INTERVAL, "0")
+        try:
+            yield
+        finally:
+            spark.conf.unset(_NO_DATA_INTERVAL) if before is None else spark.conf.set(_NO_DATA_INTERVAL, before)
+
+
+def _has_read_all(query: StreamingQuery) -> bool:
+    """Whether a query with the trigger `availableNow` has ended by itself: its last look at the source found nothing.
+
+    Spark does not tell that from a query that was stopped amidst its batches.
+    """
+    last = query.lastProgress
+    return last is not None and "addBatch" not in last["durationMs"]
 
 
 def _fill_batch(filler: BatchFiller, rows: DataFrame, batch: int) -> None:
@@ -220,9 +249,9 @@ class StoreFill(AbstractContextManager["StoreFill"]):
         return self._plan.start(self._filler, trigger)
 
     def _bootstraps(self) -> bool:
-        fill = self._filler.fill
-        wanted = self._plan.bootstrap or fill.recovery.force_bootstrap
-        return wanted and not fill.generation.bootstrapped
+        generation = self._filler.fill.generation
+        waiting = self._plan.bootstrap or generation.serves is Serves.BOOTSTRAPPED
+        return waiting and not generation.bootstrapped
 
     def _run(self) -> None:
         try:
@@ -243,15 +272,23 @@ class StoreFill(AbstractContextManager["StoreFill"]):
         failure = self._ended()
         if failure is not None:
             ours = own_error(failure)
-            if not self._rebuild_truncated or not is_truncation(failure):
+            if not self._rebuild_truncated or not is_truncation(failure) or self._was_rebuilt_in_vain():
                 raise ours or failure
             logger.warning("store %s is made anew, since its source was truncated: %s", self._plan.store.store, failure)
             self._filler = self._opened(self._plan.open(truncated=True))
             return True
         if self._stop.requested or not bootstraps:
             return False
+        if not _has_read_all(self._query):
+            logger.warning("the bootstrap of store %s was stopped, and so is its fill", self._plan.store.store)
+            return False
         self._filler.finish_bootstrap()
         return True
+
+    def _was_rebuilt_in_vain(self) -> bool:
+        """Whether not even the first batch can be read: another generation would begin at the same place."""
+        fill = self._filler.fill
+        return fill.recovery.action is not Action.CONTINUE and fill.base is None
 
     def _ended(self) -> Exception | None:
         """The error with which the query has ended; None if it was stopped, or its input has ended."""

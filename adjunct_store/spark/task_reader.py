@@ -40,6 +40,8 @@ Result = TypeVar("Result")
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties that Spark sets for the tasks of a micro-batch; other tasks have none."""
+RUN = "spark.jobGroup.id"
+"""The same; in tasks of a streaming query it is the id of its run, unless `foreachBatch` sets another one."""
 OPEN_STORES = 4
 """How many versions a worker keeps open that its task does not read; at most two are of the same store."""
 _PINS = 64
@@ -64,7 +66,7 @@ class PinnedStore:
     def pin(self) -> tuple[Version, Generation]:
         """The version of this task's batch, and its generation. `NotFoundError` if the store has none yet."""
         reader, batch = self._reader()
-        key = (os.getpid(), self.location, reader, batch)
+        key = (os.getpid(), self.location, reader, batch, _run())
         known = _pins.get(key)
         if known is not None and time.monotonic() < known.until:
             return known.version, known.generation
@@ -138,7 +140,7 @@ class _Open:
 
 
 _Key: TypeAlias = "tuple[int, StoreLocation, int, str, str | None]"
-_pins: OrderedDict[tuple[int, StoreLocation, str, int], _Pinned] = OrderedDict()
+_pins: OrderedDict[tuple[int, StoreLocation, str, int, str | None], _Pinned] = OrderedDict()
 _opened: OrderedDict[_Key, _Open] = OrderedDict()
 # The process id is part of the keys: a forked process must not use what its parent has open.
 
@@ -188,6 +190,12 @@ def _without_version(key: _Key) -> tuple[Any, ...]:
 
 def _discard(store: PinnedStore, version: Version) -> None:
     _opened.pop(_key(store, version)).close(discard=True)
+
+
+def _run() -> str | None:
+    """The run of the streaming query: one that is started again reads its pins again."""
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(RUN)
 
 
 def _task() -> int | None:

@@ -23,7 +23,7 @@ from adjunct_store.versions import transitions
 from adjunct_store.versions.cleaning import CleanedUp, delete_generations, unused_versions
 from adjunct_store.versions.manifest import PINS_EXPIRE_SECONDS, Manifest, Serves, State, from_json, to_json
 from adjunct_store.versions.names import StoreNames
-from adjunct_store.versions.recovery import Action, Recovery, Wanted, recovery, validity
+from adjunct_store.versions.recovery import Action, Found, Recovery, Wanted, recovery, validity
 from adjunct_store.versions.transitions import Publication
 from azure_account.document_store import DocumentStore, Stored
 from azure_account.errors import (
@@ -98,6 +98,7 @@ def open_fill(  # noqa: PLR0913 - what is filled, from what, and settings
     max_age: float | None = None,
     truncated: bool = False,
     rebuild: bool = False,
+    adds: bool = False,
     pins_expire: float = PINS_EXPIRE_SECONDS,
     threads: int = 16,
     now: Callable[[], float] = time.time,
@@ -109,10 +110,13 @@ def open_fill(  # noqa: PLR0913 - what is filled, from what, and settings
     of partitions and source. bootstrap: readers of a new generation wait until `publish` says that it is bootstrapped.
     bounded: they wait until it is sealed. persistent: else each opening builds the store again. keep: how many
     versions new pins may use. max_age: seconds without a publication after which the store is built again.
-    truncated, rebuild: it is built again, and from the beginning of its source. pins_expire: seconds for which the pin
-    of a batch is found; no batch may run for longer than half of it.
+    truncated, rebuild: it is built again, and from the beginning of its source. adds: the rows are changes of what
+    readers see, so without `rebuild` no other store is built for another schema, number of partitions or source:
+    `ConfigurationError`. pins_expire: seconds for which the pin of a batch is found; no task may use it for longer than
+    half of that.
 
-    `ConflictError` if there is a store whose manifest was deleted and cannot be undeleted.
+    Where readers have a version, another generation is only seen when it is bootstrapped. `ConflictError` if there is a
+    store whose manifest was deleted and cannot be undeleted.
     """
     if keep < 1 or partitions < 1 or pins_expire <= 0:
         text = f"keep is {keep}, partitions {partitions}, pins_expire {pins_expire}: all must be above 0."
@@ -123,11 +127,15 @@ def open_fill(  # noqa: PLR0913 - what is filled, from what, and settings
         before = storage.manifests.read() or _undeleted(storage)
         manifest, age = Manifest(), 0.0
         if before is not None:
-            manifest, age = transitions.continued(before.document), storage.since_publication(before.document)
+            if adds and not rebuild:
+                _check_same_store(storage, before.document, wanted)
+            manifest = transitions.continued(before.document, adds=adds)
+            age = storage.since_publication(before.document)
         found, reason = validity(
             manifest.current, wanted, age=age, max_age=max_age, truncated=truncated, rebuild=rebuild
         )
-        plan = recovery(persistent, found, bootstrap or bounded or truncated or rebuild)
+        waiting = bootstrap or bounded or truncated or rebuild or manifest.newest is not None
+        plan = recovery(persistent, found, waiting)
         changed = transitions.taken_over(manifest, new_id(), age)
         if plan.action is not Action.CONTINUE:
             changed = transitions.register(changed, wanted, _serves(plan, bounded))
@@ -135,6 +143,21 @@ def open_fill(  # noqa: PLR0913 - what is filled, from what, and settings
         if stored is not None:
             return Fill(storage, stored, plan, reason if persistent else f"{reason}; it is not persistent")
     raise storage.too_many_changes()
+
+
+def _check_same_store(storage: FillStorage, manifest: Manifest, wanted: Wanted) -> None:
+    """`ConfigurationError` if readers see another store than is wanted, or another source is about to fill it."""
+    current = transitions.continued(manifest, adds=True).current
+    unseen = transitions.continued(manifest).current
+    reason = ""
+    if current is not None:
+        found, reason = validity(current, wanted)
+        reason = "" if found is Found.VALID else reason
+    elif unseen is not None and unseen.source != wanted.source:
+        reason = f"it is filled from {unseen.source}, not from {wanted.source}"
+    if reason:
+        step = "Change that, or make the store anew, which needs all its rows (rebuild=True)."
+        raise ConfigurationError(describe("open", f"store {storage.names.store}", reason, step))
 
 
 def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:

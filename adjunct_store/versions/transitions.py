@@ -39,15 +39,20 @@ def taken_over(manifest: Manifest, writer: str, since_publication: float) -> Man
     return replace(manifest, epoch=manifest.epoch + 1, writer=writer, since_publication=since_publication)
 
 
-def continued(manifest: Manifest) -> Manifest:
+def continued(manifest: Manifest, *, adds: bool = False) -> Manifest:
     """Generations that are abandoned are gone; then `current` is the one that a fill may continue.
 
-    A bounded data set that was not sealed cannot be continued: its source has to be read as a whole.
+    A bounded data set that was not sealed cannot be continued: its source has to be read as a whole. adds: nor can a
+    generation of which readers see nothing: the fill adds to what they see, and may have only some of the rows.
     """
     current = manifest.current
-    if current is None or current.serves is not Serves.SEALED or current.sealed:
+    if current is None:
         return manifest
-    return continued(_without(manifest, {current.number}))
+    whole = current.serves is not Serves.SEALED or current.sealed
+    seen = current.visible and manifest.newest_of(current.number) is not None
+    if whole and (seen or not adds):
+        return manifest
+    return continued(_without(manifest, {current.number}), adds=adds)
 
 
 def register(manifest: Manifest, wanted: Wanted, serves: Serves) -> Manifest:

@@ -28,7 +28,8 @@ def new_account() -> MemoryAccount:
 
 
 def opened(container: BlobContainer, schema: dict[str, Any] = SCHEMA, source: str = "planes", **settings: Any) -> Fill:
-    return open_fill(container, STORE, schema, partitions=PARTITIONS, source=source, threads=1, **settings)
+    settings = {"partitions": PARTITIONS, **settings}
+    return open_fill(container, STORE, schema, source=source, threads=1, **settings)
 
 
 def uploaded(container: BlobContainer, generation: int, partition: int) -> str:

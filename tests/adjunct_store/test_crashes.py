@@ -151,5 +151,5 @@ def _with_waste() -> tuple[MemoryAccount, BlobContainer]:
     pin_version(container, STORE, "q", 0)
     fill = opened(container, OTHER)
     for batch in range(3):
-        published(fill, batch)
+        published(fill, batch, bootstrapped=True)
     return account, container

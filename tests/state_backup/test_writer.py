@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError, NotFoundError
-from azure_account.memory.faults import Faults, LostAnswer, Refuse, on
+from azure_account.memory.faults import Crash, Faults, LostAnswer, ProcessDied, Refuse, on
 from state_backup.restoring import checkpoints, restore
 from state_backup.sweeping import plan_sweep, sweep
 from state_backup.writer import Owner, open_state
@@ -256,6 +256,28 @@ def test_what_a_failed_backup_has_uploaded_is_deleted_by_the_next_one(tmp_path: 
     assert plan_sweep(account.container("box"), STATE, min_age=0).waste
     back_up(writer, tmp_path, 1)
     assert not plan_sweep(account.container("box"), STATE, min_age=0).waste
+
+
+def test_what_a_writer_that_died_has_uploaded_is_deleted_by_the_next_one(tmp_path: Path) -> None:
+    account = new_account()
+    back_up(opened(account), tmp_path, 0)
+    dying = Faults(on("put", Crash(), name=lambda name: name.endswith("checkpoint.json"), skip=1))
+    with pytest.raises(ProcessDied):
+        back_up(opened(account.restarted(dying)), tmp_path, 3)
+    container = account.container("box")
+    assert 2 < len(plan_sweep(container, STATE, min_age=0).waste)
+    back_up(opened(account), tmp_path, 1)
+    assert not plan_sweep(container, STATE, min_age=0).waste
+
+
+def test_nothing_is_taken_for_waste_while_an_index_cannot_be_read(tmp_path: Path) -> None:
+    account = new_account()
+    first = back_up(opened(account), tmp_path, 3)
+    container = account.container("box")
+    before = {blob.name for blob in container.list()}
+    container.put(first.indexes["store"], b"damaged")
+    back_up(opened(account), tmp_path, 1)
+    assert before <= {blob.name for blob in container.list()}, "the index may be brought back by hand"
 
 
 def test_less_than_two_checkpoints_are_not_enough() -> None:

@@ -13,6 +13,10 @@ from adjunct_store.spark import wait_until_ready
 from adjunct_store.versions.manifest_store import open_fill
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, TransientError
+from azure_account.memory.faults import Faults, Unreachable, on
+from tests.adjunct_store.stores import STORE, new_account, published
+from tests.adjunct_store.stores import opened as opened_fill
+from tests.adjunct_store.tasks import location_of
 
 if TYPE_CHECKING:
     from adjunct_store.spark import FillProgress
@@ -63,6 +67,19 @@ def test_a_version_that_is_published_meanwhile_ends_the_wait(store: StoreLocatio
     begun = clock.monotonic()
     assert 1 == wait_until_ready(store, timeout=60, clock=clock).entries
     assert 7 == clock.monotonic() - begun
+
+
+def test_a_storage_service_that_does_not_answer_is_waited_for_until_the_time_limit() -> None:
+    account = new_account()
+    container = account.container("box")
+    published(opened_fill(container), 0, bootstrapped=True)
+    outage = Faults(on("get", Unreachable(), times=12))
+    away = location_of(account.restarted(outage).container("box"), STORE)
+    assert 1 == wait_until_ready(away, timeout=600, clock=account.clock).number
+    outage = Faults(on("get", Unreachable(), times=1000))
+    away = location_of(account.restarted(outage).container("box"), STORE)
+    with pytest.raises(TransientError, match="no connection"):
+        wait_until_ready(away, timeout=200, clock=account.clock)
 
 
 def test_any_version_is_enough_if_no_bootstrap_is_asked_for(store: StoreLocation) -> None:

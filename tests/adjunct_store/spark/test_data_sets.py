@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import Row
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+from adjunct_store.spark import data_sets as module
 from adjunct_store.spark import fill_data_sets, load_data_set, wait_until_ready
 from adjunct_store.spark.data_sets import DataSet, data_sets
 from adjunct_store.versions.manifest_store import read_manifest
 from azure_account.errors import ConfigurationError, NotFoundError
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from control_messages.producer import ProducerSpec
 from control_messages.spark import AzureBlobTransport, control_envelopes
 
@@ -110,6 +115,43 @@ def test_the_ends_of_a_stream_seal_its_data_sets(planes: Planes, azurite: Azurit
     upstream.producer = replace(upstream.producer, generation=upstream.producer.generation - 1)
     upstream.end()
     assert upstream.load() is None, "an end that is repeated is no data set"
+
+
+def test_a_data_set_of_which_a_vacuum_has_removed_rows_is_not_loaded(planes: Planes, azurite: Azurite) -> None:
+    upstream = Upstream(planes, azurite)
+    upstream.run(("a", 1), ("b", 2))
+    upstream.load()
+    upstream.run(("c", 3))
+    container = planes.store.open()
+
+    def remove(last: int) -> None:
+        log = CommitLog(container, "planes")
+        plan = plan_vacuum(log, datetime.now(timezone.utc) + timedelta(hours=1))
+        outdated = tuple(each for each in plan.outdated if each.version <= last)
+        vacuum(container, replace(plan, outdated=outdated, first=last + 1), lambda: uuid.uuid4().hex)
+
+    remove(0)
+    assert upstream.load() is not None, "only rows of the data set before are gone"
+    upstream.run(("d", 4))
+    remove(4)
+    with pytest.raises(ConfigurationError, match="a vacuum has removed the versions before 5.*Keep two data sets"):
+        upstream.load()
+    assert {"c": 3} == planes.content()
+    upstream.run(("e", 5))
+    assert upstream.load() is not None
+    assert {"e": 5} == planes.content()
+
+
+def test_a_stream_that_is_shorter_than_what_was_loaded_of_it_was_written_anew_and_is_loaded(
+    planes: Planes, azurite: Azurite, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(planes, ("a", 1))
+    upstream = Upstream(planes, azurite)
+    upstream.run(("z", 9))
+    monkeypatch.setattr(module, "_loaded", lambda *_: 5)
+    assert upstream.load() is not None
+    assert {"z": 9} == planes.content("az")
+    assert "was written anew: it ends at version 1, and store" in caplog.text
 
 
 def end(version: int, generation: int | None, partition: int = 0, task: str | None = "0", tasks: int = 1) -> Row:

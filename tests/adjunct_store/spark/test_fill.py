@@ -112,6 +112,22 @@ def test_a_batch_that_was_published_is_not_applied_again(planes: Planes) -> None
     assert {"a": 1} == planes.content()
 
 
+def test_a_rebuild_that_fails_changes_nothing_for_the_fills_after_it(planes: Planes) -> None:
+    planes.fill(("a", 1), ("b", 2))
+    for more in ({}, {"values": ["op"]}, {"source": "other"}):
+        with pytest.raises(ConfigurationError, match="rows have a null in a key column"):
+            planes.fill(("a", 9), (None, 1), rebuild=True, **more)
+        planes.fill(("c", 3))
+        assert {"a": 1, "b": 2, "c": 3} == planes.content()
+
+
+def test_a_first_fill_that_fails_does_not_fix_the_columns_of_the_store(planes: Planes) -> None:
+    with pytest.raises(ConfigurationError, match="rows have a null"):
+        planes.fill((None, 1), values=["op"])
+    planes.fill(("a", 1))
+    assert {"a": 1} == planes.content()
+
+
 def test_a_fill_that_another_one_has_replaced_is_fenced(planes: Planes) -> None:
     rows, spec = planes.rows(("a", 1)), FillSpec(**COLUMNS)
     schema = changes_of(rows, spec).schema
@@ -140,7 +156,10 @@ def test_null_keys_are_an_error_that_counts_them_or_are_skipped_and_counted(plan
         ({"keys": ["seats"], "values": ["tail"]}, "its keys are tail string, those of the DataFrame are seats int"),
         ({"values": ["seats", "at"]}, "its values are seats int, those of the DataFrame are seats int, at long"),
         ({"partitions": 2}, "its partitions are 1, those of the DataFrame are 2"),
-        ({"order_by": None}, "its ordered are True"),
+        ({"order_by": None}, "its order_by are at bigint, those of the DataFrame are none"),
+        ({"source": "other"}, "it is filled from batch, not from other.*rebuild=True"),
+        ({"values": ["seats", "seats"]}, "names a column twice"),
+        ({"delete_when": "max(at) > 1"}, "cannot be evaluated for each row"),
         ({"keys": ["tailnum"]}, "Column 'tailnum' of the fill is not in the DataFrame"),
     ],
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import PySparkException
 
 from adjunct_store.spark import AdjunctStore, AdjunctStores, FillSpec, join
 from azure_account.errors import ConfigurationError
@@ -52,6 +54,39 @@ def test_a_repeated_batch_is_applied_once_and_a_new_job_goes_on(planes: Planes) 
     assert 0 == again.filled["planes"].upserts
     again.process(rows(planes, ("planes", "b", 3, None, 2)), 6)
     assert {"a": 1, "b": 3} == planes.content()
+
+
+def test_a_store_belongs_to_one_query_with_one_set_of_columns(planes: Planes) -> None:
+    folder = planes.folder / "events"
+    folder.mkdir()
+
+    def run(checkpoint: str, spec: FillSpec, **more: bool) -> None:
+        streams = {"planes": AdjunctStore(planes.store, spec)}
+        job = AdjunctStores(streams, source="changes", cache_dir=planes.cache, **more)
+        number = len(list(folder.iterdir()))
+        (folder / f"{number}.json").write_text(json.dumps({"stream": "planes", "id": f"{number}", "seats": number}))
+        source = planes.spark.readStream.schema("stream string, id string, seats int").json(str(folder))
+
+        def process(rows: DataFrame, batch: int) -> None:
+            job.process(rows, batch)
+
+        writer = source.writeStream.foreachBatch(process)
+        writer.option("checkpointLocation", str(planes.folder / checkpoint)).trigger(
+            availableNow=True
+        ).start().awaitTermination()
+
+    spec = FillSpec(["id"], ["seats"])
+    run("first", spec)
+    run("first", spec)
+    assert {"0": 0, "1": 1} == planes.content("0123")
+    with pytest.raises(PySparkException, match="it is filled from changes by query .*, not from changes by query"):
+        run("second", spec)
+    for change in (FillSpec(["id"], ["seats"], partitions=2), FillSpec(["id"], ["seats"], order_by="seats")):
+        with pytest.raises(PySparkException, match="those of the DataFrame are"):
+            run("first", change)
+    assert {"0": 0, "1": 1} == planes.content("0123")
+    run("second", spec, rebuild=True)
+    assert {str(number): number for number in range(6)} == planes.content("012345")
 
 
 def test_two_streams_do_not_fill_one_store(planes: Planes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 import uuid
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from adjunct_store.spark import join, release_pins, wait_until_ready
+from adjunct_store.spark import join, release_pins, streams, wait_until_ready
 from adjunct_store.spark.streams import is_truncation
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.pins import pin_version
@@ -82,6 +83,70 @@ def test_an_empty_source_is_bootstrapped_at_once(planes: Planes) -> None:
     assert {"a": 1} == planes.content()
 
 
+def test_a_rebuild_that_was_stopped_goes_on_behind_what_readers_have_until_it_is_bootstrapped(planes: Planes) -> None:
+    for number in range(3):
+        planes.feed(("abc"[number], number))
+    planes.run()
+    with planes.start(rebuild=True, trigger={"processingTime": "1 second"}) as running:
+        stop_amidst(running)
+        assert running.await_termination(60)
+    assert (2, False) == (running.generation, manifest(planes).generations[-1].bootstrapped)
+    assert 1 == wait_until_ready(planes.store, timeout=0, bootstrapped=False).generation
+    assert 2 == planes.run().generation
+    newest = wait_until_ready(planes.store, timeout=0)
+    assert (2, 3) == (newest.generation, newest.entries)
+
+
+def test_a_bootstrap_whose_query_is_stopped_is_not_taken_for_whole(planes: Planes) -> None:
+    for number in range(5):
+        planes.feed((f"{number}", number))
+    running = planes.start(bootstrap=True)
+    stop_amidst(running)
+    assert running.await_termination(60)
+    assert manifest(planes).newest is None
+    assert not manifest(planes).generations[-1].bootstrapped
+    planes.run(bootstrap=True)
+    assert 5 == wait_until_ready(planes.store, timeout=0).entries
+    interval = planes.spark.conf.get("spark.sql.streaming.noDataProgressEventInterval")
+    assert interval != "0", "other queries of the session report as before"
+
+
+def stop_amidst(running: StoreFill) -> None:
+    """Stop the query from outside, as a program does that stops all of its session, when it has planned a batch."""
+    end = time.monotonic() + 60
+    query = running.query
+    while not query.recentProgress:
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    query.stop()
+
+
+def test_a_source_that_cannot_be_read_from_its_beginning_is_not_tried_for_ever(
+    planes: Planes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planes.feed(("a", 1))
+    planes.run()
+    started = []
+
+    def failing(*_: object) -> None:
+        started.append(1)
+        raise ValueError("[DELTA_VERSION_NOT_CONTIGUOUS] Versions (0, 12) are not contiguous")
+
+    monkeypatch.setattr(streams, "_fill_batch", failing)
+    planes.feed(("b", 1))
+    running = planes.start(on_truncated="rebuild")
+    with pytest.raises(PySparkException, match="DELTA_VERSION_NOT_CONTIGUOUS"):
+        running.await_termination(60)
+    assert 2 == len(started), "once for what was there, once for the rebuild"
+    assert {"a": 1} == planes.content()
+
+
+def test_a_slash_after_the_checkpoint_changes_nothing(planes: Planes) -> None:
+    planes.feed(("a", 1))
+    planes.run()
+    assert 1 == planes.run(checkpoint=f"{planes.folder / 'fill'}/").generation
+
+
 def test_a_lost_checkpoint_makes_the_store_anew(planes: Planes) -> None:
     planes.feed(("a", 1))
     planes.feed(("b", 2))
@@ -105,7 +170,13 @@ def test_a_deleted_store_makes_the_query_begin_anew(planes: Planes) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"values": ["seats", "op"]}, {"persistent": False}, {"rebuild": True}, {"source": "other"}, {"partitions": 2}],
+    [
+        {"values": ["seats", "op"], "rebuild": True},
+        {"persistent": False},
+        {"rebuild": True},
+        {"source": "other"},
+        {"max_age": 0.0},
+    ],
 )
 def test_a_rebuilt_generation_reads_the_source_from_its_beginning(planes: Planes, change: dict[str, Any]) -> None:
     planes.feed(("a", 1), ("b", 2))
@@ -156,8 +227,19 @@ def test_a_fill_ends_when_another_one_takes_the_store_over(planes: Planes) -> No
 
 def test_streams_with_other_keys_are_refused_before_they_start(planes: Planes) -> None:
     planes.fill(("a", 1))
-    with pytest.raises(ConfigurationError, match="its keys are tail string, those of the DataFrame are op string"):
-        planes.start(keys=["op"])
+    planes.feed(("a", 1))
+    for change, message in (
+        ({"keys": ["op"]}, "its keys are tail string, those of the DataFrame are op string"),
+        ({"values": ["op"]}, "its values are seats int, those of the DataFrame are op string"),
+        ({"partitions": 2}, "its partitions are 1, those of the DataFrame are 2"),
+        (
+            {"order_by": "seats", "values": ["seats"]},
+            "its order_by are at bigint, those of the DataFrame are seats int",
+        ),
+        ({"order_by": None}, "its order_by are at bigint, those of the DataFrame are none"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
+            planes.start(**change)
     with pytest.raises(ConfigurationError, match="on_truncated is 'ignore'"):
         planes.start(on_truncated="ignore")
 

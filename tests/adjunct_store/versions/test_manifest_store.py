@@ -136,12 +136,50 @@ def test_bootstrapped_can_be_noted_after_the_last_batch(container: BlobContainer
     assert version == manifest_of(container).newest
 
 
-def test_a_store_that_is_not_bootstrapped_is_seen_with_its_first_version(container: BlobContainer) -> None:
-    old = published(opened(container), 0)
+def test_a_first_store_that_is_not_bootstrapped_is_seen_with_its_first_version(container: BlobContainer) -> None:
     fill = opened(container, OTHER)
     assert not fill.recovery.force_bootstrap
-    assert old == manifest_of(container).newest
     assert published(fill, 7) == manifest_of(container).newest
+
+
+@pytest.mark.parametrize(
+    "change", [{"source": "flights"}, {"partitions": PARTITIONS + 1}, {"max_age": 0.0}, {"persistent": False}]
+)
+def test_readers_that_have_a_version_get_another_generation_only_when_it_is_bootstrapped(
+    container: BlobContainer, change: dict[str, Any]
+) -> None:
+    old = published(opened(container), 0)
+    fill = opened(container, **change)
+    assert (Action.RECREATE, True) == (fill.recovery.action, fill.recovery.force_bootstrap)
+    published(fill, 0)
+    assert old == manifest_of(container).newest
+    new = published(fill, 1, bootstrapped=True)
+    assert new == manifest_of(container).newest
+
+
+@pytest.mark.parametrize("change", [{"source": "flights"}, {"partitions": PARTITIONS + 1}, {"schema": OTHER}])
+def test_a_fill_that_adds_to_what_readers_see_makes_no_other_store_of_it(
+    container: BlobContainer, change: dict[str, Any]
+) -> None:
+    old = published(opened(container), 0)
+    epoch = manifest_of(container).epoch
+    with pytest.raises(
+        ConfigurationError, match=r"it (is filled from|has|s schema).*rebuild=True|its schema has changed"
+    ):
+        opened(container, adds=True, **change)
+    assert epoch == manifest_of(container).epoch, "the fill that has the store goes on"
+    abandoned = opened(container, adds=True, rebuild=True, **change)
+    assert 2 == abandoned.generation.number
+    again = opened(container, adds=True)
+    assert (Action.CONTINUE, old) == (again.recovery.action, again.base)
+    assert {1} == {each.number for each in manifest_of(container).generations}
+
+
+def test_a_fill_that_adds_does_not_take_the_first_bootstrap_of_another_one_over(container: BlobContainer) -> None:
+    published(opened(container, bootstrap=True, source="stream"), 0)
+    with pytest.raises(ConfigurationError, match="it is filled from stream, not from planes"):
+        opened(container, adds=True)
+    assert 1 == opened(container, bootstrap=True, source="stream").generation.number
 
 
 def test_a_fill_that_was_replaced_changes_nothing(container: BlobContainer) -> None:
@@ -284,7 +322,7 @@ def test_what_a_replaced_fill_uploads_into_an_old_generation_is_deleted_by_the_n
     old = opened(container)
     published(old, 0)
     new = opened(container, OTHER)
-    published(new, 0)
+    published(new, 0, bootstrapped=True)
     assert {2} == generations_in(container)
     uploaded(container, old.generation.number, 1)
     container.put(f"{STORE}/g99/p0/files/x", b"of a generation that is still to come")
@@ -302,7 +340,7 @@ def test_blobs_that_cannot_be_deleted_are_left_for_the_next_clean_up(
     published(opened(account.container("box")), 0)
     container = account.restarted(Faults(on("delete", Refuse()))).container("box")
     fill = opened(container, OTHER)
-    published(fill, 0)
+    published(fill, 0, bootstrapped=True)
     assert "1 blobs of stores/planes are left for the next clean-up: 403" in caplog.text
     assert {1, 2} == generations_in(container)
     published(fill, 1)
@@ -329,7 +367,7 @@ def test_a_lost_answer_changes_nothing(account: MemoryAccount, fault: LostAnswer
     for batch in range(3):
         published(fill, batch)
     fill = opened(container, OTHER, keep=1)
-    last = [published(fill, batch) for batch in range(3)][-1]
+    last = [published(fill, batch, bootstrapped=True) for batch in range(3)][-1]
     assert {6: "serving"} == numbers(manifest_of(account.container("box")))
     assert last == manifest_of(container).newest
 

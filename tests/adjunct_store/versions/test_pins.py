@@ -173,7 +173,7 @@ def test_a_rebuilt_store_leaves_a_batch_its_generation(container: BlobContainer)
     published(opened(container), 0)
     _, old = pin_version(container, STORE, "q", 0)
     fill = opened(container, OTHER)
-    published(fill, 0)
+    published(fill, 0, bootstrapped=True)
     assert old == pin_version(container, STORE, "q", 0)[1]
     assert fill.generation == pin_version(container, STORE, "q", 1)[1]
 
