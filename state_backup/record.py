@@ -11,19 +11,17 @@ writes only (`docs/decisions/0015-state-backup.md`).
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from azure_account.errors import ConfigurationError, CorruptError
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.names import RECORD, StateNames
-from state_backup.sealed_json import digest_of, sealed
+from state_backup.sealed_json import SealedForm, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FORMAT_VERSION = 1
+_FORM = SealedForm("Record", 1, "Restore the blob, from a soft-deleted or earlier version if there is one.")
 BACKEND = "state_backup"
 """The name under which a checkpoint has the snapshot indexes of this package, beside those of other backends."""
 MOST_CONDEMNED = 20_000
@@ -62,7 +60,7 @@ class CheckpointRecord:
 def to_json(record: CheckpointRecord) -> bytes:
     """As it is stored."""
     fields = {
-        "format-version": FORMAT_VERSION,
+        "format-version": _FORM.format_version,
         "epoch": record.epoch,
         "writer": record.writer,
         "write-id": record.write_id,
@@ -74,25 +72,7 @@ def to_json(record: CheckpointRecord) -> bytes:
 
 def from_json(data: bytes, blob: str) -> CheckpointRecord:
     """The inverse. `ConfigurationError` for a record of a newer release, `CorruptError` for what is no sound record."""
-    try:
-        fields = json.loads(data)
-        version = fields["format-version"]
-        if type(version) is int and version > FORMAT_VERSION:
-            text = f"Record {blob} has format version {version}; this release reads {FORMAT_VERSION}. Upgrade it."
-            raise ConfigurationError(text)
-        if fields.pop("digest") != digest_of(fields):
-            raise _damaged(blob, "its digest is not that of its content")
-        record = CheckpointRecord(
-            int(fields["epoch"]),
-            str(fields["write-id"]),
-            tuple(_checkpoint(each) for each in fields["checkpoints"]),
-            tuple(map(str, fields["condemned"])),
-            str(fields["writer"]),
-        )
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        if isinstance(error, ConfigurationError):
-            raise
-        raise _damaged(blob, f"{error!r}") from error
+    record = _FORM.read(data, blob, _record)
     _check_names(record, blob)
     return record
 
@@ -103,14 +83,17 @@ def _check_names(record: CheckpointRecord, blob: str) -> None:
     indexes = (index for checkpoint in record.checkpoints for index in checkpoint.indexes.values())
     foreign = next((name for name in (*record.condemned, *indexes) if not state.owns(name)), None)
     if foreign is not None:
-        raise _damaged(blob, f"it names {foreign[:80]!r}, which is no blob of its state")
+        raise _FORM.damaged(blob, f"it names {foreign[:80]!r}, which is no blob of its state")
 
 
-def _damaged(blob: str, cause: str) -> CorruptError:
-    text = (
-        f"Record {blob} is damaged: {cause}. Restore the blob, from a soft-deleted or earlier version if there is one."
+def _record(fields: Mapping[str, Any]) -> CheckpointRecord:
+    return CheckpointRecord(
+        int(fields["epoch"]),
+        str(fields["write-id"]),
+        tuple(_checkpoint(each) for each in fields["checkpoints"]),
+        tuple(map(str, fields["condemned"])),
+        str(fields["writer"]),
     )
-    return CorruptError(text)
 
 
 def _checkpoint(fields: Mapping[str, Any]) -> Checkpoint:

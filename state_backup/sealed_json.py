@@ -4,10 +4,47 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from azure_account.errors import ConfigurationError, CorruptError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class SealedForm:
+    """A kind of sealed documents with a format version. repair: what to do about a damaged one."""
+
+    kind: str
+    format_version: int
+    repair: str
+
+    def read(self, data: bytes, blob: str, parse: Callable[[dict[str, Any]], T]) -> T:
+        """The parsed fields of a document.
+
+        `ConfigurationError` for one of a newer release, `CorruptError` for what is no sound one.
+        """
+        try:
+            fields = json.loads(data)
+            version = fields["format-version"]
+            if type(version) is int and version > self.format_version:
+                text = f"{self.kind} {blob} has format version {version}; this release reads {self.format_version}."
+                raise ConfigurationError(f"{text} Upgrade it.")
+            if fields.pop("digest") != digest_of(fields):
+                raise self.damaged(blob, "its digest is not that of its content")
+            return parse(fields)
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, ConfigurationError):
+                raise
+            raise self.damaged(blob, f"{error!r}") from error
+
+    def damaged(self, blob: str, cause: str) -> CorruptError:
+        """The error of a document that is not sound."""
+        return CorruptError(f"{self.kind} {blob} is damaged: {cause}. {self.repair}")
 
 
 def sealed(fields: Mapping[str, Any]) -> bytes:

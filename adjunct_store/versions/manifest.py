@@ -13,19 +13,17 @@ It is changed by conditional writes only, by the functions of `transitions`. Num
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from azure_account.errors import ConfigurationError, CorruptError
 from state_backup.index.checkpoint_id import CheckpointId
-from state_backup.sealed_json import digest_of, sealed
+from state_backup.sealed_json import SealedForm, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FORMAT_VERSION = 1
+_FORM = SealedForm("Manifest", 1, "Restore the blob, from a soft-deleted or earlier version if there is one.")
 PINS_EXPIRE_SECONDS = 7 * 86400.0
 
 
@@ -139,7 +137,7 @@ class Manifest:
 def to_json(manifest: Manifest) -> bytes:
     """As it is stored."""
     fields = {
-        "format-version": FORMAT_VERSION,
+        "format-version": _FORM.format_version,
         "epoch": manifest.epoch,
         "writer": manifest.writer,
         "write-id": manifest.write_id,
@@ -156,22 +154,10 @@ def to_json(manifest: Manifest) -> bytes:
 
 def from_json(data: bytes, blob: str) -> Manifest:
     """The inverse. `ConfigurationError` for one of a newer release, `CorruptError` for what is no sound manifest."""
-    try:
-        fields = json.loads(data)
-        version = fields["format-version"]
-        if type(version) is int and version > FORMAT_VERSION:
-            text = f"Manifest {blob} has format version {version}; this release reads {FORMAT_VERSION}. Upgrade it."
-            raise ConfigurationError(text)
-        if fields.pop("digest") != digest_of(fields):
-            raise _damaged(blob, "its digest is not that of its content")
-        manifest = _manifest(fields)
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        if isinstance(error, ConfigurationError):
-            raise
-        raise _damaged(blob, f"{error!r}") from error
+    manifest = _FORM.read(data, blob, _manifest)
     contradiction = _contradiction(manifest)
     if contradiction is not None:
-        raise _damaged(blob, contradiction)
+        raise _FORM.damaged(blob, contradiction)
     return manifest
 
 
@@ -188,11 +174,6 @@ def _contradiction(manifest: Manifest) -> str | None:
         if generation is None or len(version.checkpoints) != generation.partitions:
             return f"version {version.number} does not fit its generation {version.generation}"
     return None
-
-
-def _damaged(blob: str, cause: str) -> CorruptError:
-    step = "Restore the blob, from a soft-deleted or earlier version if there is one."
-    return CorruptError(f"Manifest {blob} is damaged: {cause}. {step}")
 
 
 def _manifest(fields: Mapping[str, Any]) -> Manifest:

@@ -5,18 +5,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from azure_account.errors import ConfigurationError, CorruptError
-from state_backup.sealed_json import digest_of, sealed
+from state_backup.sealed_json import SealedForm, sealed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from adjunct_store.versions.manifest import Manifest, Version
 
-FORMAT_VERSION = 1
+_FORM = SealedForm("Pin", 1, "Delete the blob when no task of its batch runs.")
 RENEWED = 0.5
 """The part of its time after which a pin is written again before it is used."""
 COUNTS = 2.0
@@ -73,7 +73,7 @@ def counts(age: float | None, pins_expire: float) -> bool:
 def to_json(pin: Pin) -> bytes:
     """As it is stored."""
     fields = {
-        "format-version": FORMAT_VERSION,
+        "format-version": _FORM.format_version,
         "version": pin.version,
         "confirmed": pin.confirmed,
         "write-id": pin.write_id,
@@ -83,20 +83,6 @@ def to_json(pin: Pin) -> bytes:
 
 def from_json(data: bytes, blob: str) -> Pin:
     """The inverse. `ConfigurationError` for one of a newer release, `CorruptError` for what is no sound pin."""
-    try:
-        fields = json.loads(data)
-        version = fields["format-version"]
-        if type(version) is int and version > FORMAT_VERSION:
-            text = f"Pin {blob} has format version {version}; this release reads {FORMAT_VERSION}. Upgrade it."
-            raise ConfigurationError(text)
-        if fields.pop("digest") != digest_of(fields):
-            raise _damaged(blob, "its digest is not that of its content")
-        return Pin(int(fields["version"]), bool(fields["confirmed"]), str(fields["write-id"]))
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        if isinstance(error, ConfigurationError):
-            raise
-        raise _damaged(blob, f"{error!r}") from error
-
-
-def _damaged(blob: str, cause: str) -> CorruptError:
-    return CorruptError(f"Pin {blob} is damaged: {cause}. Delete the blob when no task of its batch runs.")
+    return _FORM.read(
+        data, blob, lambda fields: Pin(int(fields["version"]), bool(fields["confirmed"]), str(fields["write-id"]))
+    )
