@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from state_backup.sealed_json import SealedForm, sealed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
 
     from adjunct_store.versions.manifest import Manifest, Version
 
