@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ class PlanesChanges:
     older: int = 0
     again: int = 0
     _latest: dict[str, tuple[int, dict[str, Any] | None]] = field(default_factory=dict)
+    _used: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def __post_init__(self) -> None:
         self.folder.mkdir()
@@ -60,7 +62,7 @@ class PlanesChanges:
         tails = self._rng.sample(sorted(self._latest), _CHANGED) + [f"N{number}-{new}" for new in range(_NEW)]
         rows = []
         for tail in tails:
-            for at in self._rng.sample(range(10 * number - 15, 10 * number + 10), self._rng.choice((1, 1, 2))):
+            for at in self._rng.sample(self._orders(tail, number), self._rng.choice((1, 1, 2))):
                 delete = self._rng.random() < 0.25
                 seats = self._rng.randrange(1000)
                 value = {"year": number, "manufacturer": f"of file {number}", "model": tail[::-1], "seats": seats}
@@ -68,8 +70,13 @@ class PlanesChanges:
         self._rng.shuffle(rows)
         self._write(rows)
 
+    def _orders(self, tail: str, number: int) -> list[int]:
+        """Orders that no row of this plane has: two files may come in one batch, when a query was killed."""
+        return [at for at in range(10 * number - 15, 10 * number + 10) if at not in self._used[tail]]
+
     def _write(self, rows: list[tuple[str, str, int, dict[str, Any]]]) -> None:
         for tail, operation, at, value in rows:
+            self._used[tail].add(at)
             before = self._latest.get(tail)
             self.deleted += operation == "D"
             if before is not None and at < before[0]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections import Counter
@@ -53,6 +54,12 @@ def content_of(container: BlobContainer, version: Version, manifest: Manifest, c
     return found
 
 
+def files_of(query: Path) -> dict[int, int]:
+    """By batch the last file that is in it: after a kill at the wrong moment Spark puts two into one batch."""
+    offsets = {int(path.name): path for path in (query / "offsets").iterdir() if path.name.isdigit()}
+    return {batch: json.loads(path.read_text().splitlines()[-1])["logOffset"] for batch, path in offsets.items()}
+
+
 def test_a_fill_that_is_killed_again_and_again_publishes_each_batch_once(
     azurite: Azurite, container_name: str, tmp_path: Path
 ) -> None:
@@ -82,11 +89,13 @@ def test_a_fill_that_is_killed_again_and_again_publishes_each_batch_once(
     job.run()
     manifest = manifest_of(container)
     assert manifest is not None
-    assert list(range(FILES)) == sorted(each.batch for each in manifest.versions), "each batch is one version"
+    files = files_of(query)
+    assert sorted(files) == sorted(each.batch for each in manifest.versions), "each batch is one version"
+    assert FILES - 1 == max(files.values())
     assert {1} == {each.generation for each in manifest.versions}
     for version in sorted(manifest.versions, key=lambda each: each.number)[-12:]:
         found = content_of(container, version, manifest, tmp_path / "reader")
-        assert changes.contents[version.batch] == found, f"version {version.number}"
+        assert changes.contents[files[version.batch]] == found, f"version {version.number}"
         assert len(found) == version.entries
     print(f"{KILLS} kills: {dict(hits)}; epoch {manifest.epoch}")  # noqa: T201 - shown by -s
     assert KILLS + 1 == manifest.epoch
