@@ -148,8 +148,7 @@ class StreamPlan:
             writer = writer.trigger(**trigger)
         if self.query_name is not None:
             writer = writer.queryName(self.query_name)
-        with _reporting_that_there_is_nothing(self.rows.sparkSession):
-            return writer.start()
+        return writer.start()
 
 
 @contextmanager
@@ -161,7 +160,10 @@ def _reporting_that_there_is_nothing(spark: SparkSession) -> Iterator[None]:
         try:
             yield
         finally:
-            spark.conf.unset(_NO_DATA_INTERVAL) if before is None else spark.conf.set(_NO_DATA_INTERVAL, before)
+            if before is None:
+                spark.conf.unset(_NO_DATA_INTERVAL)
+            else:
+                spark.conf.set(_NO_DATA_INTERVAL, before)
 
 
 def _has_read_all(query: StreamingQuery) -> bool:
@@ -245,8 +247,10 @@ class StoreFill(AbstractContextManager["StoreFill"]):
         return BatchFiller(self._plan.store, fill, self._plan.spec, self._plan.schema, self._plan.cache_dir)
 
     def _next_query(self) -> StreamingQuery:
-        trigger = {"availableNow": True} if self._bootstraps() else self._plan.trigger
-        return self._plan.start(self._filler, trigger)
+        if not self._bootstraps():
+            return self._plan.start(self._filler, self._plan.trigger)
+        with _reporting_that_there_is_nothing(self._plan.rows.sparkSession):
+            return self._plan.start(self._filler, {"availableNow": True})
 
     def _bootstraps(self) -> bool:
         generation = self._filler.fill.generation

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from state_backup.sealed_json import SealedForm, sealed
 
 if TYPE_CHECKING:
-
     from adjunct_store.versions.manifest import Manifest, Version
 
 _FORM = SealedForm("Pin", 1, "Delete the blob when no task of its batch runs.")
