@@ -9,6 +9,7 @@ process then has all of it in memory, and a look-up takes a fifth of the time.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -21,10 +22,10 @@ from adjunct_store.engine.entry import AFTER_DATA, DATA, values_in
 from adjunct_store.forms.disk import OnDisk
 from adjunct_store.forms.memory import InMemory
 from adjunct_store.forms.partitions import Partitions
-from azure_account.errors import ConfigurationError
+from azure_account.errors import ConfigurationError, CorruptError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from typing_extensions import Self
@@ -49,11 +50,16 @@ class View:
     """
 
     def __init__(
-        self, directories: Directories, schema: StoreSchema, form: Form = "rocksdb", metrics: StoreMetrics | None = None
+        self,
+        directories: Directories,
+        schema: StoreSchema,
+        form: Form = "rocksdb",
+        metrics: StoreMetrics | None = None,
+        on_damage: Callable[[CorruptError], object] = lambda _: None,
     ) -> None:
         if form not in FORMS:
             raise ConfigurationError(f"form is {form!r}; it must be one of {', '.join(FORMS)}.")
-        self.schema, self._metrics = schema, metrics
+        self.schema, self._metrics, self._on_damage = schema, metrics, on_damage
         self._partitions = Partitions(directories, schema.partitions)
         self._find = (InMemory if form == "memory" else OnDisk)(self._partitions, schema)
 
@@ -72,11 +78,12 @@ class View:
 
         keys: the store's key columns, in their order, under any names.
         """
-        batch = pa.RecordBatch.from_struct_array(keys) if isinstance(keys, pa.StructArray) else keys
+        batch = self._typed(pa.RecordBatch.from_struct_array(keys) if isinstance(keys, pa.StructArray) else keys)
         if self._metrics is None:
-            return self._find(self._typed(batch))
-        with self._metrics.measured("lookupSeconds"):
-            found = self._find(self._typed(batch))
+            with self._reporting_damage():
+                return self._find(batch)
+        with self._metrics.measured("lookupSeconds"), self._reporting_damage():
+            found = self._find(batch)
         self._metrics.count("lookups", len(found))
         self._metrics.count("hits", len(found) - found.null_count)
         self._metrics.count("misses", found.null_count)
@@ -118,14 +125,31 @@ class View:
 
     def _scan(self, start: bytes, stop: bytes | None) -> Iterator[tuple[Key, Value]]:
         rows = self._partitions.scan(start, stop)
-        while some := list(islice(rows, _SCANNED_AT_ONCE)):
-            records = pa.array([row[1] for row in some], pa.large_binary())
-            there, datums = values_in(records, ordered=self.schema.ordered)
-            if len(datums):
-                encoded = pa.array([some[row][0][1:] for row in np.flatnonzero(there)], pa.large_binary())
-                keys = [column.to_pylist() for column in decode_keys(encoded, self.schema.keys).columns]
-                values = decode_values(datums, self.schema, _WHAT).to_pylist()
-                yield from zip(zip(*keys, strict=True), values, strict=True)
+        while True:
+            with self._reporting_damage():
+                some = list(islice(rows, _SCANNED_AT_ONCE))
+                if not some:
+                    return
+                found = self._decoded(some)
+            yield from found
+
+    def _decoded(self, rows: Sequence[tuple[bytes, bytes]]) -> Iterator[tuple[Key, Value]]:
+        records = pa.array([record for _, record in rows], pa.large_binary())
+        there, datums = values_in(records, ordered=self.schema.ordered)
+        if not len(datums):
+            return iter(())
+        encoded = pa.array([rows[row][0][1:] for row in np.flatnonzero(there).tolist()], pa.large_binary())
+        keys = [column.to_pylist() for column in decode_keys(encoded, self.schema.keys).columns]
+        values = decode_values(datums, self.schema, _WHAT).to_pylist()
+        return zip(zip(*keys, strict=True), values, strict=True)
+
+    @contextmanager
+    def _reporting_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except CorruptError as error:
+            self._on_damage(error)
+            raise
 
 
 def _cast(column: pa.Array, wanted: pa.Field) -> pa.Array:
@@ -159,9 +183,10 @@ def open_view(
     schema: StoreSchema,
     form: Form = "rocksdb",
     metrics: StoreMetrics | None = None,
+    on_damage: Callable[[CorruptError], object] = lambda _: None,
 ) -> View:
     """A view of partitions whose directories are known, or are given by a function when they are needed.
 
-    metrics: count look-ups there.
+    metrics: count look-ups there. on_damage: is called before an error of a damaged file is raised.
     """
-    return View(directories if callable(directories) else directories.get, schema, form, metrics)
+    return View(directories if callable(directories) else directories.get, schema, form, metrics, on_damage)

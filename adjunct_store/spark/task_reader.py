@@ -93,7 +93,10 @@ class PinnedStore:
         return self.reader, self.batch
 
     def view(self) -> View:
-        """The store as this task sees it. It stays open as long as the task runs; do not close it."""
+        """The store as this task sees it. It stays open as long as the task runs; do not close it.
+
+        After a `CorruptError` of the view the next call fetches the version again, in whatever task of the host.
+        """
         version, generation = self.pin()
         return _open(self, version, generation).view
 
@@ -102,9 +105,7 @@ class PinnedStore:
         version, generation = self.pin()
         try:
             return action(_open(self, version, generation).view)
-        except CorruptError as error:
-            logger.warning("store %s is fetched again: %s", self.location.store, error)
-            _discard(self, version)
+        except CorruptError:
             return action(_open(self, version, generation).view)
 
     def lookup(self, keys: pa.RecordBatch) -> pa.StructArray:
@@ -133,9 +134,9 @@ class _Open:
     def __post_init__(self) -> None:
         self.metrics.add("versionsOpen", 1)
 
-    def close(self, *, discard: bool = False) -> None:
+    def close(self) -> None:
         self.view.close()
-        self.directories.discard() if discard else self.directories.close()
+        self.directories.close()
         self.metrics.add("versionsOpen", -1)
 
 
@@ -156,7 +157,8 @@ def _open(store: PinnedStore, version: Version, generation: Generation) -> _Open
         _close_idle(key, task)
         directories = FetchedDirectories(_host_cache(store), version)
         metrics = StoreMetrics(store.location.container, store.location.store)
-        view = open_view(directories, StoreSchema.from_json(generation.schema), store.form, metrics)
+        schema = StoreSchema.from_json(generation.schema)
+        view = open_view(directories, schema, store.form, metrics, partial(_discard, key))
         found = _opened[key] = _Open(view, directories, task, metrics)
     found.task = task
     _opened.move_to_end(key)
@@ -188,8 +190,13 @@ def _without_version(key: _Key) -> tuple[Any, ...]:
     return process, location, form, cache_dir
 
 
-def _discard(store: PinnedStore, version: Version) -> None:
-    _opened.pop(_key(store, version)).close(discard=True)
+def _discard(key: _Key, error: CorruptError) -> None:
+    """Have a version fetched again. Its view is left as it is: its user may be amidst a scan."""
+    found = _opened.pop(key, None)
+    if found is not None:
+        logger.warning("store %s is fetched again: %s", key[1].store, error)
+        found.directories.discard()
+        found.metrics.add("versionsOpen", -1)
 
 
 def _run() -> str | None:

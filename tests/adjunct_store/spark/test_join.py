@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from adjunct_store.spark import fill, join, lookup, release_pins, task_reader
@@ -118,6 +119,29 @@ def test_a_damaged_file_of_the_host_is_fetched_again(planes: Planes) -> None:
     assert before != data_files(planes.cache)
     assert expected == rows_of(join(keys, planes.store, on=["id"], form="memory", cache_dir=planes.cache))
     assert before == data_files(planes.cache)
+
+
+@pytest.mark.parametrize("scans", [False, True])
+def test_a_damaged_file_that_a_function_meets_is_fetched_again_by_the_next_attempt(planes: Planes, scans: bool) -> None:
+    rows = planes.spark.range(5000).selectExpr("id", "repeat(cast(rand(3) as string), 20) as text")
+    fill(planes.store, rows, keys=["id"], cache_dir=planes.folder / "writer")
+    reader = task_reader(planes.store, streaming=False, cache_dir=planes.cache)
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            view = reader.view()
+            count = sum(1 for _ in view.scan()) if scans else sum(view.get(key) is not None for key in range(5000))
+            yield pa.RecordBatch.from_pydict({"count": [count]})
+
+    def counted() -> list[int]:
+        return [row["count"] for row in planes.spark.range(1).coalesce(1).mapInArrow(read, "count long").collect()]
+
+    before = [5000]
+    task_reader(planes.store, streaming=False, cache_dir=planes.cache).view().get(1)  # fetches
+    damage(planes.cache)
+    with pytest.raises(PySparkException, match="CorruptError"):
+        counted()
+    assert before == counted()
 
 
 def data_files(cache: Path) -> dict[str, bytes]:
