@@ -22,7 +22,7 @@ from adjunct_store.engine.entry import AFTER_DATA, DATA, values_in
 from adjunct_store.forms.disk import OnDisk
 from adjunct_store.forms.memory import InMemory
 from adjunct_store.forms.partitions import Partitions
-from azure_account.errors import ConfigurationError, CorruptError
+from azure_account.errors import ConfigurationError, CorruptError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -95,7 +95,7 @@ class View:
 
     def get_many(self, keys: Sequence[Key]) -> list[Value | None]:
         """The values of keys, None for those that are not there."""
-        found: list[Value | None] = self.lookup(key_columns(keys, self.schema.keys)).to_pylist()
+        found: list[Value | None] = _in_python(self.lookup(key_columns(keys, self.schema.keys)))
         return found
 
     def prefix(self, *first: object) -> Iterator[tuple[Key, Value]]:
@@ -139,8 +139,8 @@ class View:
         if not len(datums):
             return iter(())
         encoded = pa.array([rows[row][0][1:] for row in np.flatnonzero(there).tolist()], pa.large_binary())
-        keys = [column.to_pylist() for column in decode_keys(encoded, self.schema.keys).columns]
-        values = decode_values(datums, self.schema, _WHAT).to_pylist()
+        keys = [_in_python(column) for column in decode_keys(encoded, self.schema.keys).columns]
+        values = _in_python(decode_values(datums, self.schema, _WHAT))
         return zip(zip(*keys, strict=True), values, strict=True)
 
     @contextmanager
@@ -150,6 +150,15 @@ class View:
         except CorruptError as error:
             self._on_damage(error)
             raise
+
+
+def _in_python(column: pa.Array) -> list[Any]:
+    try:
+        found: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError) as error:
+        cause = "a date or time in it is none of the years 1 to 9999, which are all that Python has"
+        raise ConfigurationError(describe("read", "an entry", cause, "Use lookup or join: Arrow has them.")) from error
+    return found
 
 
 def _cast(column: pa.Array, wanted: pa.Field) -> pa.Array:

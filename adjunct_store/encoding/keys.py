@@ -9,7 +9,6 @@ Strings are ordered by their UTF-8 bytes, as Spark orders them.
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,14 +39,23 @@ def key_columns(values: Sequence[Sequence[object]], keys: pa.Schema) -> pa.Recor
         if len(key) != len(keys):
             columns = ", ".join(keys.names)
             raise ConfigurationError(f"Key {key!r} has {len(key)} values; the store has the columns {columns}.")
+    columns = [_exactly([key[number] for key in values], column) for number, column in enumerate(keys)]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema([column.with_nullable(True) for column in keys]))
+
+
+def _exactly(values: Sequence[object], column: pa.Field) -> pa.Array:
+    """Arrow takes 1.5 as 1, and a time without a zone as one in UTC: such keys would be found under another one."""
+    text = f"is not of the type of key column {column.name!r} of the store, {key_type_name(column)}"
     try:
-        return pa.RecordBatch.from_arrays(
-            [pa.array([key[number] for key in values], column.type) for number, column in enumerate(keys)],
-            schema=pa.schema([column.with_nullable(True) for column in keys]),
-        )
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        types = ", ".join(f"{column.name} {key_type_name(column)}" for column in keys)
-        raise ConfigurationError(f"A key is not of the store's types ({types}): {error}") from error
+        typed = pa.array(values, column.type)
+        stored = typed.to_pylist()
+    except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, OverflowError) as error:
+        given = ", ".join(sorted({type(each).__name__ for each in values}))
+        raise ConfigurationError(f"A key of type {given} {text}: {error}") from error
+    for value, found in zip(values, stored, strict=True):
+        if value != found:
+            raise ConfigurationError(f"Key {value!r} {text}, as which it would be {found!r}. Convert it.")
+    return typed
 
 
 def encode_prefix(first: Sequence[object], keys: pa.Schema) -> bytes:
@@ -75,7 +83,7 @@ def decode_keys(encoded: pa.Array, keys: pa.Schema) -> pa.RecordBatch:
         for row, key in enumerate(rest):
             value, rest[row] = _decoded(key, column.type, last=number == len(keys) - 1)
             values.append(value)
-        columns.append(pa.array(values, column.type))
+        columns.append(pa.array(values, _stored_as(column.type)).cast(column.type))
     return pa.RecordBatch.from_arrays(columns, schema=keys)
 
 
@@ -120,8 +128,7 @@ def _decoded(key: bytes, arrow: pa.DataType, *, last: bool) -> tuple[Any, bytes]
     if pa.types.is_boolean(arrow):
         return bool(key[0]), key[1:]
     width = arrow.bit_width // 8
-    number = int.from_bytes(key[:width], "big") - (1 << (8 * width - 1))
-    return _of_number(number, arrow), key[width:]
+    return int.from_bytes(key[:width], "big") - (1 << (8 * width - 1)), key[width:]
 
 
 def _until_end(key: bytes) -> tuple[bytes, bytes]:
@@ -131,9 +138,8 @@ def _until_end(key: bytes) -> tuple[bytes, bytes]:
     return key[:at].replace(_ESCAPED_NUL, _NUL), key[at + 2 :]
 
 
-def _of_number(number: int, arrow: pa.DataType) -> Any:
+def _stored_as(arrow: pa.DataType) -> pa.DataType:
+    """Dates and timestamps are numbers: Python has them from year 1 to 9999 only."""
     if pa.types.is_date(arrow):
-        return dt.date(1970, 1, 1) + dt.timedelta(days=number)
-    if pa.types.is_timestamp(arrow):
-        return pa.scalar(number, pa.int64()).cast(arrow).as_py()
-    return number
+        return pa.int32()
+    return pa.int64() if pa.types.is_timestamp(arrow) else arrow

@@ -53,11 +53,10 @@ class OnDisk:
             by_partition = np.argsort(partitions, kind="stable")
             order, partitions = order[by_partition], partitions[by_partition]
             sorted_keys = keys.take(pa.array(order))
-            numbers, begins = np.unique(partitions, return_index=True)
-            ends = [*begins[1:].tolist(), len(order)]
+            numbers, begins, sizes = np.unique(partitions, return_index=True, return_counts=True)
             found = []
-            for number, begin, end in zip(numbers.tolist(), begins.tolist(), ends, strict=True):
-                found += self._get(number, sorted_keys.slice(begin, end - begin))
+            for number, begin, size in zip(numbers.tolist(), begins.tolist(), sizes.tolist(), strict=True):
+                found += self._get(number, sorted_keys.slice(begin, size))
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         return pa.concat_arrays(found or [_NONE]).take(pa.array(place))

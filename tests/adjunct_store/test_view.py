@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import random
+from dataclasses import replace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -150,17 +151,24 @@ def test_what_is_not_there_is_null(tmp_path: Path, schema: StoreSchema, form: Fo
     with PartitionStore(tmp_path / "p", schema) as store:
         store.apply([batch_of(schema, [("A", named("a"), *order), ("B", None, *order)])], Position("s", 0))
     given: list[list[str | None]] = [[], ["Z"], [None], ["A"], ["A", None, "B", "Z", "A"]]
-    with open_view({0: tmp_path / "p"}, schema, form) as view, open_view({}, schema, form) as empty:
+    three = replace(schema, partitions=3)
+    with (
+        open_view({0: tmp_path / "p"}, schema, form) as view,
+        open_view({}, schema, form) as empty,
+        open_view({}, three, form) as empties,
+    ):
         for keys in given:
             column = pa.array(keys, pa.string())
             expected = [named("a") if key == "A" else None for key in keys]
             assert expected == view.lookup(pa.record_batch({"k": column})).to_pylist()
             assert expected == view.lookup(pa.StructArray.from_arrays([column], ["k"])).to_pylist()
             assert [None] * len(keys) == empty.lookup(pa.record_batch({"k": column})).to_pylist()
+            assert [None] * len(keys) == empties.lookup(pa.record_batch({"k": column})).to_pylist()
             assert schema.value_type == view.lookup(pa.record_batch({"k": column})).type
         nulls = pa.array([{"k": "A"}, None], pa.struct([("k", pa.string())]))
         assert [named("a"), None] == view.lookup(nulls).to_pylist()
         assert (0, [], None) == (empty.entries, list(empty.scan()), empty.get("A"))
+        assert (0, [], None, []) == (empties.entries, list(empties.scan()), empties.get(None), empties.get_many([]))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -174,3 +182,16 @@ def test_integers_of_a_narrower_type_and_slices_are_looked_up(tmp_path: Path, fo
         everything = pa.record_batch({"k": pa.array(range(5_000, -5_002, -1))})
         expected = [None, *({"v": str(key)} for key in range(4_999, -5_001, -1)), None]
         assert expected == view.lookup(everything).to_pylist()
+
+
+def test_times_that_python_does_not_have_are_looked_up_and_named(tmp_path: Path) -> None:
+    schema = StoreSchema(pa.schema([("k", pa.int64())]), pa.schema([("until", pa.timestamp("us", "UTC"))]), 1)
+    with PartitionStore(tmp_path / "p", schema) as store:
+        last = pa.array([253_402_329_599_000_000]).cast(pa.timestamp("us", "UTC"))  # of 9999 in Los Angeles
+        value = pa.StructArray.from_arrays([last], ["until"])
+        store.apply([pa.record_batch({"k": [1], "value": value})], Position("s", 0))
+    with open_view({0: tmp_path / "p"}, schema) as view:
+        assert value.equals(view.lookup(pa.record_batch({"k": [1]})))
+        for reads in (lambda: view.get(1), lambda: list(view.scan())):
+            with pytest.raises(ConfigurationError, match="years 1 to 9999.*Use lookup or join"):
+                reads()

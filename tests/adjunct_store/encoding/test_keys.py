@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -91,14 +92,51 @@ def test_a_slice_of_a_batch_has_its_own_keys() -> None:
     ("rows", "says"),
     [
         ([("x",)], r"Key \('x',\) has 1 values; the store has the columns a, b"),
-        ([("x", "y")], r"not of the store's types \(a string, b int\)"),
-        ([("x", 2**40)], r"not of the store's types"),
-        ([(5, 1)], r"not of the store's types"),
+        ([("x", "y")], r"A key of type str is not of the type of key column 'b' of the store, int: "),
+        ([("x", 2**40)], r"A key of type int is not of the type of key column 'b' of the store, int: .*too large"),
+        ([(5, 1)], r"not of the type of key column 'a' of the store, string"),
+        ([(b"x", 1)], r"Key b'x' is not of the type of key column 'a' of the store, string, .* be 'x'. Convert it"),
+        ([("\ud800", 1)], r"A key of type str is not .* column 'a'"),
+        ([("x", 1), ("x", 1.5)], r"Key 1.5 is not .* column 'b' of the store, int, as which it would be 1\."),
     ],
 )
 def test_keys_of_other_types_are_refused(rows: list[tuple[Any, ...]], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         key_columns(rows, pa.schema([("a", pa.string()), ("b", pa.int32())]))
+
+
+NOON = dt.datetime(2026, 1, 1, 12)  # noqa: DTZ001 - a type of keys
+
+
+@pytest.mark.parametrize(
+    ("key", "arrow"),
+    [
+        (NOON, pa.timestamp("us", "UTC")),
+        (NOON.replace(tzinfo=dt.timezone.utc), pa.timestamp("us")),
+        (NOON, pa.date32()),
+        (20_454, pa.date32()),
+        (1_767_268_800_000_000, pa.timestamp("us")),
+        (1, pa.bool_()),
+        ("a", pa.binary()),
+    ],
+)
+def test_keys_that_would_be_taken_for_others_are_refused(key: Any, arrow: pa.DataType) -> None:
+    with pytest.raises(ConfigurationError, match="is not of the type of key column 'k'"):
+        key_columns([(key,)], pa.schema([("k", arrow)]))
+
+
+def test_keys_of_equal_value_are_taken() -> None:
+    moment = NOON.replace(tzinfo=dt.timezone(dt.timedelta(hours=2)))
+    keys = pa.schema([("n", pa.int64()), ("t", pa.timestamp("us", "UTC")), ("d", pa.date32())])
+    found = key_columns([(1.0, moment, None), (np.int8(2), None, NOON.date())], keys).to_pylist()
+    assert [{"n": 1, "t": moment, "d": None}, {"n": 2, "t": None, "d": NOON.date()}] == found
+
+
+def test_times_that_python_does_not_have_are_decoded() -> None:
+    keys = pa.schema([("t", pa.timestamp("us", "UTC")), ("d", pa.date32())])
+    times, days = pa.array([253_402_329_599_000_000, -(2**63), 2**63 - 1]), pa.array([-(2**31), 2**31 - 1, 0], pa.int32())
+    batch = pa.RecordBatch.from_arrays([times.cast(keys.field("t").type), days.cast(pa.date32())], schema=keys)
+    assert batch.equals(decode_keys(encode_keys(batch), keys))
 
 
 @pytest.mark.parametrize("arrow", [pa.float64(), pa.decimal128(10, 2), pa.list_(pa.int32()), pa.timestamp("ns")])
