@@ -9,7 +9,6 @@ process then has all of it in memory, and a look-up takes a fifth of the time.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -22,16 +21,17 @@ from adjunct_store.engine.entry import AFTER_DATA, DATA, values_in
 from adjunct_store.forms.disk import OnDisk
 from adjunct_store.forms.memory import InMemory
 from adjunct_store.forms.partitions import Partitions
-from azure_account.errors import ConfigurationError, CorruptError, describe
+from adjunct_store.host.directories import PartitionDirectory
+from azure_account.errors import ConfigurationError, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from typing_extensions import Self
 
     from adjunct_store.encoding.schema import StoreSchema
-    from adjunct_store.forms.partitions import Directories
+    from adjunct_store.forms.partitions import Directories, OnDamage
     from adjunct_store.metrics import StoreMetrics
 
 Form: TypeAlias = Literal["rocksdb", "memory"]
@@ -55,12 +55,12 @@ class View:
         schema: StoreSchema,
         form: Form = "rocksdb",
         metrics: StoreMetrics | None = None,
-        on_damage: Callable[[CorruptError], object] = lambda _: None,
+        on_damage: OnDamage = lambda _, __: None,
     ) -> None:
         if form not in FORMS:
             raise ConfigurationError(f"form is {form!r}; it must be one of {', '.join(FORMS)}.")
-        self.schema, self._metrics, self._on_damage = schema, metrics, on_damage
-        self._partitions = Partitions(directories, schema.partitions)
+        self.schema, self._metrics = schema, metrics
+        self._partitions = Partitions(directories, schema.partitions, on_damage)
         self._find = (InMemory if form == "memory" else OnDisk)(self._partitions, schema)
 
     def __enter__(self) -> Self:
@@ -73,17 +73,17 @@ class View:
         """Close the files."""
         self._partitions.close()
 
-    def lookup(self, keys: pa.RecordBatch | pa.StructArray) -> pa.StructArray:
+    def lookup(self, keys: pa.RecordBatch | pa.StructArray, at_most: int | None = None) -> pa.StructArray:
         """The value of each key, in the order of rows; null where there is none, and for keys with a null.
 
-        keys: the store's key columns, in their order, under any names.
+        keys: the store's key columns, in their order, under any names. at_most: bytes; `TooManyBytesError`, soon, if
+        the values of all rows take more.
         """
         batch = self._typed(pa.RecordBatch.from_struct_array(keys) if isinstance(keys, pa.StructArray) else keys)
         if self._metrics is None:
-            with self._reporting_damage():
-                return self._find(batch)
-        with self._metrics.measured("lookupSeconds"), self._reporting_damage():
-            found = self._find(batch)
+            return self._find(batch, at_most)
+        with self._metrics.measured("lookupSeconds"):
+            found = self._find(batch, at_most)
         self._metrics.count("lookups", len(found))
         self._metrics.count("hits", len(found) - found.null_count)
         self._metrics.count("misses", found.null_count)
@@ -125,13 +125,8 @@ class View:
 
     def _scan(self, start: bytes, stop: bytes | None) -> Iterator[tuple[Key, Value]]:
         rows = self._partitions.scan(start, stop)
-        while True:
-            with self._reporting_damage():
-                some = list(islice(rows, _SCANNED_AT_ONCE))
-                if not some:
-                    return
-                found = self._decoded(some)
-            yield from found
+        while some := list(islice(rows, _SCANNED_AT_ONCE)):
+            yield from self._decoded(some)
 
     def _decoded(self, rows: Sequence[tuple[bytes, bytes]]) -> Iterator[tuple[Key, Value]]:
         records = pa.array([record for _, record in rows], pa.large_binary())
@@ -142,14 +137,6 @@ class View:
         keys = [_in_python(column) for column in decode_keys(encoded, self.schema.keys).columns]
         values = _in_python(decode_values(datums, self.schema, _WHAT))
         return zip(zip(*keys, strict=True), values, strict=True)
-
-    @contextmanager
-    def _reporting_damage(self) -> Iterator[None]:
-        try:
-            yield
-        except CorruptError as error:
-            self._on_damage(error)
-            raise
 
 
 def _in_python(column: pa.Array) -> list[Any]:
@@ -192,10 +179,12 @@ def open_view(
     schema: StoreSchema,
     form: Form = "rocksdb",
     metrics: StoreMetrics | None = None,
-    on_damage: Callable[[CorruptError], object] = lambda _: None,
+    on_damage: OnDamage = lambda _, __: None,
 ) -> View:
     """A view of partitions whose directories are known, or are given by a function when they are needed.
 
     metrics: count look-ups there. on_damage: is called before an error of a damaged file is raised.
     """
-    return View(directories if callable(directories) else directories.get, schema, form, metrics, on_damage)
+    if not callable(directories):
+        directories = {partition: PartitionDirectory(path) for partition, path in directories.items()}.get
+    return View(directories, schema, form, metrics, on_damage)

@@ -37,24 +37,24 @@ def key_columns(values: Sequence[Sequence[object]], keys: pa.Schema) -> pa.Recor
     """Keys that are given as tuples. `ConfigurationError` for values that are not of the columns' types."""
     for key in values:
         if len(key) != len(keys):
-            columns = ", ".join(keys.names)
-            raise ConfigurationError(f"Key {key!r} has {len(key)} values; the store has the columns {columns}.")
+            have = ", ".join(keys.names)
+            raise ConfigurationError(f"Key {key!r} has {len(key)} values; the store has the columns {have}.")
     columns = [_exactly([key[number] for key in values], column) for number, column in enumerate(keys)]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema([column.with_nullable(True) for column in keys]))
 
 
 def _exactly(values: Sequence[object], column: pa.Field) -> pa.Array:
     """Arrow takes 1.5 as 1, and a time without a zone as one in UTC: such keys would be found under another one."""
-    text = f"is not of the type of key column {column.name!r} of the store, {key_type_name(column)}"
+    kind = f"is not of the type of key column {column.name!r} of the store, {key_type_name(column)}"
     try:
         typed = pa.array(values, column.type)
         stored = typed.to_pylist()
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, OverflowError) as error:
-        given = ", ".join(sorted({type(each).__name__ for each in values}))
-        raise ConfigurationError(f"A key of type {given} {text}: {error}") from error
+        kinds = ", ".join(sorted({type(each).__name__ for each in values}))
+        raise ConfigurationError(f"A key of type {kinds} {kind}: {error}") from error
     for value, found in zip(values, stored, strict=True):
         if value != found:
-            raise ConfigurationError(f"Key {value!r} {text}, as which it would be {found!r}. Convert it.")
+            raise ConfigurationError(f"Key {value!r} {kind}, as which it would be {found!r}. Convert it.")
     return typed
 
 

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from adjunct_store.encoding.keys import encode_keys
 from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.encoding.values import decode_values
 from adjunct_store.engine.entry import data_keys, values_in
 from adjunct_store.forms.key_words import neighbours_together
+from adjunct_store.forms.limit import Limit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from adjunct_store.encoding.schema import StoreSchema
@@ -33,21 +37,22 @@ class OnDisk:
     def __init__(self, partitions: Partitions, schema: StoreSchema) -> None:
         self._partitions, self._schema = partitions, schema
 
-    def __call__(self, batch: pa.RecordBatch) -> pa.StructArray:
-        """The value of each key, in the order of rows; null where there is none."""
+    def __call__(self, batch: pa.RecordBatch, at_most: int | None = None) -> pa.StructArray:
+        """The value of each key, in the order of rows; null where there is none. at_most: see `View.lookup`."""
         different = data_keys(encode_keys(batch)).dictionary_encode()
-        found = self._records(different, batch)
+        found = self._records(different, batch, Limit(at_most))
+        Limit(at_most).add(pc.sum(pc.binary_length(found).take(different.indices)).as_py() or 0)
         there, datums = values_in(found, ordered=self._schema.ordered)
         values = decode_values(datums, self._schema, "values of an adjunct store")
         row_of_key = pa.array(np.cumsum(there) - 1, pa.int64(), mask=~there)
         return values.take(row_of_key.take(different.indices))
 
-    def _records(self, different: pa.DictionaryArray, batch: pa.RecordBatch) -> pa.Array:
+    def _records(self, different: pa.DictionaryArray, batch: pa.RecordBatch, limit: Limit) -> pa.Array:
         """The record of each different key, as `large_binary`; null where there is none."""
         keys = different.dictionary
         order = neighbours_together(keys)
         if self._partitions.count == 1:
-            found = self._get(0, keys.take(pa.array(order)))
+            found = list(self._get(0, keys.take(pa.array(order)), limit))
         else:
             partitions = partition_of(batch.take(pa.array(_first_rows(different))), self._partitions.count)[order]
             by_partition = np.argsort(partitions, kind="stable")
@@ -56,14 +61,17 @@ class OnDisk:
             numbers, begins, sizes = np.unique(partitions, return_index=True, return_counts=True)
             found = []
             for number, begin, size in zip(numbers.tolist(), begins.tolist(), sizes.tolist(), strict=True):
-                found += self._get(number, sorted_keys.slice(begin, size))
+                found += self._get(number, sorted_keys.slice(begin, size), limit)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         return pa.concat_arrays(found or [_NONE]).take(pa.array(place))
 
-    def _get(self, partition: int, keys: pa.Array) -> list[pa.Array]:
-        some = (keys.slice(begin, _GET_AT_ONCE).to_pylist() for begin in range(0, len(keys), _GET_AT_ONCE))
-        return [pa.array(self._partitions.get_many(partition, each), pa.large_binary()) for each in some]
+    def _get(self, partition: int, keys: pa.Array, limit: Limit) -> Iterator[pa.Array]:
+        for begin in range(0, len(keys), _GET_AT_ONCE):
+            some = keys.slice(begin, _GET_AT_ONCE).to_pylist()
+            found = pa.array(self._partitions.get_many(partition, some), pa.large_binary())
+            limit.add(found.nbytes)
+            yield found
 
 
 def _first_rows(different: pa.DictionaryArray) -> NDArray[np.int64]:

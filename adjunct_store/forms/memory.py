@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from adjunct_store.encoding.keys import encode_keys
 from adjunct_store.encoding.values import decode_values
 from adjunct_store.engine.entry import AFTER_DATA, DATA, data_keys, values_in
 from adjunct_store.forms.key_index import KeyIndex
+from adjunct_store.forms.limit import Limit
 
 if TYPE_CHECKING:
     from adjunct_store.encoding.schema import StoreSchema
@@ -22,15 +24,16 @@ _READ_AT_ONCE = 50_000
 
 
 class InMemory:
-    """Finds values in arrays. Memory: the decoded values, the keys, and 16 bytes for each."""
+    """Finds values in arrays. Memory: the decoded values, the keys, and 24 bytes for each."""
 
     def __init__(self, partitions: Partitions, schema: StoreSchema) -> None:
         self._partitions, self._schema = partitions, schema
         self._index: KeyIndex | None = None
         self._values = pa.array([], schema.value_type)
+        self._sizes = np.array([], np.int64)
 
-    def __call__(self, batch: pa.RecordBatch) -> pa.StructArray:
-        """The value of each key, in the order of rows; null where there is none."""
+    def __call__(self, batch: pa.RecordBatch, at_most: int | None = None) -> pa.StructArray:
+        """The value of each key, in the order of rows; null where there is none. at_most: see `View.lookup`."""
         index = self._index or self._load()
         keys = data_keys(encode_keys(batch))
         if not keys.null_count:
@@ -38,17 +41,20 @@ class InMemory:
         else:
             rows = np.full(len(keys), -1, np.int64)
             rows[np.asarray(keys.is_valid())] = index.rows(keys.drop_null())
-        return self._values.take(pa.array(rows, mask=rows < 0))
+        there = rows >= 0
+        Limit(at_most).add(int(self._sizes[rows[there]].sum()))
+        return self._values.take(pa.array(rows, mask=~there))
 
     def _load(self) -> KeyIndex:
-        keys, values = [pa.array([], pa.large_binary())], [self._values]
+        keys, values, sizes = [pa.array([], pa.large_binary())], [self._values], [self._sizes]
         for partition in range(self._partitions.count):
             entries = self._partitions.scan_one(partition, DATA, AFTER_DATA)
             while some := list(islice(entries, _READ_AT_ONCE)):
                 records = pa.array([record for _, record in some], pa.large_binary())
                 there, datums = values_in(records, ordered=self._schema.ordered)
                 keys.append(pa.array([key for key, _ in some], pa.large_binary()).filter(pa.array(there)))
+                sizes.append(np.asarray(pc.binary_length(datums)))
                 values.append(decode_values(datums, self._schema, "values of an adjunct store"))
-        self._values = pa.concat_arrays(values)
+        self._values, self._sizes = pa.concat_arrays(values), np.concatenate(sizes)
         self._index = KeyIndex(pa.concat_arrays(keys))
         return self._index

@@ -4,36 +4,43 @@ from __future__ import annotations
 
 import heapq
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from adjunct_store.engine.entry import POSITION_KEY, Position
 from adjunct_store.engine.rocks import Database
-from azure_account.errors import ConfigurationError, describe
+from azure_account.errors import ConfigurationError, CorruptError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
-Directories: TypeAlias = "Callable[[int], Path | None]"
+    from adjunct_store.host.directories import PartitionDirectory
+
+Directories: TypeAlias = "Callable[[int], PartitionDirectory | None]"
 """The directory of a partition; None if it was never written."""
+OnDamage: TypeAlias = "Callable[[int, CorruptError], object]"
+"""Is called with the partition before the error of a damaged file in its directory is raised."""
 
 
 class Partitions:
     """Read-only databases. `ConfigurationError` in a forked child, which would hang."""
 
-    def __init__(self, directories: Directories, count: int) -> None:
-        self._directories, self.count, self._process = directories, count, os.getpid()
+    def __init__(self, directories: Directories, count: int, on_damage: OnDamage = lambda _, __: None) -> None:
+        self._directories, self.count, self._on_damage = directories, count, on_damage
+        self._process = os.getpid()
         self._open: dict[int, Database | None] = {}
 
     def get_many(self, partition: int, keys: Sequence[bytes]) -> list[bytes | None]:
         """The records of keys of one partition, in their order. Sorted keys are found in half the time."""
-        database = self.database(partition)
-        return [None] * len(keys) if database is None else database.get_many(keys)
+        database = self._database(partition)
+        if database is None:
+            return [None] * len(keys)
+        with self._reporting_damage(partition):
+            return database.get_many(keys)
 
     def position(self, partition: int) -> Position | None:
         """None for a partition that was never written."""
-        found = self.get_many(partition, [POSITION_KEY])[0]
-        return None if found is None else Position.from_bytes(found)
+        return None if (database := self._database(partition)) is None else _position(database)
 
     def scan(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Entries of all partitions, in the order of keys."""
@@ -41,18 +48,10 @@ class Partitions:
 
     def scan_one(self, partition: int, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Entries of one partition, in the order of keys."""
-        database = self.database(partition)
-        return iter(()) if database is None else database.scan(start, stop)
-
-    def database(self, partition: int) -> Database | None:
-        """That of a partition. `CorruptError` if it cannot be opened since a file is damaged or missing."""
-        if self._process != os.getpid():
-            step = "Open the store in the process that uses it."
-            raise ConfigurationError(describe("read", "an adjunct store", "it was opened before a fork", step))
-        if partition not in self._open:
-            directory = self._directories(partition)
-            self._open[partition] = None if directory is None else Database(directory, read_only=True)
-        return self._open[partition]
+        database = self._database(partition)
+        if database is not None:
+            with self._reporting_damage(partition):
+                yield from database.scan(start, stop)
 
     def close(self) -> None:
         """Close the files."""
@@ -60,3 +59,51 @@ class Partitions:
             if database is not None:
                 database.close()
         self._open.clear()
+
+    def _database(self, partition: int) -> Database | None:
+        """That of a partition. `CorruptError` if it cannot be opened since a file is damaged or missing."""
+        if self._process != os.getpid():
+            step = "Open the store in the process that uses it."
+            raise ConfigurationError(describe("read", "an adjunct store", "it was opened before a fork", step))
+        if partition not in self._open:
+            directory = self._directories(partition)
+            if directory is None:
+                self._open[partition] = None
+            else:
+                with self._reporting_damage(partition):
+                    self._open[partition] = _opened(directory)
+        return self._open[partition]
+
+    @contextmanager
+    def _reporting_damage(self, partition: int) -> Iterator[None]:
+        try:
+            yield
+        except CorruptError as error:
+            self._on_damage(partition, error)
+            raise
+
+
+def _opened(directory: PartitionDirectory) -> Database:
+    database = Database(directory.path, read_only=True)
+    try:
+        _check_position(database, directory)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _check_position(database: Database, directory: PartitionDirectory) -> None:
+    """RocksDB takes a MANIFEST that ends too early for an older state of the database: its position shows it."""
+    if directory.batch is None:
+        return
+    position = _position(database)
+    if position is None or position.batch != directory.batch:
+        now = "no position" if position is None else f"the position of batch {position.batch}"
+        cause = f"it has {now}, and batch {directory.batch} wrote it"
+        raise CorruptError(describe("open", f"store {directory.path}", cause, "It is fetched again."))
+
+
+def _position(database: Database) -> Position | None:
+    found = database.get_many([POSITION_KEY])[0]
+    return None if found is None else Position.from_bytes(found)

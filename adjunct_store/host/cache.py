@@ -20,7 +20,7 @@ from adjunct_store.host.folders import store_folder
 from adjunct_store.host.locks import LOCK_TIMEOUT, exclusive, try_shared
 from adjunct_store.metrics import StoreMetrics
 from azure_account.clock import SystemClock
-from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from azure_account.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError, describe
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.restoring import materialise
 
@@ -158,13 +158,19 @@ class HostCache:
         state = self._state(folder.generation, folder.partition)
         target = folder.checkpoint(checkpoint)
         paths = [folder.checkpoint(each) for each in sources]
+        version = f"checkpoint {checkpoint} of generation {folder.generation}, partition {folder.partition}"
         try:
             with self._metrics.measured("fetchSeconds"):
                 made = materialise(self._container, state, STORE, checkpoint, target, paths, threads=self._threads)
         except NotFoundError as error:
             step = "Read the newest version; for old ones, keep more versions of the store, and pins for longer."
-            version = f"checkpoint {checkpoint} of generation {folder.generation}, partition {folder.partition}"
             raise NotFoundError(describe("fetch", f"{version}, of store {self._store}", str(error), step)) from error
+        except CorruptError as error:
+            step = (
+                "Read another version, and make the store anew from its source (rebuild=True); "
+                "`python -m adjunct_store verify --deep` shows which versions are whole."
+            )
+            raise CorruptError(describe("fetch", f"{version}, of store {self._store}", str(error), step)) from error
         counts = {"fetches": 1, "fetchedBytes": made.downloaded_bytes, "linkedBytes": made.kept_bytes}
         for name, number in counts.items():
             self._metrics.count(name, number)
@@ -172,7 +178,7 @@ class HostCache:
         logger.info(text, target, made.downloaded_bytes, made.downloaded_files, made.kept_bytes, made.kept_files)
 
     def _discard(self, folder: PartitionFolder, lock: Lock) -> None:
-        with exclusive(folder.lock, self._lock_timeout, self._clock):
+        with _released_on_error(lock), exclusive(folder.lock, self._lock_timeout, self._clock):
             if lock.in_place:
                 logger.warning("%s is damaged, and is fetched again when it is opened", lock.path)
                 make_waste(lock.path)

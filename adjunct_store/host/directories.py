@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +12,14 @@ if TYPE_CHECKING:
     from adjunct_store.versions.manifest import Version
 
 
+@dataclass(frozen=True)
+class PartitionDirectory:
+    """A directory of RocksDB. batch: that of the position that must be in it; None if that is not known."""
+
+    path: Path
+    batch: int | None = None
+
+
 class FetchedDirectories:
     """Gives the directory of a version's partition, which is fetched when it is first asked for."""
 
@@ -18,21 +27,24 @@ class FetchedDirectories:
         self._cache, self._version = cache, version
         self._leases: dict[int, Lease] = {}
 
-    def __call__(self, partition: int) -> Path | None:
+    def __call__(self, partition: int) -> PartitionDirectory | None:
         """None for a partition that was never written."""
         checkpoint = self._version.checkpoints[partition] if partition < len(self._version.checkpoints) else ""
         if not checkpoint:
             return None
         if partition not in self._leases:
             self._leases[partition] = self._cache.open(self._version.generation, partition, checkpoint)
-        return self._leases[partition].directory
+        return PartitionDirectory(self._leases[partition].directory, self._version.batches[partition])
 
     def close(self) -> None:
-        """Let the host delete the directories."""
+        """Let the host delete the directories. Close what reads them first."""
         for lease in self._leases.values():
             lease.close()
+        self._leases.clear()
 
-    def discard(self) -> None:
-        """Have those that were fetched or found fetched again. Close what reads them first."""
-        for lease in self._leases.values():
-            lease.discard()
+    def discard(self, partition: int) -> None:
+        """Have a damaged one fetched again by who opens the version next, and let go of the others."""
+        damaged = self._leases.pop(partition, None)
+        self.close()
+        if damaged is not None:
+            damaged.discard()

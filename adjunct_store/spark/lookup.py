@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from adjunct_store.spark.partitioning import column_of
 from adjunct_store.spark.pinning import plan
-from adjunct_store.spark.reading import keys_of
+from adjunct_store.spark.reading import picked, values_of
 from azure_account.errors import ConfigurationError
 from azureblob_source.spark_types import spark_of
 
@@ -55,7 +55,8 @@ def lookup(
 
 def _looker(store: PinnedStore, fields: pa.Schema, values: pa.Schema) -> Callable[..., pa.Array]:
     def find(*columns: pa.Array) -> pa.Array:
-        return store.lookup(keys_of(columns, fields)).cast(pa.struct(list(values)))
+        found = values_of(store, columns, fields)
+        return pa.StructArray.from_arrays(picked(found, values), fields=list(values), mask=found.is_null())
 
     # Spark reads how the function is called from its annotations.
     find.__annotations__ = {"columns": pa.Array, "return": pa.Array}

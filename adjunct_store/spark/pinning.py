@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import time
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -104,16 +105,25 @@ def _release_at_exit() -> None:
 
 
 def _release(seconds: float | None) -> None:
-    """seconds: for which to try; by default as long as the account's options say."""
-    pins = [(store, reader) for (store, _), reader in _readers.items()]
-    _readers.clear()
-    for place, (store, reader) in enumerate(pins):
-        options = {} if seconds is None else {"retryDeadlineMs": f"{int(1000 * seconds)}"}
+    """Pins that cannot be released are left for another call.
+
+    seconds: for which to try, in all; by default for each as long as the account's options say.
+    """
+    began = time.monotonic()
+    for (store, version), reader in list(_readers.items()):
+        options = {}
+        if seconds is not None:
+            left = began + seconds - time.monotonic()
+            if left <= 0:
+                logger.warning("%d pins stay until they expire, such as on store %s", len(_readers), store)
+                return
+            options["retryDeadlineMs"] = f"{1 + int(1000 * left)}"
         try:
             release(replace(store, account={**store.account, **options}).open(), store.store, reader)
         except AzureBlobError as error:
-            logger.warning("%d pins stay until they expire, such as on store %s: %s", len(pins) - place, store, error)
-            return
+            logger.warning("the pin of version %d of store %s stays until it expires: %s", version, store, error)
+        else:
+            del _readers[store, version]
 
 
 def _planned(store: StoreLocation, version: int | None) -> tuple[Version, StoreSchema]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
+from adjunct_store.forms.limit import TooManyBytesError
 from adjunct_store.spark.partitioning import column_of, one_task_each, store_partition
 from adjunct_store.spark.pinning import plan
 from azure_account.errors import ConfigurationError
@@ -23,11 +24,17 @@ if TYPE_CHECKING:
     from adjunct_store.encoding.schema import StoreSchema
     from adjunct_store.location import StoreLocation
     from adjunct_store.spark.task_reader import PinnedStore
-    from adjunct_store.view import Form
+    from adjunct_store.view import Form, View
 
 ROWS_AT_ONCE = 500_000
 BYTES_AT_ONCE = 32 << 20
 """Of rows that are looked up together. Spark passes 10,000, which take up to twice the processor time for each row."""
+BYTES_FOUND = 64 << 20
+"""Of values that are added to rows at once; else some rows of a few kilobytes each fill the memory of a worker."""
+_ANEW = (
+    "The store was made anew with another schema: start the query again. If it fails again, its last batch has pinned "
+    "an older version: call release_pins(store, query id)."
+)
 
 
 def join(  # noqa: PLR0913 - what is joined, and how
@@ -107,13 +114,24 @@ class Joiner:
     inner: bool
 
     def join(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yields larger batches than it is given. A task without rows opens nothing."""
+        """Yields larger batches than it is given, unless values are large. A task without rows opens nothing."""
         for batch in gathered(batches):
-            yield self._joined(batch)
+            yield from self._pieces(batch)
 
-    def _joined(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        try:
+            joined = self._joined(batch, BYTES_FOUND if batch.num_rows > 1 else None)
+        except TooManyBytesError:
+            half = batch.num_rows // 2
+            yield from self._pieces(batch.slice(0, half))
+            yield from self._pieces(batch.slice(half))
+        else:
+            yield joined
+
+    def _joined(self, batch: pa.RecordBatch, at_most: int | None) -> pa.RecordBatch:
         names = batch.schema.names
-        found = self.store.lookup(keys_of([batch.column(names.index(each)) for each in self.keys], self.key_fields))
+        keys = [batch.column(names.index(each)) for each in self.keys]
+        found = values_of(self.store, keys, self.key_fields, at_most)
         columns = [*batch.columns, *picked(found, self.values)]
         if self.inner:
             present = found.is_valid()
@@ -142,10 +160,24 @@ def _one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.concat_arrays([batch.to_struct_array() for batch in batches]))
 
 
-def keys_of(columns: Sequence[pa.Array], fields: pa.Schema) -> pa.RecordBatch:
-    """Columns as keys of a store: in UTC, whatever the session's time zone."""
-    typed = [column.cast(field.type) for column, field in zip(columns, fields, strict=True)]
-    return pa.RecordBatch.from_arrays(typed, schema=fields)
+def values_of(
+    store: PinnedStore, keys: Sequence[pa.Array], fields: pa.Schema, at_most: int | None = None
+) -> pa.StructArray:
+    """The values of keys. fields: of the keys for which the query was planned. at_most: see `View.lookup`.
+
+    `ConfigurationError` if the store has other keys since it was made anew, or columns are of other types.
+    """
+    batch = pa.RecordBatch.from_arrays(list(keys), names=fields.names)
+
+    def find(view: View) -> pa.StructArray:
+        if not view.schema.keys.equals(fields):
+            planned, now = (
+                ", ".join(f"{each.name} {each.type}" for each in some) for some in (fields, view.schema.keys)
+            )
+            raise ConfigurationError(f"The store's keys were {planned} when the query started, and are {now}. {_ANEW}")
+        return view.lookup(batch, at_most)
+
+    return store.read(find)
 
 
 def picked(values: pa.StructArray, fields: pa.Schema) -> list[pa.Array]:
@@ -160,10 +192,7 @@ def picked(values: pa.StructArray, fields: pa.Schema) -> list[pa.Array]:
         if found is None or found.type != field.type:
             now = "gone" if found is None else f"of type {found.type}"
             text = f"Value column {field.name!r} was of type {field.type} when the query started, and is {now}."
-            step = "If it fails again, its last batch has pinned an older version: call release_pins(store, query id)."
-            raise ConfigurationError(
-                f"{text} The store was made anew with another schema: start the query again. {step}"
-            )
+            raise ConfigurationError(f"{text} {_ANEW}")
         columns.append(found)
     return columns
 

@@ -6,6 +6,7 @@ the query and the batch to each task. A worker keeps what it has open for the ta
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
@@ -22,7 +23,7 @@ from adjunct_store.host.cache import HostCache
 from adjunct_store.host.directories import FetchedDirectories
 from adjunct_store.metrics import StoreMetrics
 from adjunct_store.versions.names import StoreNames
-from adjunct_store.versions.pins import pin_version
+from adjunct_store.versions.pins import pin_version, reader_of
 from adjunct_store.view import Form, View, open_view
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 
@@ -52,8 +53,8 @@ _PIN_SECONDS = 300.0
 class PinnedStore:
     """A store as the tasks of a query read it. Picklable; made on the driver.
 
-    reader, batch: the pin of tasks that belong to no streaming query. None: such tasks are refused. version: the
-    version that all batches read, by default the newest one when a batch begins.
+    reader, batch: the pin that all tasks use; by default each batch of a streaming query has its own, and other tasks
+    are refused. version: the version that all batches read, by default the newest one when a batch begins.
     """
 
     location: StoreLocation
@@ -81,16 +82,16 @@ class PinnedStore:
         return found
 
     def _reader(self) -> tuple[str, int]:
+        if self.reader is not None:  # a static DataFrame, though it may be read in a streaming query
+            return self.reader, self.batch
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty(QUERY)
         batch = None if context is None else context.getLocalProperty(BATCH)
-        if query is not None and batch is not None:
-            return query, int(batch)
-        if self.reader is None:
+        if query is None or batch is None:
             cause = "this is no task of a streaming query"
             step = "Make the reader on the driver, by join, lookup or task_reader, and use it in tasks."
             raise ConfigurationError(describe("read", f"store {self.location}", cause, step))
-        return self.reader, self.batch
+        return reader_of(query, self.version), int(batch)
 
     def view(self) -> View:
         """The store as this task sees it. It stays open as long as the task runs; do not close it.
@@ -103,10 +104,14 @@ class PinnedStore:
     def read(self, action: Callable[[View], Result]) -> Result:
         """What the action returns for the view. A damaged file of this host is fetched again, once."""
         version, generation = self.pin()
+        view = _open(self, version, generation).view
         try:
-            return action(_open(self, version, generation).view)
+            return action(view)
         except CorruptError:
-            return action(_open(self, version, generation).view)
+            again = _open(self, version, generation).view
+            if again is view:
+                raise  # what is stored is damaged
+            return action(again)
 
     def lookup(self, keys: pa.RecordBatch) -> pa.StructArray:
         """The values of these keys, null where there is none."""
@@ -140,18 +145,20 @@ class _Open:
         self.metrics.add("versionsOpen", -1)
 
 
-_Key: TypeAlias = "tuple[int, StoreLocation, int, str, str | None]"
+_Key: TypeAlias = "tuple[int, StoreLocation, str, str | None, tuple[str, ...], str]"
 _pins: OrderedDict[tuple[int, StoreLocation, str, int, str | None], _Pinned] = OrderedDict()
 _opened: OrderedDict[_Key, _Open] = OrderedDict()
 # The process id is part of the keys: a forked process must not use what its parent has open.
 
 
-def _key(store: PinnedStore, version: Version) -> _Key:
-    return os.getpid(), store.location, version.number, store.form, store.cache_dir
+def _key(store: PinnedStore, version: Version, generation: Generation) -> _Key:
+    """By what is in the version: a store that was deleted and made again has the same numbers."""
+    schema = json.dumps(generation.schema, sort_keys=True)
+    return os.getpid(), store.location, store.form, store.cache_dir, version.checkpoints, schema
 
 
 def _open(store: PinnedStore, version: Version, generation: Generation) -> _Open:
-    key, task = _key(store, version), _task()
+    key, task = _key(store, version, generation), _task()
     found = _opened.get(key)
     if found is None:
         _close_idle(key, task)
@@ -186,17 +193,16 @@ def _close_idle(opening: _Key, task: int | None) -> None:
 
 
 def _without_version(key: _Key) -> tuple[Any, ...]:
-    process, location, _, form, cache_dir = key
-    return process, location, form, cache_dir
+    return key[:4]
 
 
-def _discard(key: _Key, error: CorruptError) -> None:
-    """Have a version fetched again. Its view is left as it is: its user may be amidst a scan."""
+def _discard(key: _Key, partition: int, error: CorruptError) -> None:
+    """Have a partition fetched again. The view is left as it is: its user may be amidst a scan."""
     found = _opened.pop(key, None)
     if found is not None:
-        logger.warning("store %s is fetched again: %s", key[1].store, error)
-        found.directories.discard()
+        logger.warning("partition %d of store %s is fetched again: %s", partition, key[1].store, error)
         found.metrics.add("versionsOpen", -1)
+        found.directories.discard(partition)
 
 
 def _run() -> str | None:

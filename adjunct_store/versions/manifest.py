@@ -4,8 +4,9 @@
      "keep":3, "pins-expire":604800.0, "since-publication":0.0,
      "generations":[{"number":1, "schema":{…}, "partitions":16, "source":"…", "serves":"first version",
                      "bootstrapped":true, "sealed":false}],
-     "versions":[{"number":7, "generation":1, "checkpoints":["1700000000000-123456", "", …], "batch":41,
-                  "entries":1000, "bytes":65536, "state":"serving", "published":"2026-01-01T00:00:00+00:00"}, …],
+     "versions":[{"number":7, "generation":1, "checkpoints":["1700000000000-123456", "", …], "batches":[41, -1, …],
+                  "batch":41, "entries":1000, "bytes":65536, "state":"serving",
+                  "published":"2026-01-01T00:00:00+00:00"}, …],
      "digest":"…"}
 
 It is changed by conditional writes only, by the functions of `transitions`. Numbers are never used again.
@@ -73,12 +74,14 @@ class Generation:
 class Version:
     """What a reader sees: by partition, the id of a checkpoint of `state_backup`; "" if nothing was ever written to it.
 
-    batch: of the fill, up to which it has everything. entries, bytes: of all partitions. published: for people only.
+    batches: by partition, the batch that wrote its checkpoint; -1 without one. batch: of the fill, up to which it has
+    everything. entries, bytes: of all partitions. published: for people only.
     """
 
     number: int
     generation: int
     checkpoints: tuple[str, ...]
+    batches: tuple[int, ...]
     batch: int
     entries: int
     bytes: int
@@ -171,7 +174,8 @@ def _contradiction(manifest: Manifest) -> str | None:
         return f"its versions are {versions}, and the next one is {manifest.next_version}"
     for version in manifest.versions:
         generation = manifest.generation(version.generation)
-        if generation is None or len(version.checkpoints) != generation.partitions:
+        sizes = {len(version.checkpoints), len(version.batches)}
+        if generation is None or sizes != {generation.partitions}:
             return f"version {version.number} does not fit its generation {version.generation}"
     return None
 
@@ -223,6 +227,7 @@ def _version(fields: Mapping[str, Any]) -> Version:
         int(fields["number"]),
         int(fields["generation"]),
         checkpoints,
+        tuple(map(int, fields["batches"])),
         int(fields["batch"]),
         int(fields["entries"]),
         int(fields["bytes"]),
@@ -236,6 +241,7 @@ def _version_fields(version: Version) -> dict[str, Any]:
         "number": version.number,
         "generation": version.generation,
         "checkpoints": list(version.checkpoints),
+        "batches": list(version.batches),
         "batch": version.batch,
         "entries": version.entries,
         "bytes": version.bytes,

@@ -72,10 +72,18 @@ def pin_version(
     return _Pinning(container, StoreNames(store), reader, batch, new_id).pin(version)
 
 
-def release(container: BlobContainer, store: str, reader: str) -> None:
-    """Delete the pins of a reader that has ended, so that its versions can go. Call it when none of its tasks runs."""
-    for blob in container.list(StoreNames(store).pins(reader)):
-        container.delete(blob.name)
+def reader_of(query: str, version: int | None) -> str:
+    """The reader that a query is. For a given version it is another one: it may read the newest one as well."""
+    return query if version is None else f"{query}.v{version}"
+
+
+def release(container: BlobContainer, store: str, query: str) -> None:
+    """Delete the pins of a reader that has ended, of a query all. Call it when none of its tasks runs."""
+    names = StoreNames(store)
+    folder = names.pins(query).removesuffix("/")
+    for blob in container.list(folder):
+        if blob.name.startswith((f"{folder}/", f"{folder}.v")):
+            container.delete(blob.name)
 
 
 class _Pinning:

@@ -118,11 +118,16 @@ def _version(manifest: Manifest, generation: Generation, base: Version | None, n
     if wrong or "" in new.checkpoints.values():
         cause = f"partition {min(wrong)} is none of {generation.partitions}" if wrong else "a checkpoint has no id"
         raise ConfigurationError(f"Batch {new.batch} cannot be published: {cause}. Give an id for each partition.")
-    before = ("",) * generation.partitions if base is None else base.checkpoints
+    places = range(generation.partitions)
+    before = dict.fromkeys(places, ("", -1))
+    if base is not None:
+        before = dict(enumerate(zip(base.checkpoints, base.batches, strict=True)))
+    now = before | {place: (checkpoint, new.batch) for place, checkpoint in new.checkpoints.items()}
     return Version(
         manifest.next_version,
         generation.number,
-        tuple(new.checkpoints.get(partition, before[partition]) for partition in range(generation.partitions)),
+        tuple(now[place][0] for place in places),
+        tuple(now[place][1] for place in places),
         new.batch,
         new.entries,
         new.bytes,

@@ -79,7 +79,7 @@ def test_a_fetch_counts_what_was_downloaded_and_what_the_host_had_once(
         directories = FetchedDirectories(cache, version)
         directory = directories(0)
         assert directory is not None
-        sizes.append(sum(path.stat().st_size for path in directory.iterdir()))
+        sizes.append(sum(path.stat().st_size for path in directory.path.iterdir()))
         directories.close()
     assert [2, 2, 2] == [exported.of(each) for each in ("fetches", "fetchSeconds", "waitSeconds")]
     linked = exported.of("linkedBytes", store=f"box/{STORE}")

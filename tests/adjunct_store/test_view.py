@@ -6,7 +6,6 @@ import datetime as dt
 import os
 import random
 from dataclasses import replace
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.engine import PartitionStore, Position
+from adjunct_store.host.directories import PartitionDirectory
 from adjunct_store.view import FORMS, Form, open_view
 from azure_account.errors import ConfigurationError, CorruptError
 from tests.adjunct_store.changes import AIRPORTS, ORDERED, batch_of, named
@@ -28,7 +28,7 @@ def test_a_view_cannot_write_and_sees_the_store_as_it_was_opened(tmp_path: Path)
             assert named("a") == view.get("A")
             store.apply([batch_of(AIRPORTS, [("A", named("b"))])], Position("s", 1))
             assert named("a") == view.get("A")
-            database = view._partitions.database(0)
+            database = view._partitions._database(0)
             assert database is not None
             with pytest.raises(Exception, match="Not supported operation in read only mode"):
                 database.rdict[b"\x01A"] = b""
@@ -88,9 +88,9 @@ def test_a_store_of_several_partitions_is_read_as_one(tmp_path: Path) -> None:
             store.apply([batch_of(schema, rows)], Position("s", 0))
     asked: list[int] = []
 
-    def directory(partition: int) -> Path | None:
+    def directory(partition: int) -> PartitionDirectory | None:
         asked.append(partition)
-        return tmp_path / str(partition) if partition in by_partition else None
+        return PartitionDirectory(tmp_path / str(partition), 0) if partition in by_partition else None
 
     with open_view(directory, schema) as view:
         key = by_partition[2][0][0]
@@ -108,7 +108,7 @@ Flight = tuple[str, dt.date, int]
 
 
 @pytest.fixture
-def flights(tmp_path: Path) -> tuple[Callable[[int], Path], dict[Flight, dict[str, Any]]]:
+def flights(tmp_path: Path) -> tuple[dict[int, Path], dict[Flight, dict[str, Any]]]:
     """Directories of partitions, and what they have: composite keys, of which some are deleted."""
     draw = random.Random(7)
     days = [dt.date(1969, 12, 30) + dt.timedelta(days=day) for day in range(4)]
@@ -122,12 +122,14 @@ def flights(tmp_path: Path) -> tuple[Callable[[int], Path], dict[Flight, dict[st
         with PartitionStore(tmp_path / str(partition), FLIGHTS) as store:
             mine = [row for row, of in zip(rows, partitions, strict=True) if of == partition]
             store.apply([batch_of(FLIGHTS, mine, as_given=True)], Position("s", 0))
-    return lambda partition: tmp_path / str(partition), {row[:3]: row[3] for row in rows if row[3] is not None}
+    return {partition: tmp_path / str(partition) for partition in range(3)}, {
+        row[:3]: row[3] for row in rows if row[3] is not None
+    }
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_composite_keys_are_found_and_scanned_in_their_order(
-    flights: tuple[Callable[[int], Path], dict[Flight, dict[str, Any]]], form: Form
+    flights: tuple[dict[int, Path], dict[Flight, dict[str, Any]]], form: Form
 ) -> None:
     directories, there = flights
     ordered = sorted(there, key=lambda key: (key[0].encode(), *key[1:]))

@@ -134,7 +134,10 @@ def test_keys_of_equal_value_are_taken() -> None:
 
 def test_times_that_python_does_not_have_are_decoded() -> None:
     keys = pa.schema([("t", pa.timestamp("us", "UTC")), ("d", pa.date32())])
-    times, days = pa.array([253_402_329_599_000_000, -(2**63), 2**63 - 1]), pa.array([-(2**31), 2**31 - 1, 0], pa.int32())
+    times, days = (
+        pa.array([253_402_329_599_000_000, -(2**63), 2**63 - 1]),
+        pa.array([-(2**31), 2**31 - 1, 0], pa.int32()),
+    )
     batch = pa.RecordBatch.from_arrays([times.cast(keys.field("t").type), days.cast(pa.date32())], schema=keys)
     assert batch.equals(decode_keys(encode_keys(batch), keys))
 

@@ -1,12 +1,25 @@
-"""Batches that a task looks up at once."""
+"""What a task looks up at once, and what it refuses, without Spark."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+from adjunct_store.encoding.schema import StoreSchema
+from adjunct_store.engine import PartitionStore, Position
 from adjunct_store.spark import reading
-from adjunct_store.spark.reading import gathered
+from adjunct_store.spark.lookup import _looker
+from adjunct_store.spark.reading import Joiner, gathered
+from adjunct_store.view import FORMS, Form, View, open_view
+from azure_account.errors import ConfigurationError
+from tests.adjunct_store.changes import batch_of as changes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 
 def batch_of(*keys: str) -> pa.RecordBatch:
@@ -23,3 +36,93 @@ def test_batches_are_joined_until_they_have_the_rows_or_bytes_of_one_look_up(mon
 
 def test_no_rows_are_no_batch() -> None:
     assert [] == list(gathered([batch_of(), batch_of()]))
+
+
+TEXTS = StoreSchema(pa.schema([("id", pa.int64())]), pa.schema([("text", pa.string())]), partitions=1)
+JOINED = pa.schema([("id", pa.int64()), ("text", pa.string())])
+
+
+@dataclass
+class OneView:
+    """A `PinnedStore` that has one view."""
+
+    opened: View
+
+    def read(self, action: Callable[[View], Any]) -> Any:
+        return action(self.opened)
+
+
+def stored(folder: Path, schema: StoreSchema, *rows: tuple[Any, ...]) -> Path:
+    with PartitionStore(folder, schema) as store:
+        store.apply([changes_of(schema, rows)], Position("s", 0))
+    return folder
+
+
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_are_joined_in_pieces_that_find_no_more_than_the_bytes_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Form, inner: bool
+) -> None:
+    most = 20_000
+    monkeypatch.setattr(reading, "BYTES_FOUND", most)
+    large = {7: 50_000, 8: 15_000, 9: 15_000}
+    values = {key: str(key)[0] * large.get(key, 400 if key < 100 else 30) for key in (7, *range(0, 2_000, 2))}
+    rows = [(key, {"text": value}) for key, value in values.items()]
+    asked = [None, *range(2_000), *[8] * 10, 7, None, 7]
+    expected = [(key, values.get(key)) for key in asked if not inner or key in values]
+    with open_view({0: stored(tmp_path / "p", TEXTS, *rows)}, TEXTS, form) as view:
+        joiner = Joiner(OneView(view), TEXTS.keys, ["id"], TEXTS.values, JOINED, inner)  # type: ignore[arg-type]
+        pieces = list(joiner.join([pa.record_batch({"id": pa.array(asked, pa.int64())})]))
+    assert expected == [tuple(row.values()) for piece in pieces for row in piece.to_pylist()]
+    sizes = [sum(len(text or "") for text in piece.column(1).to_pylist()) for piece in pieces]
+    above = [piece.num_rows for piece, size in zip(pieces, sizes, strict=True) if size > most]
+    assert [1, 1, 1] == above  # key 7
+    assert len(pieces) < 60
+
+
+def test_more_text_than_a_column_can_hold_is_joined(tmp_path: Path) -> None:
+    """Arrow's strings have 2 GiB in a batch; 500,000 rows that find 6 kB each have 3 GB."""
+    rows = [(key, {"text": str(key) * 6_000}) for key in range(10)]
+    with open_view({0: stored(tmp_path / "p", TEXTS, *rows)}, TEXTS) as view:
+        joiner = Joiner(OneView(view), TEXTS.keys, ["id"], TEXTS.values, JOINED, inner=False)  # type: ignore[arg-type]
+        asked = pa.record_batch({"id": pa.array([key % 10 for key in range(500_000)])})
+        count = 0
+        for piece in joiner.join([asked]):
+            assert piece.nbytes < 1.1 * reading.BYTES_FOUND
+            assert piece.column(1)[0].as_py()[0] == str(piece.column(0)[0].as_py())
+            count += piece.num_rows
+    assert 500_000 == count
+
+
+PAIRS = StoreSchema(
+    pa.schema([("dest", pa.string()), ("origin", pa.string())]), pa.schema([("km", pa.int64())]), partitions=1
+)
+
+
+def test_a_store_that_was_made_anew_with_other_keys_is_refused(tmp_path: Path) -> None:
+    planned = pa.schema([("origin", pa.string()), ("dest", pa.string())])
+    with open_view({0: stored(tmp_path / "p", PAIRS, ("LAX", "JFK", {"km": 1}))}, PAIRS) as view:
+        out = pa.schema([*planned, ("km", pa.int64())])
+        joiner = Joiner(OneView(view), planned, ["origin", "dest"], PAIRS.values, out, inner=False)  # type: ignore[arg-type]
+        find = _looker(OneView(view), planned, PAIRS.values)  # type: ignore[arg-type]
+        says = r"keys were origin string, dest string when .* and are dest string, origin string\. .*made anew"
+        with pytest.raises(ConfigurationError, match=says):
+            list(joiner.join([pa.record_batch({"origin": ["JFK"], "dest": ["LAX"]})]))
+        with pytest.raises(ConfigurationError, match=says):
+            find(pa.array(["JFK"]), pa.array(["LAX"]))
+
+
+@pytest.mark.parametrize("column", [["7"], [7.0], [True]])
+def test_lookup_converts_no_column_to_another_type(tmp_path: Path, column: list[Any]) -> None:
+    with open_view({0: stored(tmp_path / "p", TEXTS, (7, {"text": "seven"}))}, TEXTS) as view:
+        find = _looker(OneView(view), TEXTS.keys, TEXTS.values)  # type: ignore[arg-type]
+        assert [{"text": "seven"}] == find(pa.array([7], pa.int16())).to_pylist()
+        with pytest.raises(ConfigurationError, match=r"Key column 'id' of the store has type int64.*Cast it"):
+            find(pa.array(column))
+
+
+def test_lookup_gives_no_value_of_another_type_than_was_planned(tmp_path: Path) -> None:
+    with open_view({0: stored(tmp_path / "p", TEXTS, (7, {"text": "7"}))}, TEXTS) as view:
+        for planned in (pa.schema([("text", pa.int64())]), pa.schema([("text", pa.string()), ("more", pa.string())])):
+            with pytest.raises(ConfigurationError, match="when the query started, and is .*made anew"):
+                _looker(OneView(view), TEXTS.keys, planned)(pa.array([7]))  # type: ignore[arg-type]

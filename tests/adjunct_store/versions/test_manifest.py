@@ -22,9 +22,9 @@ MANIFEST = Manifest(
     next_version=10,
     generations=(OLD, NEW),
     versions=(
-        Version(9, 4, (A, "", B), 0, 7, 70),
-        Version(7, 1, (A, B), 41, 5, 50, State.SERVING, "2026-01-01"),
-        Version(6, 1, (A, A), 40, 5, 50, State.RETIRING),
+        Version(9, 4, (A, "", B), (0, -1, 0), 0, 7, 70),
+        Version(7, 1, (A, B), (41, 40), 41, 5, 50, State.SERVING, "2026-01-01"),
+        Version(6, 1, (A, A), (39, 40), 40, 5, 50, State.RETIRING),
     ),
     keep=2,
     pins_expire=60.0,

@@ -15,10 +15,10 @@ from state_backup.sealed_json import sealed
 from tests.adjunct_store.stores import NAMES, OTHER, STORE, manifest_of, new_account, opened, published
 
 HIDDEN, NEWEST, OLDER, RETIRING = (
-    Version(9, 2, (), 0, 0, 0),
-    Version(7, 1, (), 2, 0, 0),
-    Version(6, 1, (), 1, 0, 0),
-    Version(5, 1, (), 0, 0, 0, State.RETIRING),
+    Version(9, 2, (), (), 0, 0, 0),
+    Version(7, 1, (), (), 2, 0, 0),
+    Version(6, 1, (), (), 1, 0, 0),
+    Version(5, 1, (), (), 0, 0, 0, State.RETIRING),
 )
 MANIFEST = Manifest(
     next_generation=3,

@@ -1,0 +1,263 @@
+"""Which version a task reads, and what its worker does about damaged files, without Spark."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from adjunct_store.encoding.schema import StoreSchema
+from adjunct_store.encoding.spark_hash import partition_of
+from adjunct_store.host import cache as host_cache
+from adjunct_store.host.locks import exclusive, try_directory
+from adjunct_store.spark import pinning
+from adjunct_store.spark.task_reader import BATCH, QUERY, PinnedStore
+from adjunct_store.versions.manifest_store import open_fill
+from adjunct_store.versions.names import StoreNames
+from adjunct_store.versions.pins import release
+from azure_account.errors import AzureBlobError, CorruptError, TransientError
+from azure_account.memory.account import MemoryAccount
+from state_backup.restoring import materialise
+from tests.adjunct_store.tasks import BatchWriter, OpenLocation, location_of
+
+task_reader = importlib.import_module("adjunct_store.spark.task_reader")  # a function has the name too
+STORE = "stores/planes"
+SCHEMA = StoreSchema(pa.schema([("id", pa.int64())]), pa.schema([("seats", pa.int64())]), partitions=4)
+PARTITION_OF_1 = int(partition_of(pa.record_batch({"id": [1]}), SCHEMA.partitions)[0])
+KEYS = pa.record_batch({"id": pa.array(range(4000), pa.int64())})
+
+
+@dataclass
+class Worker:
+    """A store of four partitions, and a process that runs tasks which read it."""
+
+    folder: Path
+    patch: pytest.MonkeyPatch
+    properties: dict[str, str] = field(default_factory=dict)
+    tasks: int = 0
+
+    def __post_init__(self) -> None:
+        self.account = MemoryAccount()
+        self.account.container("box").create()
+        self.location: OpenLocation = location_of(self.account.container("box"), STORE)
+        self.patch.setattr(task_reader, "TaskContext", self)
+        self.patch.setattr(task_reader, "_opened", type(task_reader._opened)())
+        self.patch.setattr(task_reader, "_pins", type(task_reader._pins)())
+
+    def writer(self, name: str = "writer") -> BatchWriter:
+        container, schema = self.location.open(), SCHEMA.to_json()
+        fill = open_fill(container, STORE, schema, partitions=4, source="test", threads=1, keep=10)
+        return BatchWriter(self.location, fill, SCHEMA, self.folder / name)
+
+    def store(self, **more: Any) -> PinnedStore:
+        return PinnedStore(self.location, cache_dir=str(self.folder / "cache"), **more)
+
+    def begin_task(self, query: str | None = None, batch: int = 0) -> None:
+        self.tasks += 1
+        self.properties = {} if query is None else {QUERY: query, BATCH: str(batch)}
+
+    def get(self) -> Worker:
+        """As `TaskContext.get`."""
+        return self
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 - as TaskContext
+        return self.properties.get(name)
+
+    def taskAttemptId(self) -> int:  # noqa: N802 - as TaskContext
+        return self.tasks
+
+    def close_all(self) -> None:
+        while task_reader._opened:
+            task_reader._opened.popitem()[1].close()
+
+    def directories(self, partition: int) -> list[Path]:
+        found = (self.folder / "cache").glob(f"*/g1/p{partition}/*-*")
+        return sorted(path for path in found if path.name.count("-") == 1 and "." not in path.name)
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worker:
+    return Worker(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("given_first", [True, False])
+def test_a_batch_reads_the_newest_version_and_a_given_one_side_by_side(worker: Worker, given_first: bool) -> None:
+    writer = worker.writer()
+    for batch in range(3):
+        writer.run(batch, {1: {"seats": batch}})
+    worker.begin_task("query", 0)
+    stores = {0: worker.store(version=1), 1: worker.store(version=2), 2: worker.store()}
+    for seats, store in stores.items() if given_first else reversed(stores.items()):
+        assert {"seats": seats} == store.view().get(1)
+    container, pins = worker.location.open(), StoreNames(STORE).all_pins
+    assert 3 == len(list(container.list(pins)))
+    release(container, STORE, "quer")
+    assert 3 == len(list(container.list(pins)))
+    release(container, STORE, "query")
+    assert [] == list(container.list(pins))
+
+
+def test_a_static_dataframe_has_its_version_in_a_streaming_query_too(worker: Worker) -> None:
+    writer = worker.writer()
+    writer.run(0, {1: {"seats": 0}})
+    static = worker.store(reader="batch-1", version=1)
+    for batch in range(1, 15):  # beyond `keep`: version 1 does not serve
+        assert {"seats": 0} == static.view().get(1)
+        writer.run(batch, {1: {"seats": batch}})
+        worker.begin_task("query", batch)
+        assert {"seats": 0} == static.view().get(1)
+        assert {"seats": batch} == worker.store().view().get(1)
+
+
+def test_a_store_that_was_deleted_and_made_again_is_another_one(worker: Worker) -> None:
+    worker.writer().run(0, {1: {"seats": 100}})
+    worker.begin_task()
+    assert {"seats": 100} == worker.store(reader="batch-1").view().get(1)
+    container = worker.location.open()
+    for blob in list(container.list(f"{STORE}/")):
+        container.delete(blob.name)
+    worker.writer("another").run(0, {1: {"seats": 999}})
+    worker.begin_task()
+    assert {"seats": 999} == worker.store(reader="batch-2").view().get(1)
+
+
+def test_a_worker_keeps_two_versions_of_a_store_open_however_often_it_changes(worker: Worker) -> None:
+    writer = worker.writer()
+    for batch in range(6):
+        version = writer.run(batch, {1: {"seats": batch}})
+        worker.begin_task("query", batch)
+        assert {"seats": batch} == worker.store().view().get(1)
+    there = worker.directories(PARTITION_OF_1)
+    assert [True, True] == [_is_open(path) for path in there]
+    assert version.checkpoints[PARTITION_OF_1] == there[-1].name
+
+
+def _is_open(directory: Path) -> bool:
+    lock = try_directory(directory)
+    if lock is not None:
+        lock.release()
+    return lock is None
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The states of which checkpoints were fetched."""
+    states: list[str] = []
+
+    def counted(container: Any, state: str, *rest: Any, **more: Any) -> Any:
+        states.append(state.removeprefix(f"{STORE}/g1/"))
+        return materialise(container, state, *rest, **more)
+
+    monkeypatch.setattr(host_cache, "materialise", counted)
+    return states
+
+
+@pytest.mark.parametrize("form", ["rocksdb", "memory"])
+def test_of_a_damaged_partition_that_one_is_fetched_again_and_no_other(
+    worker: Worker, fetched: list[str], form: Any
+) -> None:
+    worker.writer().run(0, {key: {"seats": key} for key in range(4000)})
+    worker.begin_task("query", 0)
+    store = worker.store(form=form)
+    expected = store.lookup(KEYS)
+    worker.close_all()
+    _overwrite(worker.directories(3)[0])
+    worker.begin_task("query", 0)
+    assert expected.equals(store.lookup(KEYS))
+    assert ["p0", "p1", "p2", "p3", "p3"] == sorted(fetched)
+
+
+def test_the_end_of_a_manifest_that_is_lost_is_found_when_it_is_opened(worker: Worker) -> None:
+    """RocksDB reads it as that of the version before: keys of the newest batch were missing in silence."""
+    writer = worker.writer()
+    writer.run(0, {key: {"seats": key} for key in range(0, 4000, 2)})
+    writer.run(1, {key: {"seats": key} for key in range(1, 4000, 2)})
+    worker.begin_task("query", 0)
+    mine = KEYS.filter(pa.array(partition_of(KEYS, SCHEMA.partitions) == 2))
+    expected = worker.store().lookup(mine)
+    assert 0 == expected.null_count
+    sizes = range(len(_manifest(worker).read_bytes()) - 1, 0, -1)
+    for size in sizes:
+        worker.close_all()
+        manifest = _manifest(worker)
+        manifest.write_bytes(manifest.read_bytes()[:size])
+        worker.begin_task("query", 0)
+        assert expected.equals(worker.store().lookup(mine)), size
+    assert len(sizes) > 200
+
+
+def _manifest(worker: Worker) -> Path:
+    return next(worker.directories(2)[-1].glob("MANIFEST-*"))
+
+
+def test_what_is_stored_damaged_is_downloaded_once_by_each_attempt_and_the_step_is_one_for_stores(
+    worker: Worker, fetched: list[str]
+) -> None:
+    worker.writer().run(0, {key: {"seats": key} for key in range(4000)})
+    container = worker.location.open()
+    files = [blob for blob in container.list(f"{STORE}/g1/p3/files/") if blob.size > 1000]
+    largest = max(files, key=lambda blob: blob.size)
+    container.put(largest.name, container.get(largest.name).data[:-1] + b"\x00")
+    for attempt in range(3):
+        worker.begin_task("query", 0)
+        with pytest.raises(CorruptError, match=r"partition 3, of store .*rebuild=True.*verify --deep"):
+            worker.store().lookup(KEYS)
+        assert ["p0", "p1", "p2", *["p3"] * (attempt + 1)] == sorted(fetched)
+
+
+def test_a_discard_that_must_wait_too_long_keeps_no_directory_on_the_disk(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = worker.writer()
+    writer.run(0, {key: {"seats": key} for key in range(4000)})
+    worker.begin_task("query", 0)
+    worker.store().lookup(KEYS)
+    worker.close_all()
+    damaged = worker.directories(3)[0]
+    _overwrite(damaged)
+    monkeypatch.setattr(host_cache.HostCache.__init__, "__kwdefaults__", _patient(0.2))
+    worker.begin_task("query", 0)
+    with exclusive(damaged.parent / "lock"), pytest.raises(TransientError, match="Run it again later"):
+        worker.store().lookup(KEYS)
+    for batch in range(1, 6):
+        writer.run(batch, {key: {"seats": batch} for key in range(4000)})
+        worker.begin_task("query", batch)
+        assert {batch} == set(worker.store().lookup(KEYS).field(0).to_pylist())
+    worker.close_all()
+    assert [2] * 4 == [len(worker.directories(number)) for number in range(4)]
+
+
+def test_pins_of_stores_that_cannot_be_reached_are_released_later(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker.writer().run(0, {1: {"seats": 1}})
+    first = _Away(worker.location.account, "box", "stores/away", worker.location.open())
+    readers = {(first, 1): "batch-1", (worker.location, 1): "batch-2"}
+    monkeypatch.setattr(pinning, "_readers", dict(readers))
+    worker.begin_task()
+    worker.store(reader="batch-2").view().get(1)
+    names = StoreNames(STORE)
+    assert 1 == len(list(worker.location.open().list(names.all_pins)))
+    pinning.release_pins()
+    assert [] == list(worker.location.open().list(names.all_pins))
+    assert {(first, 1): "batch-1"} == pinning._readers
+    pinning._release(0.0)
+    assert {(first, 1): "batch-1"} == pinning._readers
+
+
+class _Away(OpenLocation):
+    def open(self) -> Any:
+        raise AzureBlobError("no route to the account")
+
+
+def _patient(seconds: float) -> dict[str, Any]:
+    return {**(host_cache.HostCache.__init__.__kwdefaults__ or {}), "lock_timeout": seconds}
+
+
+def _overwrite(directory: Path) -> None:
+    for path in directory.glob("*.sst"):
+        path.write_bytes(b"x" * path.stat().st_size)
