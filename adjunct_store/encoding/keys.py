@@ -45,16 +45,16 @@ def key_columns(values: Sequence[Sequence[object]], keys: pa.Schema) -> pa.Recor
 
 def _exactly(values: Sequence[object], column: pa.Field) -> pa.Array:
     """Arrow takes 1.5 as 1, and a time without a zone as one in UTC: such keys would be found under another one."""
-    kind = f"is not of the type of key column {column.name!r} of the store, {key_type_name(column)}"
+    of = f"Key column {column.name!r} of the store has type {key_type_name(column)}"
     try:
         typed = pa.array(values, column.type)
         stored = typed.to_pylist()
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, OverflowError) as error:
         kinds = ", ".join(sorted({type(each).__name__ for each in values}))
-        raise ConfigurationError(f"A key of type {kinds} {kind}: {error}") from error
+        raise ConfigurationError(f"{of}; the type that is looked up is {kinds}: {error}. Convert it.") from error
     for value, found in zip(values, stored, strict=True):
         if value != found:
-            raise ConfigurationError(f"Key {value!r} {kind}, as which it would be {found!r}. Convert it.")
+            raise ConfigurationError(f"{of}; {value!r} is looked up, which would be taken for {found!r}. Convert it.")
     return typed
 
 

@@ -214,7 +214,7 @@ def test_get_with_prefix_prints_entries_in_key_order_up_to_the_limit(
     ("arguments", "message"),
     [
         ((STORE, "four"), "'four' is no value of key column 'id' (bigint): give a whole number."),
-        ((STORE, str(1 << 70)), "A key is not of the store's types (id bigint)"),
+        ((STORE, str(1 << 70)), "Key column 'id' of the store has type bigint; "),
         ((STORE,), "has 0 values; the store has the columns id"),
         ((STORE, "1", "2"), "2 values are given; the store has 1 key columns: id bigint."),
         ((STORE, "1", "--version", "9"), "it has no version 9; its versions are 2, 1"),
