@@ -57,8 +57,7 @@ class View:
         metrics: StoreMetrics | None = None,
         on_damage: OnDamage = lambda _, __: None,
     ) -> None:
-        if form not in FORMS:
-            raise ConfigurationError(f"form is {form!r}; it must be one of {', '.join(FORMS)}.")
+        check_form(form)
         self.schema, self._metrics = schema, metrics
         self._partitions = Partitions(directories, schema.partitions, on_damage)
         self._find = (InMemory if form == "memory" else OnDisk)(self._partitions, schema)
@@ -76,8 +75,8 @@ class View:
     def lookup(self, keys: pa.RecordBatch | pa.StructArray, at_most: int | None = None) -> pa.StructArray:
         """The value of each key, in the order of rows; null where there is none, and for keys with a null.
 
-        keys: the store's key columns, in their order, under any names. at_most: bytes; `TooManyBytesError`, soon, if
-        the values of all rows take more.
+        keys: the store's key columns, in their order; under other names if these are not those of the store in another
+        order. at_most: bytes; `TooManyBytesError`, soon, if the values of all rows take more.
         """
         batch = self._typed(pa.RecordBatch.from_struct_array(keys) if isinstance(keys, pa.StructArray) else keys)
         if self._metrics is None:
@@ -120,6 +119,9 @@ class View:
         if keys.num_columns != len(wanted):
             text = f"{keys.num_columns} columns are looked up; the store's keys have {len(wanted)}: {wanted.names}."
             raise ConfigurationError(text)
+        if keys.schema.names != wanted.names and sorted(keys.schema.names) == sorted(wanted.names):
+            given = ", ".join(keys.schema.names)
+            raise ConfigurationError(f"Columns {given} are looked up; give them in the store's order: {wanted.names}.")
         columns = [_cast(column, of) for column, of in zip(keys.columns, wanted, strict=True)]
         return pa.RecordBatch.from_arrays(columns, names=wanted.names)
 
@@ -137,6 +139,12 @@ class View:
         keys = [_in_python(column) for column in decode_keys(encoded, self.schema.keys).columns]
         values = _in_python(decode_values(datums, self.schema, _WHAT))
         return zip(zip(*keys, strict=True), values, strict=True)
+
+
+def check_form(form: str) -> None:
+    """`ConfigurationError` if there is no such form."""
+    if form not in FORMS:
+        raise ConfigurationError(f"form is {form!r}; it must be one of {', '.join(FORMS)}.")
 
 
 def _in_python(column: pa.Array) -> list[Any]:

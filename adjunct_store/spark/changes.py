@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ from azure_account.errors import ConfigurationError
 from azureblob_source.spark_types import arrow_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
@@ -69,6 +72,7 @@ def changes_of(rows: DataFrame, spec: FillSpec) -> Changes:
             have = ", ".join(rows.columns)
             raise ConfigurationError(f"Column {name!r} of the fill is not in the DataFrame, which has {have}.")
     kind, value = _value(rows, spec)
+    _check_once(rows, named if isinstance(spec.values, str) else [*named, *kind.names])
     schema = StoreSchema(
         keys=_arrow(StructType([StructField(name, rows.schema[name].dataType) for name in spec.keys])),
         values=_arrow(kind),
@@ -85,8 +89,19 @@ def changes_of(rows: DataFrame, spec: FillSpec) -> Changes:
     try:
         return Changes(rows.select(partition, *columns), schema)
     except AnalysisException as error:
+        if spec.delete_when is None:
+            raise
         text = f"delete_when {spec.delete_when!r} cannot be evaluated for each row by itself: {error}"
         raise ConfigurationError(text) from error
+
+
+def _check_once(rows: DataFrame, names: Sequence[str]) -> None:
+    """Spark finds columns whatever the case of their letters, unless it is configured otherwise."""
+    there = Counter(name.lower() for name in rows.columns)
+    twice = [name for name in names if there[name.lower()] > 1]
+    if twice:
+        text = f"The DataFrame has column {twice[0]!r} twice, if upper and lower case are the same."
+        raise ConfigurationError(f"{text} Drop one, or rename it.")
 
 
 def _named_values(spec: FillSpec) -> list[str]:

@@ -197,8 +197,9 @@ def check_schema(store: StoreLocation, schema: StoreSchema, *, adds: bool) -> No
 def _check_same(store: StoreLocation, stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     for part in ("keys", "values", "partitions", "order_by"):
         if stored[part] != given[part]:
-            cause = f"its {part} are {_text(stored[part])}, those of the DataFrame are {_text(given[part])}"
-            step = "Cast or rename the columns, or make the store anew from its whole source (rebuild=True)."
+            cause = f"its {part} are {_text(stored[part])}, those of this fill are {_text(given[part])}"
+            change = f"Give partitions={stored[part]}" if part == "partitions" else "Cast or rename the columns"
+            step = f"{change}, or make the store anew from its whole source (rebuild=True)."
             raise ConfigurationError(describe("fill", f"store {store.store}", cause, step))
 
 

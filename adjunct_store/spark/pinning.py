@@ -15,6 +15,7 @@ from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.spark.task_reader import BATCH, QUERY, PinnedStore
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.pins import pin_version, release
+from adjunct_store.view import check_form
 from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError, describe
 
 if TYPE_CHECKING:
@@ -49,8 +50,11 @@ def plan(
 ) -> PlannedStore:
     """Prepare a read. A batch job pins its version now; in a streaming query each micro-batch pins its own.
 
-    `NotFoundError` if the store has no version, or not this one.
+    `NotFoundError` if the store has no version, or not this one; `ConfigurationError` for an unknown form.
     """
+    check_form(form)
+    if version is not None and type(version) is not int:
+        raise ConfigurationError(f"version is {version!r}: give the number of a version, as `ls` shows it.")
     folder = None if cache_dir is None else str(cache_dir)
     found, schema = _planned(store, version)
     if streaming or _in_micro_batch():

@@ -74,13 +74,15 @@ def join(  # noqa: PLR0913 - what is joined, and how
         if each.name.lower() in taken:
             text = f"Value column {each.name!r} of store {store.store} is also a column of the DataFrame."
             raise ConfigurationError(f"{text} Rename or drop one, or give a prefix.")
-    schema = StructType([*rows.schema, *added])
-    joiner = Joiner(planned.pinned, planned.schema.keys, keys, values, arrow_of(schema), inner=how == "inner")
+    names = [*rows.columns, *(each.name for each in added)]
+    schema = _by_place([*rows.schema, *added])
+    places = [rows.columns.index(name) for name in keys]
+    joiner = Joiner(planned.pinned, planned.schema.keys, places, values, arrow_of(schema), inner=how == "inner")
     if shuffle:
         partitions = planned.schema.partitions
         where = store_partition([column_of(name) for name in keys], partitions)
         rows = one_task_each(rows, where, partitions)
-    return rows.mapInArrow(joiner.join, schema)
+    return rows.toDF(*schema.names[: len(rows.columns)]).mapInArrow(joiner.join, schema).toDF(*names)
 
 
 def task_reader(
@@ -103,12 +105,13 @@ def task_reader(
 class Joiner:
     """For `mapInArrow`: adds the values of a store. Picklable.
 
-    keys: columns of the rows, in the order of the store's keys, whose fields are `key_fields`. schema: of the result.
+    keys: places of columns of the rows, in the order of the store's keys, whose fields are `key_fields`. schema: of the
+    result.
     """
 
     store: PinnedStore
     key_fields: pa.Schema
-    keys: Sequence[str]
+    keys: Sequence[int]
     values: pa.Schema
     schema: pa.Schema
     inner: bool
@@ -129,15 +132,20 @@ class Joiner:
             yield joined
 
     def _joined(self, batch: pa.RecordBatch, at_most: int | None) -> pa.RecordBatch:
-        names = batch.schema.names
-        keys = [batch.column(names.index(each)) for each in self.keys]
-        found = values_of(self.store, keys, self.key_fields, at_most)
+        found = values_of(self.store, [batch.column(each) for each in self.keys], self.key_fields, at_most)
         columns = [*batch.columns, *picked(found, self.values)]
         if self.inner:
             present = found.is_valid()
             columns = [column.filter(present) for column in columns]
         typed = [column.cast(field.type) for column, field in zip(columns, self.schema, strict=True)]
         return pa.RecordBatch.from_arrays(typed, names=self.schema.names)
+
+
+def _by_place(fields: Sequence[StructField]) -> StructType:
+    """With other names: `mapInArrow` takes no column whose name has a dot, or that is there twice."""
+    return StructType(
+        [StructField(f"c{place}", each.dataType, each.nullable, each.metadata) for place, each in enumerate(fields)]
+    )
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -204,6 +212,8 @@ def check_key_types(schema: StoreSchema, rows: DataFrame, columns: Sequence[str]
             have = ", ".join(rows.columns)
             text = f"Column {name!r}, for key {field.name!r} of the store, is not in the DataFrame, which has {have}."
             raise ConfigurationError(text)
+        if rows.columns.count(name) > 1:
+            raise ConfigurationError(f"The DataFrame has column {name!r} twice. Drop one, or rename it.")
         given = arrow_of(StructType([rows.schema[name]])).field(0).type
         if given != field.type:
             wanted = spark_of(pa.schema([field]))[0].dataType.simpleString()
@@ -229,6 +239,10 @@ def _values(schema: StoreSchema, columns: Sequence[str] | None) -> pa.Schema:
     if columns is None:
         return schema.values
     have = schema.values.names
+    if isinstance(columns, str):
+        raise ConfigurationError(f"columns is {columns!r}: give a list, such as columns=[{columns!r}].")
+    if len(set(columns)) < len(columns):
+        raise ConfigurationError(f"columns {list(columns)} names a column twice. Name each once.")
     for name in columns:
         if name not in have:
             raise ConfigurationError(f"columns has {name!r}, which is no value column of the store: {', '.join(have)}.")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+from collections import OrderedDict
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,6 +32,9 @@ SCHEMA = StoreSchema(pa.schema([("id", pa.int64())]), pa.schema([("seats", pa.in
 LAST = metrics.LastVersion(7, 41, 1000, 5, 65536, bootstrapped=True, published=0.0)
 
 
+task_reader = importlib.import_module("adjunct_store.spark.task_reader")  # a function has the name too
+
+
 @pytest.fixture
 def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exported]:
     with exporting(monkeypatch, metrics) as found:
@@ -50,8 +55,9 @@ def keys(*values: int | None) -> pa.RecordBatch:
 
 
 def test_look_ups_count_hits_and_misses_and_a_version_that_is_open(
-    exported: Exported, writer: BatchWriter, tmp_path: Path
+    exported: Exported, writer: BatchWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(task_reader, "_opened", OrderedDict())
     writer.run(0, {1: {"seats": 100}, 2: {"seats": 200}})
     store = PinnedStore(writer.location, "query", 0, cache_dir=str(tmp_path / "cache"))
     store.lookup(keys(1, 1, 2, 3, None))

@@ -153,3 +153,10 @@ def test_timestamps_are_keys_in_any_time_zone_of_the_session(spark: SparkSession
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     assert pa.schema([("at", pa.timestamp("us", "UTC"))]) == schema.keys
+
+
+def test_columns_that_differ_in_upper_and_lower_case_only_are_refused_when_they_are_named(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([(1, 2, 3)], "id int, n int, N int")
+    for spec in (FillSpec(keys=["id"]), FillSpec(keys=["n"], values=["id"]), FillSpec(keys=["id"], values=["N"])):
+        with pytest.raises(ConfigurationError, match=r"has column '[nN]' twice, if upper and lower case are the same"):
+            changes_of(rows, spec)

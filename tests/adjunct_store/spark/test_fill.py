@@ -152,14 +152,16 @@ def test_null_keys_are_an_error_that_counts_them_or_are_skipped_and_counted(plan
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"keys": ["tail", "op"]}, "its keys are tail string, those of the DataFrame are tail string, op string"),
-        ({"keys": ["seats"], "values": ["tail"]}, "its keys are tail string, those of the DataFrame are seats int"),
-        ({"values": ["seats", "at"]}, "its values are seats int, those of the DataFrame are seats int, at long"),
-        ({"partitions": 2}, "its partitions are 1, those of the DataFrame are 2"),
-        ({"order_by": None}, "its order_by are at bigint, those of the DataFrame are none"),
+        ({"keys": ["tail", "op"]}, "its keys are tail string, those of this fill are tail string, op string"),
+        ({"keys": ["seats"], "values": ["tail"]}, "its keys are tail string, those of this fill are seats int"),
+        ({"values": ["seats", "at"]}, "its values are seats int, those of this fill are seats int, at long"),
+        ({"partitions": 2}, "its partitions are 1, those of this fill are 2"),
+        ({"order_by": None}, "its order_by are at bigint, those of this fill are none"),
         ({"source": "other"}, "it is filled from batch, not from other.*rebuild=True"),
         ({"values": ["seats", "seats"]}, "names a column twice"),
         ({"delete_when": "max(at) > 1"}, "cannot be evaluated for each row"),
+        ({"delete_when": True}, "delete_when is True: give SQL as a string"),
+        ({"partitions": 2}, "Give partitions=1, or make the store anew"),
         ({"keys": ["tailnum"]}, "Column 'tailnum' of the fill is not in the DataFrame"),
     ],
 )

@@ -62,7 +62,11 @@ def test_columns_are_chosen_and_named(planes: Planes) -> None:
         (["tail", "number"], {}, "on has 2 columns, the store has 1 keys: tail"),
         ({"plane": "tail"}, {}, "on has keys plane, the store has tail"),
         (["tail"], {"columns": ["engines"]}, "columns has 'engines', which is no value column of the store: seats"),
+        (["tail"], {"columns": ["seats", "seats"]}, r"columns \['seats', 'seats'\] names a column twice"),
+        (["tail"], {"columns": "seats"}, r"columns is 'seats': give a list, such as columns=\['seats'\]"),
         (["tail"], {"how": "outer"}, "how is 'outer': give left or inner"),
+        (["tail"], {"form": "mem"}, "form is 'mem'; it must be one of rocksdb, memory"),
+        (["tail"], {"version": "1"}, "version is '1': give the number of a version"),
         (["tail"], {}, "Value column 'seats' of store .* is also a column of the DataFrame"),
     ],
 )
@@ -71,6 +75,31 @@ def test_joins_that_cannot_be_are_refused_at_once(planes: Planes, on: Any, more:
     rows = planes.spark.createDataFrame([], "tail string, number long, SEATS int")
     with pytest.raises(ConfigurationError, match=message):
         join(rows, planes.store, on=on, cache_dir=planes.cache, **more)
+
+
+def test_a_column_that_is_there_twice_is_joined_unless_it_is_the_key(planes: Planes) -> None:
+    planes.fill(("a", 1))
+    rows = planes.spark.createDataFrame([("a", 7)], "tail string, number long").select("tail", "number", "number")
+    assert [("a", 7, 7, 1)] == [tuple(row) for row in join(rows, planes.store, on=["tail"]).collect()]
+    with pytest.raises(ConfigurationError, match="has column 'tail' twice"):
+        join(rows.select("tail", "tail"), planes.store, on=["tail"])
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_columns_of_the_rows_may_have_any_name(planes: Planes, shuffle: bool) -> None:
+    names = ["k.k", "a`b", "ü 1", "n"]
+    rows = planes.spark.createDataFrame([("a", 1, 2, 3)], "a string, b int, c int, d int").toDF(*names)
+    fill(planes.store, rows, keys=["k.k"], cache_dir=planes.folder / "writer")
+    asked = rows.select("`k.k`", F.col("n").alias("x.y"))
+    found = join(asked, planes.store, on=["k.k"], shuffle=shuffle, cache_dir=planes.cache)
+    assert [{"k.k": "a", "x.y": 3, "a`b": 1, "ü 1": 2, "n": 3}] == [row.asDict() for row in found.collect()]
+
+
+def test_a_watermark_stays(planes: Planes) -> None:
+    planes.fill(("a", 1))
+    rows = planes.spark.readStream.format("rate").load().withWatermark("timestamp", "1 minute")
+    found = join(rows.selectExpr("timestamp", "string(value) as tail"), planes.store, on=["tail"])
+    assert {"spark.watermarkDelayMs": 60_000} == found.schema["timestamp"].metadata
 
 
 def test_a_store_without_a_version_cannot_be_read(planes: Planes) -> None:

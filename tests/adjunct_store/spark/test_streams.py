@@ -229,14 +229,14 @@ def test_streams_with_other_keys_are_refused_before_they_start(planes: Planes) -
     planes.fill(("a", 1))
     planes.feed(("a", 1))
     for change, message in (
-        ({"keys": ["op"]}, "its keys are tail string, those of the DataFrame are op string"),
-        ({"values": ["op"]}, "its values are seats int, those of the DataFrame are op string"),
-        ({"partitions": 2}, "its partitions are 1, those of the DataFrame are 2"),
+        ({"keys": ["op"]}, "its keys are tail string, those of this fill are op string"),
+        ({"values": ["op"]}, "its values are seats int, those of this fill are op string"),
+        ({"partitions": 2}, "its partitions are 1, those of this fill are 2"),
         (
             {"order_by": "seats", "values": ["seats"]},
-            "its order_by are at bigint, those of the DataFrame are seats int",
+            "its order_by are at bigint, those of this fill are seats int",
         ),
-        ({"order_by": None}, "its order_by are at bigint, those of the DataFrame are none"),
+        ({"order_by": None}, "its order_by are at bigint, those of this fill are none"),
     ):
         with pytest.raises(ConfigurationError, match=message):
             planes.start(**change)
