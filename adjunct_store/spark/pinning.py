@@ -9,6 +9,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from adjunct_store.encoding.schema import StoreSchema
@@ -67,10 +68,10 @@ def plan(
 
 def _in_micro_batch() -> bool:
     """Whether Spark runs this code for a micro-batch (`foreachBatch`): then its tasks know query and batch."""
-    session = SparkSession.getActiveSession()
-    if session is None:
+    try:
+        context = SparkSession.active().sparkContext  # a thread that inherits the properties has no active session
+    except PySparkRuntimeError:
         return False
-    context = session.sparkContext
     return context.getLocalProperty(QUERY) is not None and context.getLocalProperty(BATCH) is not None
 
 

@@ -88,8 +88,11 @@ class PinnedStore:
         query = None if context is None else context.getLocalProperty(QUERY)
         batch = None if context is None else context.getLocalProperty(BATCH)
         if query is None or batch is None:
-            cause = "this is no task of a streaming query"
-            step = "Make the reader on the driver, by join, lookup or task_reader, and use it in tasks."
+            cause = "this task belongs to no batch of a streaming query"
+            step = (
+                "In a batch job give streaming=False to lookup or task_reader. A thread that foreachBatch starts must be a "
+                "pyspark.InheritableThread: others do not know the batch."
+            )
             raise ConfigurationError(describe("read", f"store {self.location}", cause, step))
         return reader_of(query, self.version), int(batch)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 import uuid
 from datetime import datetime, timedelta, timezone
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 
 from adjunct_store.spark import join, release_pins, streams, wait_until_ready
@@ -372,6 +375,39 @@ def test_a_micro_batch_reads_one_version_though_the_store_changes_amidst_it(plan
     writer.trigger(availableNow=True).start().awaitTermination()
     assert [{"a": 1}, {"a": 1}] == found
     assert {"a": 3} == planes.content()
+
+
+def test_threads_of_a_micro_batch_read_its_version_if_they_inherit_its_properties(planes: Planes) -> None:
+    planes.fill(("a", 1))
+    found: dict[str, Any] = {}
+    rows = planes.spark.readStream.schema("tail string").json(str(Reader(planes).fed(0)))
+
+    def take(rows: DataFrame, _: int) -> None:
+        def joined() -> DataFrame:
+            return join(rows, planes.store, on=["tail"], how="inner", cache_dir=planes.cache)
+
+        def read(name: str, frame: DataFrame | None) -> None:
+            try:
+                found[name] = [tuple(row) for row in (frame or joined()).collect()]
+            except PySparkException as error:
+                found[name] = str(error)
+
+        before = joined()
+        read("no thread", before)
+        planes.fill(("a", 2, 1), keep=1)
+        for thread in (
+            InheritableThread(target=read, args=("inherits", None), session=planes.spark),
+            Thread(target=read, args=("joins in another one", None)),
+            Thread(target=read, args=("reads in another one", before)),
+        ):
+            thread.start()
+            thread.join(60)
+
+    writer = rows.writeStream.foreachBatch(take).option("checkpointLocation", str(planes.folder / "reader"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    error = found.pop("reads in another one")
+    assert {"no thread": [("a", 1)], "inherits": [("a", 1)], "joins in another one": [("a", 2)]} == found
+    assert re.search(r"belongs to no batch.*pyspark\.InheritableThread", error)
 
 
 def test_a_micro_batch_that_is_run_again_reads_what_it_read_before(planes: Planes) -> None:
