@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from adjunct_store.versions.names import StoreNames
 from azure_account.connect import open_account
+from azure_account.errors import ConfigurationError
 from azure_account.memory.account import MemoryAccount
 from azure_account.names import check_container
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from azure_account.account import BlobContainer
 
 ENDPOINT = "endpoint"
@@ -36,6 +36,9 @@ class StoreLocation:
     store: str
 
     def __post_init__(self) -> None:
+        if not isinstance(self.account, Mapping):
+            text = f"account is of type {type(self.account).__name__}: give options,"
+            raise ConfigurationError(f'{text} such as {{"accountName": "myaccount"}}.')
         check_container(self.container)
         StoreNames(self.store)
 

@@ -72,12 +72,14 @@ class View:
         """Close the files."""
         self._partitions.close()
 
-    def lookup(self, keys: pa.RecordBatch | pa.StructArray, at_most: int | None = None) -> pa.StructArray:
+    def lookup(self, keys: pa.RecordBatch | pa.Table | pa.StructArray, at_most: int | None = None) -> pa.StructArray:
         """The value of each key, in the order of rows; null where there is none, and for keys with a null.
 
         keys: the store's key columns, in their order; under other names if these are not those of the store in another
         order. at_most: bytes; `TooManyBytesError`, soon, if the values of all rows take more.
         """
+        if isinstance(keys, pa.Table):
+            keys = keys.to_struct_array().combine_chunks()
         batch = self._typed(pa.RecordBatch.from_struct_array(keys) if isinstance(keys, pa.StructArray) else keys)
         if self._metrics is None:
             return self._find(batch, at_most)

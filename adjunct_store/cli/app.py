@@ -120,6 +120,8 @@ def get(  # noqa: PLR0913 - one argument for each option
             found = view.get(*values)
     if prefix:
         _print_entries(shell, store, chosen, entries, limit, as_json=as_json)
+        if not entries:
+            raise typer.Exit(ERROR)
         return
     if as_json:
         print_json(document.get_json(store, chosen, dict(zip(columns, values, strict=True)), found))

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Entry: TypeAlias = "tuple[Mapping[str, Any], Mapping[str, Any]]"
 """The key columns, and the value columns."""
 _FAULTS_SHOWN = 100
+_PINS_SHOWN = 3
+"""Of a version."""
 
 
 def stores_table(stores: Sequence[FoundStore]) -> Table:
@@ -68,9 +70,14 @@ def versions_table(manifest: Manifest, pins: Sequence[FoundPin]) -> Table:
             count_text(each.entries),
             size_text(each.bytes),
             published(each),
-            one_line(", ".join(f"{pin.reader} (batch {pin.batch})" for pin in holders)) or NONE,
+            one_line(_holders(holders)) or NONE,
         )
     return shrinking(table, 7)
+
+
+def _holders(pins: Sequence[FoundPin]) -> str:
+    some = ", ".join(f"{pin.reader} (batch {pin.batch})" for pin in pins[:_PINS_SHOWN])
+    return some if len(pins) <= _PINS_SHOWN else f"{some} and {len(pins) - _PINS_SHOWN} more"
 
 
 def pins_line(pins: Sequence[FoundPin]) -> list[str]:

@@ -36,6 +36,8 @@ def encode_keys(keys: pa.RecordBatch) -> pa.Array:
 def key_columns(values: Sequence[Sequence[object]], keys: pa.Schema) -> pa.RecordBatch:
     """Keys that are given as tuples. `ConfigurationError` for values that are not of the columns' types."""
     for key in values:
+        if isinstance(key, str | bytes):
+            raise ConfigurationError(f"Key {key!r} is no tuple of the key columns: give ({key!r},).")
         if len(key) != len(keys):
             have = ", ".join(keys.names)
             raise ConfigurationError(f"Key {key!r} has {len(key)} values; the store has the columns {have}.")

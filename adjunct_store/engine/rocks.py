@@ -111,7 +111,7 @@ def storage_errors(operation: str, path: Path) -> Iterator[None]:
         if "orruption" in text or "No such file" in text:
             step = "It is fetched again if a reader finds it; otherwise remove the directory."
             raise CorruptError(describe(operation, f"store {path}", text, step)) from error
-        step = "See that there is room on the disk, and that the directory can be written."
+        step = "See that there is room on the disk, and that the directory can be written; or give another cache_dir."
         if "lock hold" in text or "/LOCK" in text:
             step = "Another process, or another part of this one, writes the store: wait until it has closed it."
         raise ConfigurationError(describe(operation, f"store {path}", text, step)) from error

@@ -14,6 +14,7 @@ from adjunct_store.encoding.values import decode_values
 from adjunct_store.engine.entry import AFTER_DATA, DATA, data_keys, values_in
 from adjunct_store.forms.key_index import KeyIndex
 from adjunct_store.forms.limit import Limit
+from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from adjunct_store.encoding.schema import StoreSchema
@@ -46,6 +47,13 @@ class InMemory:
         return self._values.take(pa.array(rows, mask=~there))
 
     def _load(self) -> KeyIndex:
+        try:
+            return self._read_all()
+        except pa.ArrowInvalid as error:  # offsets of 32 bits
+            text = f"The store is too large for the form memory: {error}. Use the form rocksdb."
+            raise ConfigurationError(text) from error
+
+    def _read_all(self) -> KeyIndex:
         keys, values, sizes = [pa.array([], pa.large_binary())], [self._values], [self._sizes]
         for partition in range(self._partitions.count):
             entries = self._partitions.scan_one(partition, DATA, AFTER_DATA)

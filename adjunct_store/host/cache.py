@@ -158,19 +158,25 @@ class HostCache:
         state = self._state(folder.generation, folder.partition)
         target = folder.checkpoint(checkpoint)
         paths = [folder.checkpoint(each) for each in sources]
-        version = f"checkpoint {checkpoint} of generation {folder.generation}, partition {folder.partition}"
+        of = f"checkpoint {checkpoint} of generation {folder.generation}, partition {folder.partition}"
+        what = f"{of}, of store {self._store}"
         try:
             with self._metrics.measured("fetchSeconds"):
                 made = materialise(self._container, state, STORE, checkpoint, target, paths, threads=self._threads)
         except NotFoundError as error:
             step = "Read the newest version; for old ones, keep more versions of the store, and pins for longer."
-            raise NotFoundError(describe("fetch", f"{version}, of store {self._store}", str(error), step)) from error
+            raise NotFoundError(describe("fetch", what, str(error), step)) from error
+        except ConfigurationError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            step = "See that this host has room for the store, or give another cache_dir; then run it again."
+            raise ConfigurationError(describe("fetch", what, str(error), step)) from error
         except CorruptError as error:
             step = (
                 "Read another version, and make the store anew from its source (rebuild=True); "
                 "`python -m adjunct_store verify --deep` shows which versions are whole."
             )
-            raise CorruptError(describe("fetch", f"{version}, of store {self._store}", str(error), step)) from error
+            raise CorruptError(describe("fetch", what, str(error), step)) from error
         counts = {"fetches": 1, "fetchedBytes": made.downloaded_bytes, "linkedBytes": made.kept_bytes}
         for name, number in counts.items():
             self._metrics.count(name, number)

@@ -45,12 +45,13 @@ _USER = b"\x00"
 """What the envelope of a row begins with; other envelopes are control messages."""
 
 
-def load_data_set(
+def load_data_set(  # noqa: PLR0913 - what is loaded, and settings
     store: StoreLocation,
     rows: DataFrame,
     *,
     source: str = DATA_SETS,
     number: int = 0,
+    rebuild: bool = False,
     keep: int = 3,
     cache_dir: Path | str | None = None,
     **columns: Unpack[FillColumns],
@@ -59,15 +60,28 @@ def load_data_set(
 
     columns: see `FillSpec`; they may be others than those before. number: of the data set, which its version has as
     batch. After a death it is built from the beginning by the next call. Other arguments and errors: see `fill`.
+    rebuild: replace a store that another fill, or data sets of another source, have made.
     """
     if rows.isStreaming:
         raise ConfigurationError("load_data_set takes a batch DataFrame, and this one is a stream: use fill_data_sets.")
     spec = FillSpec(**columns)
     schema = changes_of(rows, spec).schema
+    if not rebuild:
+        _check_source(store, source)
     opened = open_store(store, schema, source=source, bounded=True, keep=keep)
     if opened.generation.sealed:
         opened = opened.build_beside(schema.to_json(), source, partitions=schema.partitions)
     return BatchFiller(store, opened, spec, schema, cache_dir).run(rows, number, bootstrapped=True, sealed=True)
+
+
+def _check_source(store: StoreLocation, source: str) -> None:
+    """`ConfigurationError` if the store is not one of data sets of this source."""
+    manifest = read_manifest(store.open(), store.store)
+    current = None if manifest is None else manifest.current
+    if current is not None and current.source != source:
+        cause = f"it is filled from {current.source}, not from {source}"
+        step = "Check the store's path; to replace what is there give rebuild=True."
+        raise ConfigurationError(describe("load", f"a data set into store {store}", cause, step))
 
 
 def fill_data_sets(  # noqa: PLR0913 - what is filled from what, and settings
@@ -77,6 +91,7 @@ def fill_data_sets(  # noqa: PLR0913 - what is filled from what, and settings
     rows: Callable[[DataFrame], DataFrame],
     *,
     options: Mapping[str, str] | None = None,
+    rebuild: bool = False,
     keep: int = 3,
     cache_dir: Path | str | None = None,
     **columns: Unpack[FillColumns],
@@ -87,8 +102,8 @@ def fill_data_sets(  # noqa: PLR0913 - what is filled from what, and settings
     fill of a DataFrame with the columns `partition` and `value`, the payload of each message (binary). None if there is
     no newer complete data set than the one that the store has. Call it again whenever another one may be there.
 
-    None also if there is no such stream yet. `ConfigurationError` if an end of it is spread over several commits, or if
-    a vacuum may have removed rows of the data set.
+    rebuild: see `load_data_set`. None also if there is no such stream yet. `ConfigurationError` if an end of it is
+    spread over several commits, or if a vacuum may have removed rows of the data set.
     """
     given = dict(options or {})
     control = spark.read.format("azureblob").options(**given, view="control")
@@ -111,7 +126,14 @@ def fill_data_sets(  # noqa: PLR0913 - what is filled from what, and settings
     own = envelopes.where((F.col("_version") > newest.after) & (F.substring("value", 1, 1) == F.lit(_USER)))
     messages = own.select("partition", F.expr("substring(value, 2)").alias("value"))
     return load_data_set(
-        store, rows(messages), source=source, number=newest.last, keep=keep, cache_dir=cache_dir, **columns
+        store,
+        rows(messages),
+        source=source,
+        number=newest.last,
+        rebuild=rebuild,
+        keep=keep,
+        cache_dir=cache_dir,
+        **columns,
     )
 
 

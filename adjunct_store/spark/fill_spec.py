@@ -73,6 +73,9 @@ class FillSpec:
             raise ConfigurationError(f"values {list(self.values or ())} names a column twice. Name each once.")
         if not isinstance(self.delete_when, str | None):
             raise ConfigurationError(f"delete_when is {self.delete_when!r}: give SQL as a string, such as `op = 'D'`.")
+        if not isinstance(self.extractor, KeyValueExtractor | None):
+            text = f"extractor is {self.extractor!r}: give KeyValueExtractor(function, schema)."
+            raise ConfigurationError(text)
         if self.null_keys not in NULL_KEYS:
             raise ConfigurationError(f"null_keys is {self.null_keys!r}: give one of {', '.join(NULL_KEYS)}.")
         if self.partitions < 1:

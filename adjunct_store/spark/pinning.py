@@ -141,5 +141,7 @@ def _planned(store: StoreLocation, version: int | None) -> tuple[Version, StoreS
         have = ", ".join(str(each.number) for each in ([] if manifest is None else manifest.versions)) or "none"
         wanted = "no version that readers get" if version is None else f"no version {version}"
         step = "Fill it, and call wait_until_ready before the query starts."
+        if version is not None:
+            step = "Give one of these, or leave `version` out for the newest one."
         raise NotFoundError(describe("read", f"store {store}", f"it has {wanted}; its versions are {have}", step))
     return found, StoreSchema.from_json(generation.schema)

@@ -52,12 +52,13 @@ def join(  # noqa: PLR0913 - what is joined, and how
 ) -> DataFrame:
     """The rows with the values of the store for their key: null where it has none, or with `inner` left out.
 
-    on: columns of `rows` in the order of the store's keys, or a mapping from each key of the store to a column. A row
-    with a null among them has no entry. columns: value columns to add, by default all; `prefix` comes before their
-    names. shuffle: bring the rows of a store partition into one task, which then opens that partition only; without
-    it every task may open all. version: by default all tasks of a micro-batch read the version that was the newest when
-    it began, and those of a batch job the one that is the newest now. form: `memory` for a store that each worker
-    process loads whole. cache_dir: where hosts keep what they have fetched, on local disks.
+    on: columns of `rows` in the order of the store's keys, or in any order if they have the names of the keys; or a
+    mapping from each key of the store to a column. A row with a null among them has no entry. columns: value columns to
+    add, by default all; `prefix` comes before their names. shuffle: bring the rows of a store partition into one task,
+    which then opens that partition only; without it every task may open all. version: by default all tasks of a
+    micro-batch read the version that was the newest when it began, and those of a batch job the one that is the newest
+    now. form: `memory` for a store that each worker process loads whole. cache_dir: where hosts keep what they have
+    fetched, on local disks.
 
     `ConfigurationError` if columns are missing, of other types than the keys, or there twice; `NotFoundError` if the
     store has no version yet: see `wait_until_ready`.
@@ -232,7 +233,7 @@ def _key_columns(schema: StoreSchema, on: Sequence[str] | Mapping[str, str]) -> 
     given = [on] if isinstance(on, str) else list(on)
     if len(given) != len(names):
         raise ConfigurationError(f"on has {len(given)} columns, the store has {len(names)} keys: {', '.join(names)}.")
-    return given
+    return names if set(given) == set(names) else given
 
 
 def _values(schema: StoreSchema, columns: Sequence[str] | None) -> pa.Schema:

@@ -59,7 +59,7 @@ def fill_stream(  # noqa: PLR0913 - what is filled from what, and settings
     store: StoreLocation,
     rows: DataFrame,
     *,
-    checkpoint: str,
+    checkpoint: Path | str,
     source: str | None = None,
     bootstrap: bool = False,
     trigger: Mapping[str, Any] | None = None,
@@ -92,15 +92,31 @@ def fill_stream(  # noqa: PLR0913 - what is filled from what, and settings
         raise ConfigurationError("fill_stream takes a stream, and this DataFrame is none: use fill.")
     if on_truncated not in {"fail", "rebuild"}:
         raise ConfigurationError(f"on_truncated is {on_truncated!r}: give fail or rebuild.")
+    if not isinstance(max_age, float | int | None):
+        raise ConfigurationError(f"max_age is {max_age!r}: give seconds.")
     spec = FillSpec(**columns)
     schema = changes_of(rows, spec).schema
     if not rebuild:
         check_schema(store, schema, adds=False)
-    folder = checkpoint.rstrip("/")
+    _check_can_start(rows, trigger or {}, query_name)
+    folder = str(checkpoint).rstrip("/")
     opening = {"source": source or f"checkpoint {folder}", "persistent": persistent, "max_age": max_age}
     settings = {**opening, "keep": keep, "bootstrap": bootstrap}
     plan = StreamPlan(store, rows, spec, schema, folder, settings, trigger or {}, cache_dir, query_name)
     return StoreFill(plan, rebuild=rebuild, rebuild_truncated=on_truncated == "rebuild")
+
+
+def _check_can_start(rows: DataFrame, trigger: Mapping[str, Any], query_name: str | None) -> None:
+    """`ConfigurationError` for what Spark would refuse when the store was taken over already from a fill that runs."""
+    try:
+        writer = rows.writeStream
+        if trigger:
+            writer.trigger(**trigger)
+    except (PySparkException, TypeError, ValueError) as error:
+        text = f"trigger is {trigger!r}: {str(error).splitlines()[0]}. Give arguments of DataStreamWriter.trigger."
+        raise ConfigurationError(text) from error
+    if query_name is not None and any(query.name == query_name for query in rows.sparkSession.streams.active):
+        raise ConfigurationError(f"A query with the name {query_name!r} runs. Stop it, or give another query_name.")
 
 
 @dataclass(frozen=True)
@@ -236,6 +252,10 @@ class StoreFill(AbstractContextManager["StoreFill"]):
     def exception(self) -> Exception | None:
         """The error that ended the fill, None if there is none: one of this project's, or Spark's."""
         return self._failure
+
+    def __repr__(self) -> str:
+        state = "running" if self.active else "ended" if self._failure is None else "failed"
+        return f"<fill of store {self._plan.store}, generation {self.generation}: {state}>"
 
     def __enter__(self) -> Self:
         return self

@@ -90,8 +90,8 @@ class PinnedStore:
         if query is None or batch is None:
             cause = "this task belongs to no batch of a streaming query"
             step = (
-                "In a batch job give streaming=False to lookup or task_reader. A thread that foreachBatch starts must be a "
-                "pyspark.InheritableThread: others do not know the batch."
+                "In a batch job give streaming=False to lookup or task_reader. A thread that foreachBatch starts "
+                "must be a pyspark.InheritableThread: others do not know the batch."
             )
             raise ConfigurationError(describe("read", f"store {self.location}", cause, step))
         return reader_of(query, self.version), int(batch)

@@ -78,10 +78,16 @@ class FillStorage:
 
 
 def read_manifest(container: BlobContainer, store: str) -> Manifest | None:
-    """The manifest of a store; None if there is none. `CorruptError` if it is damaged."""
+    """The manifest of a store; None if there is none. `CorruptError` if it is damaged.
+
+    `NotFoundError` if there is no such container.
+    """
     names = StoreNames(store)
     found = DocumentStore(container, names.manifest, "manifest", to_json, from_json).read()
-    return None if found is None else found.document
+    if found is None:
+        next(iter(container.list(names.manifest)), None)  # raises if the container is not there
+        return None
+    return found.document
 
 
 def open_fill(  # noqa: PLR0913 - what is filled, from what, and settings
@@ -175,15 +181,30 @@ def _serves(plan: Recovery, bounded: bool) -> Serves:
 def _undeleted(storage: FillStorage) -> Stored[Manifest] | None:
     """None for a new store. A folder that has blobs and no manifest was a store: numbers would be used again."""
     names = storage.names
-    if next(iter(storage.container.list(names.folder)), None) is None:
+    first = next(iter(storage.container.list(names.folder)), None)
+    if first is None:
+        _check_outside(storage)
         return None
     undelete(storage.container, [names.manifest])
     found = storage.manifests.read()
+    if found is None and not names.is_own(first.name):
+        cause = f"its folder has other blobs, such as {first.name}"
+        raise ConfigurationError(describe("open", f"store {names.store}", cause, "Give it a folder of its own."))
     if found is None:
         cause = f"it has blobs, but {names.manifest} was deleted"
         step = "Bring that blob back, or delete the folder, or choose another name for the store."
         raise ConflictError(describe("open", f"store {names.store}", cause, step))
     return found
+
+
+def _check_outside(storage: FillStorage) -> None:
+    """`ConfigurationError` if a new store would be in the folder of another one."""
+    names = storage.names
+    levels = names.store.split("/")
+    for outer in (StoreNames("/".join(levels[:count])) for count in range(1, len(levels))):
+        if storage.container.properties(outer.manifest) is not None:
+            cause = f"it would be in the folder of store {outer.store}"
+            raise ConfigurationError(describe("make", f"store {names.store}", cause, "Give it a folder of its own."))
 
 
 class Fill:

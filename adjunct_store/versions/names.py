@@ -74,6 +74,10 @@ class StoreNames:
         level, slash, _ = blob.removeprefix(self.folder).partition("/")
         return int(level[1:]) if slash and _LEVEL.fullmatch(level) and level == f"g{int(level[1:])}" else None
 
+    def is_own(self, blob: str) -> bool:
+        """Whether a blob of the folder is one of the store."""
+        return blob == self.manifest or blob.startswith(self.all_pins) or self.generation_of(blob) is not None
+
     def state(self, generation: int, partition: int) -> str:
         """The state of a partition, for `state_backup`."""
         return f"{self.store}/g{generation}/p{partition}"

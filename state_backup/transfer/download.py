@@ -62,7 +62,7 @@ class Downloader:
                 _verify(descriptor, path, file)
                 os.fsync(descriptor)
         except OSError as error:
-            step = "Make room, or choose another directory, and run the restore again."
+            step = "Make room, or choose another directory, and run it again."
             raise ConfigurationError(describe("write", str(path), str(error), step)) from error
 
     def _fill(self, descriptor: int, file: FileIndex, progress: Callable[[int], object]) -> None:

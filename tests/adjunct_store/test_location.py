@@ -38,3 +38,8 @@ def test_an_account_in_memory_is_one_for_the_process() -> None:
 def test_names_that_are_not_valid_are_refused(container: str, store: str) -> None:
     with pytest.raises(ConfigurationError, match="is not valid"):
         StoreLocation({}, container, store)
+
+
+def test_an_account_is_options() -> None:
+    with pytest.raises(ConfigurationError, match="account is of type NoneType: give options, such as"):
+        StoreLocation(None, "box", "stores/planes")  # type: ignore[arg-type]

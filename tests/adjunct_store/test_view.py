@@ -15,6 +15,7 @@ import pytest
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.engine import PartitionStore, Position
+from adjunct_store.forms import memory
 from adjunct_store.host.directories import PartitionDirectory
 from adjunct_store.view import FORMS, Form, open_view
 from azure_account.errors import ConfigurationError, CorruptError
@@ -163,6 +164,7 @@ def test_what_is_not_there_is_null(tmp_path: Path, schema: StoreSchema, form: Fo
             column = pa.array(keys, pa.string())
             expected = [named("a") if key == "A" else None for key in keys]
             assert expected == view.lookup(pa.record_batch({"k": column})).to_pylist()
+            assert expected == view.lookup(pa.table({"k": column})).to_pylist()
             assert expected == view.lookup(pa.StructArray.from_arrays([column], ["k"])).to_pylist()
             assert [None] * len(keys) == empty.lookup(pa.record_batch({"k": column})).to_pylist()
             assert [None] * len(keys) == empties.lookup(pa.record_batch({"k": column})).to_pylist()
@@ -197,3 +199,25 @@ def test_times_that_python_does_not_have_are_looked_up_and_named(tmp_path: Path)
         for reads in (lambda: view.get(1), lambda: list(view.scan())):
             with pytest.raises(ConfigurationError, match="years 1 to 9999.*Use lookup or join"):
                 reads()
+
+
+def test_keys_in_another_order_than_the_stores_are_refused(tmp_path: Path) -> None:
+    with open_view({}, FLIGHTS) as view:
+        day = dt.date(2026, 1, 1)
+        swapped = pa.record_batch({"number": pa.array([1], pa.int16()), "day": [day], "carrier": ["A"]})
+        with pytest.raises(ConfigurationError, match="Columns number, day, carrier are looked up; give them in"):
+            view.lookup(swapped)
+
+
+def test_a_store_that_is_too_large_for_memory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two columns of 1.2 GiB are too much for a test: Arrow's error for them, from a smaller store."""
+    with PartitionStore(tmp_path / "p", AIRPORTS) as store:
+        store.apply([batch_of(AIRPORTS, [("A", named("a"))])], Position("s", 0))
+
+    def overflow(*_: Any) -> Any:
+        raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+
+    with open_view({0: tmp_path / "p"}, AIRPORTS, "memory") as view:
+        monkeypatch.setattr(memory, "decode_values", overflow)
+        with pytest.raises(ConfigurationError, match="too large for the form memory: offset overflow.* form rocksdb"):
+            view.get("A")

@@ -122,6 +122,10 @@ def test_one_store_is_listed_with_its_versions_and_who_has_pinned_them(
     assert ["2", "1", "serving", "1", "9"] == two.split()[:5] and two.endswith("–")
     assert ["1", "1", "serving", "0", "10"] == one.split()[:5] and one.endswith("query (batch 7)")
     assert lines[6].startswith("1 pin; the oldest is of query, ")
+    for reader in "abcd":
+        pin_version(container, STORE, reader, 0)
+    two = run(account, "ls", "box", STORE).stdout.splitlines()[4].rstrip()
+    assert two.endswith("a (batch 0), b (batch 0), c (batch 0) and 1 more")
 
 
 def test_a_version_that_only_a_pin_keeps_is_shown_as_retiring(account: MemoryAccount, planes: BatchWriter) -> None:
@@ -207,7 +211,7 @@ def test_get_with_prefix_prints_entries_in_key_order_up_to_the_limit(
     one = run(account, "get", "box", STORE, "7", "--prefix", *cache(tmp_path))
     assert (["7", "A7", "107"], "") == (one.stdout.splitlines()[2].split(), one.stderr)
     none = run(account, "get", "box", STORE, "--prefix", *cache(tmp_path), "--", "-1")
-    assert (0, f"Version 2 of {STORE} has no such key.\n") == (none.exit_code, none.stderr)
+    assert (ERROR, f"Version 2 of {STORE} has no such key.\n") == (none.exit_code, none.stderr)
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,7 @@ def test_a_slice_of_a_batch_has_its_own_keys() -> None:
     ("rows", "says"),
     [
         ([("x",)], r"Key \('x',\) has 1 values; the store has the columns a, b"),
+        (["xy"], r"Key 'xy' is no tuple of the key columns: give \('xy',\)"),
         ([("x", "y")], r"Key column 'b' of the store has type int; the type that is looked up is str: .*Convert it"),
         ([("x", 2**40)], r"Key column 'b' .* int; the type that is looked up is int: .*too large"),
         ([(5, 1)], r"Key column 'a' of the store has type string; the type that is looked up is int: "),

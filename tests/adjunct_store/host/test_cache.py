@@ -130,7 +130,7 @@ def test_a_full_disk_is_an_error_and_nothing_half_done_stays(stored: Stored) -> 
     limits, signals = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50, limits[1]))
     try:
-        with pytest.raises(ConfigurationError, match=r"\.sst failed: .*Make room"):
+        with pytest.raises(ConfigurationError, match=r"fetch checkpoint .*\.sst failed: .*another cache_dir"):
             cache.open(1, 0, stored.ids[1, 0][0])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -12,7 +12,7 @@ from adjunct_store.location import StoreLocation
 from adjunct_store.spark import wait_until_ready
 from adjunct_store.versions.manifest_store import open_fill
 from azure_account.clock import ManualClock
-from azure_account.errors import ConfigurationError, TransientError
+from azure_account.errors import ConfigurationError, NotFoundError, TransientError
 from azure_account.memory.faults import Faults, Unreachable, on
 from tests.adjunct_store.stores import STORE, new_account, published
 from tests.adjunct_store.stores import opened as opened_fill
@@ -52,6 +52,14 @@ def test_a_wait_ends_with_what_it_saw(store: StoreLocation) -> None:
     assert [(-1, 0), (0, 5)] == [(each.batch, each.entries) for each in seen]
     version = fill.publish(1, {}, 6, 80, bootstrapped=True)
     assert version == wait_until_ready(store, timeout=0, clock=clock)
+
+
+def test_a_container_that_does_not_exist_is_not_waited_for() -> None:
+    clock = ManualClock()
+    store = StoreLocation({"endpoint": "memory://no-containers"}, "nowhere", "stores/planes")
+    with pytest.raises(NotFoundError, match="nowhere"):
+        wait_until_ready(store, timeout=30, clock=clock)
+    assert ManualClock().monotonic() == clock.monotonic()
 
 
 def test_a_version_that_is_published_meanwhile_ends_the_wait(store: StoreLocation) -> None:

@@ -138,6 +138,8 @@ def test_floats_are_no_keys(spark: SparkSession) -> None:
         ({"keys": ["id", "id"]}, "names a column twice"),
         ({"keys": ["id"], "null_keys": "drop"}, "null_keys is 'drop': give one of fail, skip"),
         ({"keys": ["id"], "partitions": 0}, "partitions is 0"),
+        ({"keys": ["id"], "extractor": print}, r"extractor is <.*: give KeyValueExtractor\(function, schema\)"),
+        ({"keys": ["id"], "delete_when": True}, "delete_when is True: give SQL as a string"),
     ],
 )
 def test_a_spec_is_checked_when_it_is_made(spec: dict[str, Any], message: str) -> None:

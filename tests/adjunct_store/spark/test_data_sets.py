@@ -45,6 +45,18 @@ def test_a_data_set_replaces_the_one_before_as_a_whole(planes: Planes) -> None:
     assert {"a": 1, "b": 2} == dict(planes.join("abc", how="inner", version=first.number))
 
 
+def test_a_store_that_was_filled_otherwise_is_replaced_only_if_that_is_asked_for(planes: Planes) -> None:
+    planes.fill(("a", 1))
+    with pytest.raises(ConfigurationError, match=r"it is filled from batch, not from data sets\. .*rebuild=True"):
+        load(planes, ("b", 2))
+    assert {"a": 1} == planes.content()
+    load(planes, ("b", 2), rebuild=True)
+    load(planes, ("c", 3))
+    assert {"c": 3} == planes.content()
+    with pytest.raises(ConfigurationError, match="it is filled from data sets, not from others"):
+        load(planes, ("d", 4), source="others")
+
+
 def test_a_data_set_that_is_not_whole_is_never_seen(planes: Planes) -> None:
     with pytest.raises(ConfigurationError, match="two different changes of key tail='a'"):
         load(planes, ("a", 1), ("a", 2))

@@ -160,7 +160,6 @@ def test_null_keys_are_an_error_that_counts_them_or_are_skipped_and_counted(plan
         ({"source": "other"}, "it is filled from batch, not from other.*rebuild=True"),
         ({"values": ["seats", "seats"]}, "names a column twice"),
         ({"delete_when": "max(at) > 1"}, "cannot be evaluated for each row"),
-        ({"delete_when": True}, "delete_when is True: give SQL as a string"),
         ({"partitions": 2}, "Give partitions=1, or make the store anew"),
         ({"keys": ["tailnum"]}, "Column 'tailnum' of the fill is not in the DataFrame"),
     ],

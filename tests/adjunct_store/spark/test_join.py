@@ -77,6 +77,16 @@ def test_joins_that_cannot_be_are_refused_at_once(planes: Planes, on: Any, more:
         join(rows, planes.store, on=on, cache_dir=planes.cache, **more)
 
 
+def test_columns_with_the_names_of_the_keys_are_taken_by_name(planes: Planes) -> None:
+    rows = planes.spark.createDataFrame([("JFK", "LAX", 1), ("LAX", "JFK", 2)], "origin string, dest string, n int")
+    fill(planes.store, rows, keys=["origin", "dest"], cache_dir=planes.folder / "writer")
+    asked = rows.select("dest", "origin").where("dest = 'LAX'")
+    for on, n in ((["dest", "origin"], 1), (["origin", "dest"], 1), ({"origin": "dest", "dest": "origin"}, 2)):
+        assert [("LAX", "JFK", n)] == [tuple(row) for row in join(asked, planes.store, on=on).collect()]
+    renamed = asked.toDF("to", "from")
+    assert [("LAX", "JFK", 2)] == [tuple(row) for row in join(renamed, planes.store, on=["to", "from"]).collect()]
+
+
 def test_a_column_that_is_there_twice_is_joined_unless_it_is_the_key(planes: Planes) -> None:
     planes.fill(("a", 1))
     rows = planes.spark.createDataFrame([("a", 7)], "tail string, number long").select("tail", "number", "number")
@@ -93,6 +103,13 @@ def test_columns_of_the_rows_may_have_any_name(planes: Planes, shuffle: bool) ->
     asked = rows.select("`k.k`", F.col("n").alias("x.y"))
     found = join(asked, planes.store, on=["k.k"], shuffle=shuffle, cache_dir=planes.cache)
     assert [{"k.k": "a", "x.y": 3, "a`b": 1, "ü 1": 2, "n": 3}] == [row.asDict() for row in found.collect()]
+
+
+def test_a_version_that_is_not_there_is_named_with_those_that_are(planes: Planes) -> None:
+    planes.fill(("a", 1))
+    rows = planes.spark.createDataFrame([("a",)], "tail string")
+    with pytest.raises(NotFoundError, match=r"no version 99; its versions are 1\. Give one of these"):
+        join(rows, planes.store, on=["tail"], version=99)
 
 
 def test_a_watermark_stays(planes: Planes) -> None:

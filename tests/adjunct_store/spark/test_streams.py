@@ -228,6 +228,27 @@ def test_a_fill_ends_when_another_one_takes_the_store_over(planes: Planes) -> No
     assert {} == planes.content("ab")
 
 
+def test_a_second_start_that_spark_would_refuse_does_not_end_the_fill_that_runs(planes: Planes) -> None:
+    planes.feed(("a", 1))
+    with planes.start(trigger={"processingTime": "100 milliseconds"}, query_name="planes") as running:
+        wait_until_ready(planes.store, timeout=60, bootstrapped=False, poll=0.05)
+        assert "<fill of store " in repr(running) and repr(running).endswith("stores/planes, generation 1: running>")
+        for more, message in (
+            ({"query_name": "planes"}, "A query with the name 'planes' runs"),
+            ({"trigger": {"every": "1 minute"}}, r"trigger is \{'every': '1 minute'\}: .*Give arguments"),
+            ({"trigger": {"processingTime": "1 minut"}}, "trigger is .*minut"),
+            ({"trigger": {"processingTime": ""}}, "trigger is .*Give arguments"),
+            ({"max_age": "1 day"}, "max_age is '1 day': give seconds"),
+        ):
+            with pytest.raises(ConfigurationError, match=message):
+                planes.start(**{"checkpoint": planes.folder / "another", **more})
+        planes.feed(("b", 2))
+        deadline = time.monotonic() + 60
+        while {"a": 1, "b": 2} != planes.content("ab"):
+            assert running.active and time.monotonic() < deadline
+            time.sleep(0.1)
+
+
 def test_streams_with_other_keys_are_refused_before_they_start(planes: Planes) -> None:
     planes.fill(("a", 1))
     planes.feed(("a", 1))

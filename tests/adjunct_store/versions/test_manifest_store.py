@@ -402,6 +402,23 @@ def test_a_manifest_that_was_deleted_is_undeleted_or_missed(container: BlobConta
     assert version == opened(keeping).base
 
 
+def test_a_folder_with_other_blobs_or_in_another_store_is_refused_and_left_alone(container: BlobContainer) -> None:
+    published(opened(container), 0)
+    before = [blob.name for blob in container.list("stores")]
+    with pytest.raises(ConfigurationError, match=r"its folder has other blobs, such as stores/planes/.*of its own"):
+        open_fill(container, "stores", SCHEMA, partitions=1, source="planes", threads=1)
+    for inner in ("stores/planes/inner", "stores/planes/deep/er"):
+        with pytest.raises(ConfigurationError, match="it would be in the folder of store stores/planes"):
+            open_fill(container, inner, SCHEMA, partitions=1, source="planes", threads=1)
+    assert before == [blob.name for blob in container.list("stores")]
+
+
+def test_a_store_in_a_container_that_does_not_exist_is_not_found(container: BlobContainer) -> None:
+    assert read_manifest(container, "stores/boats") is None
+    with pytest.raises(NotFoundError, match="nowhere"):
+        read_manifest(MemoryAccount().container("nowhere"), STORE)
+
+
 def test_a_manifest_that_is_deleted_while_it_is_filled_is_missed(container: BlobContainer) -> None:
     fill = opened(container)
     container.delete(NAMES.manifest)
