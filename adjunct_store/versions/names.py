@@ -4,7 +4,8 @@
     <store>/g<generation>/p<partition>/…        a state of `state_backup`: one partition of one generation
     <store>/pins/<reader>/<20-digit batch>.json which version a batch of a reading query uses
 
-`<store>` is any path, such as `stores/planes`.
+`<store>` is any path, such as `stores/planes`. `<reader>` is such as the id of a query; with a given version it ends
+in `.v<version>`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import pyarrow as pa
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.host.cache import HostCache
+from adjunct_store.host.directories import FetchedDirectories
 from adjunct_store.location import StoreLocation
 from adjunct_store.spark.partition_writer import PartitionReport, PartitionWriter
 from adjunct_store.versions.names import StoreNames
@@ -114,15 +114,12 @@ def read(location: StoreLocation, reader: str, batch: int, cache_dir: Path, *, t
     version, generation = pin_version(container, location.store, reader, batch)
     state = partial(StoreNames.state, StoreNames(location.store))
     cache = HostCache(container, location.store, cache_dir, state=state, threads=threads)
-    with ExitStack() as stack:
-        leases = {
-            partition: stack.enter_context(cache.open(version.generation, partition, checkpoint))
-            for partition, checkpoint in enumerate(version.checkpoints)
-            if checkpoint
-        }
-        directories = {partition: lease.directory for partition, lease in leases.items()}
-        view = stack.enter_context(open_view(directories, StoreSchema.from_json(generation.schema)))
-        content = {key: value for (key,), value in view.scan()}
-        assert content == dict(zip(content, view.get_many([(key,) for key in content]), strict=True))
-        assert view.entries == len(content) == version.entries
+    directories = FetchedDirectories(cache, version)
+    try:
+        with open_view(directories, StoreSchema.from_json(generation.schema)) as view:
+            content = {key: value for (key,), value in view.scan()}
+            assert content == dict(zip(content, view.get_many([(key,) for key in content]), strict=True))
+            assert view.entries == len(content) == version.entries
+    finally:
+        directories.close()
     return Read(version, generation, content)

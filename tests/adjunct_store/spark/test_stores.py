@@ -82,7 +82,7 @@ def test_a_store_belongs_to_one_query_with_one_set_of_columns(planes: Planes) ->
     with pytest.raises(PySparkException, match="it is filled from changes by query .*, not from changes by query"):
         run("second", spec)
     for change in (FillSpec(["id"], ["seats"], partitions=2), FillSpec(["id"], ["seats"], order_by="seats")):
-        with pytest.raises(PySparkException, match="those of the DataFrame are"):
+        with pytest.raises(PySparkException, match="those of this fill are"):
             run("first", change)
     assert {"0": 0, "1": 1} == planes.content("0123")
     run("second", spec, rebuild=True)
