@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from adjunct_store.versions.names import StoreNames
@@ -14,6 +14,8 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.names import check_container
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from azure_account.account import BlobContainer
 
 ENDPOINT = "endpoint"
@@ -45,6 +47,10 @@ class StoreLocation:
     def __str__(self) -> str:
         """`container/store`."""
         return f"{self.container}/{self.store}"
+
+    def within(self, seconds: float) -> Self:
+        """The same store, whose requests are repeated for so many seconds at most if there is no answer."""
+        return replace(self, account={**self.account, "retryDeadlineMs": f"{1 + int(1000 * seconds)}"})
 
     def open(self) -> BlobContainer:
         """The container. Makes no request; calls after the first one are cheap. `ConfigurationError` as `connect`."""

@@ -1,7 +1,7 @@
 """The command line: `python -m adjunct_store ls | get | verify`.
 
 Exit codes: 0 done; 1 error, one message on standard error, a key without a value, or a version that is not whole; 2
-wrong usage; 130 ended by Ctrl-C. Nothing here writes to the account.
+wrong usage; 130 ended by Ctrl-C. Nothing here writes to the account, but that deleted blobs are undeleted.
 """
 
 from __future__ import annotations

@@ -59,9 +59,9 @@ def _hashed_bytes(column: pa.Array, seeds: U32) -> U32:
     begins, sizes = offsets[:-1], np.diff(offsets)
     hashes = seeds.copy()
     longest_first = np.argsort(-sizes, kind="stable")
-    ordered = sizes[longest_first]
-    for word in range(int(ordered[0]) // 4 if len(ordered) else 0):
-        rows = longest_first[: int(np.searchsorted(-ordered, -(4 * word + 4), side="right"))]
+    falling = -sizes[longest_first]
+    for word in range(int(-falling[0]) // 4 if len(falling) else 0):
+        rows = longest_first[: int(np.searchsorted(falling, -(4 * word + 4), side="right"))]
         hashes[rows] = _mixed(hashes[rows], _words(data, begins[rows] + 4 * word))
     for rest in range(3):
         rows = np.flatnonzero(sizes % 4 > rest)

@@ -112,6 +112,8 @@ def storage_errors(operation: str, path: Path) -> Iterator[None]:
             step = "It is fetched again if a reader finds it; otherwise remove the directory."
             raise CorruptError(describe(operation, f"store {path}", text, step)) from error
         step = "See that there is room on the disk, and that the directory can be written; or give another cache_dir."
+        if "Too many open files" in text:
+            step = "Raise the limit of open files (`ulimit -n`), or give the store fewer partitions."
         if "lock hold" in text or "/LOCK" in text:
             step = "Another process, or another part of this one, writes the store: wait until it has closed it."
         raise ConfigurationError(describe(operation, f"store {path}", text, step)) from error

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
+_FIELD_BYTES = 8
+"""Of a number or an offset in Arrow, nearly."""
+
 
 class TooManyBytesError(Exception):
     """The values of these keys take more bytes than the caller wants at once. It asks for fewer keys."""
@@ -21,3 +26,10 @@ class Limit:
         self.bytes += found
         if self.at_most is not None and self.bytes > self.at_most:
             raise TooManyBytesError
+
+
+def row_bytes(values: pa.DataType) -> int:
+    """What Arrow takes for each row whatever is in it, be it null."""
+    if pa.types.is_struct(values):
+        return sum(row_bytes(each.type) for each in values)
+    return _FIELD_BYTES

@@ -13,7 +13,7 @@ from adjunct_store.encoding.keys import encode_keys
 from adjunct_store.encoding.values import decode_values
 from adjunct_store.engine.entry import AFTER_DATA, DATA, data_keys, values_in
 from adjunct_store.forms.key_index import KeyIndex
-from adjunct_store.forms.limit import Limit
+from adjunct_store.forms.limit import Limit, row_bytes
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ class InMemory:
 
     def __call__(self, batch: pa.RecordBatch, at_most: int | None = None) -> pa.StructArray:
         """The value of each key, in the order of rows; null where there is none. at_most: see `View.lookup`."""
+        limit = Limit(at_most)
+        limit.add(batch.num_rows * row_bytes(self._values.type))
         index = self._index or self._load()
         keys = data_keys(encode_keys(batch))
         if not keys.null_count:
@@ -43,7 +45,7 @@ class InMemory:
             rows = np.full(len(keys), -1, np.int64)
             rows[np.asarray(keys.is_valid())] = index.rows(keys.drop_null())
         there = rows >= 0
-        Limit(at_most).add(int(self._sizes[rows[there]].sum()))
+        limit.add(int(self._sizes[rows[there]].sum()))
         return self._values.take(pa.array(rows, mask=~there))
 
     def _load(self) -> KeyIndex:

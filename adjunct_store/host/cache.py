@@ -11,6 +11,7 @@ Who deletes a directory, or puts another one in its place, holds the partition's
 
 from __future__ import annotations
 
+import errno
 import logging
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
@@ -42,6 +43,7 @@ STORE = "store"
 _KEPT = 2
 """Checkpoints of a partition that stay though nobody reads them: a batch that is repeated reads the one before."""
 _SOURCES = 2
+_OPEN_FILES = (errno.EMFILE, errno.ENFILE)
 
 
 class Lease:
@@ -167,7 +169,7 @@ class HostCache:
             step = "Read the newest version; for old ones, keep more versions of the store, and pins for longer."
             raise NotFoundError(describe("fetch", what, str(error), step)) from error
         except ConfigurationError as error:
-            if not isinstance(error.__cause__, OSError):
+            if not isinstance(error.__cause__, OSError) or error.__cause__.errno in _OPEN_FILES:
                 raise
             step = "See that this host has room for the store, or give another cache_dir; then run it again."
             raise ConfigurationError(describe("fetch", what, str(error), step)) from error

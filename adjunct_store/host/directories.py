@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from azure_account.errors import CorruptError, describe
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -26,9 +28,14 @@ class FetchedDirectories:
     def __init__(self, cache: HostCache, version: Version) -> None:
         self._cache, self._version = cache, version
         self._leases: dict[int, Lease] = {}
+        self._closed = False
 
     def __call__(self, partition: int) -> PartitionDirectory | None:
-        """None for a partition that was never written."""
+        """None for a partition that was never written. `CorruptError` after `discard`: open the version again."""
+        if self._closed:
+            cause = "a file of it was damaged, and is fetched again"
+            step = "Use another view of the version: call view() again."
+            raise CorruptError(describe("read", f"version {self._version.number}", cause, step))
         checkpoint = self._version.checkpoints[partition] if partition < len(self._version.checkpoints) else ""
         if not checkpoint:
             return None
@@ -38,6 +45,7 @@ class FetchedDirectories:
 
     def close(self) -> None:
         """Let the host delete the directories. Close what reads them first."""
+        self._closed = True
         for lease in self._leases.values():
             lease.close()
         self._leases.clear()

@@ -53,16 +53,17 @@ def wait_until_ready(
     bootstrapped: wait until it is of a fill that has read all that its source had when it began, as those with
     `bootstrap`, those of batch DataFrames and data sets have; else any version is enough. progress: is called whenever
     there is progress. poll: seconds between two looks. `TransientError` after the time limit, with what was seen: a
-    storage service that does not answer meanwhile is waited for too.
+    storage service that does not answer meanwhile is waited for too, and one that never does for twice the time.
     """
     if timeout < 0 or poll <= 0:
         raise ConfigurationError(f"timeout is {timeout} and poll is {poll} seconds: give 0 or more, and more than 0.")
     clock = clock or SystemClock()
     begun, last = clock.monotonic(), None
+    container = store.within(max(timeout, poll)).open()
     while True:
         outage: TransientError | None = None
         try:
-            manifest = read_manifest(store.open(), store.store)
+            manifest = read_manifest(container, store.store)
         except TransientError as error:
             outage = error
         else:

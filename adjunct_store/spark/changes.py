@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from adjunct_store.encoding.schema import StoreSchema
-from adjunct_store.spark.partitioning import column_of, one_task_each, store_partition
+from adjunct_store.spark.partitioning import check_not_collated, column_of, one_task_each, store_partition
 from azure_account.errors import ConfigurationError
 from azureblob_source.spark_types import arrow_of
 
@@ -71,6 +71,8 @@ def changes_of(rows: DataFrame, spec: FillSpec) -> Changes:
         if name not in rows.columns:
             have = ", ".join(rows.columns)
             raise ConfigurationError(f"Column {name!r} of the fill is not in the DataFrame, which has {have}.")
+    for name in spec.keys:
+        check_not_collated(name, rows.schema[name].dataType)
     kind, value = _value(rows, spec)
     _check_once(rows, named if isinstance(spec.values, str) else [*named, *kind.names])
     schema = StoreSchema(

@@ -8,18 +8,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+from pyspark.sql.types import StringType
 
 from adjunct_store.encoding.spark_hash import partition_of
+from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
 
 def column_of(name: str) -> Column:
     """The column of this name, whatever characters it has."""
     return F.col("`" + name.replace("`", "``") + "`")
+
+
+def check_not_collated(name: str, kind: DataType) -> None:
+    """`ConfigurationError` for strings that are equal to Spark though their bytes differ: a store finds bytes."""
+    text = kind.simpleString()
+    if isinstance(kind, StringType) and "collate" in text:
+        raise ConfigurationError(f"Key column {name!r} is of type {text}. Cast it: F.col({name!r}).cast('string').")
 
 
 def store_partition(keys: Sequence[Column], partitions: int) -> Column:

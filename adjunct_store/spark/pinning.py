@@ -6,7 +6,7 @@ import atexit
 import logging
 import time
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkRuntimeError
@@ -116,15 +116,15 @@ def _release(seconds: float | None) -> None:
     """
     began = time.monotonic()
     for (store, version), reader in list(_readers.items()):
-        options = {}
+        reached = store
         if seconds is not None:
             left = began + seconds - time.monotonic()
             if left <= 0:
                 logger.warning("%d pins stay until they expire, such as on store %s", len(_readers), store)
                 return
-            options["retryDeadlineMs"] = f"{1 + int(1000 * left)}"
+            reached = store.within(left)
         try:
-            release(replace(store, account={**store.account, **options}).open(), store.store, reader)
+            release(reached.open(), store.store, reader)
         except AzureBlobError as error:
             logger.warning("the pin of version %d of store %s stays until it expires: %s", version, store, error)
         else:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
 from adjunct_store.forms.limit import TooManyBytesError
-from adjunct_store.spark.partitioning import column_of, one_task_each, store_partition
+from adjunct_store.spark.partitioning import check_not_collated, column_of, one_task_each, store_partition
 from adjunct_store.spark.pinning import plan
 from azure_account.errors import ConfigurationError
 from azureblob_source.spark_types import arrow_of, spark_of, well_formed
@@ -215,6 +215,7 @@ def check_key_types(schema: StoreSchema, rows: DataFrame, columns: Sequence[str]
             raise ConfigurationError(text)
         if rows.columns.count(name) > 1:
             raise ConfigurationError(f"The DataFrame has column {name!r} twice. Drop one, or rename it.")
+        check_not_collated(name, rows.schema[name].dataType)
         given = arrow_of(StructType([rows.schema[name]])).field(0).type
         if given != field.type:
             wanted = spark_of(pa.schema([field]))[0].dataType.simpleString()

@@ -105,16 +105,16 @@ class PinnedStore:
         return _open(self, version, generation).view
 
     def read(self, action: Callable[[View], Result]) -> Result:
-        """What the action returns for the view. A damaged file of this host is fetched again, once."""
+        """What the action returns for the view. Each damaged partition of this host is fetched again, once."""
         version, generation = self.pin()
-        view = _open(self, version, generation).view
-        try:
-            return action(view)
-        except CorruptError:
-            again = _open(self, version, generation).view
-            if again is view:
-                raise  # what is stored is damaged
-            return action(again)
+        for _ in range(generation.partitions):
+            view = _open(self, version, generation).view
+            try:
+                return action(view)
+            except CorruptError:
+                if _open(self, version, generation).view is view:
+                    raise  # what is stored is damaged
+        return action(_open(self, version, generation).view)
 
     def lookup(self, keys: pa.RecordBatch) -> pa.StructArray:
         """The values of these keys, null where there is none."""
@@ -168,7 +168,7 @@ def _open(store: PinnedStore, version: Version, generation: Generation) -> _Open
         directories = FetchedDirectories(_host_cache(store), version)
         metrics = StoreMetrics(store.location.container, store.location.store)
         schema = StoreSchema.from_json(generation.schema)
-        view = open_view(directories, schema, store.form, metrics, partial(_discard, key))
+        view = open_view(directories, schema, store.form, metrics, partial(_discard, key, directories))
         found = _opened[key] = _Open(view, directories, task, metrics)
     found.task = task
     _opened.move_to_end(key)
@@ -199,13 +199,14 @@ def _without_version(key: _Key) -> tuple[Any, ...]:
     return key[:4]
 
 
-def _discard(key: _Key, partition: int, error: CorruptError) -> None:
+def _discard(key: _Key, directories: FetchedDirectories, partition: int, error: CorruptError) -> None:
     """Have a partition fetched again. The view is left as it is: its user may be amidst a scan."""
-    found = _opened.pop(key, None)
-    if found is not None:
+    found = _opened.get(key)
+    if found is not None and found.directories is directories:
         logger.warning("partition %d of store %s is fetched again: %s", partition, key[1].store, error)
+        del _opened[key]
         found.metrics.add("versionsOpen", -1)
-        found.directories.discard(partition)
+        directories.discard(partition)
 
 
 def _run() -> str | None:

@@ -10,6 +10,7 @@ _STEPS = {
         errno.EDQUOT,
         errno.EFBIG,
     ): "Make room, or choose a directory on another local disk, and run it again.",
+    (errno.EMFILE, errno.ENFILE): "Raise the limit of open files (`ulimit -n`), and run it again.",
     (errno.EBUSY, errno.EXDEV): "Give a path where directories can be renamed, below a mount point and not itself one.",
     (errno.EACCES, errno.EPERM, errno.EROFS): "Give a directory that this user can write to, and so its parent.",
     (errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EEXIST, errno.EISDIR): "Check the path.",

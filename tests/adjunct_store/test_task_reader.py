@@ -19,6 +19,7 @@ from adjunct_store.spark.task_reader import BATCH, QUERY, PinnedStore
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.pins import release
+from adjunct_store.view import View
 from azure_account.errors import AzureBlobError, CorruptError, TransientError
 from azure_account.memory.account import MemoryAccount
 from state_backup.restoring import materialise
@@ -157,18 +158,49 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["rocksdb", "memory"])
-def test_of_a_damaged_partition_that_one_is_fetched_again_and_no_other(
-    worker: Worker, fetched: list[str], form: Any
+@pytest.mark.parametrize("damaged", [(3,), (0, 1, 2, 3)])
+def test_damaged_partitions_are_fetched_again_and_no_others(
+    worker: Worker, fetched: list[str], damaged: tuple[int, ...], form: Any
 ) -> None:
     worker.writer().run(0, {key: {"seats": key} for key in range(4000)})
     worker.begin_task("query", 0)
     store = worker.store(form=form)
     expected = store.lookup(KEYS)
     worker.close_all()
-    _overwrite(worker.directories(3)[0])
+    for partition in damaged:
+        _overwrite(worker.directories(partition)[0])
     worker.begin_task("query", 0)
     assert expected.equals(store.lookup(KEYS))
-    assert ["p0", "p1", "p2", "p3", "p3"] == sorted(fetched)
+    assert sorted(["p0", "p1", "p2", "p3", *(f"p{each}" for each in damaged)]) == sorted(fetched)
+
+
+def test_a_view_that_met_damage_opens_nothing_more_and_harms_no_other(worker: Worker, fetched: list[str]) -> None:
+    worker.writer().run(0, {key: {"seats": key} for key in range(4000)})
+    worker.begin_task("query", 0)
+    worker.store().lookup(KEYS)
+    worker.close_all()
+    _overwrite(worker.directories(0)[0])
+    worker.begin_task("query", 0)
+    old = worker.store().view()
+    errors = sum(_is_damaged(old, key) for key in range(100))
+    assert 0 < errors < 100
+    fresh = worker.store().view()
+    assert {"seats": 7} == fresh.get(7)
+    with pytest.raises(CorruptError, match=r"call view\(\) again"):
+        old.lookup(KEYS)
+    assert fresh is worker.store().view()
+    assert 0 == fresh.lookup(KEYS).null_count
+    assert ["p0", "p0", "p1", "p2", "p3"] == sorted(fetched)
+    worker.close_all()
+    assert not any(_is_open(path) for number in range(4) for path in worker.directories(number))
+
+
+def _is_damaged(view: View, key: int) -> bool:
+    try:
+        assert {"seats": key} == view.get(key)
+    except CorruptError:
+        return True
+    return False
 
 
 def test_the_end_of_a_manifest_that_is_lost_is_found_when_it_is_opened(worker: Worker) -> None:

@@ -220,6 +220,7 @@ def test_without_hard_links_files_are_copied(
     [
         (errno.ENOSPC, "Make room"),
         (errno.EDQUOT, "Make room"),
+        (errno.EMFILE, "Raise the limit of open files"),
         (errno.EBUSY, "below a mount point and not itself one"),
         (errno.EROFS, "that this user can write to"),
         (errno.EIO, "See what is wrong with the disk"),

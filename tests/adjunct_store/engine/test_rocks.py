@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections import deque
 from pathlib import Path
 
@@ -86,3 +87,16 @@ def test_a_database_of_pickles_is_refused(tmp_path: Path) -> None:
     pickled.close()
     with pytest.raises(ConfigurationError, match="comparator"):
         Database(tmp_path / "db", read_only=True)
+
+
+def test_too_many_open_files_are_no_fault_of_the_disk(filled: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Path(os.devnull).open() as file:
+        lowest = file.fileno()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 2, limits[1]))
+    try:
+        with pytest.raises(ConfigurationError, match=r"Too many open files.*Raise the limit of open files \(`ulimit"):
+            Database(filled, read_only=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    Database(filled, read_only=True).close()

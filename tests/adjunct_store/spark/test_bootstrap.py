@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -88,6 +90,16 @@ def test_a_storage_service_that_does_not_answer_is_waited_for_until_the_time_lim
     away = location_of(account.restarted(outage).container("box"), STORE)
     with pytest.raises(TransientError, match="no connection"):
         wait_until_ready(away, timeout=200, clock=account.clock)
+
+
+def test_a_service_that_never_answers_is_waited_for_no_longer_than_twice_the_limit() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    text = f"DefaultEndpointsProtocol=http;AccountName=a;AccountKey=YQ==;BlobEndpoint=http://127.0.0.1:{port}/a"
+    begun = time.monotonic()
+    with pytest.raises(TransientError):
+        wait_until_ready(StoreLocation({"connectionString": text}, "box", "stores/planes"), timeout=2)
+    assert time.monotonic() - begun < 10
 
 
 def test_any_version_is_enough_if_no_bootstrap_is_asked_for(store: StoreLocation) -> None:

@@ -157,9 +157,9 @@ def test_a_data_set_of_which_a_vacuum_has_removed_rows_is_not_loaded(planes: Pla
 def test_a_stream_that_is_shorter_than_what_was_loaded_of_it_was_written_anew_and_is_loaded(
     planes: Planes, azurite: Azurite, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load(planes, ("a", 1))
     upstream = Upstream(planes, azurite)
     upstream.run(("z", 9))
+    load(planes, ("a", 1), source=f"data sets of {upstream.path}")
     monkeypatch.setattr(module, "_loaded", lambda *_: 5)
     assert upstream.load() is not None
     assert {"z": 9} == planes.content("az")

@@ -112,6 +112,19 @@ def test_a_version_that_is_not_there_is_named_with_those_that_are(planes: Planes
         join(rows, planes.store, on=["tail"], version=99)
 
 
+def test_collated_keys_are_refused_for_a_store_compares_bytes(planes: Planes) -> None:
+    planes.fill(("a", 1))
+    rows = planes.spark.createDataFrame([("A", 1)], "tail string, number int")
+    collated = rows.selectExpr("tail collate UTF8_LCASE as tail", "number")
+    says = r"Key column 'tail' is of type string collate UTF8_LCASE\. Cast it: F\.col\('tail'\)\.cast\('string'\)"
+    with pytest.raises(ConfigurationError, match=says):
+        join(collated, planes.store, on=["tail"])
+    with pytest.raises(ConfigurationError, match=says):
+        fill(planes.store, collated, keys=["tail"], rebuild=True)
+    cast = collated.withColumn("tail", F.lower(F.col("tail").cast("string")))
+    assert [("a", 1, 1)] == [tuple(row) for row in join(cast, planes.store, on=["tail"]).collect()]
+
+
 def test_a_watermark_stays(planes: Planes) -> None:
     planes.fill(("a", 1))
     rows = planes.spark.readStream.format("rate").load().withWatermark("timestamp", "1 minute")

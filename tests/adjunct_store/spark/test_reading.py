@@ -80,6 +80,23 @@ def test_rows_are_joined_in_pieces_that_find_no_more_than_the_bytes_of_one(
     assert len(pieces) < 60
 
 
+@pytest.mark.parametrize("first", [0, -20_000], ids=["found", "not found"])
+@pytest.mark.parametrize("form", FORMS)
+def test_many_columns_are_joined_in_pieces_though_their_values_are_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Form, first: int
+) -> None:
+    names = [f"c{number}" for number in range(40)]
+    wide = StoreSchema(TEXTS.keys, pa.schema([(name, pa.int64()) for name in names]), partitions=1)
+    monkeypatch.setattr(reading, "BYTES_FOUND", 1 << 20)
+    out = pa.schema([("id", pa.int64()), ("c7", pa.int64())])
+    with open_view({0: stored(tmp_path / "p", wide, (0, dict.fromkeys(names, 1)))}, wide, form) as view:
+        joiner = Joiner(OneView(view), wide.keys, [0], pa.schema([wide.values.field("c7")]), out, inner=False)  # type: ignore[arg-type]
+        asked = pa.record_batch({"id": pa.array([first] * 20_000)})
+        pieces = [piece.num_rows for piece in joiner.join([asked])]
+    assert 20_000 == sum(pieces)
+    assert (1 << 20) // (40 * 8) // 2 < max(pieces) <= (1 << 20) // (40 * 8)
+
+
 def test_more_text_than_a_column_can_hold_is_joined(tmp_path: Path) -> None:
     """Arrow's strings have 2 GiB in a batch; 500,000 rows that find 6 kB each have 3 GB."""
     rows = [(key, {"text": str(key) * 6_000}) for key in range(10)]
