@@ -12,7 +12,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from azure_account.clock import SystemClock
@@ -120,10 +122,12 @@ def _wait(path: Path, timeout: float, clock: Clock) -> Lock:
 
 
 def _make_folder(path: Path) -> None:
-    """A clean-up of another process may delete it at the same time: then the next attempt makes it again."""
+    """For this user only. A clean-up of another process may delete it at the same time: then it is made again."""
+    folders = (path.parent, *path.parent.parents)
     try:
         with contextlib.suppress(FileNotFoundError, FileExistsError):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            for missing in reversed(list(takewhile(lambda each: not each.exists(), folders))):
+                missing.mkdir(mode=stat.S_IRWXU, exist_ok=True)
     except OSError as error:
         raise _refused(path, error) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import threading
 import time
 import uuid
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 _readers: dict[tuple[StoreLocation, int], str] = {}
 """The pins of this process for batch jobs, by store and version: a second job with the same version needs no other."""
+_pinning = threading.Lock()
 _EXIT_SECONDS = 5.0
 
 
@@ -77,6 +79,11 @@ def _in_micro_batch() -> bool:
 
 def _pinned(store: StoreLocation, newest: Version, version: int | None) -> tuple[str, Version]:
     """The reader of the pin that this process has on the version, which is renewed; a new one if it has none."""
+    with _pinning:
+        return _pinned_alone(store, newest, version)
+
+
+def _pinned_alone(store: StoreLocation, newest: Version, version: int | None) -> tuple[str, Version]:
     known = _readers.get((store, newest.number))
     if known is not None:
         pin_version(store.open(), store.store, known, 0, version=newest.number)

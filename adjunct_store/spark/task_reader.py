@@ -43,7 +43,7 @@ QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties that Spark sets for the tasks of a micro-batch; other tasks have none."""
 RUN = "spark.jobGroup.id"
 """The same; in tasks of a streaming query it is the id of its run, unless `foreachBatch` sets another one."""
-OPEN_STORES = 4
+OPEN_STORES = 16
 """How many versions a worker keeps open that its task does not read; at most two are of the same store."""
 _PINS = 64
 _PIN_SECONDS = 300.0

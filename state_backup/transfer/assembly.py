@@ -13,7 +13,7 @@ import shutil
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from azure_account.errors import AzureBlobError, CorruptError, NotFoundError
+from azure_account.errors import AzureBlobError, ConflictError, CorruptError, NotFoundError
 from state_backup.index.snapshot_index import DirIndex, from_json
 from state_backup.local import place
 from state_backup.local.scan import ReadFiles, scan
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from azure_account.account import BlobContainer
-    from state_backup.index.dir_diff import Content
+    from state_backup.index.dir_diff import Content, LocalDir
     from state_backup.index.snapshot_index import FileIndex
     from state_backup.metrics import StateMetrics
 
@@ -184,6 +184,14 @@ class _Source:
     permissions: str
 
 
+def _scanned(directory: Path, threads: int, known: ReadFiles) -> LocalDir:
+    """A program that opens a database may write a small file anew meanwhile: then the directory is read once more."""
+    try:
+        return scan(directory, threads, known)
+    except ConflictError:
+        return scan(directory, threads, known)
+
+
 def _content_of(directories: tuple[Path, ...], threads: int) -> dict[Content, _Source]:
     """The files in these directories, by content; none of a directory that is not there or cannot be read.
 
@@ -193,7 +201,7 @@ def _content_of(directories: tuple[Path, ...], threads: int) -> dict[Content, _S
     known = ReadFiles()
     for directory in directories:
         try:
-            files = scan(directory, threads, known).all_files()
+            files = _scanned(directory, threads, known).all_files()
         except AzureBlobError as error:
             if not isinstance(error, NotFoundError):
                 logger.warning("nothing of %s is kept: %s", directory, error)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from adjunct_store.spark import pinning
 from adjunct_store.spark.task_reader import BATCH, QUERY, PinnedStore
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
-from adjunct_store.versions.pins import release
+from adjunct_store.versions.pins import pin_version, release
 from adjunct_store.view import View
 from azure_account.errors import AzureBlobError, CorruptError, TransientError
 from azure_account.memory.account import MemoryAccount
@@ -293,3 +295,35 @@ def _patient(seconds: float) -> dict[str, Any]:
 def _overwrite(directory: Path) -> None:
     for path in directory.glob("*.sst"):
         path.write_bytes(b"x" * path.stat().st_size)
+
+
+def test_a_worker_that_reads_many_stores_in_turn_keeps_them_open(worker: Worker) -> None:
+    stores = []
+    for number in range(10):
+        location = location_of(worker.account.container("box"), f"stores/s{number}")
+        fill = open_fill(location.open(), location.store, SCHEMA.to_json(), partitions=4, source="test", threads=1)
+        BatchWriter(location, fill, SCHEMA, worker.folder / f"writer{number}").run(0, {1: {"seats": number}})
+        stores.append(PinnedStore(location, cache_dir=str(worker.folder / "cache"), form="memory"))
+    seen = []
+    for batch in range(2):
+        for number, store in enumerate(stores):
+            worker.begin_task("query", batch)
+            seen.append(store.view())
+            assert {"seats": number} == seen[-1].get(1)
+    assert [id(view) for view in seen[:10]] == [id(view) for view in seen[10:]]
+    worker.close_all()
+
+
+def test_threads_of_a_driver_that_join_at_once_share_one_pin(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker.writer().run(0, {1: {"seats": 1}})
+    monkeypatch.setattr(pinning, "_readers", {})
+
+    def slow(*arguments: Any, **more: Any) -> Any:
+        time.sleep(0.05)
+        return pin_version(*arguments, **more)
+
+    monkeypatch.setattr(pinning, "pin_version", slow)
+    with ThreadPoolExecutor(4) as pool:
+        planned = list(pool.map(lambda _: pinning.plan(worker.location, streaming=False).pinned, range(4)))
+    assert 1 == len({each.reader for each in planned})
+    assert 1 == len(list(worker.location.open().list(StoreNames(STORE).all_pins)))

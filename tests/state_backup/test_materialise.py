@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import resource
 import signal
 from typing import TYPE_CHECKING
@@ -189,3 +190,25 @@ def test_the_checkpoints_are_unharmed(tmp_path: Path) -> None:
     materialise(account.container("box"), STATE, "store", ids[0], tmp_path / "new")
     assert before == {blob.name: blob.etag for blob in account.container("box").list()}
     assert ids == [str(each.id) for each in checkpoints(account.container("box"), STATE)][::-1]
+
+
+def test_a_source_with_a_file_that_is_written_anew_meanwhile_is_read_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account, ids = backed_up(tmp_path, *TREES)
+    container = account.container("box")
+    materialise(container, STATE, "store", ids[1], tmp_path / "old")
+    scanned, fstat = [], os.fstat
+
+    def touched(descriptor: int) -> os.stat_result:
+        """The first file changes while it is read."""
+        found = fstat(descriptor)
+        scanned.append(descriptor)
+        if len(scanned) == 1:
+            os.utime(descriptor, ns=(found.st_atime_ns, found.st_mtime_ns + 1_000))
+        return found
+
+    monkeypatch.setattr(os, "fstat", touched)
+    made = materialise(container, STATE, "store", ids[2], tmp_path / "new", [tmp_path / "old"], threads=1)
+    assert equal(tmp_path / "new", TREES[2])
+    assert (1, 1) == (made.downloaded_files, made.downloaded_bytes)

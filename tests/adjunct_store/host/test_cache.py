@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import resource
 import shutil
 import signal
+import stat
 from pathlib import Path
 
 import pytest
@@ -207,3 +209,17 @@ def test_an_open_that_is_interrupted_keeps_no_lock(tmp_path: Path) -> None:
             assert lock is not None, f"locked after a death at {death.done[-1]}"
             lock.release()
     assert {"open", "os.mkdir", "os.rmdir"} <= died
+
+
+def test_a_cache_directory_that_was_deleted_is_made_again_for_its_owner_only(stored: Stored) -> None:
+    cache, ids = stored.cache(), stored.ids[1, 0]
+    cache.open(1, 0, ids[0]).close()
+    shutil.rmtree(stored.folder / "cache")
+    before = os.umask(0o002)
+    try:
+        cache.open(1, 0, ids[0]).close()
+        stored.cache().open(1, 0, ids[1]).close()
+    finally:
+        os.umask(before)
+    made = [path for path in (stored.folder / "cache", *(stored.folder / "cache").rglob("*")) if path.is_dir()]
+    assert {0o700} == {stat.S_IMODE(path.stat().st_mode) for path in made}
