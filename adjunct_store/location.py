@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer
 
-ENDPOINT = "endpoint"
+ENDPOINT, RETRIED = "endpoint", "retryDeadlineMs"
+_RETRIED_SECONDS = 120.0
 _MEMORY = "memory://"
 _memory_accounts: dict[str, MemoryAccount] = {}
 _lock = threading.Lock()
@@ -49,8 +50,14 @@ class StoreLocation:
         return f"{self.container}/{self.store}"
 
     def within(self, seconds: float) -> Self:
-        """The same store, whose requests are repeated for so many seconds at most if there is no answer."""
-        return replace(self, account={**self.account, "retryDeadlineMs": f"{1 + int(1000 * seconds)}"})
+        """The same store, whose requests are repeated for so many seconds at most if there is no answer.
+
+        By default they are repeated for two minutes, so a longer time changes nothing.
+        """
+        if seconds >= _RETRIED_SECONDS:
+            return self
+        others = {name: value for name, value in self.account.items() if name.lower() != RETRIED.lower()}
+        return replace(self, account={**others, RETRIED: f"{1 + int(1000 * seconds)}"})
 
     def open(self) -> BlobContainer:
         """The container. Makes no request; calls after the first one are cheap. `ConfigurationError` as `connect`."""

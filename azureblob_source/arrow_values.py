@@ -42,6 +42,29 @@ def plain_array(array: pa.Array) -> pa.Array:
             return array
 
 
+def first_not_utf8(array: pa.Array) -> int | None:
+    """The first row of a string or binary array whose bytes are no UTF-8."""
+    if are_utf8(array):
+        return None
+    begin, end = 0, len(array)
+    while end - begin > 1:
+        middle = (begin + end) // 2
+        begin, end = (middle, end) if are_utf8(array.slice(begin, middle - begin)) else (begin, middle)
+    return begin
+
+
+def are_utf8(array: pa.Array) -> bool:
+    """Whether the bytes of a string or binary array are UTF-8."""
+    try:
+        if arrow_is.is_string(array.type) or arrow_is.is_binary(array.type):
+            array.cast(pa.binary()).cast(pa.string())
+        else:
+            array.cast(pa.large_binary()).cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 def int64_array(values: I64) -> pa.Array:
     """The numbers as an Arrow array, without a copy. `pa.array` would import pandas: 50 MB and half a second."""
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])

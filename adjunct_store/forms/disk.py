@@ -16,7 +16,7 @@ from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.encoding.values import decode_values
 from adjunct_store.engine.entry import data_keys, values_in
 from adjunct_store.forms.key_words import neighbours_together
-from adjunct_store.forms.limit import Limit, row_bytes
+from adjunct_store.forms.limit import Limit, growth, row_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ class OnDisk:
 
     def __init__(self, partitions: Partitions, schema: StoreSchema) -> None:
         self._partitions, self._schema = partitions, schema
-        self._row_bytes = row_bytes(schema.value_type)
+        self._row_bytes, self._growth = row_bytes(schema.value_type), growth(schema.value_type)
 
     def __call__(self, batch: pa.RecordBatch, at_most: int | None = None) -> pa.StructArray:
         """The value of each key, in the order of rows; null where there is none. at_most: see `View.lookup`."""
@@ -44,7 +44,7 @@ class OnDisk:
         limit.add(batch.num_rows * self._row_bytes)
         different = data_keys(encode_keys(batch)).dictionary_encode()
         found = self._records(different, batch, Limit(at_most))
-        limit.add(pc.sum(pc.binary_length(found).take(different.indices)).as_py() or 0)
+        limit.add(self._growth * (pc.sum(pc.binary_length(found).take(different.indices)).as_py() or 0))
         there, datums = values_in(found, ordered=self._schema.ordered)
         values = decode_values(datums, self._schema, "values of an adjunct store")
         row_of_key = pa.array(np.cumsum(there) - 1, pa.int64(), mask=~there)

@@ -28,6 +28,14 @@ class Limit:
             raise TooManyBytesError
 
 
+def growth(values: pa.DataType) -> int:
+    """How many times as large as in Avro values may be in Arrow: a small number of a list takes one byte there."""
+    types = pa.types
+    if types.is_struct(values):
+        return max((growth(each.type) for each in values), default=1)
+    return _FIELD_BYTES if types.is_list(values) or types.is_large_list(values) or types.is_map(values) else 1
+
+
 def row_bytes(values: pa.DataType) -> int:
     """What Arrow takes for each row whatever is in it, be it null."""
     if pa.types.is_struct(values):

@@ -13,7 +13,7 @@ from adjunct_store.encoding.keys import encode_keys
 from adjunct_store.encoding.values import decode_values
 from adjunct_store.engine.entry import AFTER_DATA, DATA, data_keys, values_in
 from adjunct_store.forms.key_index import KeyIndex
-from adjunct_store.forms.limit import Limit, row_bytes
+from adjunct_store.forms.limit import Limit, growth, row_bytes
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class InMemory:
             rows = np.full(len(keys), -1, np.int64)
             rows[np.asarray(keys.is_valid())] = index.rows(keys.drop_null())
         there = rows >= 0
-        limit.add(int(self._sizes[rows[there]].sum()))
+        limit.add(growth(self._values.type) * int(self._sizes[rows[there]].sum()))
         return self._values.take(pa.array(rows, mask=~there))
 
     def _load(self) -> KeyIndex:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from azure_account.errors import CorruptError, describe
+from azure_account.errors import ConfigurationError, CorruptError, describe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,14 +28,17 @@ class FetchedDirectories:
     def __init__(self, cache: HostCache, version: Version) -> None:
         self._cache, self._version = cache, version
         self._leases: dict[int, Lease] = {}
-        self._closed = False
+        self._closed = self._damaged = False
 
     def __call__(self, partition: int) -> PartitionDirectory | None:
-        """None for a partition that was never written. `CorruptError` after `discard`: open the version again."""
+        """None for a partition that was never written.
+
+        After `discard` a `CorruptError`, after `close` a `ConfigurationError`: open the version again.
+        """
+        if self._damaged:
+            raise CorruptError(self._over("a file of it was damaged, and is fetched again"))
         if self._closed:
-            cause = "a file of it was damaged, and is fetched again"
-            step = "Use another view of the version: call view() again."
-            raise CorruptError(describe("read", f"version {self._version.number}", cause, step))
+            raise ConfigurationError(self._over("it was closed after its task"))
         checkpoint = self._version.checkpoints[partition] if partition < len(self._version.checkpoints) else ""
         if not checkpoint:
             return None
@@ -52,7 +55,11 @@ class FetchedDirectories:
 
     def discard(self, partition: int) -> None:
         """Have a damaged one fetched again by who opens the version next, and let go of the others."""
+        self._damaged = True
         damaged = self._leases.pop(partition, None)
         self.close()
         if damaged is not None:
             damaged.discard()
+
+    def _over(self, cause: str) -> str:
+        return describe("read", f"version {self._version.number}", cause, "Call view() again, in each task.")

@@ -24,6 +24,7 @@ from adjunct_store.host.working import Marker, working_directory
 from adjunct_store.spark.changes import ORDER, PARTITION, VALUE, key_column
 from adjunct_store.versions.names import StoreNames
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from azureblob_source.arrow_values import first_not_utf8
 from azureblob_source.spark_types import well_formed
 from state_backup import Owner, open_state, restore
 
@@ -41,6 +42,7 @@ REPORT = (
     "tombstones long"
 )
 """The columns of `PartitionReport`, as DDL."""
+_SHOWN_BYTES = 40
 _REPORT = pa.schema(
     [("partition", pa.int32()), ("checkpoint", pa.string())]
     + [(name, pa.int64()) for name in ("entries", "bytes", "nulls", "upserts", "deletes", "ignored", "tombstones")]
@@ -231,13 +233,23 @@ class KeyedRows:
             raise CorruptError(describe("write", f"partition {self._partition}", cause, step))
         names, columns = list(self._schema.keys.names), []
         for place, field in enumerate(self._schema.keys):
-            columns.append(batch.column(key_column(place)).cast(field.type))
+            columns.append(_key(batch.column(key_column(place)).cast(field.type), field))
         names.append(VALUE)
         columns.append(batch.column(VALUE).cast(pa.struct(list(self._schema.values))))
         if self._schema.ordered:
             names.append(ORDER)
             columns.append(_order(batch.column(ORDER)))
         return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _key(column: pa.Array, field: pa.Field) -> pa.Array:
+    """Spark has any bytes in a string; a key that is no text could not be read back."""
+    row = first_not_utf8(column) if pa.types.is_string(field.type) else None
+    if row is not None:
+        found = column[row].cast(pa.binary()).as_py()[:_SHOWN_BYTES]
+        text = f"Key column {field.name!r} has a string that is not UTF-8, which begins with {found!r}."
+        raise ConfigurationError(f"{text} Replace such bytes by make_valid_utf8, or cast the column to binary.")
+    return column
 
 
 def _order(column: pa.Array) -> pa.Array:

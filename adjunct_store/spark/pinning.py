@@ -135,7 +135,7 @@ def _release(seconds: float | None) -> None:
         except AzureBlobError as error:
             logger.warning("the pin of version %d of store %s stays until it expires: %s", version, store, error)
         else:
-            del _readers[store, version]
+            _readers.pop((store, version), None)
 
 
 def _planned(store: StoreLocation, version: int | None) -> tuple[Version, StoreSchema]:

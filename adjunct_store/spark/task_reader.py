@@ -75,6 +75,8 @@ class PinnedStore:
             found = pin_version(self.location.open(), self.location.store, reader, batch, version=self.version)
         except NotFoundError as error:
             step = "Start its fill first, and the query after wait_until_ready."
+            if self.version is not None:
+                step = "Give the number of a version that it has, or leave `version` out for the newest one."
             raise NotFoundError(describe("read", f"store {self.location}", str(error), step)) from error
         _pins[key] = _Pinned(*found, time.monotonic() + _PIN_SECONDS)
         while len(_pins) > _PINS:
@@ -94,7 +96,9 @@ class PinnedStore:
                 "must be a pyspark.InheritableThread: others do not know the batch."
             )
             raise ConfigurationError(describe("read", f"store {self.location}", cause, step))
-        return reader_of(query, self.version), int(batch)
+        if self.version is not None:  # one pin for all batches: a new one could only be of a version that serves
+            return reader_of(query, self.version), 0
+        return query, int(batch)
 
     def view(self) -> View:
         """The store as this task sees it. It stays open as long as the task runs; do not close it.

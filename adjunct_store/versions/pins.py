@@ -72,9 +72,9 @@ def pin_version(
     return _Pinning(container, StoreNames(store), reader, batch, new_id).pin(version)
 
 
-def reader_of(query: str, version: int | None) -> str:
-    """The reader that a query is. For a given version it is another one: it may read the newest one as well."""
-    return query if version is None else f"{query}.v{version}"
+def reader_of(query: str, version: int) -> str:
+    """The reader that a query is for a given version. It may read the newest one as well."""
+    return f"{query}.v{version}"
 
 
 def release(container: BlobContainer, store: str, query: str) -> None:

@@ -40,6 +40,12 @@ def test_names_that_are_not_valid_are_refused(container: str, store: str) -> Non
         StoreLocation({}, container, store)
 
 
+def test_within_a_time_no_longer_than_two_minutes_requests_are_repeated_for_less() -> None:
+    store = StoreLocation({"accountName": "a", "RETRYDEADLINEMS": "9"}, "box", "stores/planes")
+    assert {"accountName": "a", "retryDeadlineMs": "2501"} == store.within(2.5).account
+    assert store is store.within(120) is store.within(float("inf"))
+
+
 def test_an_account_is_options() -> None:
     with pytest.raises(ConfigurationError, match="account is of type NoneType: give options, such as"):
         StoreLocation(None, "box", "stores/planes")  # type: ignore[arg-type]

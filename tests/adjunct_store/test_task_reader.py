@@ -22,7 +22,7 @@ from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.pins import pin_version, release
 from adjunct_store.view import View
-from azure_account.errors import AzureBlobError, CorruptError, TransientError
+from azure_account.errors import AzureBlobError, CorruptError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from state_backup.restoring import materialise
 from tests.adjunct_store.tasks import BatchWriter, OpenLocation, location_of
@@ -102,6 +102,18 @@ def test_a_batch_reads_the_newest_version_and_a_given_one_side_by_side(worker: W
     assert 3 == len(list(container.list(pins)))
     release(container, STORE, "query")
     assert [] == list(container.list(pins))
+
+
+def test_a_given_version_is_read_by_all_batches_though_it_serves_no_more(worker: Worker) -> None:
+    writer = worker.writer()
+    writer.run(0, {1: {"seats": 0}})
+    for batch in range(1, 15):
+        worker.begin_task("query", batch)
+        assert {"seats": 0} == worker.store(version=1).view().get(1)
+        writer.run(batch, {1: {"seats": batch}})
+    worker.begin_task("another", 0)
+    with pytest.raises(NotFoundError, match="version 1 does not serve.*Give the number of a version that it has"):
+        worker.store(version=1).view()
 
 
 def test_a_static_dataframe_has_its_version_in_a_streaming_query_too(worker: Worker) -> None:
@@ -188,7 +200,7 @@ def test_a_view_that_met_damage_opens_nothing_more_and_harms_no_other(worker: Wo
     assert 0 < errors < 100
     fresh = worker.store().view()
     assert {"seats": 7} == fresh.get(7)
-    with pytest.raises(CorruptError, match=r"call view\(\) again"):
+    with pytest.raises(CorruptError, match=r"Call view\(\) again"):
         old.lookup(KEYS)
     assert fresh is worker.store().view()
     assert 0 == fresh.lookup(KEYS).null_count

@@ -94,4 +94,4 @@ def _leaf_encoder(arrow: pa.DataType, avro: AvroType) -> ColumnEncoder:
             return IntegerEncoder(integer_converter(arrow, avro), avro.kind)
     if avro.logical == "decimal":
         return DecimalEncoder(avro.precision, avro.scale, avro.size)
-    return FixedEncoder(avro.size) if avro.kind == "fixed" else BytesEncoder()
+    return FixedEncoder(avro.size) if avro.kind == "fixed" else BytesEncoder(avro.kind == "string")

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from azureblob_source.arrow_values import I64, Bytes, Flags, spans, stored_values, unpacked, validity
+from azureblob_source.arrow_values import I64, Bytes, Flags, first_not_utf8, spans, stored_values, unpacked, validity
 from azureblob_source.avro.encoding.column_encoder import Column, FixedWidthColumn, UnwritableValueError
 from azureblob_source.avro.encoding.numbers import IntegerColumn, IntegerEncoder, length_pieces, stored
 from azureblob_source.avro.encoding.pieces import Piece, Spans
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from azureblob_source.arrow_values import U64
 
 _u = np.uint64
+_SHOWN_BYTES = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,17 @@ class FloatEncoder:
 
 @dataclass(frozen=True, slots=True)
 class BytesEncoder:
-    """Strings and binaries: the length, then the bytes."""
+    """Strings and binaries: the length, then the bytes. text: they must be UTF-8; Spark has any bytes in a string."""
+
+    text: bool
 
     def prepare(self, array: pa.Array) -> Column:
-        """There is nothing to check: Arrow's strings are UTF-8."""
+        """Check that text is UTF-8: nothing could read it otherwise."""
+        row = first_not_utf8(array) if self.text else None
+        if row is not None:
+            found = array[row].cast(pa.binary()).as_py()[:_SHOWN_BYTES]
+            step = "make_valid_utf8 replaces such bytes; a binary column holds any"
+            raise UnwritableValueError(row, f"a string that begins with {found!r} is not UTF-8: {step}")
         return SpanColumn.of(array, prefixed=True)
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from azure_account.errors import ConfigurationError
+from azureblob_source.arrow_values import are_utf8
 from azureblob_source.avro.encoding.assembly import assemble
 from azureblob_source.avro.encoding.pieces import EncodedRows, Spans
 from azureblob_source.avro.types import has_no_bytes, walk
@@ -145,8 +146,8 @@ class _Validation:
         texts = assemble([span], len(rows))
         buffers = [None, pa.py_buffer(texts.offsets), pa.py_buffer(texts.data)]
         array = pa.Array.from_buffers(pa.large_binary(), len(rows), buffers, null_count=0)
-        if not _is_utf8(array):
-            self._fail(rows[[not _is_utf8(array[index : index + 1]) for index in range(len(rows))]])
+        if not are_utf8(array):
+            self._fail(rows[[not are_utf8(array[index : index + 1]) for index in range(len(rows))]])
 
     def _varint(self, rows: I64, limit: int) -> tuple[I64, I64]:
         """A number from -limit to limit - 1; returned with the rows in which it is valid."""
@@ -177,11 +178,3 @@ class _Validation:
     def _valid_pairs(self, rows: I64, values: I64) -> tuple[I64, I64]:
         valid = ~self.invalid[rows]
         return rows[valid], values[valid]
-
-
-def _is_utf8(array: pa.Array) -> bool:
-    try:
-        array.cast(pa.large_string())
-    except pa.ArrowInvalid:
-        return False
-    return True

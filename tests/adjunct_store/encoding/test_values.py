@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -65,6 +66,22 @@ def test_a_value_that_its_column_cannot_hold_is_refused() -> None:
     batch = VALUES.set_column(VALUES.schema.get_field_index("price"), given.with_type(wide.type), wide)
     with pytest.raises(ConfigurationError, match="price"):
         encode_values(batch, SCHEMA)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.list_(pa.string()), pa.map_(pa.string(), pa.int32())])
+def test_strings_that_are_no_utf8_are_refused_by_their_row(kind: pa.DataType) -> None:
+    """Spark has any bytes in a string: `cast(X'636166E9' as string)`."""
+    offsets = np.array([0, 1, 3, 7], np.int32)
+    texts = pa.Array.from_buffers(pa.string(), 3, [None, pa.py_buffer(offsets), pa.py_buffer(b"aok" + b"caf\xe9")])
+    if pa.types.is_list(kind):
+        texts = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), texts)
+    elif pa.types.is_map(kind):
+        texts = pa.MapArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), texts, pa.array([1, 2, 3], pa.int32()))
+    schema = StoreSchema(pa.schema([("k", pa.int64())]), pa.schema([("v", kind)]), 1)
+    batch = pa.RecordBatch.from_arrays([texts], schema=schema.values)
+    assert 2 == len(decode_values(encode_values(batch.slice(0, 2), schema), schema, "s"))
+    with pytest.raises(ConfigurationError, match=r"column 'v.*', row 2 .*b'caf\\xe9' is not UTF-8: make_valid_utf8"):
+        encode_values(batch, schema)
 
 
 def test_values_that_avro_cannot_hold_are_refused_by_their_column() -> None:

@@ -93,7 +93,7 @@ def test_too_many_open_files_are_no_fault_of_the_disk(filled: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with Path(os.devnull).open() as file:
         lowest = file.fileno()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 2, limits[1]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
     try:
         with pytest.raises(ConfigurationError, match=r"Too many open files.*Raise the limit of open files \(`ulimit"):
             Database(filled, read_only=True)

@@ -259,3 +259,18 @@ def test_a_large_fill_equals_a_dictionary(planes: Planes) -> None:
     keys = planes.spark.range(1500).withColumnRenamed("id", "key")
     found = join(keys, planes.store, on=["key"], how="inner", cache_dir=planes.cache).collect()
     assert expected == {row.key: row.value for row in found}
+
+
+def test_strings_that_are_no_utf8_are_refused_and_can_be_replaced(planes: Planes) -> None:
+    rows = planes.spark.sql("select 'a' as tail, cast(X'636166E9' as string) as name")
+    settings: dict[str, Any] = {"cache_dir": planes.cache, "keys": ["tail"]}
+    with pytest.raises(ConfigurationError, match=r"column 'name', row 0 .*b'caf\\xe9' is not UTF-8: make_valid_utf8"):
+        fill(planes.store, rows, **settings)
+    swapped = rows.select(F.col("name").alias("tail"), F.col("tail").alias("name"))
+    with pytest.raises(ConfigurationError, match=r"Key column 'tail' has a string .*b'caf\\xe9'.* make_valid_utf8"):
+        fill(planes.store, swapped, **settings)
+    fill(planes.store, rows.withColumn("name", F.make_valid_utf8("name")), **settings)
+    found = join(rows.select("tail"), planes.store, on=["tail"]).collect()
+    assert [("a", "caf\ufffd")] == [tuple(row) for row in found]
+    absent = join(swapped.select("tail"), planes.store, on=["tail"]).select("name").collect()
+    assert [(None,)] == [tuple(row) for row in absent]

@@ -97,6 +97,20 @@ def test_many_columns_are_joined_in_pieces_though_their_values_are_small(
     assert (1 << 20) // (40 * 8) // 2 < max(pieces) <= (1 << 20) // (40 * 8)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_lists_of_small_numbers_are_joined_in_pieces_of_what_arrow_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Form
+) -> None:
+    lists = StoreSchema(TEXTS.keys, pa.schema([("list", pa.list_(pa.int64()))]), partitions=1)
+    monkeypatch.setattr(reading, "BYTES_FOUND", 1 << 20)
+    out = pa.schema([("id", pa.int64()), ("list", pa.list_(pa.int64()))])
+    with open_view({0: stored(tmp_path / "p", lists, (0, {"list": [1] * 1_000}))}, lists, form) as view:
+        joiner = Joiner(OneView(view), lists.keys, [0], lists.values, out, inner=False)  # type: ignore[arg-type]
+        pieces = list(joiner.join([pa.record_batch({"id": pa.array([0] * 2_000)})]))
+    assert 2_000 == sum(piece.num_rows for piece in pieces)
+    assert 300_000 < max(piece.nbytes for piece in pieces) < 1.1 * (1 << 20)
+
+
 def test_more_text_than_a_column_can_hold_is_joined(tmp_path: Path) -> None:
     """Arrow's strings have 2 GiB in a batch; 500,000 rows that find 6 kB each have 3 GB."""
     rows = [(key, {"text": str(key) * 6_000}) for key in range(10)]

@@ -421,3 +421,20 @@ def test_raw_rows_may_not_be_null_or_of_another_type() -> None:
         raw_rows(pa.array([b"a", None]))
     with pytest.raises(ConfigurationError, match="valueColumn is of Arrow type string"):
         raw_rows(pa.array(["a"]))
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize("wrong", [0, 7, 99])
+def test_a_string_that_is_no_utf8_is_refused_by_its_row_and_other_bytes_are_not(kind: pa.DataType, wrong: int) -> None:
+    """Spark has any bytes in a string, and passes them as they are."""
+    texts = [b"a", b"", None, "ö€".encode(), b"\x00"] * 20
+    texts[wrong] = b"caf\xe9 " + b"x" * 100
+    given = pa.array(texts, pa.large_binary() if kind == pa.large_string() else pa.binary())
+    array = pa.Array.from_buffers(kind, len(given), given.buffers(), given.null_count)
+    batch = pa.RecordBatch.from_arrays([array], names=["v"])
+    encoder = RowEncoder(batch.schema, avro_schema.infer(batch.schema, name="s", namespace=None))
+    with pytest.raises(
+        ConfigurationError, match=rf"column 'v', row {wrong} of .*b'caf\\xe9 x+' is not UTF-8: make_valid"
+    ):
+        encoder.encode(batch)
+    assert 100 - wrong - 1 == len(encoder.encode(batch.slice(wrong + 1)))
