@@ -31,6 +31,8 @@ BYTES_AT_ONCE = 32 << 20
 """Of rows that are looked up together. Spark passes 10,000, which take up to twice the processor time for each row."""
 BYTES_FOUND = 64 << 20
 """Of values that are added to rows at once; else some rows of a few kilobytes each fill the memory of a worker."""
+_SLOWLY = 8
+"""By which part more rows are tried after a look-up that found fewer bytes: what was found in vain is read again."""
 _ANEW = (
     "The store was made anew with another schema: start the query again. If it fails again, its last batch has pinned "
     "an older version: call release_pins(store, query id)."
@@ -119,18 +121,19 @@ class Joiner:
 
     def join(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yields larger batches than it is given, unless values are large. A task without rows opens nothing."""
+        rows = most = 2 * ROWS_AT_ONCE
         for batch in gathered(batches):
-            yield from self._pieces(batch)
-
-    def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        try:
-            joined = self._joined(batch, BYTES_FOUND if batch.num_rows > 1 else None)
-        except TooManyBytesError:
-            half = batch.num_rows // 2
-            yield from self._pieces(batch.slice(0, half))
-            yield from self._pieces(batch.slice(half))
-        else:
-            yield joined
+            begin = 0
+            while begin < batch.num_rows:
+                piece = batch.slice(begin, rows)
+                try:
+                    joined = self._joined(piece, BYTES_FOUND if piece.num_rows > 1 else None)
+                except TooManyBytesError:
+                    rows = piece.num_rows // 2
+                else:
+                    yield joined
+                    begin += piece.num_rows
+                    rows = min(most, rows + rows // _SLOWLY + 1)
 
     def _joined(self, batch: pa.RecordBatch, at_most: int | None) -> pa.RecordBatch:
         found = values_of(self.store, [batch.column(each) for each in self.keys], self.key_fields, at_most)

@@ -111,6 +111,21 @@ def test_lists_of_small_numbers_are_joined_in_pieces_of_what_arrow_takes(
     assert 300_000 < max(piece.nbytes for piece in pieces) < 1.1 * (1 << 20)
 
 
+def test_after_large_values_pieces_grow_again_and_many_small_batches_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "BYTES_FOUND", 100_000)
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 1_000)
+    rows = [(0, {"text": "x" * 10_000}), (1, {"text": "y"})]
+    with open_view({0: stored(tmp_path / "p", TEXTS, *rows)}, TEXTS) as view:
+        joiner = Joiner(OneView(view), TEXTS.keys, [0], TEXTS.values, JOINED, inner=False)  # type: ignore[arg-type]
+        asked = [pa.record_batch({"id": pa.array([0] * 100)}), *[pa.record_batch({"id": pa.array([1] * 1_000)})] * 500]
+        pieces = [piece.num_rows for piece in joiner.join(asked)]
+    assert 500_100 == sum(pieces)
+    assert 9 >= max(pieces[:10])
+    assert [1_000] * 400 == pieces[-400:]
+
+
 def test_more_text_than_a_column_can_hold_is_joined(tmp_path: Path) -> None:
     """Arrow's strings have 2 GiB in a batch; 500,000 rows that find 6 kB each have 3 GB."""
     rows = [(key, {"text": str(key) * 6_000}) for key in range(10)]
