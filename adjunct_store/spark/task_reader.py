@@ -45,6 +45,8 @@ RUN = "spark.jobGroup.id"
 """The same; in tasks of a streaming query it is the id of its run, unless `foreachBatch` sets another one."""
 OPEN_STORES = 16
 """How many versions a worker keeps open that its task does not read; at most two are of the same store."""
+IDLE_TASKS = OPEN_STORES
+"""How many tasks in a row may leave a version unread that stays open."""
 _PINS = 64
 _PIN_SECONDS = 300.0
 
@@ -136,12 +138,12 @@ class _Pinned:
 
 @dataclass
 class _Open:
-    """A version that this process has open. task: the last one that used it."""
+    """A version that this process has open. turn: of the last task that used it, see `_Turns`."""
 
     view: View
     directories: FetchedDirectories
-    task: int | None
     metrics: StoreMetrics
+    turn: int
 
     def __post_init__(self) -> None:
         self.metrics.add("versionsOpen", 1)
@@ -152,6 +154,21 @@ class _Open:
         self.metrics.add("versionsOpen", -1)
 
 
+@dataclass
+class _Turns:
+    """Counts the tasks of this process; it runs one at a time. Outside of tasks each use is a turn."""
+
+    count: int = 0
+    task: int | None = None
+
+    def of(self, task: int | None) -> int:
+        """The turn of this task."""
+        if task is None or task != self.task:
+            self.count, self.task = self.count + 1, task
+        return self.count
+
+
+_turns = _Turns()
 _Key: TypeAlias = "tuple[int, StoreLocation, str, str | None, tuple[str, ...], str]"
 _pins: OrderedDict[tuple[int, StoreLocation, str, int, str | None], _Pinned] = OrderedDict()
 _opened: OrderedDict[_Key, _Open] = OrderedDict()
@@ -165,16 +182,17 @@ def _key(store: PinnedStore, version: Version, generation: Generation) -> _Key:
 
 
 def _open(store: PinnedStore, version: Version, generation: Generation) -> _Open:
-    key, task = _key(store, version, generation), _task()
+    key, turn = _key(store, version, generation), _turns.of(_task())
     found = _opened.get(key)
+    if found is None or found.turn != turn:
+        _close_idle(key, turn)
     if found is None:
-        _close_idle(key, task)
         directories = FetchedDirectories(_host_cache(store), version)
         metrics = StoreMetrics(store.location.container, store.location.store)
         schema = StoreSchema.from_json(generation.schema)
         view = open_view(directories, schema, store.form, metrics, partial(_discard, key, directories))
-        found = _opened[key] = _Open(view, directories, task, metrics)
-    found.task = task
+        found = _opened[key] = _Open(view, directories, metrics, turn)
+    found.turn = turn
     _opened.move_to_end(key)
     return found
 
@@ -186,16 +204,16 @@ def _host_cache(store: PinnedStore) -> HostCache:
     return HostCache(location.open(), location.store, cache_dir, state=state)
 
 
-def _close_idle(opening: _Key, task: int | None) -> None:
+def _close_idle(opening: _Key, turn: int) -> None:
     """Close versions of earlier tasks: but for the last one of the store that is opened, and the last few of others.
 
     Else each worker would keep files on disk, or values in memory, of versions that no batch reads any more. The last
-    one stays for a query that reads another version than this one. A process runs one task at a time.
+    one stays for a query that reads another version than this one, until no task has read it for a while.
     """
-    own = [key for key in _opened if key[0] == os.getpid()]
-    idle = [key for key in own if task is None or _opened[key].task != task]
+    idle = [key for key, each in _opened.items() if key[0] == os.getpid() and each.turn != turn and key != opening]
     same = [key for key in idle if _without_version(key) == _without_version(opening)]
-    for key in {*same[:-1], *idle[: max(0, len(idle) - OPEN_STORES + 1)]}:
+    long = [key for key in idle if _opened[key].turn < turn - IDLE_TASKS]
+    for key in {*same[:-1], *long, *idle[: max(0, len(idle) - OPEN_STORES + 1)]}:
         _opened.pop(key).close()
 
 

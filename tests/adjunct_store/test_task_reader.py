@@ -326,6 +326,22 @@ def test_a_worker_that_reads_many_stores_in_turn_keeps_them_open(worker: Worker)
     worker.close_all()
 
 
+def test_a_version_that_no_task_reads_any_more_is_closed_after_a_while(worker: Worker) -> None:
+    writer = worker.writer()
+    old, new = (writer.run(batch, {1: {"seats": batch}}) for batch in range(2))
+    for version in (old, new):
+        worker.begin_task("query", version.number)
+        assert {"seats": version.batch} == worker.store(version=version.number).view().get(1)
+    first = worker.directories(PARTITION_OF_1)[0]
+    for _ in range(task_reader.IDLE_TASKS):
+        assert _is_open(first)
+        worker.begin_task("query", 2)
+        assert {"seats": 1} == worker.store(version=new.number).view().get(1)
+        assert {"seats": 1} == worker.store(version=new.number).view().get(1)
+    assert not _is_open(first)
+    worker.close_all()
+
+
 def test_threads_of_a_driver_that_join_at_once_share_one_pin(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     worker.writer().run(0, {1: {"seats": 1}})
     monkeypatch.setattr(pinning, "_readers", {})
