@@ -44,7 +44,7 @@ QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 RUN = "spark.jobGroup.id"
 """The same; in tasks of a streaming query it is the id of its run, unless `foreachBatch` sets another one."""
 OPEN_STORES = 16
-"""How many versions a worker keeps open that its task does not read; at most two are of the same store."""
+"""How many versions a worker keeps open that its task does not read; at most one of each store, for another query."""
 IDLE_TASKS = OPEN_STORES
 """How many tasks in a row may leave a version unread that stays open."""
 _PINS = 64
@@ -68,7 +68,7 @@ class PinnedStore:
 
     def pin(self) -> tuple[Version, Generation]:
         """The version of this task's batch, and its generation. `NotFoundError` if the store has none yet."""
-        reader, batch = self._reader()
+        reader, batch = self.reads()
         key = (os.getpid(), self.location, reader, batch, _run())
         known = _pins.get(key)
         if known is not None and time.monotonic() < known.until:
@@ -85,7 +85,8 @@ class PinnedStore:
             _pins.popitem(last=False)
         return found
 
-    def _reader(self) -> tuple[str, int]:
+    def reads(self) -> tuple[str, int]:
+        """The reader and the batch whose pin this task uses."""
         if self.reader is not None:  # a static DataFrame, though it may be read in a streaming query
             return self.reader, self.batch
         context = TaskContext.get()
@@ -138,11 +139,12 @@ class _Pinned:
 
 @dataclass
 class _Open:
-    """A version that this process has open. turn: of the last task that used it, see `_Turns`."""
+    """A version that this process has open. reader, turn: of the last task that used it, see `_Turns`."""
 
     view: View
     directories: FetchedDirectories
     metrics: StoreMetrics
+    reader: str
     turn: int
 
     def __post_init__(self) -> None:
@@ -183,16 +185,17 @@ def _key(store: PinnedStore, version: Version, generation: Generation) -> _Key:
 
 def _open(store: PinnedStore, version: Version, generation: Generation) -> _Open:
     key, turn = _key(store, version, generation), _turns.of(_task())
+    reader, _ = store.reads()
     found = _opened.get(key)
     if found is None or found.turn != turn:
-        _close_idle(key, turn)
+        _close_idle(key, reader, turn)
     if found is None:
         directories = FetchedDirectories(_host_cache(store), version)
         metrics = StoreMetrics(store.location.container, store.location.store)
         schema = StoreSchema.from_json(generation.schema)
         view = open_view(directories, schema, store.form, metrics, partial(_discard, key, directories))
-        found = _opened[key] = _Open(view, directories, metrics, turn)
-    found.turn = turn
+        found = _opened[key] = _Open(view, directories, metrics, reader, turn)
+    found.reader, found.turn = reader, turn
     _opened.move_to_end(key)
     return found
 
@@ -204,16 +207,17 @@ def _host_cache(store: PinnedStore) -> HostCache:
     return HostCache(location.open(), location.store, cache_dir, state=state)
 
 
-def _close_idle(opening: _Key, turn: int) -> None:
-    """Close versions of earlier tasks: but for the last one of the store that is opened, and the last few of others.
+def _close_idle(opening: _Key, reader: str, turn: int) -> None:
+    """Close versions of earlier tasks: that which the reader has read of the store before, and others but the last few.
 
-    Else each worker would keep files on disk, or values in memory, of versions that no batch reads any more. The last
-    one stays for a query that reads another version than this one, until no task has read it for a while.
+    Else each worker would keep files on disk, or values in memory, of versions that no batch reads any more. Of another
+    reader one version of the store stays, until no task has read it for a while.
     """
     idle = [key for key, each in _opened.items() if key[0] == os.getpid() and each.turn != turn and key != opening]
     same = [key for key in idle if _without_version(key) == _without_version(opening)]
+    before = [key for key in same if _opened[key].reader == reader]
     long = [key for key in idle if _opened[key].turn < turn - IDLE_TASKS]
-    for key in {*same[:-1], *long, *idle[: max(0, len(idle) - OPEN_STORES + 1)]}:
+    for key in {*before, *same[:-1], *long, *idle[: max(0, len(idle) - OPEN_STORES + 1)]}:
         _opened.pop(key).close()
 
 

@@ -67,10 +67,12 @@ def test_look_ups_count_hits_and_misses_and_a_version_that_is_open(
     writer.run(1, {1: {"seats": 101}})
     later = replace(store, batch=1)
     assert {"seats": 101} == later.view().get(1)
-    assert 2 == exported.of("versionsOpen")
+    assert 1 == exported.of("versionsOpen")  # the first one is closed
+    assert {"seats": 101} == replace(store, reader="another").view().get(1)
+    assert 1 == exported.of("versionsOpen")
     writer.run(2, {1: {"seats": 102}})
     assert {"seats": 102} == replace(store, batch=2).view().get(1)
-    assert 2 == exported.of("versionsOpen")  # the first one is closed
+    assert 2 == exported.of("versionsOpen")  # that of the other reader stays
 
 
 def test_a_fetch_counts_what_was_downloaded_and_what_the_host_had_once(

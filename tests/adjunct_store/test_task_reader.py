@@ -140,15 +140,20 @@ def test_a_store_that_was_deleted_and_made_again_is_another_one(worker: Worker) 
     assert {"seats": 999} == worker.store(reader="batch-2").view().get(1)
 
 
-def test_a_worker_keeps_two_versions_of_a_store_open_however_often_it_changes(worker: Worker) -> None:
+def test_a_worker_has_one_version_of_a_store_open_for_each_query_however_often_it_changes(worker: Worker) -> None:
     writer = worker.writer()
     for batch in range(6):
         version = writer.run(batch, {1: {"seats": batch}})
         worker.begin_task("query", batch)
         assert {"seats": batch} == worker.store().view().get(1)
     there = worker.directories(PARTITION_OF_1)
-    assert [True, True] == [_is_open(path) for path in there]
+    assert [False, True] == [_is_open(path) for path in there]
     assert version.checkpoints[PARTITION_OF_1] == there[-1].name
+    writer.run(6, {1: {"seats": 6}})
+    worker.begin_task("another", 0)
+    assert {"seats": 6} == worker.store().view().get(1)
+    assert [True, True] == [_is_open(path) for path in worker.directories(PARTITION_OF_1)]
+    worker.close_all()
 
 
 def _is_open(directory: Path) -> bool:
