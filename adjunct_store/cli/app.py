@@ -1,4 +1,4 @@
-"""The command line: `python -m adjunct_store ls | get | verify`.
+"""The command line: `python -m adjunct_store ls | get | verify | clean-cache`.
 
 Exit codes: 0 done; 1 error, one message on standard error, a key without a value, or a version that is not whole; 2
 wrong usage; 130 ended by Ctrl-C. Nothing here writes to the account, but that deleted blobs are undeleted.
@@ -7,7 +7,7 @@ wrong usage; 130 ended by Ctrl-C. Nothing here writes to the account, but that d
 from __future__ import annotations
 
 from itertools import islice
-from pathlib import Path  # noqa: TC003 - typer reads annotations when it runs
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +16,8 @@ from adjunct_store.cli import as_json as document
 from adjunct_store.cli import as_text as text
 from adjunct_store.cli.key_texts import typed_key
 from adjunct_store.cli.reading import chosen_version, find_stores, opened
+from adjunct_store.host.cleaning import clean_cache
+from adjunct_store.host.folders import cache_directory
 from adjunct_store.verifying import verify
 from azure_account.cli.commands import ERROR, AsJson, Options, new_app, settings_of
 from azure_account.cli.json_lines import print_json
@@ -34,6 +36,10 @@ app = new_app()
 
 Container = Annotated[str, typer.Argument(metavar="CONTAINER", help="The container.")]
 Store = Annotated[str, typer.Argument(metavar="STORE", help="The store's path in it, such as stores/planes.")]
+CacheDir = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Where this host keeps versions.", show_default="the default of readers"),
+]
 
 
 @app.callback()
@@ -97,10 +103,7 @@ def get(  # noqa: PLR0913 - one argument for each option
     version: Annotated[
         int | None, typer.Option(metavar="N", help="This version.", show_default="the one that readers get now")
     ] = None,
-    cache_dir: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where this host keeps versions.", show_default="the default of readers"),
-    ] = None,
+    cache_dir: CacheDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the value of a key. The partition that has it is fetched to this host, if it is not there already.
@@ -165,6 +168,18 @@ def verify_command(  # noqa: PLR0913 - one argument for each option
         _print(shell, text.verify_lines(store, verified, deep=deep))
     if not all(each.whole or each.dropped for each in verified):
         raise typer.Exit(ERROR)
+
+
+@app.command(name="clean-cache")
+def clean_cache_command(ctx: typer.Context, cache_dir: CacheDir = None, *, as_json: AsJson = False) -> None:
+    """Delete what this host keeps of stores, but for what is open. Who needs it later fetches it again."""
+    shell = shell_of(ctx)
+    directory = cache_directory(cache_dir)
+    cleaned = clean_cache(directory)
+    if as_json:
+        print_json(document.cleaned_json(directory, cleaned.freed, cleaned.left))
+    else:
+        _print(shell, [text.cleaned_line(directory, cleaned.freed, cleaned.left)])
 
 
 def _container(shell: Shell, container: str, options: Sequence[str] | None) -> BlobContainer:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from adjunct_store.cli.reading import FoundPin, FoundStore
     from adjunct_store.verifying import VerifiedVersion
@@ -52,6 +53,11 @@ def verify_json(store: str, verified: Sequence[VerifiedVersion], *, deep: bool) 
             for each in verified
         ],
     }
+
+
+def cleaned_json(directory: Path, freed: int, left: int) -> dict[str, object]:
+    """The document of `clean-cache`; in bytes."""
+    return {"cacheDir": str(directory), "freedBytes": freed, "leftBytes": left}
 
 
 def _store(found: FoundStore) -> dict[str, object]:

@@ -11,6 +11,7 @@ from azure_account.cli.texts import NONE, count_text, new_table, plural, shrinki
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from rich.table import Table
 
@@ -129,6 +130,12 @@ def verify_lines(store: str, verified: Sequence[VerifiedVersion], *, deep: bool)
             if len(each.faults) > _FAULTS_SHOWN:
                 lines.append(f"  … and {len(each.faults) - _FAULTS_SHOWN:,} more (--json has all)")
     return lines or [one_line(f"Store {store} has no version yet.")]
+
+
+def cleaned_line(directory: Path, freed: int, left: int) -> str:
+    """What `clean-cache` has done; in bytes."""
+    in_use = f"{size_text(left)} are in use" if left else "nothing is left"
+    return one_line(f"Freed {size_text(freed)} in {directory}; {in_use}.")
 
 
 def one_line(text: str) -> str:

@@ -16,7 +16,7 @@ import logging
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from adjunct_store.host.cleaning import clean_generations, clean_partition, clean_unwanted, fetched, make_waste
+from adjunct_store.host.cleaning import clean_generations, clean_partition, fetched, make_waste
 from adjunct_store.host.folders import store_folder
 from adjunct_store.host.locks import LOCK_TIMEOUT, exclusive, try_shared
 from adjunct_store.metrics import StoreMetrics
@@ -26,7 +26,7 @@ from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.restoring import materialise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from typing_extensions import Self
@@ -119,18 +119,6 @@ class HostCache:
         if lock is None:
             lock = self._open_locked(folder, checkpoint)
         return Lease(lock, lambda lock: self._discard(folder, lock))
-
-    def clean_up(self, wanted: Collection[tuple[int, int, str]]) -> int:
-        """Delete all that is not wanted and that nobody has open; how many directories.
-
-        wanted: generation, partition and checkpoint. Partitions that others fetch meanwhile are left alone. `open` does
-        the usual: when it has fetched a checkpoint it deletes older ones of the partition, but for the newest two, and
-        all of lower generations.
-        """
-        kept = {(generation, partition): set[str]() for generation, partition, _ in wanted}
-        for generation, partition, checkpoint in wanted:
-            kept[generation, partition].add(checkpoint)
-        return clean_unwanted(self._folder, kept)
 
     def _open_locked(self, folder: PartitionFolder, checkpoint: str) -> Lock:
         with ExitStack() as locked:

@@ -10,18 +10,19 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
-from adjunct_store.host.folders import LOCK, WORK
+from adjunct_store.host.folders import LOCK, WORK, store_folders
 from adjunct_store.host.locks import try_directory, try_exclusive
 from azure_account.errors import ConfigurationError, CorruptError
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.local import place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from adjunct_store.host.folders import PartitionFolder, StoreFolder
@@ -30,6 +31,14 @@ logger = logging.getLogger(__name__)
 
 _ALL: Collection[str] = ("all",)
 """All checkpoints that a partition has when it is cleaned."""
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What cleaning a cache directory has freed, and what it has left, in bytes."""
+
+    freed: int
+    left: int
 
 
 def fetched(folder: PartitionFolder) -> list[str]:
@@ -56,9 +65,16 @@ def clean_generations(store: StoreFolder, below: int) -> int:
     return _clean(store, lambda folder: () if folder.generation < below else None)
 
 
-def clean_unwanted(store: StoreFolder, wanted: Mapping[tuple[int, int], Collection[str]]) -> int:
-    """Delete all but these checkpoints, by generation and partition; how many directories."""
-    return _clean(store, lambda folder: wanted.get((folder.generation, folder.partition), ()))
+def clean_cache(root: Path) -> Cleaned:
+    """Delete what a cache directory has of all stores, but for what is open, and partitions that are fetched now."""
+    stores = store_folders(root)
+    before = sum(each.bytes for each in stores)
+    for store in stores:
+        _clean(store, lambda _: ())
+        with contextlib.suppress(OSError):  # it is not empty
+            store.path.rmdir()
+    left = sum(each.bytes for each in stores)
+    return Cleaned(max(0, before - left), left)
 
 
 def clean_work(store: StoreFolder, below: int) -> int:

@@ -16,6 +16,7 @@ Only the user of the process can enter the cache directory or a store's folder.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer
 
 LOCK, WORK = "lock", "work"
+_STORE = re.compile("[0-9a-f]{24}")
 _GENERATION = re.compile("g(0|[1-9][0-9]{0,18})")
 _PARTITION = re.compile("p(0|[1-9][0-9]{0,18})")
 
@@ -78,6 +80,17 @@ class StoreFolder:
         """Those that are there, in order."""
         return _numbers(self.path, _GENERATION)
 
+    @property
+    def bytes(self) -> int:
+        """The sizes of its files. A file that several directories share counts once."""
+        sizes = {}
+        for folder, _, names in os.walk(self.path):
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                    found = Path(folder, name).lstat()
+                    sizes[found.st_ino] = found.st_size
+        return sum(sizes.values())
+
     def partitions(self, generation: int) -> Iterator[PartitionFolder]:
         """Those of a generation that are there, in order."""
         for partition in _numbers(self.generation(generation), _PARTITION):
@@ -90,7 +103,7 @@ def store_folder(container: BlobContainer, store: str, cache_dir: Path | None) -
     `ConfigurationError` if the cache directory belongs to another user, others can write to it, the default one is a
     symbolic link, or the disk refuses the folder.
     """
-    root = _default() if cache_dir is None else cache_dir.resolve()
+    root = cache_directory(cache_dir)
     name = hashlib.sha256(f"{container.url}\n{store}".encode()).hexdigest()[:24]
     try:
         root.mkdir(mode=stat.S_IRWXU, parents=cache_dir is not None, exist_ok=True)
@@ -102,16 +115,31 @@ def store_folder(container: BlobContainer, store: str, cache_dir: Path | None) -
     return StoreFolder(root / name)
 
 
-def _default() -> Path:
-    return Path(tempfile.gettempdir()) / f"adjunct-store-{os.geteuid()}"
+def store_folders(root: Path) -> list[StoreFolder]:
+    """The folders of all stores in a cache directory; none if it is absent. `ConfigurationError` as `store_folder`."""
+    try:
+        _check(root)
+        return [StoreFolder(path) for path in sorted(root.iterdir()) if _STORE.fullmatch(path.name) and path.is_dir()]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        step = "Run this as the user whose jobs use it."
+        raise ConfigurationError(describe("list", f"cache directory {root}", str(error), step)) from error
+
+
+def cache_directory(cache_dir: Path | None) -> Path:
+    """By default a folder of this user."""
+    return Path(tempfile.gettempdir()) / f"adjunct-store-{os.geteuid()}" if cache_dir is None else cache_dir.resolve()
 
 
 def _check(root: Path) -> None:
     """What others can write to, they can fill with data of theirs; this also holds for names in a temporary folder."""
     found = root.lstat()
     cause = ""
-    if not stat.S_ISDIR(found.st_mode):
+    if stat.S_ISLNK(found.st_mode):
         cause = "it is a symbolic link"
+    elif not stat.S_ISDIR(found.st_mode):
+        cause = "it is not a directory"
     elif found.st_uid != os.geteuid():
         cause = f"it belongs to user {found.st_uid}, and this process runs as user {os.geteuid()}"
     elif stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH):

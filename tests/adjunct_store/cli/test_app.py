@@ -16,11 +16,13 @@ from adjunct_store.cli.key_texts import typed_key
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.engine import PartitionStore
+from adjunct_store.host.locks import exclusive
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.pins import pin_version
 from azure_account.cli.commands import ERROR
 from azure_account.cli.shell import Shell
+from azure_account.cli.texts import size_text
 from azure_account.errors import ConfigurationError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, Refuse, on
@@ -381,6 +383,25 @@ def test_verify_of_what_is_no_store_is_an_error(account: MemoryAccount, tmp_path
     assert "it has no manifest" in result.stderr
     new_store(account, tmp_path)
     assert f"Store {STORE} has no version yet.\n" == run(account, "verify", "box", STORE).stdout
+
+
+# --- clean-cache ------------------------------------------------------------------------------------------------------
+
+
+def test_clean_cache_frees_what_no_process_has_open(
+    account: MemoryAccount, planes: BatchWriter, tmp_path: Path
+) -> None:
+    directory = tmp_path / "cache"
+    run(account, "get", "box", STORE, "4", *cache(tmp_path))
+    with exclusive(next(directory.glob("*/g1/p*")) / "lock"):
+        kept = document(account, "clean-cache", *cache(tmp_path))
+        assert (str(directory), 0) == (kept["cacheDir"], kept["freedBytes"])
+        size = size_text(kept["leftBytes"])
+        assert f"Freed 0 B in {directory}; {size} are in use.\n" == run(account, "clean-cache", *cache(tmp_path)).stdout
+    result = run(account, "clean-cache", *cache(tmp_path))
+    assert (0, f"Freed {size} in {directory}; nothing is left.\n") == (result.exit_code, result.stdout)
+    assert [] == list(directory.iterdir())
+    assert 0 == run(account, "get", "box", STORE, "4", *cache(tmp_path)).exit_code
 
 
 # --- all --------------------------------------------------------------------------------------------------------------

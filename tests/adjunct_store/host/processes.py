@@ -18,6 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
+from adjunct_store.host.cleaning import clean_cache
 from adjunct_store.host.locks import exclusive
 from azure_account.memory.faults import Faults
 from azure_account.retrying.retry_loop import Intercept, Request
@@ -216,7 +217,7 @@ def race(
         version = draws.randrange(len(ids[place]))
         with cache.open(*place, ids[place][version]) as lease:
             if draws.random() < 0.3:
-                cache.clean_up(())
+                clean_cache(cache_dir)
             try:
                 sound = [is_whole(lease.directory, *place, version) for _ in range(2)]
             except OSError as error:

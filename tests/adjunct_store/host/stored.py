@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from adjunct_store.host.cache import HostCache
+from adjunct_store.host.cleaning import Cleaned, clean_cache
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
 from azure_account.retrying.retry_loop import Intercept
@@ -63,10 +64,16 @@ class Stored:
         """A cache of the host, in the folder `cache`."""
         return opened(self.account.restarted(faults), self.folder / "cache", **settings)
 
+    def clean(self) -> Cleaned:
+        """Delete what nobody has open."""
+        return clean_cache(self.folder / "cache")
+
     def paths(self) -> set[str]:
         """What the host has of the store."""
-        (folder,) = (self.folder / "cache").iterdir()
-        return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.suffix != ".sst"}
+        folders = list((self.folder / "cache").iterdir())
+        return {
+            str(path.relative_to(folder)) for folder in folders for path in folder.rglob("*") if path.suffix != ".sst"
+        }
 
 
 def account_of(blobs: Mapping[str, bytes], intercept: Intercept | None = None) -> MemoryAccount:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from adjunct_store.host.cleaning import Cleaned, clean_cache
 from adjunct_store.host.locks import exclusive, try_directory
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
@@ -74,10 +75,11 @@ def test_lower_generations_go_when_nobody_has_them_open_with_all_their_files(sto
     newest = {"g3", "g3/p0", "g3/p0/lock", f"g3/p0/{new}", f"g3/p0/{new}/CURRENT"}
     of_held = {"g2", "g2/p1", "g2/p1/lock", f"g2/p1/{old[1]}", f"g2/p1/{old[1]}/CURRENT"}
     assert newest | of_held == stored.paths()
-    held.close()
-    assert 1 == cache.clean_up([(3, 0, new)])
-    assert newest == stored.paths()
-    assert 1 == cache.clean_up([])
+    with cache.open(3, 0, new):
+        held.close()
+        assert stored.clean().left > 0
+        assert newest == stored.paths()
+    assert 0 == stored.clean().left
     assert set() == stored.paths()
 
 
@@ -86,8 +88,36 @@ def test_a_partition_that_is_being_fetched_is_left_alone(stored: Stored) -> None
     with cache.open(1, 0, id_) as lease:
         folder = lease.directory.parent
     with exclusive(folder / "lock"):
-        assert 0 == cache.clean_up([])
+        assert 0 == stored.clean().freed
         assert lease._lock.path.is_dir()
+
+
+def test_cleaning_frees_what_is_in_no_open_checkpoint(stored: Stored) -> None:
+    ids, cache = stored.ids[1, 0], stored.cache()
+    cache.open(1, 0, ids[0]).close()
+    with cache.open(1, 0, ids[1]) as lease:
+        files = sum(path.stat().st_size for path in lease.directory.iterdir())
+        lock = (lease.directory.parent / "lock").stat().st_size
+        cleaned = stored.clean()
+        assert files + lock == cleaned.left
+        assert 100 < cleaned.freed < files, "a file that only the older one has, and its CURRENT; others are shared"
+        assert is_whole(lease.directory, 1, 0, 1)
+    assert files + lock == stored.clean().freed
+    assert stored.clean() == Cleaned(0, 0)
+    with cache.open(1, 0, ids[1]) as lease:
+        assert is_whole(lease.directory, 1, 0, 1), "the same cache goes on in a folder that was deleted"
+
+
+def test_cleaning_touches_no_folder_that_is_not_of_a_store(tmp_path: Path) -> None:
+    for name in ("g1/p0", "planes/g1/p0", f"{'a' * 24}/notes", f"{'A' * 24}/g1/p0"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "file").write_text("text")
+    before = sorted(tmp_path.rglob("*"))
+    assert Cleaned(0, 4) == clean_cache(tmp_path)
+    assert before == sorted(tmp_path.rglob("*"))
+    assert Cleaned(0, 0) == clean_cache(tmp_path / "absent")
+    with pytest.raises(ConfigurationError, match="it is not a directory"):
+        clean_cache(tmp_path / "g1" / "p0" / "file")
 
 
 def test_what_killed_processes_have_left_goes_before_the_next_fetch(stored: Stored) -> None:

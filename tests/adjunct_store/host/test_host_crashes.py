@@ -61,8 +61,8 @@ def test_processes_that_open_and_clean_up_at_once_read_whole_directories_only(st
     results = processes.run_all([(processes.race, blobs, cache, stored.ids, seed, 2.5) for seed in range(4)])
     assert [] == [text for _, wrong in results for text in wrong]
     assert min(times for times, _ in results) > 20
-    stored.cache().clean_up([])
-    assert set() == stored.paths()
+    assert 0 == stored.clean().left
+    assert [] == list((stored.folder / "cache").iterdir())
 
 
 @pytest.mark.parametrize("after_effect", [False, True])
@@ -99,5 +99,6 @@ def test_a_discard_that_dies_at_any_file_operation_leaves_no_damaged_directory_f
         if not death.died:
             break
     assert number > 5
-    cache.clean_up([(1, 0, id_)])
+    with cache.open(1, 0, id_):
+        stored.clean()
     assert {"g1", "g1/p0", "g1/p0/lock", f"g1/p0/{id_}", f"g1/p0/{id_}/CURRENT"} == stored.paths()
