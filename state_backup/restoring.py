@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from azure_account.account import BlobContainer
+    from state_backup.local.scan import ReadFiles
     from state_backup.record import Checkpoint
     from state_backup.transfer.assembly import Assembled
 
@@ -108,6 +109,7 @@ def materialise(  # noqa: PLR0913 - what is made, of what, and how
     directory: Path,
     sources: Sequence[Path] = (),
     *,
+    known: ReadFiles | None = None,
     threads: int = 16,
     lock_timeout: float = claim.TIMEOUT,
 ) -> Restored:
@@ -116,7 +118,8 @@ def materialise(  # noqa: PLR0913 - what is made, of what, and how
     Files of `sources` that have the same content are hard-linked, the others downloaded; all are verified by BLAKE3.
     Sources must be directories in which no program changes or appends to a file, such as those that were made by this
     function and are opened read-only. The directory of a store that is open for writing is none: RocksDB appends to its
-    `MANIFEST` and `.log` files, and the new directory would change with it.
+    `MANIFEST` and `.log` files, and the new directory would change with it. known: files that an earlier call has
+    verified in sources, and that are not read again; this call leaves those of the first source there.
 
     The directory is made beside its place, as `<directory>.restoring`, and renamed when all of it is on disk. What a
     killed process has left of it is removed. Names, lock and undeletion are those of `restore`. `NotFoundError` if
@@ -124,7 +127,7 @@ def materialise(  # noqa: PLR0913 - what is made, of what, and how
     or the disk is full, `CorruptError` if what is stored is damaged; after an error there is no directory.
     """
     _check_new(directory)
-    target = Target(_resolved({store: directory})[store], tuple(sources), private=True)
+    target = Target(_resolved({store: directory})[store], tuple(sources), private=True, known=known)
     transfer = Transfer(StateMetrics(state), threads)
     return _run(_Attempts(container, state, {store: target}, checkpoint_id, transfer, lock_timeout, new=True))
 

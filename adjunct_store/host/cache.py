@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from adjunct_store.host.cleaning import clean_generations, clean_partition, fetched, make_waste
 from adjunct_store.host.folders import store_folder
 from adjunct_store.host.locks import LOCK_TIMEOUT, exclusive, try_shared
+from adjunct_store.host.verified import forget_verified, note_verified, verified_files
 from adjunct_store.metrics import StoreMetrics
 from azure_account.clock import SystemClock
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError, describe
@@ -150,9 +151,12 @@ class HostCache:
         paths = [folder.checkpoint(each) for each in sources]
         of = f"checkpoint {checkpoint} of generation {folder.generation}, partition {folder.partition}"
         what = f"{of}, of store {self._store}"
+        known = verified_files(folder)
         try:
             with self._metrics.measured("fetchSeconds"):
-                made = materialise(self._container, state, STORE, checkpoint, target, paths, threads=self._threads)
+                made = materialise(
+                    self._container, state, STORE, checkpoint, target, paths, known=known, threads=self._threads
+                )
         except NotFoundError as error:
             step = "Read the newest version; for old ones, keep more versions of the store, and pins for longer."
             raise NotFoundError(describe("fetch", what, str(error), step)) from error
@@ -167,6 +171,7 @@ class HostCache:
                 "`python -m adjunct_store verify --deep` shows which versions are whole."
             )
             raise CorruptError(describe("fetch", what, str(error), step)) from error
+        note_verified(folder, known)
         counts = {"fetches": 1, "fetchedBytes": made.downloaded_bytes, "linkedBytes": made.kept_bytes}
         for name, number in counts.items():
             self._metrics.count(name, number)
@@ -177,6 +182,7 @@ class HostCache:
         with _released_on_error(lock), exclusive(folder.lock, self._lock_timeout, self._clock):
             if lock.in_place:
                 logger.warning("%s is damaged, and is fetched again when it is opened", lock.path)
+                forget_verified(folder)
                 make_waste(lock.path)
             lock.release()
             clean_partition(folder, fetched(folder))

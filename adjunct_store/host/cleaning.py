@@ -15,7 +15,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
-from adjunct_store.host.folders import LOCK, WORK, store_folders
+from adjunct_store.host.folders import LOCK, VERIFIED, WORK, store_folders
 from adjunct_store.host.locks import try_directory, try_exclusive
 from azure_account.errors import ConfigurationError, CorruptError
 from state_backup.index.checkpoint_id import CheckpointId
@@ -56,7 +56,8 @@ def make_waste(directory: Path) -> Path:
 
 def clean_partition(folder: PartitionFolder, kept: Collection[str]) -> int:
     """Delete all that is neither kept nor open; how many directories. Under the partition's lock."""
-    entries = sorted(set(_names(folder.path)) - {LOCK, WORK, *kept})
+    files = {LOCK, WORK, VERIFIED} if kept else {LOCK, WORK}
+    entries = sorted(set(_names(folder.path)) - {*files, *kept})
     return sum(_logged(partial(_delete, folder.path / name)) for name in entries)
 
 

@@ -7,6 +7,7 @@
           <checkpoint id>/                   a fetched directory, never changed; who reads it holds its shared lock
           <checkpoint id>.restoring/         is being fetched, or was left by a killed process
           <checkpoint id>.waste-<number>/    is being deleted, or is damaged and still open
+          verified                           which of the fetched files need not be read again
           work/lock                          the process that writes the partition holds it
           work/store/                        the directory that it writes
           work/at                            which checkpoint that has; absent while it is written
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer
 
-LOCK, WORK = "lock", "work"
+LOCK, WORK, VERIFIED = "lock", "work", "verified"
 _STORE = re.compile("[0-9a-f]{24}")
 _GENERATION = re.compile("g(0|[1-9][0-9]{0,18})")
 _PARTITION = re.compile("p(0|[1-9][0-9]{0,18})")
@@ -56,6 +57,11 @@ class PartitionFolder:
     def work(self) -> Path:
         """The folder of the process that writes the partition."""
         return self.path / WORK
+
+    @property
+    def verified(self) -> Path:
+        """The file that says which files were verified."""
+        return self.path / VERIFIED
 
     def checkpoint(self, checkpoint: str) -> Path:
         """The directory of a fetched checkpoint."""

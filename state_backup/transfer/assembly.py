@@ -41,12 +41,14 @@ class Target:
     """A directory to assemble. sources: where files of the same content are looked for, the first one first.
 
     Files of `sources` are hard-linked where the disk can do that, so nothing may change them in place. private: files
-    and directories get the permissions `rw-------` and `rwx------`, whatever was backed up.
+    and directories get the permissions `rw-------` and `rwx------`, whatever was backed up. known: files of sources
+    that are not read again; by default each is.
     """
 
     directory: Path
     sources: tuple[Path, ...]
     private: bool = False
+    known: ReadFiles | None = None
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,8 @@ def _plan(container: BlobContainer, blob: str, target: Target, threads: int) -> 
     """
     root = from_json(container.get(blob).data, blob).root
     plan = _Plan(target.directory, _private(root) if target.private else root)
-    there = _content_of((*target.sources, place.downloaded(target.directory)), threads)
+    known = ReadFiles() if target.known is None else target.known
+    there = _content_of((*target.sources, place.downloaded(target.directory)), threads, known)
     new = place.restoring(target.directory)
     for path, file in plan.root.files():
         source = there.pop((file.blake3, file.metadata.size), None) if file.blake3 and file.metadata.size else None
@@ -192,14 +195,14 @@ def _scanned(directory: Path, threads: int, known: ReadFiles) -> LocalDir:
         return scan(directory, threads, known)
 
 
-def _content_of(directories: tuple[Path, ...], threads: int) -> dict[Content, _Source]:
+def _content_of(directories: tuple[Path, ...], threads: int, known: ReadFiles) -> dict[Content, _Source]:
     """The files in these directories, by content; none of a directory that is not there or cannot be read.
 
-    A file that several directories have as a hard link is read once.
+    Of two with the same content the one in the first directory. A file that several have as a hard link is read once;
+    known: files that are not read again. It is left with those of the first directory, where the next call begins.
     """
     found: dict[Content, _Source] = {}
-    known = ReadFiles()
-    for directory in directories:
+    for directory in reversed(directories):
         try:
             files = _scanned(directory, threads, known).all_files()
         except AzureBlobError as error:
@@ -207,5 +210,5 @@ def _content_of(directories: tuple[Path, ...], threads: int) -> dict[Content, _S
                 logger.warning("nothing of %s is kept: %s", directory, error)
             continue
         for file in files:
-            found.setdefault(file.content, _Source(directory / file.path, file.metadata.permissions))
+            found[file.content] = _Source(directory / file.path, file.metadata.permissions)
     return found

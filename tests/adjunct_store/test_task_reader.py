@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ import pytest
 
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.encoding.spark_hash import partition_of
+from adjunct_store.engine import rocks
 from adjunct_store.host import cache as host_cache
 from adjunct_store.host.locks import exclusive, try_directory
 from adjunct_store.spark import pinning
@@ -239,6 +242,43 @@ def test_the_end_of_a_manifest_that_is_lost_is_found_when_it_is_opened(worker: W
         worker.begin_task("query", 0)
         assert expected.equals(worker.store().lookup(mine)), size
     assert len(sizes) > 200
+
+
+def test_bits_that_a_disk_flips_in_files_that_are_not_read_again_are_found_by_who_reads_them(
+    worker: Worker, fetched: list[str]
+) -> None:
+    """Neither size nor time tells of it, so the next version links the file."""
+    draws, writer = Random(5), worker.writer()
+    mine = KEYS.filter(pa.array(partition_of(KEYS, SCHEMA.partitions) == 2))
+    writer.run(0, {key: {"seats": key} for key in range(4000)})
+    linked = 0
+    for batch in range(1, 81):
+        _make_old(worker.directories(2))
+        if batch % 3 == 0:  # the fetches of the two batches before have noted its files
+            _flip_a_bit(worker.directories(2)[-1], draws)
+        writer.run(batch, {mine["id"][0].as_py(): {"seats": batch}})
+        worker.begin_task("query", batch)
+        before = len(fetched)
+        rocks._cache.clear()  # as in a new worker: this one has the blocks in memory
+        found = worker.store().lookup(mine)
+        assert [batch, *mine["id"].to_pylist()[1:]] == found.field("seats").to_pylist()
+        linked += len(fetched) > before + 1
+    assert linked > 10, "how often a damaged file was linked, found when it was read, and fetched again"
+
+
+def _flip_a_bit(directory: Path, draws: Random) -> None:
+    """Of the largest table."""
+    table = max(directory.glob("*.sst"), key=lambda path: path.stat().st_size)
+    data = bytearray(table.read_bytes())
+    data[draws.randrange(len(data))] ^= 1 << draws.randrange(8)
+    table.write_bytes(data)
+    _make_old([directory])
+
+
+def _make_old(directories: list[Path]) -> None:
+    """As files are that were not written in the last seconds, and all with the same time."""
+    for path in (path for directory in directories for path in directory.iterdir()):
+        os.utime(path, (1_600_000_000, 1_600_000_000))
 
 
 def _manifest(worker: Worker) -> Path:

@@ -15,6 +15,7 @@ from azure_account.errors import ConfigurationError, CorruptError, NotFoundError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, Faults, ProcessDied, Refuse, at, on
 from azure_account.memory.service import MemoryService
+from state_backup.local.scan import ReadFiles
 from state_backup.restoring import checkpoints, materialise
 from state_backup.writer import Owner, open_state
 from tests.state_backup.dying import dying
@@ -69,6 +70,22 @@ def test_a_source_whose_bytes_have_changed_is_not_linked(tmp_path: Path) -> None
     (tmp_path / "old" / "2.sst").write_bytes(b"twX")
     materialise(account.container("box"), STATE, "store", ids[2], tmp_path / "new", [tmp_path / "old"])
     assert equal(tmp_path / "new", TREES[2])
+
+
+def test_files_that_are_known_are_not_read_again(tmp_path: Path) -> None:
+    account, ids = backed_up(tmp_path, *TREES)
+    known, old = ReadFiles(), tmp_path / "old"
+    materialise(account.container("box"), STATE, "store", ids[1], old)
+    for path in old.iterdir():
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+    materialise(account.container("box"), STATE, "store", ids[2], tmp_path / "new", [old], known=known)
+    assert equal(tmp_path / "new", TREES[2])
+    (old / "2.sst").write_bytes(b"twX")
+    os.utime(old / "2.sst", (1_600_000_000, 1_600_000_000))
+    materialise(account.container("box"), STATE, "store", ids[2], tmp_path / "trusted", [old], known=known)
+    assert (old / "2.sst").samefile(tmp_path / "trusted" / "2.sst"), "what nobody should do shows that it was not read"
+    materialise(account.container("box"), STATE, "store", ids[2], tmp_path / "read", [old])
+    assert equal(tmp_path / "read", TREES[2])
 
 
 def test_of_a_source_with_other_permissions_files_are_copied(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from adjunct_store.host.cache import HostCache
 from adjunct_store.host.cleaning import Cleaned, clean_cache
+from adjunct_store.host.folders import VERIFIED
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
 from azure_account.retrying.retry_loop import Intercept
@@ -69,10 +70,13 @@ class Stored:
         return clean_cache(self.folder / "cache")
 
     def paths(self) -> set[str]:
-        """What the host has of the store."""
+        """What the host has of the store, without tables and notes."""
         folders = list((self.folder / "cache").iterdir())
         return {
-            str(path.relative_to(folder)) for folder in folders for path in folder.rglob("*") if path.suffix != ".sst"
+            str(path.relative_to(folder))
+            for folder in folders
+            for path in folder.rglob("*")
+            if path.suffix != ".sst" and path.name != VERIFIED
         }
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from adjunct_store.host.cleaning import Cleaned, clean_cache
+from adjunct_store.host.folders import VERIFIED
 from adjunct_store.host.locks import exclusive, try_directory
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
@@ -55,14 +56,14 @@ def test_the_newest_two_stay_and_those_that_are_open(stored: Stored) -> None:
     for id_ in ids[1:4]:
         cache.open(1, 0, id_).close()
     folder = first.directory.parent
-    assert {"lock", ids[0], ids[2], ids[3]} == {path.name for path in folder.iterdir()}
+    assert {"lock", VERIFIED, ids[0], ids[2], ids[3]} == {path.name for path in folder.iterdir()}
     assert is_whole(first.directory, 1, 0, 0)
     first.close()
     cache.open(1, 0, ids[4]).close()
-    assert {"lock", ids[3], ids[4]} == {path.name for path in folder.iterdir()}
+    assert {"lock", VERIFIED, ids[3], ids[4]} == {path.name for path in folder.iterdir()}
     with cache.open(1, 0, ids[0]) as lease:  # of a batch that is repeated
         assert is_whole(lease.directory, 1, 0, 0)
-    assert {"lock", ids[0], ids[3], ids[4]} == {path.name for path in folder.iterdir()}
+    assert {"lock", VERIFIED, ids[0], ids[3], ids[4]} == {path.name for path in folder.iterdir()}
 
 
 def test_lower_generations_go_when_nobody_has_them_open_with_all_their_files(stored: Stored) -> None:
@@ -131,7 +132,7 @@ def test_what_killed_processes_have_left_goes_before_the_next_fetch(stored: Stor
     (folder / "file").touch()
     with pytest.raises(NotFoundError):
         cache.open(1, 0, "1-1")
-    assert {"lock", ids[0]} == {path.name for path in folder.iterdir()}
+    assert {"lock", VERIFIED, ids[0]} == {path.name for path in folder.iterdir()}
 
 
 def test_a_checkpoint_that_is_dropped_is_named_with_what_to_do(stored: Stored) -> None:
@@ -182,7 +183,7 @@ def test_a_damaged_directory_is_discarded_and_fetched_again_from_what_is_sound(s
         assert is_whole(sound.directory, 1, 0, 0)
     other.discard()
     lease.discard()
-    assert {"lock", id_} == {path.name for path in folder.iterdir()}
+    assert {"lock", VERIFIED, id_} == {path.name for path in folder.iterdir()}
     faults = Faults()
     stored.cache(faults).open(1, 0, id_).close()
     assert 0 == faults.count
@@ -194,6 +195,47 @@ def test_a_file_that_was_damaged_in_an_older_directory_is_not_linked(stored: Sto
         (old.directory / "000002.sst").write_bytes(b"damaged")
     with cache.open(1, 0, ids[1]) as lease:
         assert is_whole(lease.directory, 1, 0, 1)
+
+
+def test_files_that_were_verified_are_not_read_again_until_one_is_found_damaged(stored: Stored) -> None:
+    ids, cache = stored.ids[1, 0], stored.cache()
+    for id_ in ids[:2]:
+        with cache.open(1, 0, id_) as lease:
+            grow_old(lease.directory)
+    with cache.open(1, 0, ids[1]) as lease:
+        (lease.directory / "000002.sst").write_bytes(b"3" * 100)
+        grow_old(lease.directory)
+    with cache.open(1, 0, ids[2]) as lease:
+        assert not is_whole(lease.directory, 1, 0, 2), "the file is linked by its size and time: it was not read"
+        lease.discard()
+    for version in (2, 1, 0):
+        lease = cache.open(1, 0, ids[version])
+        damaged = not is_whole(lease.directory, 1, 0, version)
+        assert damaged == (version == 1), "those that are fetched after the discard have no damaged file"
+        if damaged:
+            lease.discard()
+        lease.close()
+    for version in (0, 1, 2, 3):
+        with cache.open(1, 0, ids[version]) as lease:
+            assert is_whole(lease.directory, 1, 0, version)
+
+
+def grow_old(directory: Path) -> None:
+    """Else files are too young to be known by their time."""
+    for path in directory.iterdir():
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+
+
+@pytest.mark.parametrize("notes", [b"", b"{}", b"[]", b'{"digest": "0", "read-files": []}', b"\xff"])
+def test_damaged_notes_of_what_was_verified_are_not_used(stored: Stored, notes: bytes) -> None:
+    ids, cache = stored.ids[1, 0], stored.cache()
+    with cache.open(1, 0, ids[0]) as lease:
+        noted = lease.directory.parent / VERIFIED
+    sound = noted.read_bytes()
+    noted.write_bytes(notes)
+    with cache.open(1, 0, ids[1]) as lease:
+        assert is_whole(lease.directory, 1, 0, 1)
+    assert len(sound) <= noted.stat().st_size
 
 
 def test_a_lease_that_is_closed_gives_no_directory(stored: Stored) -> None:
