@@ -27,12 +27,15 @@ class StoredRecord:
     etag: str
 
 
+def new_uuid() -> str:
+    """A random id."""
+    return uuid.uuid4().hex
+
+
 class RecordStore:
     """The record of one state."""
 
-    def __init__(
-        self, container: BlobContainer, names: StateNames, new_id: Callable[[], str] = lambda: uuid.uuid4().hex
-    ) -> None:
+    def __init__(self, container: BlobContainer, names: StateNames, new_id: Callable[[], str] = new_uuid) -> None:
         self._names, self._new_id = names, new_id
         self._documents = DocumentStore(container, names.record, "record", to_json, from_json)
 

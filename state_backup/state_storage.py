@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from azure_account.errors import ConflictError, CorruptError, NotFoundError, TransientError, describe
 from state_backup.index.snapshot_index import from_json
-from state_backup.record_store import RecordStore
+from state_backup.record_store import RecordStore, new_uuid
 from state_backup.undelete import undelete
 
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ class StateStorage:
 
     container: BlobContainer
     names: StateNames
-    threads: int
-    now_ns: Callable[[], int]
-    new_id: Callable[[], str]
+    threads: int = 16
+    now_ns: Callable[[], int] = time.time_ns
+    new_id: Callable[[], str] = new_uuid
 
     @property
     def state(self) -> str:
@@ -46,11 +47,12 @@ class StateStorage:
         """The blobs of the state, without the record, and their bytes."""
         return {blob.name: blob.size for prefix in self.names.prefixes for blob in self.container.list(prefix)}
 
-    def undeleted_record(self) -> StoredRecord | None:
-        """None for a new state. A state that has blobs and no record was not made by a writer: its record was deleted.
+    def record(self) -> StoredRecord | None:
+        """None for a new state. A record that was deleted is undeleted; `ConflictError` if that cannot be done."""
+        return self.records.read() or self._undeleted_record()
 
-        It is undeleted; `ConflictError` if that cannot be done.
-        """
+    def _undeleted_record(self) -> StoredRecord | None:
+        """A state that has blobs and no record was not made by a writer: its record was deleted."""
         if not self.sizes():
             return None
         undelete(self.container, [self.names.record])

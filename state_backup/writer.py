@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +32,7 @@ from state_backup.local.scan import ReadFiles, scan
 from state_backup.metrics import StateMetrics
 from state_backup.names import StateNames
 from state_backup.record import MOST_CONDEMNED, Checkpoint, CheckpointRecord
+from state_backup.record_store import new_uuid
 from state_backup.state_storage import StateStorage
 from state_backup.threads import check_threads
 from state_backup.transfer.upload import Uploader
@@ -103,7 +103,7 @@ def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
     settled: str = "",
     read_files: Mapping[str, ReadFiles] | None = None,
     now_ns: Callable[[], int] = time.time_ns,
-    new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    new_id: Callable[[], str] = new_uuid,
 ) -> StateWriter:
     """Take a state over from other writers, and take up the clean-up that they have left.
 
@@ -120,7 +120,7 @@ def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
     check_threads(threads)  # before this opening fences another writer
     storage = StateStorage(container, StateNames(state), threads, now_ns, new_id)
     for _ in range(_ATTEMPTS):
-        before = storage.records.read() or storage.undeleted_record()
+        before = storage.record()
         record = CheckpointRecord(0, "") if before is None else before.record
         own = record.epoch + 1 if epoch is None else epoch
         storage.records.check_epoch(record, own)

@@ -20,11 +20,11 @@ from azure_account.errors import ConfigurationError, ConflictError, FencedError,
 from state_backup.local.claim import check_names, claimed
 from state_backup.local.place import remove
 from state_backup.names import StateNames
-from state_backup.record_store import RecordStore
 from state_backup.restoring import Restored, restore
 from state_backup.spark.openings import note_openings, openings_of
 from state_backup.spark.position import STORE, Position
 from state_backup.spark.snapshot import newest_batch, query_id, take_snapshot
+from state_backup.state_storage import StateStorage
 from state_backup.writer import Owner, open_state
 
 if TYPE_CHECKING:
@@ -81,10 +81,11 @@ def restore_checkpoint(
     The directory stays as it is if this machine was the last to back it up: it may have newer batches than the backup.
     Otherwise it becomes what was backed up. Without a backup, nothing is done. `ConflictError` if the directory is of
     another query, or has newer batches than the backup and was never backed up from here; with `discard_newer` these
-    are discarded. `ConfigurationError` if the state is no backup of `back_up_checkpoint`; then the directory stays.
+    are discarded. `ConfigurationError` if the state is no backup of `back_up_checkpoint`; then the directory stays. If
+    the state's record was deleted it is undeleted; `ConflictError` if that cannot be done.
     """
     location = _local(location)
-    stored = RecordStore(container, StateNames(state)).read()
+    stored = StateStorage(container, StateNames(state)).record()
     local = newest_batch(location)
     if stored is None or stored.record.newest is None:
         return RestoredCheckpoint(local, None)
@@ -140,7 +141,7 @@ def back_up_checkpoint(  # noqa: PLR0913 - what, where, and settings
         cause = f"it has a checkpoint of query {query_id(location) or 'none'}, this is query {query.id}"
         step = "Give the checkpointLocation of the query."
         raise ConfigurationError(describe("back up checkpoint", str(location), cause, step))
-    before = RecordStore(container, StateNames(state)).read()
+    before = StateStorage(container, StateNames(state)).record()
     newest = None if before is None else before.record.newest
     if newest is not None and (of := Position.of(newest, state).query) != str(query.id):
         cause = f"it has a backup of query {of}, this is query {query.id}"

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError
+from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, Faults, ProcessDied, Refuse, on
+from azure_account.memory.service import MemoryService
 from state_backup import checkpoints, open_state
 from state_backup.local.claim import claimed
+from state_backup.names import StateNames
 from state_backup.spark import CheckpointBackup, back_up_checkpoint, restore_checkpoint
 from state_backup.writer import Owner
 from tests.state_backup.spark.checkpoint_files import QUERY, batch_files, write_files
@@ -96,6 +99,28 @@ def test_without_a_backup_nothing_is_restored(container: BlobContainer, query: Q
     query.commit(0)
     found = restore_checkpoint(container, STATE, query.location)
     assert (0, None) == (found.batch, found.restored)
+
+
+@pytest.mark.parametrize("soft_delete", [None, 86_400.0])
+def test_a_record_that_was_deleted_comes_back_or_is_an_error(
+    query: Query, tmp_path: Path, soft_delete: float | None
+) -> None:
+    """Else the query would begin anew in silence, and another one could take the state."""
+    container = MemoryAccount(MemoryService(soft_delete=soft_delete)).container("box")
+    container.create()
+    query.commit(0)
+    attach(query, container).close()
+    container.delete(StateNames(STATE).record)
+    other = Query(tmp_path / "other", "another")
+    if soft_delete is None:
+        for act in (lambda: restore_checkpoint(container, STATE, tmp_path / "new"), lambda: attach(other, container)):
+            with pytest.raises(ConflictError, match="it has blobs, but .* was deleted"):
+                act()
+    else:
+        assert 0 == restore_checkpoint(container, STATE, tmp_path / "new").batch
+        container.delete(StateNames(STATE).record)
+        with pytest.raises(ConfigurationError, match="it has a backup of query"):
+            attach(other, container)
 
 
 def test_a_machine_that_was_the_last_keeps_its_directory_with_its_newer_batches(
