@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from azure_account.errors import ConfigurationError, describe
+from azure_account.errors import AzureBlobError, ConfigurationError, describe
+from state_backup.local.claim import claimed
 from state_backup.local.place import remove
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from rocksdict import Rdict
 
 _TEMPORARY = ".tmp"
 """RocksDB's ending of a checkpoint that is not complete."""
+_TIMEOUT = 60.0
 
 
 @contextmanager
@@ -24,27 +26,31 @@ def rocksdb_checkpoint(db: Rdict) -> Iterator[Path]:
 
     It is beside the store, `<store>.checkpoint`; what a killed process has left of that name is deleted. Writes of
     other threads are in it as a whole or not at all, those without write-ahead log too. `ConfigurationError` if the
-    directory cannot be made.
+    directory cannot be made, or somebody else has made one of that name; `TransientError` if another checkpoint of the
+    store is there for more than a minute.
     """
     directory = Path(f"{db.path()}.checkpoint")
+    names = [directory, directory.with_name(directory.name + _TEMPORARY)]
     try:
         from rocksdict import Checkpoint  # noqa: PLC0415 - an extra
     except ImportError as error:
         text = 'RocksDB stores need the extra `rocksdb`: pip install "pyspark-azureblob[rocksdb]".'
         raise ConfigurationError(text) from error
-    try:
-        _remove_all(directory)
-        Checkpoint(db).create_checkpoint(str(directory))
-    except Exception as error:  # rocksdict has no other class
-        step = "See that the store's parent directory can be written, and that there is room."
-        raise ConfigurationError(describe("checkpoint", f"RocksDB into {directory}", str(error), step)) from error
-    try:
+    with ExitStack() as claim:
+        try:
+            claim.enter_context(claimed(Path(f"{directory}.lock"), names, _TIMEOUT))
+            claim.callback(_remove, names)
+            _remove(names)
+            Checkpoint(db).create_checkpoint(str(directory))
+        except AzureBlobError:
+            raise
+        except Exception as error:  # rocksdict has no other class
+            step = "See that the store's parent directory can be written, and that there is room."
+            raise ConfigurationError(describe("checkpoint", f"RocksDB into {directory}", str(error), step)) from error
         yield directory
-    finally:
-        _remove_all(directory)
 
 
-def _remove_all(directory: Path) -> None:
-    for path in (directory, directory.with_name(directory.name + _TEMPORARY)):
-        if path.exists():
-            remove(path)
+def _remove(names: Iterable[Path]) -> None:
+    for name in names:
+        if name.exists():
+            remove(name)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -122,6 +123,34 @@ def test_only_new_files_travel(tmp_path: Path) -> None:
     first = back_up()
     put(db, {b"%06d" % key: b"changed" for key in range(500)})
     assert back_up() < first / 10
+    db.close()
+
+
+def test_a_directory_of_somebody_else_is_refused_and_stays(tmp_path: Path) -> None:
+    db = opened(tmp_path / "live")
+    (tmp_path / "live.checkpoint").mkdir()
+    (tmp_path / "live.checkpoint" / "notes").write_text("mine")
+    with (
+        pytest.raises(ConfigurationError, match=r"live\.checkpoint is there, and was not made"),
+        rocksdb_checkpoint(db),
+    ):
+        pass
+    assert "mine" == (tmp_path / "live.checkpoint" / "notes").read_text()
+    assert {"live", "live.checkpoint"} == {path.name for path in tmp_path.iterdir()}
+    db.close()
+
+
+def test_two_threads_that_make_checkpoints_take_turns(tmp_path: Path) -> None:
+    db = opened(tmp_path / "live")
+    put(db, {b"key": b"value"})
+
+    def read(_: int) -> dict[bytes, bytes]:
+        with rocksdb_checkpoint(db) as directory:
+            return content(directory)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert [{b"key": b"value"}] * 12 == list(threads.map(read, range(12)))
+    assert ["live"] == [path.name for path in tmp_path.iterdir()]
     db.close()
 
 
