@@ -144,7 +144,7 @@ def check_nothing_is_left(container: BlobContainer, fill: Fill, folder: Path) ->
     cache = store_folder(container, STORE, folder / "reader")
     assert [number] == cache.generations()
     for each in cache.partitions(number):
-        names = {path.name for path in each.path.iterdir()} - {"lock"}
+        names = {path.name for path in each.path.iterdir()} - {"lock", "verified"}
         assert 1 <= len([CheckpointId.parse(name) for name in names]) <= 2
     work = store_folder(container, STORE, folder / "writer")
     assert {number} <= set(work.generations()) <= {number - 1, number}
