@@ -32,10 +32,9 @@ def running_kafka(folder: Path) -> Iterator[str]:
     broker, controller = _free_ports(2)
     configuration = folder / "kafka.properties"
     configuration.write_text(_properties(folder / "data", broker, controller), "utf-8")
-    cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     log = folder / "kafka.log"
     with log.open("wb") as output:
-        format_arguments = ["format", "--cluster-id", cluster, "--config", str(configuration)]
+        format_arguments = ["format", "--cluster-id", _cluster_id(), "--config", str(configuration)]
         subprocess.run(
             _command("kafka.tools.StorageTool", *format_arguments),
             env=_environment(),
@@ -56,6 +55,12 @@ def running_kafka(folder: Path) -> Iterator[str]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _cluster_id() -> str:
+    """One that does not begin with a hyphen, which Kafka's tool would take for an option."""
+    first, *rest = uuid.uuid4().bytes
+    return urlsafe_b64encode(bytes([first & 0x7F, *rest])).decode().rstrip("=")
 
 
 def _command(main: str, *arguments: str) -> list[str]:
