@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from adjunct_store.spark import release_pins
-from benchmarks import adjunct_lookups, hadoop_azure
+from benchmarks import adjunct_batches, adjunct_lookups, hadoop_azure
 from benchmarks.adjunct_tables import KEY, Tables, checksum
 from benchmarks.process_tree import Memory, measured_memory
 from benchmarks.report import Report
@@ -44,7 +44,7 @@ _SESSION = {
 
 
 def run(rounds: int, copies: int, keys: int = KEYS, rows: int = ROWS) -> list[Report]:  # noqa: ARG001 - no flights
-    """Tables of enrichment for a small and a large table, of look-ups, and of what a host fetches."""
+    """Tables of enrichment for a small and a large table, of what a host fetches, of look-ups, and of small batches."""
     with (
         tempfile.TemporaryDirectory(prefix="adjunct-") as folder,
         running_azurite() as azurite,
@@ -59,7 +59,8 @@ def run(rounds: int, copies: int, keys: int = KEYS, rows: int = ROWS) -> list[Re
             if many == keys:
                 reports.append(adjunct_lookups.visibility(tables))
         release_pins()
-    return [*reports, *adjunct_lookups.run(min(keys, adjunct_lookups.MOST_KEYS))]
+    few = min(keys, adjunct_lookups.MOST_KEYS)
+    return [*reports, *adjunct_lookups.run(few), adjunct_batches.run(few)]
 
 
 @dataclass

@@ -90,23 +90,28 @@ def _first_value(tables: Tables, cache: str) -> None:
         raise AssertionError(f"{found.null_count} of 1,000 keys were not found.")
 
 
-def _schema(key: str) -> StoreSchema:
+def schema_of(key: str) -> StoreSchema:
+    """A key of this type, and three values."""
     values = pa.schema([("name", pa.string()), ("seats", pa.int32()), ("speed", pa.float64())])
     return StoreSchema(pa.schema([("key", TYPES[key])]), values, partitions=1)
 
 
 def _write(directory: Path, key: str, keys: int) -> None:
-    with PartitionStore(directory, _schema(key)) as store:
+    with PartitionStore(directory, schema_of(key)) as store:
         store.apply(_batches(key, keys), Position("benchmark", 0))
 
 
 def _batches(key: str, keys: int) -> Iterator[pa.RecordBatch]:
     for begin in range(0, keys, _AT_ONCE):
-        numbers = np.arange(begin, min(begin + _AT_ONCE, keys))
-        names = pa.array(np.char.add("plane-", (numbers % 100_000).astype(str)))
-        columns = [names, pa.array((numbers % 500).astype(np.int32)), pa.array(numbers * 0.5)]
-        value = pa.StructArray.from_arrays(columns, ["name", "seats", "speed"])
-        yield pa.RecordBatch.from_arrays([_keys(key, numbers * 2), value], names=["key", "value"])
+        yield entries(key, np.arange(begin, min(begin + _AT_ONCE, keys)))
+
+
+def entries(key: str, numbers: NDArray[np.int64]) -> pa.RecordBatch:
+    """The entries of these numbers, rising, as changes."""
+    names = pa.array(np.char.add("plane-", (numbers % 100_000).astype(str)))
+    columns = [names, pa.array((numbers % 500).astype(np.int32)), pa.array(numbers * 0.5)]
+    value = pa.StructArray.from_arrays(columns, ["name", "seats", "speed"])
+    return pa.RecordBatch.from_arrays([_keys(key, numbers * 2), value], names=["key", "value"])
 
 
 def _keys(key: str, numbers: NDArray[np.int64]) -> pa.Array:
@@ -134,7 +139,7 @@ def _figures(view: View, key: str, keys: int) -> Iterator[tuple[str, float]]:
 def main(directory: str, key: str, form: Any, keys: str) -> None:
     """The measured process: print the figures as JSON."""
     before = peak()
-    with open_view({0: Path(directory)}, _schema(key), form) as view:
+    with open_view({0: Path(directory)}, schema_of(key), form) as view:
         figures = dict(_figures(view, key, int(keys)))
     print(json.dumps({**figures, "before": before, "peak": peak()}))
 

@@ -51,8 +51,10 @@ class PartitionStore:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._database.close()
-        shutil.rmtree(self._files, ignore_errors=True)
+        try:
+            self._database.close()
+        finally:
+            shutil.rmtree(self._files, ignore_errors=True)
 
     @property
     def position(self) -> Position | None:
@@ -105,11 +107,7 @@ class PartitionStore:
     def _settle(self) -> None:
         """Wait for compactions, so that the files of many runs become few before they are uploaded."""
         end = time.monotonic() + _SETTLE_SECONDS
-        database = self._database.rdict
-        while time.monotonic() < end and (
-            database.property_int_value("rocksdb.compaction-pending")
-            or database.property_int_value("rocksdb.num-running-compactions")
-        ):
+        while self._database.compacts and time.monotonic() < end:
             time.sleep(_SETTLE_POLL)
 
 

@@ -17,12 +17,14 @@ try:
         AccessType,
         BlockBasedOptions,
         Cache,
+        DBCompactionStyle,
         DBCompressionType,
         IngestExternalFileOptions,
         Options,
         Rdict,
         ReadOptions,
         SstFileWriter,
+        UniversalCompactOptions,
     )
 except ImportError as error:
     text = 'Adjunct stores need the extra `rocksdb`: pip install "pyspark-azureblob[rocksdb]".'
@@ -40,9 +42,14 @@ _CACHE_BYTES = 128 << 20
 """Of uncompressed blocks; all databases of a process share it."""
 _OPEN_FILES = 256
 _BLOOM_BITS = 10
-_UNCOMPACTED_FILES = 8
-"""A run of changes is one file or few. A compaction writes most of a small partition again, and that is uploaded: with
-RocksDB's default of 4, every fourth batch. More files make look-ups slower, though Bloom filters spare most of it."""
+_SORTED_RUNS = 8
+"""A batch of changes is a sorted run, of one file or few. From so many runs on a compaction merges some of the newest into
+one, and that is uploaded. More runs would make look-ups slower, though Bloom filters spare most of it."""
+_REPLACED_PERCENT = 50
+"""All runs are merged into one when the newer ones together have so many percent of the bytes of the oldest, which has
+most of the store. Until then it stays as it is: with RocksDB's default, compaction by levels, every eighth batch would
+write and upload all of a small partition again."""
+_LEVELS = 7
 _cache: list[tuple[int, Cache]] = []
 
 
@@ -66,9 +73,10 @@ class Database:
 
     def close(self) -> None:
         """Close it. Nothing may be iterating."""
-        if self._open is not None and self._process == os.getpid():
-            self._open.close()
-        self._open = None
+        closing, self._open = self._open, None
+        if closing is not None and self._process == os.getpid():
+            with storage_errors("close", self._directory):
+                closing.close()
 
     @property
     def rdict(self) -> Any:
@@ -78,6 +86,25 @@ class Database:
             step = "Open the store in the process, and within the block, that uses it."
             raise ConfigurationError(describe("read", str(self._directory), cause, step))
         return self._open
+
+    @property
+    def compacts(self) -> bool:
+        """Whether sorted runs are being merged, or will be. Not after an error, such as a full disk: that may last."""
+        if self._property("background-errors"):
+            return False
+        if self._property("num-running-compactions"):
+            return True
+        # With exactly as many runs as there may be, a compaction can be pending that never comes.
+        return bool(self._property("compaction-pending")) and self._sorted_runs() > _SORTED_RUNS
+
+    def _sorted_runs(self) -> int:
+        """Each file of level 0 is one; so is each level below that has files."""
+        newest, *below = (self._property(f"num-files-at-level{level}") for level in range(_LEVELS))
+        return newest + sum(files > 0 for files in below)
+
+    def _property(self, name: str) -> int:
+        found: int = self.rdict.property_int_value(f"rocksdb.{name}")
+        return found
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The records of these keys, in their order. `CorruptError` if a block is damaged."""
@@ -124,7 +151,12 @@ def options() -> Options:
     made = Options(raw_mode=True)
     made.create_if_missing(True)
     made.set_max_open_files(_OPEN_FILES)
-    made.set_level_zero_file_num_compaction_trigger(_UNCOMPACTED_FILES)
+    made.set_num_levels(_LEVELS)
+    made.set_compaction_style(DBCompactionStyle.universal())
+    made.set_level_zero_file_num_compaction_trigger(_SORTED_RUNS)
+    runs = UniversalCompactOptions()
+    runs.max_size_amplification_percent = _REPLACED_PERCENT
+    made.set_universal_compaction_options(runs)
     made.set_compression_type(DBCompressionType.lz4())
     blocks = BlockBasedOptions()
     blocks.set_bloom_filter(_BLOOM_BITS, block_based=False)

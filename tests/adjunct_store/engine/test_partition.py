@@ -197,6 +197,24 @@ def test_a_small_batch_is_one_file_and_not_all_of_the_partition_is_written_again
             assert before <= set((tmp_path / "p").glob("*.sst"))
 
 
+def test_most_of_a_partition_is_not_written_again_while_few_entries_change(tmp_path: Path) -> None:
+    draw, count, batches = random.Random(8), 20_000, 60
+    written, seen = [], dict[str, int]()
+    with PartitionStore(tmp_path / "p", AIRPORTS) as store:
+        for number in range(batches):
+            keys = draw.sample(range(count), count // 100) if number else range(count)
+            rows = [(f"{key:05}", named(draw.randbytes(20).hex(), number)) for key in keys]
+            store.apply([batch_of(AIRPORTS, rows)], Position("s", number))
+            with store.checkpoint() as directory:  # without files that are to be deleted
+                there = {path.name: path.stat().st_size for path in directory.glob("*.sst")}
+            written.append(sum(size for name, size in there.items() if name not in seen))
+            assert len(there) <= 9
+            assert sum(there.values()) < 1.6 * written[0]
+            seen = there
+    assert sum(written[1:]) < 6 * (batches - 1) * sorted(written)[batches // 2]
+    assert sum(size > written[0] / 2 for size in written[1:]) <= 1
+
+
 def test_a_full_disk_is_a_configuration_error_and_the_partition_is_as_before(tmp_path: Path) -> None:
     with PartitionStore(tmp_path / "p", AIRPORTS) as store:
         store.apply([batch_of(AIRPORTS, [("A", named("a"))])], Position("s", 0))
@@ -224,6 +242,52 @@ for run_bytes in (1, 1 << 30):  # while changes are sorted on disk, and while th
             print(f"{type(error).__name__}: {str(error).split()[0]}")
         batch_there = store.position.batch
 print(batch_there)
+"""
+
+
+def test_a_compaction_that_finds_the_disk_full_is_a_configuration_error(tmp_path: Path) -> None:
+    limited = "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))"  # a batch fits, several of them do not
+    program = [sys.executable, "-c", f"import resource\n{limited}\n{_BATCHES}", str(tmp_path / "p")]
+    outputs = subprocess.run(program, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+    assert "close: ConfigurationError" == outputs[-1]
+    with open_view({0: tmp_path / "p"}, AIRPORTS) as view:
+        assert outputs.count("applied") * 700 == len(list(view.scan()))
+
+
+def test_a_disk_that_is_too_full_for_a_compaction_does_not_hold_up_what_fits(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    own_disk = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    mounted = 'mount -t tmpfs -o size=1m tmpfs "$1" && exec "$2" -c "$3" "$1/p"'
+    given = ["-", str(tmp_path / "disk"), sys.executable, _BATCHES]
+    try:
+        subprocess.run([*own_disk, mounted, *given[:2], "true", ""], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this system lets nobody mount a file system of a user's own")
+    began = time.monotonic()
+    outputs = subprocess.run([*own_disk, mounted, *given], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert 10 == outputs.count("applied")  # after the eighth there is no room for a compaction
+    assert time.monotonic() - began < 60
+
+
+_BATCHES = """
+import random, sys
+from pathlib import Path
+from adjunct_store.engine import PartitionStore, Position
+from azure_account.errors import ConfigurationError
+from tests.adjunct_store.changes import AIRPORTS, batch_of, named
+draw = random.Random(3)
+try:
+    with PartitionStore(Path(sys.argv[1]), AIRPORTS) as store:
+        for number in range(14):
+            rows = [(f"{key:05}", named(draw.randbytes(50).hex())) for key in range(number, 14 * 700, 14)]
+            try:
+                store.apply([batch_of(AIRPORTS, rows)], Position("s", number))
+                print("applied")
+            except ConfigurationError as error:
+                assert "room on the disk" in str(error), error
+except ConfigurationError as error:
+    assert "room on the disk" in str(error), error
+    print("close: ConfigurationError")
 """
 
 
