@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.engine import PartitionStore, Position
@@ -108,7 +109,7 @@ def _batches(key: str, keys: int) -> Iterator[pa.RecordBatch]:
 
 def entries(key: str, numbers: NDArray[np.int64]) -> pa.RecordBatch:
     """The entries of these numbers, rising, as changes."""
-    names = pa.array(np.char.add("plane-", (numbers % 100_000).astype(str)))
+    names = pc.binary_join_element_wise("plane-", pa.array(numbers % 100_000).cast(pa.string()), "")
     columns = [names, pa.array((numbers % 500).astype(np.int32)), pa.array(numbers * 0.5)]
     value = pa.StructArray.from_arrays(columns, ["name", "seats", "speed"])
     return pa.RecordBatch.from_arrays([_keys(key, numbers * 2), value], names=["key", "value"])

@@ -150,6 +150,16 @@ def test_a_slash_after_the_checkpoint_changes_nothing(planes: Planes) -> None:
     assert 1 == planes.run(checkpoint=f"{planes.folder / 'fill'}/").generation
 
 
+def test_a_checkpoint_that_was_moved_is_gone_on_with_if_the_source_is_given_as_it_was(planes: Planes) -> None:
+    planes.feed(("a", 1))
+    planes.run()
+    source, moved = manifest(planes).generations[-1].source, planes.folder / "moved"
+    (planes.folder / "fill").rename(moved)
+    planes.feed(("b", 2))
+    assert 1 == planes.run(checkpoint=str(moved), source=source).generation
+    assert {"a": 1, "b": 2} == planes.content()
+
+
 def test_a_lost_checkpoint_makes_the_store_anew(planes: Planes) -> None:
     planes.feed(("a", 1))
     planes.feed(("b", 2))
