@@ -60,7 +60,7 @@ def main(
     state_mib: Annotated[list[int] | None, typer.Option(min=1, help="Sizes of stores to back up, in MiB.")] = None,
 ) -> None:
     """Measure what the connector costs beside its peers. Ratios are of one run; compare no figures of two."""
-    console = Console()
+    console = Console(width=max(120, Console().width))
     for section in sections or list(Section):
         if section in (Section.ENCODER, Section.DECODER):
             # A process of its own: it binds itself to one core.
