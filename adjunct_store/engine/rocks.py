@@ -151,6 +151,7 @@ def options() -> Options:
     made = Options(raw_mode=True)
     made.create_if_missing(True)
     made.set_max_open_files(_OPEN_FILES)
+    made.set_keep_log_file_num(1)  # of RocksDB's own log: each opening begins one, and 1,000 are kept otherwise
     made.set_num_levels(_LEVELS)
     made.set_compaction_style(DBCompactionStyle.universal())
     made.set_level_zero_file_num_compaction_trigger(_SORTED_RUNS)

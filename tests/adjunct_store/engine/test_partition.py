@@ -215,6 +215,13 @@ def test_most_of_a_partition_is_not_written_again_while_few_entries_change(tmp_p
     assert sum(size > written[0] / 2 for size in written[1:]) <= 1
 
 
+def test_logs_of_rocksdb_do_not_pile_up(tmp_path: Path) -> None:
+    for number in range(5):
+        with PartitionStore(tmp_path / "p", AIRPORTS) as store:
+            store.apply([batch_of(AIRPORTS, [("A", named("a"))])], Position("s", number))
+    assert ["LOG"] == [path.name for path in (tmp_path / "p").glob("LOG*")]
+
+
 def test_a_full_disk_is_a_configuration_error_and_the_partition_is_as_before(tmp_path: Path) -> None:
     with PartitionStore(tmp_path / "p", AIRPORTS) as store:
         store.apply([batch_of(AIRPORTS, [("A", named("a"))])], Position("s", 0))
