@@ -100,6 +100,10 @@ class Supervisor:
         self._child_deadline = 0.0
         self._result: int | Exception | None = None  # what `run` ends with
         self._shown, self._look_at = "", 0.0
+        self._namesake = (
+            0,
+            0.0,
+        )  # the last epoch of a leader with the name of this process, and when it was seen first
         self._tick_seconds = min(_TICK_SECONDS, program.timing.renew_every / 2)
 
     def on_elected(self, epoch: int) -> None:
@@ -225,7 +229,19 @@ class Supervisor:
         if found is None or not found[0].leased:
             return ""
         document = found[0].document
+        if document.holder == self._program.holder and not self._is_another(document.epoch):
+            return ""
         return f"stands by: {document.holder} leads {self._target}, epoch {document.epoch}"
+
+    def _is_another(self, epoch: int) -> bool:
+        """Whether a leader with the name of this process is another one.
+
+        It may be this one, which is told so in a moment, or one before it, whose lease is about to expire.
+        """
+        now = self._clock.monotonic()
+        if self._namesake[0] != epoch:
+            self._namesake = epoch, now
+        return now - self._namesake[1] > self._program.timing.duration
 
     def _show(self, line: str) -> None:
         if line and line != self._shown:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from azure_account.clock import Clock
+
 T = TypeVar("T")
 BLOB = leader_blob("report")
 QUICK = LeaseTiming(duration=15, renew_every=0.2, poll_every=0.1, request=0.1, margin=13)
@@ -43,10 +45,17 @@ def account() -> MemoryAccount:
 class Running:
     """A supervisor in a thread, what it says, and what it ends with."""
 
-    def __init__(self, account: MemoryAccount, script: str, *, command: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        account: MemoryAccount,
+        script: str,
+        *,
+        command: list[str] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         program = Program("report", BLOB, "one", command or ["sh", "-c", script], os.environ, QUICK, 10.0)
         self.said: list[str] = []
-        self.supervisor = Supervisor(account.container("box"), program, self.said.append, SystemClock())
+        self.supervisor = Supervisor(account.container("box"), program, self.said.append, clock or SystemClock())
         self._ended: list[int | Exception] = []
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -144,6 +153,41 @@ def test_a_stand_by_says_who_leads_and_takes_over(account: MemoryAccount) -> Non
         assert [f"stands by: other leads box/{BLOB}, epoch {lock.epoch}"] == running.said
     assert 0 == running.result()
     assert f"leads box/{BLOB}, epoch {lock.epoch + 1}" == running.said[1]
+
+
+class SlowAnswers(Intercept):
+    """The answer to a write comes after some looks at who leads."""
+
+    def attempt(self, request: Request, send: Callable[[], T]) -> T:
+        answer = send()
+        if request.operation == "put":
+            time.sleep(0.5)
+        return answer
+
+
+def test_a_process_that_is_just_elected_does_not_say_that_it_stands_by(account: MemoryAccount) -> None:
+    with LeaseLock(account.container("box"), BLOB, "other", QUICK) as lock:
+        running = Running(account.restarted(SlowAnswers()), "exit 0")
+        wait_for(lambda: running.said)
+    assert 0 == running.result()
+    assert f"leads box/{BLOB}, epoch {lock.epoch + 1}" == running.said[1]
+
+
+class FastClock(SystemClock):
+    """Forty times as fast."""
+
+    def monotonic(self) -> float:
+        return 40 * super().monotonic()
+
+
+def test_another_process_of_the_same_name_is_told_of_when_it_is_no_lease_that_expires(account: MemoryAccount) -> None:
+    with LeaseLock(account.container("box"), BLOB, "one", QUICK) as lock:
+        begin = time.monotonic()
+        running = Running(account, "exit 0", clock=FastClock())
+        wait_for(lambda: running.said)
+        assert [f"stands by: one leads box/{BLOB}, epoch {lock.epoch}"] == running.said
+        assert time.monotonic() - begin > QUICK.duration / 40
+    assert 0 == running.result()
 
 
 def test_a_stand_by_ends_at_a_signal(account: MemoryAccount) -> None:
