@@ -100,10 +100,7 @@ class Supervisor:
         self._child_deadline = 0.0
         self._result: int | Exception | None = None  # what `run` ends with
         self._shown, self._look_at = "", 0.0
-        self._namesake = (
-            0,
-            0.0,
-        )  # the last epoch of a leader with the name of this process, and when it was seen first
+        self._namesake = 0, 0.0  # the last epoch of a leader with this process's name, and when it was seen first
         self._tick_seconds = min(_TICK_SECONDS, program.timing.renew_every / 2)
 
     def on_elected(self, epoch: int) -> None:
