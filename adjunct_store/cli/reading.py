@@ -113,12 +113,14 @@ def opened(
 ) -> Iterator[View]:
     """A version, whose partitions are fetched to this host when they are needed.
 
-    No pin is written: if the version goes meanwhile, `NotFoundError` says so.
+    No pin is written: if the version goes meanwhile, `NotFoundError` says so. What is damaged on this host is fetched
+    again the next time, after the `CorruptError`.
     """
     state = partial(StoreNames.state, StoreNames(store))
     directories = FetchedDirectories(HostCache(container, store, cache_dir, state=state), version)
+    schema = StoreSchema.from_json(generation.schema)
     try:
-        with open_view(directories, StoreSchema.from_json(generation.schema)) as view:
+        with open_view(directories, schema, on_damage=lambda partition, _: directories.discard(partition)) as view:
             yield view
     finally:
         directories.close()

@@ -136,7 +136,7 @@ def storage_errors(operation: str, path: Path) -> Iterator[None]:
             raise
         text = str(error)
         if "orruption" in text or "No such file" in text:
-            step = "It is fetched again if a reader finds it; otherwise remove the directory."
+            step = "It is fetched again: run this again. If it stays, run `python -m adjunct_store clean-cache`."
             raise CorruptError(describe(operation, f"store {path}", text, step)) from error
         step = "See that there is room on the disk, and that the directory can be written; or give another cache_dir."
         if "Too many open files" in text:

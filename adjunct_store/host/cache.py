@@ -135,7 +135,7 @@ class HostCache:
 
     def _fetched(self, folder: PartitionFolder, checkpoint: str) -> Lock:
         there = fetched(folder)
-        clean_partition(folder, there)  # what killed processes have left, so that there is room
+        clean_partition(folder, there[:_KEPT])  # so that there is room: what killed and closed processes have left
         self._fetch(folder, checkpoint, there[:_SOURCES])
         lock = try_shared(folder.checkpoint(checkpoint))
         if lock is None:

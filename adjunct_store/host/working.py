@@ -99,7 +99,8 @@ class WorkingDirectory:
         """Delete the directory, and all else that writes of it have left."""
         self.begin()
         with self._reported("clear"):
-            for path in sorted(self.folder.iterdir()):
+            # A lock is the mark by which the names beside it are known as this package's, so it goes after them.
+            for path in sorted(self.folder.iterdir(), key=lambda path: (path.name.endswith(".lock"), path.name)):
                 if path.name != LOCK:
                     place.remove(path)
 

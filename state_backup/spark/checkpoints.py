@@ -80,9 +80,10 @@ def restore_checkpoint(
 
     The directory stays as it is if this machine was the last to back it up: it may have newer batches than the backup.
     Otherwise it becomes what was backed up. Without a backup, nothing is done. `ConflictError` if the directory is of
-    another query, or has newer batches than the backup and was never backed up from here; with `discard_newer` these
-    are discarded. `ConfigurationError` if the state is no backup of `back_up_checkpoint`; then the directory stays. If
-    the state's record was deleted it is undeleted; `ConflictError` if that cannot be done.
+    another query or no checkpoint, or has newer batches than the backup and was not backed up from here since it was
+    restored; `CorruptError` if the newest backup is not whole, and an older one lacks batches that are there. With
+    `discard_newer` these are discarded. `ConfigurationError` if the state is no backup of `back_up_checkpoint`; then
+    the directory stays. If the state's record was deleted it is undeleted; `ConflictError` if that cannot be done.
     """
     location = _local(location)
     stored = StateStorage(container, StateNames(state)).record()
@@ -91,26 +92,27 @@ def restore_checkpoint(
         return RestoredCheckpoint(local, None)
     newest, *older = stored.record.checkpoints
     backup = Position.of(newest, state)
-    for each in older:
-        if STORE in each.indexes:  # it may be restored, if a newer one is not whole
-            Position.of(each, state)
-    if local is not None:
-        ours = stored.record.writer in openings_of(location)
-        if ours and local >= backup.batch:
-            return RestoredCheckpoint(local, None)
-        if not discard_newer:
-            _check_not_newer(location, local, backup)
-    restored = restore(container, state, {STORE: location}, threads=threads)
+    before = [Position.of(each, state).batch for each in older if STORE in each.indexes]
+    if local is not None and local >= backup.batch and stored.record.writer in openings_of(location):
+        return RestoredCheckpoint(local, None)
+    only = None
+    if not discard_newer:
+        _check_not_newer(location, local, backup)
+        if local is not None and min(before, default=local) < local:
+            only = str(newest.id)  # an older one, if this one is not whole, would discard batches that are here
+    restored = restore(container, state, {STORE: location}, checkpoint_id=only, threads=threads)
+    note_openings(location, [])  # what the query adds from now on is nowhere else
     return RestoredCheckpoint(Position.of(restored.checkpoint, state).batch, restored)
 
 
-def _check_not_newer(location: Path, local: int, backup: Position) -> None:
-    """`ConflictError` if the restore would discard batches that nobody may have elsewhere."""
+def _check_not_newer(location: Path, local: int | None, backup: Position) -> None:
+    """`ConflictError` if the restore would discard batches that nobody may have elsewhere, or what is no checkpoint."""
     step = "Choose another directory; or discard what is there (`discard_newer=True`)."
-    if query_id(location) != backup.query:
-        cause = f"it is of query {query_id(location)}, the backup is of query {backup.query}"
+    if location.is_dir() and any(location.iterdir()) and (found := query_id(location)) != backup.query:
+        what = "no checkpoint of Spark" if found is None else f"of query {found}"
+        cause = f"it is {what}, the backup is of query {backup.query}"
         raise ConflictError(describe("restore checkpoint", str(location), cause, step))
-    if local > backup.batch and not openings_of(location):
+    if local is not None and local > backup.batch and not openings_of(location):
         cause = f"it has batch {local}, the backup has batch {backup.batch}"
         raise ConflictError(describe("restore checkpoint", str(location), cause, step))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from azure_account.cli.texts import size_text
 from azure_account.errors import ConfigurationError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, Refuse, on
+from state_backup.local import scan
 from state_backup.writer import Owner, open_state
 from tests.adjunct_store import tasks
 from tests.adjunct_store.tasks import BatchWriter, location_of
@@ -190,6 +192,27 @@ def test_get_prints_the_value_of_a_key_and_fetches_its_partition_only(
     assert 1 == len(fetched)
     expected = {"store": STORE, "version": 2, "key": {"id": 4}, "value": {"model": "A4", "seats": 104}}
     assert expected == document(account, "get", "box", STORE, "4", *cache(tmp_path))
+
+
+def test_what_the_disk_has_damaged_is_fetched_again_by_the_next_get(
+    account: MemoryAccount, planes: BatchWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "_SETTLED_SECONDS", -1.0)
+    for version in ("1", "2"):
+        assert 0 == run(account, "get", "box", STORE, "4", "--version", version, *cache(tmp_path)).exit_code
+    for path in (tmp_path / "cache").rglob("*.sst"):  # some are of both versions
+        found = path.stat()
+        path.write_bytes(bytes(found.st_size))
+        os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+    errors = []
+    for version in ("1", "2"):
+        first, second = (
+            run(account, "get", "box", STORE, "4", "--version", version, *cache(tmp_path)) for _ in range(2)
+        )
+        errors += [first.stderr] if first.exit_code else []
+        assert (0, ["model  A4", "seats  104"]) == (second.exit_code, second.stdout.splitlines()), second.stderr
+    assert errors
+    assert all("run this again" in " ".join(each.split()) for each in errors)
 
 
 def test_get_of_a_deleted_key_is_an_error_and_an_older_version_has_it(

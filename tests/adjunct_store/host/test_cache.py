@@ -172,6 +172,20 @@ def test_a_full_disk_is_an_error_and_nothing_half_done_stays(stored: Stored) -> 
     cache.open(1, 0, stored.ids[1, 0][0]).close()
 
 
+def test_what_nobody_has_open_any_more_goes_before_the_next_fetch(stored: Stored) -> None:
+    """Else a disk that many open versions have filled would stay full when they are closed."""
+    ids, cache = [*stored.ids[1, 0], *stored.add(1, 0, 3)], stored.cache()
+    ids = list(dict.fromkeys(ids))
+    leases = [cache.open(1, 0, id_) for id_ in ids]
+    folder = leases[0].directory.parent
+    assert {*ids} <= {path.name for path in folder.iterdir()}
+    for lease in leases:
+        lease.close()
+    with pytest.raises(NotFoundError):
+        cache.open(1, 0, "1-1")
+    assert {"lock", VERIFIED, *ids[-2:]} == {path.name for path in folder.iterdir()}
+
+
 def test_a_damaged_directory_is_discarded_and_fetched_again_from_what_is_sound(stored: Stored) -> None:
     id_, cache = stored.ids[1, 0][0], stored.cache()
     lease, other = cache.open(1, 0, id_), cache.open(1, 0, id_)

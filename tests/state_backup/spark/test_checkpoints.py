@@ -172,6 +172,55 @@ def test_checkpoints_of_two_queries_are_not_mixed(query: Query, container: BlobC
         restore_checkpoint(container, STATE, other.location)
 
 
+@pytest.mark.parametrize("files", [{"precious.csv": "1,2"}, {"metadata": '{"id":"another"}', "offsets/0": "v1"}])
+def test_a_directory_without_batches_that_is_not_of_the_query_is_left_alone(
+    query: Query, container: BlobContainer, tmp_path: Path, files: dict[str, str]
+) -> None:
+    query.commit(0)
+    attach(query, container).close()
+    write_files(tmp_path / "other", files)
+    with pytest.raises(ConflictError, match=r"it is (no checkpoint of Spark|of query another), the backup is of query"):
+        restore_checkpoint(container, STATE, tmp_path / "other")
+    assert all((tmp_path / "other" / name).read_text() == text for name, text in files.items())
+    assert 0 == restore_checkpoint(container, STATE, tmp_path / "other", discard_newer=True).batch
+
+
+def test_batches_after_a_restore_are_not_discarded_because_of_a_backup_before_it(
+    query: Query, container: BlobContainer, tmp_path: Path
+) -> None:
+    query.commit(0)
+    attach(query, container).close()
+    other = Query(tmp_path / "other")
+    restore_checkpoint(container, STATE, other.location)
+    other.commit(1)
+    attach(other, container).close()
+    assert 1 == restore_checkpoint(container, STATE, query.location).batch
+    query.commit(2, 3)  # and dies before it backs up
+    with pytest.raises(ConflictError, match="it has batch 3, the backup has batch 1"):
+        restore_checkpoint(container, STATE, query.location)
+    assert (query.location / "commits" / "3").exists()
+
+
+def test_an_older_backup_does_not_take_the_place_of_newer_batches_if_the_newest_is_not_whole(
+    query: Query, container: BlobContainer, tmp_path: Path
+) -> None:
+    query.commit(0, 1, 2, 3)
+    attach(query, container).close()
+    copies: dict[int, Path] = {}
+    for batch in (3, 5):
+        query.commit(*range(4, batch + 1))
+        shutil.copytree(query.location, copies.setdefault(batch, tmp_path / f"{batch}"))
+    query.commit(6, 7)
+    attach(query, container).close()
+    assert ["7", "3"] == batches(container)
+    container.put(checkpoints(container, STATE)[0].indexes["checkpoint"], b"damaged")
+    with pytest.raises(CorruptError):
+        restore_checkpoint(container, STATE, copies[5])
+    assert (copies[5] / "commits" / "5").exists()
+    assert 3 == restore_checkpoint(container, STATE, copies[3]).batch
+    assert 3 == restore_checkpoint(container, STATE, copies[5], discard_newer=True).batch
+
+
 @pytest.mark.parametrize("found", ["none", "another"])
 def test_only_the_checkpoint_of_the_query_is_backed_up(query: Query, container: BlobContainer, found: str) -> None:
     query.commit(0)
