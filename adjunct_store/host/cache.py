@@ -11,7 +11,6 @@ Who deletes a directory, or puts another one in its place, holds the partition's
 
 from __future__ import annotations
 
-import errno
 import logging
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
@@ -24,6 +23,7 @@ from adjunct_store.metrics import StoreMetrics
 from azure_account.clock import SystemClock
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError, describe
 from state_backup.index.checkpoint_id import CheckpointId
+from state_backup.local.advice import TOO_MANY_OPEN
 from state_backup.restoring import materialise
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ STORE = "store"
 _KEPT = 2
 """Checkpoints of a partition that stay though nobody reads them: a batch that is repeated reads the one before."""
 _SOURCES = 2
-_OPEN_FILES = (errno.EMFILE, errno.ENFILE)
 
 
 class Lease:
@@ -161,7 +160,7 @@ class HostCache:
             step = "Read the newest version; for old ones, keep more versions of the store, and pins for longer."
             raise NotFoundError(describe("fetch", what, str(error), step)) from error
         except ConfigurationError as error:
-            if not isinstance(error.__cause__, OSError) or error.__cause__.errno in _OPEN_FILES:
+            if not isinstance(error.__cause__, OSError) or error.__cause__.errno in TOO_MANY_OPEN:
                 raise
             step = "See that this host has room for the store, or give another cache_dir; then run it again."
             raise ConfigurationError(describe("fetch", what, str(error), step)) from error

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from azure_account.clock import SystemClock
 from azure_account.errors import ConfigurationError, TransientError, describe
+from state_backup.local.advice import TOO_MANY_OPEN, next_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -178,4 +179,6 @@ def _holder(path: Path) -> str:
 
 def _refused(path: Path, error: OSError) -> ConfigurationError:
     step = "Give a cache directory on a local disk with room, which this user can write to and which has file locks."
+    if error.errno in TOO_MANY_OPEN:
+        step = next_step(error)
     return ConfigurationError(describe("lock", str(path), str(error), step))

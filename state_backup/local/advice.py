@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 
+TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 _STEPS = {
     (
         errno.ENOSPC,
         errno.EDQUOT,
         errno.EFBIG,
     ): "Make room, or choose a directory on another local disk, and run it again.",
-    (errno.EMFILE, errno.ENFILE): "Raise the limit of open files (`ulimit -n`), and run it again.",
+    TOO_MANY_OPEN: "Raise the limit of open files (`ulimit -n`), and run it again.",
     (errno.EBUSY, errno.EXDEV): "Give a path where directories can be renamed, below a mount point and not itself one.",
     (errno.EACCES, errno.EPERM, errno.EROFS): "Give a directory that this user can write to, and so its parent.",
     (errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EEXIST, errno.EISDIR): "Check the path.",
@@ -19,5 +20,5 @@ _STEP_OF = {number: step for numbers, step in _STEPS.items() for number in numbe
 
 
 def next_step(error: OSError) -> str:
-    """For the message of a restore that has failed with this error."""
+    """For the message of what has failed with this error."""
     return _STEP_OF.get(error.errno or 0, "See what is wrong with the disk, or choose another one, and run it again.")

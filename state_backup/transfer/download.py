@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from azure_account.errors import ConfigurationError, CorruptError, describe
+from state_backup.local.advice import next_step
 from state_backup.local.scan import READ_BYTES, ExpectedChecksum
 from state_backup.threads import pool, results
 
@@ -62,8 +63,7 @@ class Downloader:
                 _verify(descriptor, path, file)
                 os.fsync(descriptor)
         except OSError as error:
-            step = "Make room, or choose another directory, and run it again."
-            raise ConfigurationError(describe("write", str(path), str(error), step)) from error
+            raise ConfigurationError(describe("write", str(path), str(error), next_step(error))) from error
 
     def _fill(self, descriptor: int, file: FileIndex, progress: Callable[[int], object]) -> None:
         def fetch(blob: FileBlob, start: int, length: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import resource
 import threading
 from pathlib import Path
 
@@ -151,3 +152,15 @@ def test_a_lock_ends_with_its_process_though_a_child_of_it_lives(tmp_path: Path)
         lock.release()
     finally:
         os.kill(child, 9)
+
+
+def test_too_many_open_files_are_no_fault_of_the_directory(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Path(os.devnull).open() as file:
+        lowest = file.fileno()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
+    try:
+        with pytest.raises(ConfigurationError, match=r"Too many open files.*Raise the limit of open files"):
+            try_exclusive(tmp_path / "lock")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

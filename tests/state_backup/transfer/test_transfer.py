@@ -180,7 +180,7 @@ def test_a_full_disk_is_named(stored: tuple[BlobContainer, DirIndex, FileIndex],
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
     try:
-        with pytest.raises(ConfigurationError, match=r"write .*000012.sst failed: .*Make room, or choose another"):
+        with pytest.raises(ConfigurationError, match=r"write .*000012.sst failed: .*Make room, or choose a directory"):
             downloaded(container, index, tmp_path / "copy")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
