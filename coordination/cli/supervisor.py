@@ -233,7 +233,8 @@ class Supervisor:
     def _is_another(self, epoch: int) -> bool:
         """Whether a leader with the name of this process is another one.
 
-        It may be this one, which is told so in a moment, or one before it, whose lease is about to expire.
+        It may be this process, which has just been elected and has not heard of it, or an earlier process of this name,
+        whose lease has not expired yet. After the duration of a lease it is neither.
         """
         now = self._clock.monotonic()
         if self._namesake[0] != epoch:

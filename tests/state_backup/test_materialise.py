@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import resource
-import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +16,7 @@ from azure_account.memory.service import MemoryService
 from state_backup.local.scan import ReadFiles
 from state_backup.restoring import checkpoints, materialise
 from state_backup.writer import Owner, open_state
+from tests.limits import file_size_limit
 from tests.state_backup.dying import dying
 from tests.state_backup.states import STATE, TREES, equal, write
 
@@ -125,15 +124,8 @@ def test_a_checkpoint_that_is_gone_is_named(tmp_path: Path) -> None:
 def test_a_damaged_blob_and_a_full_disk_leave_nothing(tmp_path: Path) -> None:
     account, ids = backed_up(tmp_path, {"a.sst": b"a" * 3000, "b.sst": b"b"})
     container = account.container("box")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    signals = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
-    try:
-        with pytest.raises(ConfigurationError, match=r"a\.sst.*Make room"):
-            materialise(container, STATE, "store", ids[0], tmp_path / "new")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, signals)
+    with pytest.raises(ConfigurationError, match=r"a\.sst.*Make room"), file_size_limit(2000):
+        materialise(container, STATE, "store", ids[0], tmp_path / "new")
     assert ["live"] == [path.name for path in tmp_path.iterdir()]
     for blob in list(container.list(f"{STATE}/files/")):
         container.put(blob.name, b"x" * blob.size)

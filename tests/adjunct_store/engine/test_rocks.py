@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 from collections import deque
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from rocksdict import Rdict
 
 from adjunct_store.engine.rocks import Database
 from azure_account.errors import ConfigurationError, CorruptError
+from tests.limits import no_more_open_files
 
 
 @pytest.fixture
@@ -90,13 +90,7 @@ def test_a_database_of_pickles_is_refused(tmp_path: Path) -> None:
 
 
 def test_too_many_open_files_are_no_fault_of_the_disk(filled: Path) -> None:
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with Path(os.devnull).open() as file:
-        lowest = file.fileno()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
-    try:
-        with pytest.raises(ConfigurationError, match=r"Too many open files.*Raise the limit of open files \(`ulimit"):
-            Database(filled, read_only=True)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    refused = pytest.raises(ConfigurationError, match=r"Too many open files.*Raise the limit of open files \(`ulimit")
+    with refused, no_more_open_files():
+        Database(filled, read_only=True)
     Database(filled, read_only=True).close()

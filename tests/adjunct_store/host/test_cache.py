@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-import resource
 import shutil
-import signal
 import stat
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from azure_account.errors import ConfigurationError, CorruptError, NotFoundError
 from azure_account.memory.faults import Faults
 from state_backup.sweeping import plan_sweep
 from tests.adjunct_store.host.stored import FILES, STORE, Stored, downloads, is_whole, state, tree
+from tests.limits import file_size_limit
 from tests.state_backup.dying import dying
 
 
@@ -160,22 +159,16 @@ def test_damaged_blobs_are_an_error_and_nothing_half_done_stays(stored: Stored) 
 
 def test_a_full_disk_is_an_error_and_nothing_half_done_stays(stored: Stored) -> None:
     cache = stored.cache()
-    limits, signals = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50, limits[1]))
-    try:
-        with pytest.raises(ConfigurationError, match=r"fetch checkpoint .*\.sst failed: .*another cache_dir"):
-            cache.open(1, 0, stored.ids[1, 0][0])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, signals)
+    refused = pytest.raises(ConfigurationError, match=r"fetch checkpoint .*\.sst failed: .*another cache_dir")
+    with refused, file_size_limit(50):
+        cache.open(1, 0, stored.ids[1, 0][0])
     assert {"g1", "g1/p0", "g1/p0/lock"} == stored.paths()
     cache.open(1, 0, stored.ids[1, 0][0]).close()
 
 
 def test_what_nobody_has_open_any_more_goes_before_the_next_fetch(stored: Stored) -> None:
     """Else a disk that many open versions have filled would stay full when they are closed."""
-    ids, cache = [*stored.ids[1, 0], *stored.add(1, 0, 3)], stored.cache()
-    ids = list(dict.fromkeys(ids))
+    ids, cache = stored.add(1, 0, 3), stored.cache()
     leases = [cache.open(1, 0, id_) for id_ in ids]
     folder = leases[0].directory.parent
     assert {*ids} <= {path.name for path in folder.iterdir()}

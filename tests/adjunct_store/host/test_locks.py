@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import resource
 import threading
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from adjunct_store.host.locks import exclusive, try_directory, try_exclusive, tr
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, TransientError
 from tests.adjunct_store.host import processes
+from tests.limits import no_more_open_files
 
 
 def test_one_holds_the_lock_of_a_file_and_the_next_gets_it_after_the_release(tmp_path: Path) -> None:
@@ -155,12 +155,6 @@ def test_a_lock_ends_with_its_process_though_a_child_of_it_lives(tmp_path: Path)
 
 
 def test_too_many_open_files_are_no_fault_of_the_directory(tmp_path: Path) -> None:
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with Path(os.devnull).open() as file:
-        lowest = file.fileno()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
-    try:
-        with pytest.raises(ConfigurationError, match=r"Too many open files.*Raise the limit of open files"):
-            try_exclusive(tmp_path / "lock")
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    refused = pytest.raises(ConfigurationError, match=r"Too many open files.*Raise the limit of open files")
+    with refused, no_more_open_files():
+        try_exclusive(tmp_path / "lock")

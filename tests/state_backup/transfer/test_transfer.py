@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import signal
 import threading
 import time
@@ -28,6 +27,7 @@ from state_backup.local.scan import scan
 from state_backup.transfer import upload
 from state_backup.transfer.download import Downloader
 from state_backup.transfer.upload import Uploader
+from tests.limits import file_size_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -176,15 +176,9 @@ def test_a_file_that_exists_is_not_overwritten(
 
 def test_a_full_disk_is_named(stored: tuple[BlobContainer, DirIndex, FileIndex], tmp_path: Path) -> None:
     container, index, _ = stored
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
-    try:
-        with pytest.raises(ConfigurationError, match=r"write .*000012.sst failed: .*Make room, or choose a directory"):
-            downloaded(container, index, tmp_path / "copy")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
+    refused = pytest.raises(ConfigurationError, match=r"write .*000012.sst failed: .*Make room, or choose a directory")
+    with refused, file_size_limit(2000):
+        downloaded(container, index, tmp_path / "copy")
 
 
 @given(st.integers(1, 5), st.integers(0, 9000))
