@@ -9,8 +9,9 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 import psutil
 import pytest
@@ -19,6 +20,10 @@ from azure_account.clock import SystemClock
 from coordination.cli import guard
 from coordination.cli.child import Child, Ended, Failed, Result, Stopped
 from tools import reporting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 FOREVER = "while :; do sleep 0.05; done"
 DEAF = f"trap '' TERM; {FOREVER}"
@@ -149,38 +154,65 @@ def test_a_command_dies_with_its_guard(tmp_path: Path) -> None:
     wait_for(lambda: not runs(process))
 
 
-def guarded(file: Path) -> tuple[socket.socket, subprocess.Popen[bytes], int]:
-    """The end of `run` of a guard's socket, the guard, and the process id of a command that ignores SIGTERM."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        until = SystemClock().monotonic() + LONG
-        arguments = [str(theirs.fileno()), str(until), "1.0", "sh", "-c", f"echo $$ > {file}; {DEAF}"]
-        process = subprocess.Popen([sys.executable, guard.__file__, *arguments], pass_fds=(theirs.fileno(),))
-    return ours, process, pid_in(file)
+Guarded: TypeAlias = "Callable[[str], tuple[socket.socket, subprocess.Popen[bytes]]]"
 
 
-def test_a_command_ends_when_the_process_that_started_its_guard_is_gone(tmp_path: Path) -> None:
-    ours, process, command = guarded(tmp_path / "pid")
+@pytest.fixture
+def guarded() -> Iterator[Guarded]:
+    """Starts a guard of a script, with the end of `run` of its socket. No guard outlives its test."""
+    with ExitStack() as ends:
+
+        def start(script: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+            ours, theirs = socket.socketpair()
+            ends.enter_context(ours)
+            with theirs:
+                arguments = [str(theirs.fileno()), str(SystemClock().monotonic() + LONG), "1.0", "sh", "-c", script]
+                process = subprocess.Popen([sys.executable, guard.__file__, *arguments], pass_fds=(theirs.fileno(),))
+            ends.callback(process.wait)
+            ends.callback(process.kill)
+            return ours, process
+
+        yield start
+
+
+def test_a_command_ends_when_the_process_that_started_its_guard_is_gone(guarded: Guarded, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    ours, process = guarded(f"echo $$ > {file}; {DEAF}")
+    command = pid_in(file)
+    assert b"started" in ours.recv(4096)
     ours.close()
-    assert 137 == process.wait(timeout=20)
+    assert 137 == process.wait(timeout=30)
+    assert not runs(command)
+
+
+def test_a_command_ends_when_the_process_that_started_its_guard_dies_before_the_guards_first_line(
+    guarded: Guarded, tmp_path: Path
+) -> None:
+    file = tmp_path / "pid"
+    ours, process = guarded(f"echo $$ > {file}; {DEAF}")
+    ours.close()  # long before Python has started in the guard
+    command = pid_in(file)
+    assert 137 == process.wait(timeout=30)
     assert not runs(command)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
-def test_a_command_dies_with_its_guard_even_if_nobody_is_left_to_end_it(tmp_path: Path) -> None:
-    ours, process, command = guarded(tmp_path / "pid")
+def test_a_command_dies_with_its_guard_even_if_nobody_is_left_to_end_it(guarded: Guarded, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    _, process = guarded(f"echo $$ > {file}; {DEAF}")
+    command = pid_in(file)
     process.kill()
     process.wait()
     wait_for(lambda: not runs(command))
-    ours.close()
 
 
-def test_a_guard_that_gets_nonsense_kills_its_command(tmp_path: Path) -> None:
-    ours, process, command = guarded(tmp_path / "pid")
+def test_a_guard_that_gets_nonsense_kills_its_command(guarded: Guarded, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    ours, process = guarded(f"echo $$ > {file}; {DEAF}")
+    command = pid_in(file)
     ours.sendall(b"until tomorrow\n")
-    assert 1 == process.wait(timeout=20)
+    assert 1 == process.wait(timeout=30)
     assert not runs(command)
-    ours.close()
 
 
 def test_a_guard_ignores_signals_for_all_processes_and_its_command_does_not(tmp_path: Path) -> None:
