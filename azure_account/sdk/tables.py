@@ -12,6 +12,7 @@ from azure.data.tables import EdmType, EntityProperty, TableClient, UpdateMode
 
 from azure_account.account import Entity
 from azure_account.errors import ConfigurationError
+from azure_account.sdk.attempt_limit import attempt_limit
 from azure_account.sdk.conditions import of_etag
 from azure_account.sdk.credentials import sdk_credential
 from azure_account.sdk.failures import RequestContext, failure_of, no_place
@@ -126,7 +127,8 @@ class AzureTables:
     def _failures(self, operation: str, table: str, *keys: str) -> Iterator[None]:
         """Turn the SDK's errors into ours. `from None`, because their text may contain a signature."""
         try:
-            yield
+            with attempt_limit(self._settings.timeouts.attempt):
+                yield
         except AzureError as error:
             context = RequestContext(operation, "/".join((table, *keys)), self._settings, tables=True)
             raise failure_of(error, context) from None
