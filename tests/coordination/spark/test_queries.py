@@ -25,6 +25,10 @@ FENCED = RuntimeError("""Traceback (most recent call last):
 azure_account.errors.FencedError: commit to m07 failed: the stream is at epoch 9
 	at org.apache.spark.sql""")
 
+STOP_TIMED_OUT = RuntimeError("""An error occurred while calling o38.stop.
+: java.util.concurrent.TimeoutException: Stream Execution thread for stream [id = 1, runId = 2] failed to stop within
+2000 milliseconds (specified by spark.sql.streaming.stopTimeout).""")
+
 
 @dataclass
 class Query:
@@ -35,6 +39,8 @@ class Query:
     failure: Exception | None = None
     stopped: bool = False
     stop_failure: Exception | None = None
+    late_stops: int = 0
+    """How often Spark waits for its end in vain."""
 
     def exception(self) -> Exception | None:
         return self.failure
@@ -42,6 +48,9 @@ class Query:
     def stop(self) -> None:
         if self.stop_failure is not None:
             raise self.stop_failure
+        if self.late_stops:
+            self.late_stops -= 1
+            raise STOP_TIMED_OUT
         self.stopped = True
 
 
@@ -163,6 +172,39 @@ def test_a_query_that_cannot_be_stopped_keeps_no_other_from_being_stopped() -> N
     driver.started[0].stop_failure = None
     driver.queries.on_job_model_expired({**tasks, "never begun": 1})
     assert [True, True, True] == [query.stopped for query in driver.started]
+    driver.queries.end()
+    assert driver.ended()
+
+
+def test_a_query_that_stops_late_is_stopped_again_and_the_driver_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    driver = Driver().run()
+    driver.queries.on_new_job_model({"a": 1, "b": 1})
+    until(lambda: len(driver.started) == 2)
+    driver.started[0].late_stops = 3
+    driver.queries.on_job_model_expired({"a": 1})
+    assert [True, False] == [query.stopped for query in driver.started]
+    assert 3 == caplog.text.count("the query of task a has not stopped")
+
+    driver.queries.on_new_job_model({"a": 2})
+    until(lambda: len(driver.started) == 3)
+    driver.queries.end()
+    assert driver.ended()
+    assert driver.error is None
+
+
+def test_a_query_that_never_stops_is_given_up_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    driver = Driver()
+    driver.queries = TaskQueries(driver._begin, stop_seconds=0.1)
+    driver.run()
+    driver.queries.on_new_job_model({"a": 1})
+    until(lambda: driver.started)
+    driver.started[0].late_stops = 1_000_000
+    with pytest.raises(RuntimeError, match="failed to stop within"):
+        driver.queries.on_job_model_expired({"a": 1})
+    assert "it is stopped again" in caplog.text
+    assert "end this process" in caplog.text
+
+    driver.started[0].late_stops = 0
     driver.queries.end()
     assert driver.ended()
 
