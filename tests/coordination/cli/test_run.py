@@ -34,7 +34,7 @@ SECRET = "c2VjcmV0LXNlY3JldC1zZWNyZXQ="
 TIMING = LeaseTiming.of_duration(15, 2)
 SLACK = 30.0
 """Machines are slow."""
-WORK = "echo begin $$ $COORDINATION_EPOCH >> {file}; {trap}; while :; do sleep 0.05; done"
+WORK = "{trap}; echo begin $$ $COORDINATION_EPOCH >> {file}; while :; do sleep 0.05; done"
 ORDERLY = "trap 'echo end $$ $COORDINATION_EPOCH >> {file}; exit 0' TERM"
 DEAF = "trap '' TERM"
 
