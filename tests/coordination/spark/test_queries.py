@@ -84,12 +84,12 @@ class Driver:
         return self
 
     def ended(self) -> bool:
-        self._thread.join(10)
+        self._thread.join(60)
         return not self._thread.is_alive()
 
     def _begin(self, task: str, epoch: int) -> StreamingQuery:
         self.starting.set()
-        self.may_start.wait(10)
+        self.may_start.wait(60)
         if self.failures:
             raise self.failures.pop(0)
         self.started.append(Query(task, epoch))
@@ -103,7 +103,7 @@ class Driver:
 
 
 def until(condition: Any) -> None:
-    wait_for(condition, 10, poll=0.01)
+    wait_for(condition, 60, poll=0.01)
 
 
 @pytest.fixture(autouse=True)
@@ -133,13 +133,13 @@ def test_a_task_that_is_taken_away_while_its_query_starts_is_stopped_before_that
     driver = Driver().run()
     driver.may_start.clear()
     driver.queries.on_new_job_model({"a": 1})
-    driver.starting.wait(10)
+    driver.starting.wait(60)
     expired = threading.Thread(target=driver.queries.on_job_model_expired, args=({"a": 1},))
     expired.start()
     expired.join(0.2)
     assert expired.is_alive()
     driver.may_start.set()
-    expired.join(10)
+    expired.join(60)
 
     assert [True] == [query.stopped for query in driver.started]
     driver.queries.end()
@@ -214,7 +214,7 @@ def test_a_query_whose_start_hangs_does_not_keep_the_coordinator_for_ever(monkey
     driver = Driver().run()
     driver.may_start.clear()
     driver.queries.on_new_job_model({"a": 1})
-    driver.starting.wait(10)
+    driver.starting.wait(60)
     with pytest.raises(TimeoutError, match=r"A query of a is being started for"):
         driver.queries.on_job_model_expired({"a": 1})
 
@@ -363,7 +363,7 @@ def test_a_leader_whose_query_does_not_stop_raises_that_and_keeps_the_lease() ->
         return cast("StreamingQuery", Query("q", epoch, stop_failure=RuntimeError("Spark does not stop the query")))
 
     def end() -> None:
-        started.wait(10)
+        started.wait(60)
         query.end()
 
     query = LeaderQuery(start)
