@@ -132,7 +132,6 @@ class Running:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_one_process_runs_the_command_whoever_is_killed_and_whatever_happens_to_the_lease(
     azurite: Azurite, container_name: str, tmp_path: Path
 ) -> None:
@@ -186,7 +185,6 @@ def test_one_process_runs_the_command_whoever_is_killed_and_whatever_happens_to_
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_the_command_of_a_suspended_process_ends_before_its_lease_can(
     azurite: Azurite, container_name: str, tmp_path: Path
 ) -> None:
