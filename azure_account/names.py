@@ -123,10 +123,15 @@ def check_table(name: str) -> None:
         )
 
 
+def is_key(text: str) -> bool:
+    """Whether a table can have this key, as `check_keys` says."""
+    return not _KEY.search(text) and len(text) <= MAX_KEY
+
+
 def check_keys(*keys: str) -> None:
     r"""`ConfigurationError` for a key with `/ \ # ?` or control characters, or of over 512 characters."""
     for key in keys:
-        if _KEY.search(key) or len(key) > MAX_KEY:
+        if not is_key(key):
             raise ConfigurationError(
                 f"Table key {_cut(key)!r} is not valid: "
                 "use up to 512 characters without / \\ # ? and control characters."

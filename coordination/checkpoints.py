@@ -1,7 +1,8 @@
 """Offsets in Table storage: for each task, how far it has read each stream-partition. Fenced by the task's epoch.
 
 All offsets of a task are one entity, so they change together, however many they are; and the entity has the epoch of
-its writer, so a processor that has lost the task cannot move them. PartitionKey is `task`, RowKey the task's name.
+its writer, so a processor that has lost the task cannot move them. PartitionKey is `task`, RowKey the task's name, or
+one made of it if the name cannot be a key.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from azure_account.account import IF_ABSENT, Condition, Conflict, Done, Entity, Missing, Unknown
 from azure_account.errors import ConfigurationError, CorruptError, FencedError, TransientError, describe
 from azure_account.readback import request_and_read_back
+from coordination.names import checkpoint_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +39,7 @@ class Checkpoint:
 
 
 class CheckpointStore:
-    """The checkpoints of a job."""
+    """The checkpoints of a job. A task is what `JobCoordinator` takes for one: any text that is not empty."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -48,8 +50,8 @@ class CheckpointStore:
 
     def read(self, task: str) -> Checkpoint:
         """The last checkpoint of a task; an empty one if there is none. Errors of storage are raised, not empty."""
-        found = self._table.get(_PARTITION, task)
-        return Checkpoint() if found is None else _checkpoint(found)
+        found = self._table.get(_PARTITION, checkpoint_key(task))
+        return Checkpoint() if found is None else _checkpoint(task, found)
 
     def begin(self, task: str, epoch: int) -> Checkpoint:
         """Take a task over, and read its offsets: from now on writers of lower epochs are refused. Idempotent.
@@ -67,12 +69,12 @@ class CheckpointStore:
 
     def _change(self, task: str, epoch: int, offsets: Mapping[str, str] | None) -> Checkpoint:
         """Replace the offsets, or only the epoch if they are None. Returns what is stored then."""
-        written = Checkpoint()
+        key, written = checkpoint_key(task), Checkpoint()
 
         def request() -> Done | Conflict | Missing | Unknown:
             nonlocal written
-            found = self._table.get(_PARTITION, task)
-            before = Checkpoint() if found is None else _checkpoint(found)
+            found = self._table.get(_PARTITION, key)
+            before = Checkpoint() if found is None else _checkpoint(task, found)
             if before.epoch > epoch:
                 cause = f"epoch {before.epoch} has taken it over from epoch {epoch}"
                 raise FencedError(describe("Write the checkpoint of", f"task {task}", cause, "Stop this task."))
@@ -101,14 +103,14 @@ def _entity(task: str, checkpoint: Checkpoint) -> Entity:
         raise ConfigurationError(reason)
     pieces = [text[start : start + _PROPERTY_CHARACTERS] for start in range(0, len(text), _PROPERTY_CHARACTERS)]
     named = {f"offsets{number}": piece for number, piece in enumerate(pieces)}
-    return Entity(_PARTITION, task, {"epoch": checkpoint.epoch, "pieces": len(pieces), **named})
+    return Entity(_PARTITION, checkpoint_key(task), {"epoch": checkpoint.epoch, "pieces": len(pieces), **named})
 
 
-def _checkpoint(entity: Entity) -> Checkpoint:
+def _checkpoint(task: str, entity: Entity) -> Checkpoint:
     properties = entity.properties
     try:
         text = "".join(str(properties[f"offsets{number}"]) for number in range(int(properties["pieces"])))
         return Checkpoint(int(properties["epoch"]), dict(json.loads(text)))
     except (KeyError, TypeError, ValueError) as error:
-        reason = f"The checkpoint of task {entity.row_key} is damaged ({error!r}). Restore it, or delete the entity."
+        reason = f"The checkpoint of task {task} is damaged ({error!r}). Restore it, or delete the entity."
         raise CorruptError(reason) from error

@@ -26,7 +26,10 @@ def open_account(options: Mapping[str, str] | None = None, *, request: float = 5
 
 
 def brief_settings(settings: AccountSettings, request: float) -> AccountSettings:
-    """These settings, with `request` seconds for a request and all its repetitions."""
+    """These settings, with `request` seconds for a request and all its repetitions.
+
+    The last attempt begins within the first half, and no attempt lasts longer than a half, however slow the answer is.
+    """
     half = request / 2
     retry = RetryPolicy(max_attempts=3, first_delay=half / 8, max_delay=half / 4, deadline=half)
-    return replace(settings, timeouts=Timeouts(connect=half, request=half, lease=half), retry=retry)
+    return replace(settings, timeouts=Timeouts(connect=half, request=half, lease=half, attempt=half), retry=retry)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from azure_account.errors import ConfigurationError
-from azure_account.names import check_blob, check_keys
+from azure_account.names import check_blob, check_keys, is_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -103,6 +103,17 @@ def check_tasks(tasks: Iterable[object]) -> tuple[str, ...]:
             raise ConfigurationError(text)
         names[name] = None
     return tuple(names)
+
+
+def checkpoint_key(task: str) -> str:
+    """The row key of a task's checkpoint: its name, or what is left of it and a digest if the name cannot be a key.
+
+    `ConfigurationError` for what cannot be a task.
+    """
+    [name] = check_tasks([task])
+    if is_key(name):
+        return name
+    return re.sub("[^A-Za-z0-9]", "-", name)[:_KEPT] + "-" + hashlib.sha256(name.encode()).hexdigest()
 
 
 def _encodes(name: str) -> bool:

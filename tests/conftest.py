@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 from tools.azurite import running_azurite
@@ -31,6 +32,10 @@ settings.register_profile("default", deadline=None, suppress_health_check=[Healt
 settings.register_profile("ci", settings.get_profile("default"), max_examples=200, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+
+LATE_WORKER, STARTS = "Python worker failed to connect back", 3
+"""What Spark says of a Python process for a stream source that needs ten seconds for its start, which no setting
+lengthens; and how often a test is run that has met this limit."""
 
 _STARTS_SPARK = {"crash", "spark"}
 """Folders with tests that start Spark, some of them in a process of their own."""
@@ -61,6 +66,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(service)
     long = {item.path for item in items if item.get_closest_marker("spark") or item.path.parent.name in _STARTS_SPARK}
     items.sort(key=lambda item: item.path not in long)
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Run a test with Spark again if it has failed since the machine was too busy to start a Python process in time."""
+    if not isinstance(item, pytest.Function) or "spark" not in item.fixturenames:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports: list[pytest.TestReport] = []
+    for _ in range(STARTS):
+        item._initrequest()
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        if not any(report.failed and LATE_WORKER in report.longreprtext for report in reports):
+            break
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 @pytest.fixture(scope="session")

@@ -86,6 +86,8 @@ def _settings(*, ui: bool, max_bytes_per_batch: int | None, quick_start: bool) -
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": java_options(quick_start=quick_start),
+        # How long a Python process may take to connect to Spark, and Spark to answer it: 15 s by default.
+        "spark.python.authenticate.socketTimeout": "120s",
         "spark.ui.enabled": str(ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "4",

@@ -33,11 +33,15 @@ class Proxy:
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Limits of one attempt, in seconds. `request` limits sending and waiting each; `lease` both for lease requests."""
+    """Limits of one attempt, in seconds. `request` limits sending and waiting each; `lease` both for lease requests.
+
+    They limit each wait for the network. attempt: limits all of it together, to the answer's last byte; None for none.
+    """
 
     connect: float = 10.0
     request: float = 60.0
     lease: float = 5.0
+    attempt: float | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from azure.storage.blob import BlobLeaseClient, BlobServiceClient, ContentSettin
 from azure_account.account import BlobContent, BlobProperties
 from azure_account.names import MAX_PUT_BYTES
 from azure_account.retrying.container import READ_CHUNK_BYTES
+from azure_account.sdk.attempt_limit import attempt_limit
 from azure_account.sdk.conditions import of_condition, of_etag
 from azure_account.sdk.credentials import sdk_credential
 from azure_account.sdk.failures import RequestContext, error_code, failure_of
@@ -221,7 +222,8 @@ class AzureBlobs:
     def _failures(self, operation: str, container: str, blob: str = "") -> Iterator[None]:
         """Turn the SDK's errors into ours. `from None`, because their text may contain a signature."""
         try:
-            yield
+            with attempt_limit(self._settings.timeouts.attempt):
+                yield
         except AzureError as error:
             if isinstance(error, HttpResponseError) and error_code(error) == "InvalidRange":
                 raise _PastTheEnd("the range begins past the end") from None

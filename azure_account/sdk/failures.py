@@ -27,6 +27,7 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyErr
 from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError, describe
 from azure_account.options.authentication import Anonymous, ClientSecret, DefaultIdentity, SasToken, SharedKey
 from azure_account.retrying.policy import RETRYABLE_STATUS, retry_after_seconds
+from azure_account.sdk.attempt_limit import AttemptTimeoutError
 from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
 
 if TYPE_CHECKING:
@@ -179,6 +180,8 @@ def _of_connection(error: AzureError, context: RequestContext) -> Failure | Conf
     found = _of_handshake(chain, context) or _unreached(error, chain, context)
     if found is not None:
         return found
+    if isinstance(error, AttemptTimeoutError):
+        return Ambiguous(f"no whole answer from {context.endpoint} within the time limit of an attempt")
     if isinstance(error, ServiceResponseTimeoutError):
         step = "Check the network and the state of the storage service, or raise requestTimeoutMs."
         return Ambiguous(f"no answer from {context.endpoint} within the time limit", next_step=step)

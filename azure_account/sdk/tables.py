@@ -8,10 +8,11 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import AzureError
-from azure.data.tables import EdmType, EntityProperty, TableServiceClient, UpdateMode
+from azure.data.tables import EdmType, EntityProperty, TableClient, UpdateMode
 
 from azure_account.account import Entity
 from azure_account.errors import ConfigurationError
+from azure_account.sdk.attempt_limit import attempt_limit
 from azure_account.sdk.conditions import of_etag
 from azure_account.sdk.credentials import sdk_credential
 from azure_account.sdk.failures import RequestContext, failure_of, no_place
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
-    from azure.data.tables import TableClient, TableEntity
+    from azure.data.tables import TableEntity
 
     from azure_account.options.settings import AccountSettings
 
@@ -41,22 +42,14 @@ class AzureTables:
             )
         if credential is None:
             raise ConfigurationError("Tables allow no anonymous access: choose another auth.")
-        self._settings = settings
-        self._client = TableServiceClient(
-            settings.table_endpoint,
-            credential=credential,
-            transport=transport(settings, settings.table_endpoint),
-            retry_total=0,
-            retry_connect=0,
-            retry_read=0,
-            retry_status=0,
-            user_agent="pyspark-azureblob",
-        )
+        self._settings, self._credential = settings, credential
+        self._endpoint, self._transport = settings.table_endpoint, transport(settings, settings.table_endpoint)
+        self._clients: dict[str, TableClient] = {}
 
     def create_table(self, table: str) -> None:
         """Create Table."""
         with self._failures("create table", table):
-            self._client.create_table(table)
+            self._table(table).create_table()
 
     def insert_entity(self, table: str, entity: Entity) -> str:
         """Insert Entity."""
@@ -112,13 +105,30 @@ class AzureTables:
                 raise Absent("404 ResourceNotFound")
 
     def _table(self, table: str) -> TableClient:
-        return self._client.get_table_client(table)
+        """The client of a table, which threads share.
+
+        Not one of a `TableServiceClient`: those share their policies, and each new one links these to a chain of its
+        own, which breaks the chain for a thread that sends a request.
+        """
+        client = self._clients.get(table)
+        if client is None:
+            options: dict[str, Any] = {f"retry_{kind}": 0 for kind in ("total", "connect", "read", "status")}
+            client = TableClient(
+                self._endpoint,
+                table,
+                credential=self._credential,
+                transport=self._transport,
+                user_agent="pyspark-azureblob",
+                **options,
+            )
+        return self._clients.setdefault(table, client)  # of two threads that have made one, both take the first one
 
     @contextmanager
     def _failures(self, operation: str, table: str, *keys: str) -> Iterator[None]:
         """Turn the SDK's errors into ours. `from None`, because their text may contain a signature."""
         try:
-            yield
+            with attempt_limit(self._settings.timeouts.attempt):
+                yield
         except AzureError as error:
             context = RequestContext(operation, "/".join((table, *keys)), self._settings, tables=True)
             raise failure_of(error, context) from None

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import requests
 from azure.core.pipeline.transport import RequestsTransport
-from requests.adapters import HTTPAdapter
 from requests.utils import get_environ_proxies
 from urllib3.util import Retry
+
+from azure_account.sdk.attempt_limit import LimitedAdapter
 
 if TYPE_CHECKING:
     from azure_account.options.settings import AccountSettings
@@ -33,7 +34,7 @@ def transport(settings: AccountSettings, endpoint: str) -> RequestsTransport:
     session.proxies = (
         {"http": settings.proxy.url, "https": settings.proxy.url} if settings.proxy else get_environ_proxies(endpoint)
     )
-    adapter = HTTPAdapter(
+    adapter = LimitedAdapter(
         pool_maxsize=POOL_CONNECTIONS, max_retries=Retry(total=False, redirect=False, raise_on_status=False)
     )
     session.mount("https://", adapter)

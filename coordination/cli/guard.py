@@ -24,6 +24,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _LOOK_SECONDS = 1.0
@@ -124,10 +125,9 @@ class Guard:
         self._stop_at = kill_at if self._stop_at is None else min(kill_at, self._stop_at)
 
     def _send(self, line: str) -> None:
-        try:
+        """Send a line. If `run` has died, the line is for nobody, and `_receive` finds the end of the socket."""
+        with suppress(OSError):
             self._control.sendall(f"{line}\n".encode())
-        except OSError:
-            self._open = False  # nobody reads it any more: `run` has died
 
 
 def _start(command: list[str]) -> subprocess.Popen[bytes]:

@@ -37,6 +37,8 @@ _POLL_SECONDS = 1.0
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 60.0
 _MENDED_SECONDS = 600.0
 _LONGEST_START_SECONDS = 60.0
+_STOP_TIMEOUT = "spark.sql.streaming.stopTimeout"
+"""In the text of the error that Spark raises when it has waited so long for the end of a query."""
 _ERROR_OF_PYTHON = re.compile(r"[\w.]+(Error|Exception): ")
 
 
@@ -70,6 +72,8 @@ class TaskQueries:
         is written any more by the driver that had the task before, when Spark reads the first offset.
     restarts: how often a query that fails is started again before the driver gives up; None for always.
     fenced_seconds: how long a query that was fenced may stay assigned to this driver.
+    stop_seconds: how long a query that does not stop within `spark.sql.streaming.stopTimeout` is stopped again, before
+        the driver gives up.
     """
 
     def __init__(
@@ -78,8 +82,10 @@ class TaskQueries:
         *,
         restarts: int | None = None,
         fenced_seconds: float = 120.0,
+        stop_seconds: float = 120.0,
     ) -> None:
-        self._start, self._restarts, self._fenced_seconds = start, restarts, fenced_seconds
+        self._start, self._restarts = start, restarts
+        self._fenced_seconds, self._stop_seconds = fenced_seconds, stop_seconds
         self._changed = threading.Condition()  # guards all that follows
         self._tasks: dict[str, _Task] = {}
         self._starting: _Task | None = None
@@ -122,8 +128,8 @@ class TaskQueries:
     def on_job_model_expired(self, tasks: Mapping[str, int]) -> None:
         """Stop the queries of these tasks. Returns when none of them runs.
 
-        Raises what Spark raises when a query cannot be stopped, after the others have been. `TimeoutError` if the start
-        of a query takes longer than a minute.
+        Raises what Spark raises when a query cannot be stopped, after the others have been; after `stop_seconds` if
+        Spark has waited in vain for its end. `TimeoutError` if the start of a query takes longer than a minute.
         """
         with self._changed:
             expired = [self._tasks[name] for name, epoch in tasks.items() if self._has(name, epoch)]
@@ -149,9 +155,20 @@ class TaskQueries:
 
     def _stop(self, task: _Task) -> None:
         if task.query is not None:
-            task.query.stop()
+            self._stop_query(task.name, task.query)
         with self._changed:
             del self._tasks[task.name]
+
+    def _stop_query(self, name: str, query: StreamingQuery) -> None:
+        """Stop a query, again if Spark has given up to wait for its end: what it waits for may end meanwhile."""
+        begin = time.monotonic()
+        while (error := _late_stop(query)) is not None:
+            waited = time.monotonic() - begin
+            if waited >= self._stop_seconds:
+                logger.error("the query of task %s has not stopped for %.0f s: end this process", name, waited)
+                raise error
+            logger.warning("the query of task %s has not stopped for %.0f s: it is stopped again", name, waited)
+            time.sleep(_POLL_SECONDS)
 
     def _start_next(self) -> None:
         """Start the query of one task that is due; without such a task wait for a second."""
@@ -224,9 +241,16 @@ class LeaderQuery:
     """
 
     def __init__(
-        self, start: Callable[[int], StreamingQuery], *, restarts: int | None = None, fenced_seconds: float = 120.0
+        self,
+        start: Callable[[int], StreamingQuery],
+        *,
+        restarts: int | None = None,
+        fenced_seconds: float = 120.0,
+        stop_seconds: float = 120.0,
     ) -> None:
-        self._queries = TaskQueries(lambda _, epoch: start(epoch), restarts=restarts, fenced_seconds=fenced_seconds)
+        self._queries = TaskQueries(
+            lambda _, epoch: start(epoch), restarts=restarts, fenced_seconds=fenced_seconds, stop_seconds=stop_seconds
+        )
         self._tasks: dict[str, int] = {}
 
     def run(self, elector: LeaderElector) -> None:
@@ -249,6 +273,17 @@ class LeaderQuery:
     def on_failure(self, error: Exception) -> None:
         """Have `run` raise the error."""
         self._queries.on_coordinator_failure(error)
+
+
+def _late_stop(query: StreamingQuery) -> Exception | None:
+    """Stop a query. Spark's error, if it has waited in vain for the end of the query."""
+    try:
+        query.stop()
+    except Exception as error:
+        if _STOP_TIMEOUT not in str(error):
+            raise
+        return error
+    return None
 
 
 def _is_fenced(failure: Exception) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from azure_account.errors import ConfigurationError, CorruptError, FencedError, 
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, Faults, LateEffect, LostAnswer, ProcessDied, TimeOut, at, on
 from coordination.checkpoints import Checkpoint, CheckpointStore
-from coordination.names import check_processor, names_of
+from coordination.names import check_processor, check_tasks, names_of
 
 
 def store_of(account: MemoryAccount) -> CheckpointStore:
@@ -97,6 +99,35 @@ def test_too_many_offsets_and_a_damaged_entity_are_named(account: MemoryAccount)
     account.table("checkpoints").insert(Entity("task", "bad", {"epoch": 1, "pieces": 2, "offsets0": "{}"}))
     with pytest.raises(CorruptError, match="checkpoint of task bad is damaged"):
         store.read("bad")
+
+
+TASKS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20) | st.sampled_from(["a/b", "a#b", "a?b", "a\\b"])
+
+
+@given(st.lists(TASKS.map(lambda task: task * 30) | TASKS, min_size=2, max_size=10, unique=True))
+def test_whatever_is_a_task_of_a_job_has_a_checkpoint_of_its_own(tasks: list[str]) -> None:
+    account = MemoryAccount()
+    store = store_of(account)
+    store.create()
+    assert tuple(tasks) == check_tasks(tasks)
+    for number, task in enumerate(tasks):
+        store.begin(task, 5)
+        store.write(task, 5, {"p": str(number)})
+    assert [{"p": str(number)} for number in range(len(tasks))] == [store.read(task).offsets for task in tasks]
+
+
+@pytest.mark.parametrize("task", ["", "\ud800", 7])
+def test_what_is_no_task_of_a_job_has_no_checkpoint(account: MemoryAccount, task: Any) -> None:
+    for refused in (lambda: check_tasks([task]), lambda: store_of(account).read(task)):
+        with pytest.raises(ConfigurationError, match=r"The name of a task is text that is not empty"):
+            refused()
+
+
+def test_a_task_whose_name_can_be_a_key_has_the_checkpoint_that_an_older_release_wrote(account: MemoryAccount) -> None:
+    properties: dict[str, str | int] = {"epoch": 7, "pieces": 1, "offsets0": '{"p":"10"}'}
+    account.table("checkpoints").insert(Entity("task", "a%2Fb, daily", {**properties}))
+    assert Checkpoint(7, {"p": "10"}) == store_of(account).read("a%2Fb, daily")
+    assert Checkpoint() == store_of(account).read("a/b, daily")
 
 
 @given(st.lists(st.text(min_size=1, max_size=30), min_size=2, max_size=20, unique=True))

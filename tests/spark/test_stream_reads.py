@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from azureblob_source.log.naming import log_name
 from tests.spark.errors import error_of
 from tests.spark.versions import append_version
+from tools.reporting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,7 +126,7 @@ def test_a_new_query_starts_at_the_configured_version_and_a_restarted_one_at_its
 def test_a_new_query_starts_at_a_time(job: ReadJob) -> None:
     job.write(1)
     history = job.spark.read.format("azureblob").options(**job.options, view="commits").load(job.target)
-    time.sleep(0.01)
+    time.sleep(0.01)  # into another millisecond
     job.write(2)
     second = history.orderBy("version").select("timestamp").collect()[1][0]
     assert [2] == rows_of(job.run(startingTimestamp=second.strftime("%Y-%m-%dT%H:%M:%S.%fZ")))
@@ -137,11 +138,8 @@ def test_versions_written_while_the_query_runs_are_read(job: ReadJob) -> None:
     try:
         for number in range(2, 6):
             job.write(number)
-        deadline = time.monotonic() + 60
-        while sum(map(len, job.batches)) < 5:
-            assert query.exception() is None
-            assert time.monotonic() < deadline, job.batches
-            time.sleep(0.05)
+        wait_for(lambda: sum(map(len, job.batches)) >= 5 or query.exception() is not None, 120)
+        assert query.exception() is None
     finally:
         query.stop()
     assert [1, 2, 3, 4, 5] == sorted(rows_of(job.batches))

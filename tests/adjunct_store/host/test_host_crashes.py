@@ -58,9 +58,8 @@ def test_processes_that_open_and_clean_up_at_once_read_whole_directories_only(st
     for generation, partition in ((1, 0), (1, 1), (2, 0)):
         stored.add(generation, partition, 4)
     blobs, cache = stored.blobs(), stored.folder / "cache"
-    results = processes.run_all([(processes.race, blobs, cache, stored.ids, seed, 2.5) for seed in range(4)])
-    assert [] == [text for _, wrong in results for text in wrong]
-    assert min(times for times, _ in results) > 20
+    results = processes.run_all([(processes.race, blobs, cache, stored.ids, seed, 25) for seed in range(4)])
+    assert [[]] * 4 == results
     assert 0 == stored.clean().left
     assert [] == list((stored.folder / "cache").iterdir())
 

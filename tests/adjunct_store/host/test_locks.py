@@ -64,7 +64,7 @@ def test_a_thread_that_waits_gets_the_lock(tmp_path: Path) -> None:
     with exclusive(tmp_path / "lock"):
         waiting.start()
         assert not got.wait(0.05)
-    waiting.join(10)
+    waiting.join(60)
     assert got.is_set()
 
 

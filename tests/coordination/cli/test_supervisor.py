@@ -67,11 +67,11 @@ class Running:
             self._ended.append(error)
 
     def result(self) -> int | Exception:
-        self._thread.join(30)
+        self._thread.join(60)
         return self._ended[0]
 
 
-wait_for = partial(reporting.wait_for, seconds=20, poll=0.01)
+wait_for = partial(reporting.wait_for, seconds=60, poll=0.01)
 
 
 def lines_of(file: Path) -> list[str]:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 BLOB = "jobs/flights"
 QUICK = LeaseTiming(duration=15, renew_every=0.05, poll_every=0.05, request=0.1, margin=14.5)
-"""The holder's deadline is half a second after a renewal."""
+"""The holder's deadline is half a second after a renewal: for tests that wait until it has passed."""
+LASTING = LeaseTiming(duration=15, renew_every=0.05, poll_every=0.05, request=0.1, margin=1)
+"""The holder's deadline is 14 seconds after a renewal, so that it does not pass on a busy machine."""
 
 
 class Recorder:
@@ -51,25 +53,31 @@ class Recorder:
 
 
 class Gate(Intercept):
-    """Renewals wait while it is closed, 10 s at most."""
+    """Renewals wait while it is closed, 60 s at most. hangs: one does, or did."""
 
     def __init__(self) -> None:
-        self.open = threading.Event()
+        self.open, self.hangs = threading.Event(), threading.Event()
         self.open.set()
 
     def attempt(self, request: Request, send: Callable[[], T]) -> T:
-        if request.operation == "renew_lease":
-            self.open.wait(10)
+        if request.operation == "renew_lease" and not self.open.is_set():
+            self.hangs.set()
+            self.open.wait(60)
         return send()
 
 
-wait_for = partial(reporting.wait_for, seconds=20, poll=0.01)
+wait_for = partial(reporting.wait_for, seconds=60, poll=0.01)
 
 
 def elector(
-    electors: list[LeaderElector], account: MemoryAccount, recorder: Recorder, holder: str = "one"
+    electors: list[LeaderElector],
+    account: MemoryAccount,
+    recorder: Recorder,
+    holder: str = "one",
+    *,
+    timing: LeaseTiming = LASTING,
 ) -> LeaderElector:
-    new = LeaderElector(account.container("box"), BLOB, holder, recorder, QUICK)
+    new = LeaderElector(account.container("box"), BLOB, holder, recorder, timing)
     electors.append(new)
     new.start()
     return new

@@ -13,7 +13,18 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, Refuse, TimeOut, on
 from azure_account.retrying.retry_loop import Intercept, Request
 from coordination.leadership.leader import LeaderElector
-from tests.coordination.leadership.electing import BLOB, QUICK, Gate, Recorder, elector, ended, leased, raises, wait_for
+from tests.coordination.leadership.electing import (
+    BLOB,
+    LASTING,
+    QUICK,
+    Gate,
+    Recorder,
+    elector,
+    ended,
+    leased,
+    raises,
+    wait_for,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,14 +54,14 @@ def test_stop_deposes_at_once_while_a_renewal_hangs(account: MemoryAccount, elec
     leader = elector(electors, account.restarted(gate), recorder)
     wait_for(leader.leads)
     gate.open.clear()
-    time.sleep(0.1)  # the next renewal hangs
+    assert gate.hangs.wait(60)
     stopping = threading.Thread(target=leader.stop)
     stopping.start()
     wait_for(lambda: recorder.kinds == ["elected", "deposed"])
     assert "it resigned" == recorder.calls[1]
     assert leased(account)
     gate.open.set()
-    stopping.join(10)
+    stopping.join(60)
     assert ended(leader)
     assert not leased(account)
     assert ["elected", "deposed"] == recorder.kinds
@@ -114,7 +125,7 @@ def test_a_listener_that_raises_in_on_deposed_keeps_the_lease_until_it_expires(
     recorder, gate = Recorder(), Gate()
     intercept = Faults(on("renew_lease", Refuse(), skip=2)) if how == "refused" else gate
     recorder.deposed = raises(error)
-    leader = elector(electors, account.restarted(intercept), recorder)
+    leader = elector(electors, account.restarted(intercept), recorder, timing=QUICK if how == "late" else LASTING)
     wait_for(lambda: recorder.calls)
     if how == "late":
         gate.open.clear()
@@ -156,7 +167,7 @@ def test_a_listener_that_raises_in_on_failure_has_the_error_logged(
 @pytest.mark.parametrize("method", ["elected", "deposed", "failed"])
 def test_the_listener_may_stop_the_elector(account: MemoryAccount, electors: list[LeaderElector], method: str) -> None:
     recorder = Recorder()
-    leader = LeaderElector(account.container("box"), BLOB, "one", recorder, QUICK)
+    leader = LeaderElector(account.container("box"), BLOB, "one", recorder, LASTING)
 
     def stop() -> None:
         time.sleep(0.2)  # the other thread waits for the listener by now

@@ -96,7 +96,7 @@ def running() -> Iterator[Running]:
         assert not [thread for thread in coordinator._threads if thread.is_alive()]
 
 
-wait_for = partial(reporting.wait_for, seconds=30, poll=0.01)
+wait_for = partial(reporting.wait_for, seconds=60, poll=0.01)
 
 
 def failure_of(listener: Listener) -> Exception:

@@ -74,7 +74,7 @@ def start(started: list[JobCoordinator], account: MemoryAccount, listener: Liste
     return coordinator
 
 
-wait_for = partial(reporting.wait_for, seconds=30, poll=0.01)
+wait_for = partial(reporting.wait_for, seconds=60, poll=0.01)
 
 
 def shared(*listeners: Listener) -> bool:

@@ -25,6 +25,10 @@ FENCED = RuntimeError("""Traceback (most recent call last):
 azure_account.errors.FencedError: commit to m07 failed: the stream is at epoch 9
 	at org.apache.spark.sql""")
 
+STOP_TIMED_OUT = RuntimeError("""An error occurred while calling o38.stop.
+: java.util.concurrent.TimeoutException: Stream Execution thread for stream [id = 1, runId = 2] failed to stop within
+2000 milliseconds (specified by spark.sql.streaming.stopTimeout).""")
+
 
 @dataclass
 class Query:
@@ -35,6 +39,8 @@ class Query:
     failure: Exception | None = None
     stopped: bool = False
     stop_failure: Exception | None = None
+    late_stops: int = 0
+    """How often Spark waits for its end in vain."""
 
     def exception(self) -> Exception | None:
         return self.failure
@@ -42,6 +48,9 @@ class Query:
     def stop(self) -> None:
         if self.stop_failure is not None:
             raise self.stop_failure
+        if self.late_stops:
+            self.late_stops -= 1
+            raise STOP_TIMED_OUT
         self.stopped = True
 
 
@@ -75,12 +84,12 @@ class Driver:
         return self
 
     def ended(self) -> bool:
-        self._thread.join(10)
+        self._thread.join(60)
         return not self._thread.is_alive()
 
     def _begin(self, task: str, epoch: int) -> StreamingQuery:
         self.starting.set()
-        self.may_start.wait(10)
+        self.may_start.wait(60)
         if self.failures:
             raise self.failures.pop(0)
         self.started.append(Query(task, epoch))
@@ -94,7 +103,7 @@ class Driver:
 
 
 def until(condition: Any) -> None:
-    wait_for(condition, 10, poll=0.01)
+    wait_for(condition, 60, poll=0.01)
 
 
 @pytest.fixture(autouse=True)
@@ -124,13 +133,13 @@ def test_a_task_that_is_taken_away_while_its_query_starts_is_stopped_before_that
     driver = Driver().run()
     driver.may_start.clear()
     driver.queries.on_new_job_model({"a": 1})
-    driver.starting.wait(10)
+    driver.starting.wait(60)
     expired = threading.Thread(target=driver.queries.on_job_model_expired, args=({"a": 1},))
     expired.start()
     expired.join(0.2)
     assert expired.is_alive()
     driver.may_start.set()
-    expired.join(10)
+    expired.join(60)
 
     assert [True] == [query.stopped for query in driver.started]
     driver.queries.end()
@@ -167,12 +176,45 @@ def test_a_query_that_cannot_be_stopped_keeps_no_other_from_being_stopped() -> N
     assert driver.ended()
 
 
+def test_a_query_that_stops_late_is_stopped_again_and_the_driver_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    driver = Driver().run()
+    driver.queries.on_new_job_model({"a": 1, "b": 1})
+    until(lambda: len(driver.started) == 2)
+    driver.started[0].late_stops = 3
+    driver.queries.on_job_model_expired({"a": 1})
+    assert [True, False] == [query.stopped for query in driver.started]
+    assert 3 == caplog.text.count("the query of task a has not stopped")
+
+    driver.queries.on_new_job_model({"a": 2})
+    until(lambda: len(driver.started) == 3)
+    driver.queries.end()
+    assert driver.ended()
+    assert driver.error is None
+
+
+def test_a_query_that_never_stops_is_given_up_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    driver = Driver()
+    driver.queries = TaskQueries(driver._begin, stop_seconds=0.1)
+    driver.run()
+    driver.queries.on_new_job_model({"a": 1})
+    until(lambda: driver.started)
+    driver.started[0].late_stops = 1_000_000
+    with pytest.raises(RuntimeError, match="failed to stop within"):
+        driver.queries.on_job_model_expired({"a": 1})
+    assert "it is stopped again" in caplog.text
+    assert "end this process" in caplog.text
+
+    driver.started[0].late_stops = 0
+    driver.queries.end()
+    assert driver.ended()
+
+
 def test_a_query_whose_start_hangs_does_not_keep_the_coordinator_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queries, "_LONGEST_START_SECONDS", 0.05)
     driver = Driver().run()
     driver.may_start.clear()
     driver.queries.on_new_job_model({"a": 1})
-    driver.starting.wait(10)
+    driver.starting.wait(60)
     with pytest.raises(TimeoutError, match=r"A query of a is being started for"):
         driver.queries.on_job_model_expired({"a": 1})
 
@@ -321,7 +363,7 @@ def test_a_leader_whose_query_does_not_stop_raises_that_and_keeps_the_lease() ->
         return cast("StreamingQuery", Query("q", epoch, stop_failure=RuntimeError("Spark does not stop the query")))
 
     def end() -> None:
-        started.wait(10)
+        started.wait(60)
         query.end()
 
     query = LeaderQuery(start)

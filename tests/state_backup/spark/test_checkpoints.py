@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer
 
 STATE = "flights/by-airport"
-wait_for = partial(reporting.wait_for, seconds=20, poll=0.01)
+wait_for = partial(reporting.wait_for, seconds=60, poll=0.01)
 
 
 class Query:
