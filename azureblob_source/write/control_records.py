@@ -184,7 +184,7 @@ class _OwnWatermarks:
 
     def __init__(self, producer: ProducerSpec, sequence: int | None) -> None:
         self._producer, self._sequence = producer, sequence
-        self._watermarks = TaskWatermarks(producer)
+        self._watermarks = TaskWatermarks(producer, sequence)
         self._schema: pa.Schema | None = None
 
     def stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
