@@ -221,7 +221,7 @@ def test_a_query_with_an_idle_timeout_stops_too_when_its_end_was_read_before(str
     query = stream.start(reconcile(stream.frame(), "s", idle_timeout=IdleTimeout(60_000)), [])
     wait_for(lambda: query.lastProgress is not None and query.lastProgress["batchId"] > 2, query)
 
-    assert run_until_end(query)
+    assert run_until_end(query, {"s": 1})
 
 
 def test_the_message_with_the_highest_sequence_says_whether_a_task_is_idle(stream: IntermediateStream) -> None:
