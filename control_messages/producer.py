@@ -42,6 +42,9 @@ PRODUCER_METADATA = "control_messages.producer"
 """The key in a Spark column's metadata under which the sink finds the producer whose watermarks it adds."""
 
 _MS_PER_DAY = 86_400_000
+FOR_THE_SINK = "for_the_azureblob_sink_only"
+"""The only field of the struct that column `value` of `emit(by_sink=True)` is: no other sink takes it for an envelope,
+and no reader for a message, so the watermarks that the sink has to add are never missing in silence."""
 YEAR_MS = 366 * _MS_PER_DAY
 """How far event times may be ahead of the clock, unless the producer says otherwise."""
 

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+from control_messages.errors import listed
 from control_messages.messages import EndOfStream, MessageType
 from control_messages.producer import PRODUCER_METADATA
 from control_messages.runs import ALL, Complete, Job, Newest, Sent, Start, begin, finish, newest_of
-from control_messages.spark.upstream import control_envelopes, emit
+from control_messages.spark.upstream import EMITTED, control_envelopes, emit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -265,8 +266,38 @@ class KafkaTransport:
 
 
 def _for_the_sink(envelopes: DataFrame) -> bool:
-    """Whether the azureblob sink has to add the watermarks: the result of `emit` with `by_sink`."""
-    return any(PRODUCER_METADATA in field.metadata for field in envelopes.schema)
+    """Whether the azureblob sink has to add the watermarks: the result of `emit` with `by_sink`.
+
+    `ValueError` if watermarks would be lost: `value` was computed after that, or the results of two `emit` are united.
+    """
+    emitted = _emitted(envelopes)
+    if len(emitted) > 1:
+        text = (
+            f"the envelopes are of {len(emitted)} `emit`, so the watermarks of one would be wrong for the rows of "
+            f"another: {listed(sorted(emitted), 3)}. Unite the rows first, then call `emit` once."
+        )
+        raise ValueError(text)
+    needs_sink = any(key == PRODUCER_METADATA for key, _ in emitted)
+    if needs_sink and PRODUCER_METADATA not in envelopes.schema["value"].metadata:
+        text = (
+            "column `value` is not as `emit(by_sink=True)` has made it, so the sink would add no watermarks. Compute "
+            "the payload before `emit`, and write its result as it is."
+        )
+        raise ValueError(text)
+    return needs_sink
+
+
+def _emitted(envelopes: DataFrame) -> set[tuple[str, str]]:
+    """The marks of `emit` in the plan of a frame: key and producer. Spark Connect shows only those of the result."""
+    metadata = [column.metadata for column in envelopes.schema]
+    frame = getattr(envelopes, "_jdf", None)
+    nodes = [] if frame is None else [frame.queryExecution().analyzed()]
+    while nodes:
+        node = nodes.pop()
+        output, children = node.output(), node.children()
+        metadata += [json.loads(output.apply(number).metadata().json()) for number in range(output.size())]
+        nodes += [children.apply(number) for number in range(children.size())]
+    return {(key, str(each[key])) for each in metadata for key in (PRODUCER_METADATA, EMITTED) if key in each}
 
 
 def _succeeds(read: Callable[[], object], *, but_for: str) -> bool:
