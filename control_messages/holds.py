@@ -78,9 +78,13 @@ class Hold:
         if self.unseen and not self.unseen_timed_out:
             age = _age(self.now - self.first_seen)
             heard = f" (these have: {listed(self.seen, 10)})" if self.seen else ""
-            yield f"{self.unseen} of {self.task_count} tasks have sent no message since it began {age} ago{heard}"
+            yield (
+                f"{self.unseen} of {self.task_count} tasks have sent no message since it began {age} ago{heard} (if "
+                "they have ended, and retention or a vacuum has deleted that, append it again: "
+                "`control_envelopes(spark, producer, producer.end_of_stream([...]))`)"
+            )
         if self.lowest and self.lowest[0].watermark == EARLIEST:
-            yield f"without an event time so far: {self._names(self.lowest)}"
+            yield f"without an event time so far, or with none in the limit (`ahead_ms`): {self._names(self.lowest)}"
         elif self.lowest:
             yield f"lowest is {_time(self.lowest[0].watermark)}, of {self._names(self.lowest)}"
         if self.silent:
@@ -109,20 +113,25 @@ class NothingRead:
     """Partitions of a stream without any control message, so without a watermark; `str` is a text for people.
 
     partitions: their names; none if not even their number is known. messages: user messages read from the stream.
+    first_batch: the query has not finished its first batch yet.
     """
 
     stream: str
     partitions: tuple[str, ...]
     messages: int
+    first_batch: bool = False
 
     def __str__(self) -> str:
+        if self.first_batch:
+            return f"Of {self.stream} nothing is known yet: the query has not finished its first batch."
         which = f"Partitions {listed(self.partitions, 10, str)} of" if self.partitions else "All partitions of"
         look = (
             "sends control messages (`emit`), of this stream, and to these partitions" if self.messages else "has run"
         )
         return (
             f"{which} {self.stream} have no watermark: no control message was read, and {self.messages} user messages "
-            f"in the last batches. Look whether the job that writes the stream {look}."
+            f"in the last batches. Look whether the job that writes the stream {look}. If retention or a vacuum has "
+            "deleted its end, run it again, or append the end again (`control_envelopes`)."
         )
 
 

@@ -42,6 +42,11 @@ PRODUCER_METADATA = "control_messages.producer"
 """The key in a Spark column's metadata under which the sink finds the producer whose watermarks it adds."""
 
 _MS_PER_DAY = 86_400_000
+FOR_THE_SINK = "for_the_azureblob_sink_only"
+"""The only field of the struct that column `value` of `emit(by_sink=True)` is: no other sink takes it for an envelope,
+and no reader for a message, so the watermarks that the sink has to add are never missing in silence."""
+YEAR_MS = 366 * _MS_PER_DAY
+"""How far event times may be ahead of the clock, unless the producer says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,8 @@ class ProducerSpec:
     the names are not known beforehand, give a number, and let `task_of` compute the task of a row.
     generation: to be raised when the tasks change or start again; consumers then forget the tasks of lower ones.
     lateness_ms: how much older than the latest row of a task its later rows may be.
+    ahead_ms: how far event times may be ahead of the clock. A later one, such as of the year 9999, raises no watermark:
+    no row after it would be in time. By default a year.
     """
 
     stream: str
@@ -61,12 +68,18 @@ class ProducerSpec:
     tasks: int | Sequence[str] = 1
     generation: int = 0
     lateness_ms: int = 0
+    ahead_ms: int = YEAR_MS
 
     def __post_init__(self) -> None:
         if not is_text(self.stream):
             text = f"stream is {self.stream!r}, give it a name."
             raise ValueError(text)
-        bounds = {"partitions": (1, 2**31 - 1), "generation": (0, LATEST), "lateness_ms": (0, LATEST)}
+        bounds = {
+            "partitions": (1, 2**31 - 1),
+            "generation": (0, LATEST),
+            "lateness_ms": (0, LATEST),
+            "ahead_ms": (0, LATEST),
+        }
         for name, (least, most) in bounds.items():
             if not is_integer(getattr(self, name), least, most):
                 text = f"{name} is {getattr(self, name)!r}, it must be an integer from {least} to {most}."
@@ -95,6 +108,7 @@ class ProducerSpec:
             "tasks": self.tasks,
             "generation": self.generation,
             "latenessMs": self.lateness_ms,
+            **({} if self.ahead_ms == YEAR_MS else {"aheadMs": self.ahead_ms}),
         }
         return json.dumps(fields, separators=(",", ":"))
 
@@ -102,7 +116,7 @@ class ProducerSpec:
     def from_json(cls, text: str) -> ProducerSpec:
         """The inverse. Only stream and partitions are required. `ValueError` names what is wrong or unknown."""
         fields = json_object(text)
-        known = {"stream", "partitions", "tasks", "generation", "latenessMs"}
+        known = {"stream", "partitions", "tasks", "generation", "latenessMs", "aheadMs"}
         if unknown := fields.keys() - known:
             reason = f"a producer has no {listed(sorted(unknown))}; its fields are {listed(sorted(known))}."
             raise ControlMessageError(reason)
@@ -116,6 +130,7 @@ class ProducerSpec:
             tasks,
             fields.get("generation", 0),
             fields.get("latenessMs", 0),
+            fields.get("aheadMs", YEAR_MS),
         )
 
     def watermark(self, task: str | int, timestamp: int, *, idle: bool = False) -> Watermark:
@@ -194,10 +209,14 @@ class ProducerSpec:
 
 
 class TaskWatermarks:
-    """The watermarks of a producer's tasks, from the event times of their rows. Mutable; one per Spark task."""
+    """The watermarks of a producer's tasks, from the event times of their rows. Mutable; one per Spark task.
 
-    def __init__(self, producer: ProducerSpec) -> None:
+    now: the time of the batch (ms). Times more than `ahead_ms` after it are ignored, as nulls are; None for no limit.
+    """
+
+    def __init__(self, producer: ProducerSpec, now: int | None = None) -> None:
         self._producer = producer
+        self._limit = None if now is None else now + producer.ahead_ms
         self._latest = np.full(len(producer.names), EARLIEST, np.int64)
         self._seen = np.zeros(len(producer.names), np.bool_)
 
@@ -211,7 +230,9 @@ class TaskWatermarks:
         changed then. `TypeError` for columns of other types.
         """
         ticks = _ticks(times)
-        valid = validity(times) if times.null_count else slice(None)
+        valid = validity(times) if times.null_count else np.ones(len(times), np.bool_)
+        if self._limit is not None:
+            valid &= ticks <= _in_ticks(self._limit, times.type)
         if tasks is None:
             if len(self._latest) > 1:
                 text = f"{self._producer.stream} has {len(self._latest)} tasks: name the task of each row."
@@ -260,9 +281,10 @@ def with_watermarks(producer: ProducerSpec, batches: Iterable[pa.RecordBatch]) -
     """
     watermarks, sequence = TaskWatermarks(producer), None
     for batch in batches:
-        watermarks.observe(batch.column("task"), batch.column("eventTime"))
         if sequence is None and batch.num_rows:
             sequence = batch.column("sequence")[0].as_py()
+            watermarks = TaskWatermarks(producer, sequence)
+        watermarks.observe(batch.column("task"), batch.column("eventTime"))
         yield _envelopes(batch)
     yield _envelopes(producer.envelopes(watermarks.watermarks(), sequence))
 
@@ -279,6 +301,16 @@ def _ticks(times: pa.Array) -> I64:
         raise TypeError(text)
     storage = pa.int32() if arrow_is.is_date32(times.type) else pa.int64()
     return integers(times.view(storage)).astype(np.int64)
+
+
+def _in_ticks(milliseconds: int, kind: pa.DataType) -> int:
+    """The last tick of an Arrow type that is not after the time."""
+    if arrow_is.is_date32(kind):
+        return milliseconds // _MS_PER_DAY
+    if arrow_is.is_date64(kind):
+        return min(LATEST, milliseconds)
+    per_second = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[kind.unit]
+    return min(LATEST, milliseconds * per_second // 1_000)
 
 
 def _milliseconds(ticks: I64, kind: pa.DataType) -> I64:

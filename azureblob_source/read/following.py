@@ -42,7 +42,10 @@ class TriggerLimits:
 
 @dataclass
 class Follower:
-    """Finds, for one reader, where its next range of a log ends. `publish_timeout` and `monotonic` are in seconds."""
+    """Finds, for one reader, where its next range of a log ends. `publish_timeout` and `monotonic` are in seconds.
+
+    no_container: the container did not exist when the reader looked last.
+    """
 
     log: CommitLog
     publish_timeout: float
@@ -50,6 +53,7 @@ class Follower:
     _published: int = -1
     _waiting: tuple[int, float] | None = None
     _entries: dict[int, LogEntry] = field(default_factory=dict)
+    no_container: bool = False
 
     def version_before(self, start: int | str | datetime) -> int:
         """The version before the first to read: `earliest`, `latest`, a version, or one committed at or after a time.
@@ -57,7 +61,8 @@ class Follower:
         The earliest is the last overwrite, if there was one, as the blobs before it are deleted. A time in the future
         means now. `NotFoundError` for a version that a vacuum has removed, or that does not exist yet.
         """
-        first, head = self.log.first(), self.log.refresh()
+        head = self._head(None)
+        first = None if head is None else self.log.first()
         if first is None or head is None:
             return -1
         match start:
@@ -80,7 +85,7 @@ class Follower:
         `after` itself if there is nothing new, or only a batch that is being published. `TransientError` if publishing
         takes longer than the timeout.
         """
-        head = self.log.refresh(after if after is not None and after >= 0 else None)
+        head = self._head(after)
         if head is None or (after is not None and head.version < after):
             return self._log_ends_before(after, head)
         if after is not None and at_most is not None and after >= at_most:
@@ -119,6 +124,23 @@ class Follower:
             step = f"Start the query with a new checkpoint: it begins at version {self.log.kept_from}."
             message = describe("read on from version", f"{after} of {self._place}", cause, step)
             raise NotFoundError(message) from gone
+
+    def head(self) -> LogEntry | None:
+        """The newest entry as far as it is known; None also as long as the container does not exist."""
+        return None if self.no_container else self.log.head()
+
+    def _head(self, after: int | None) -> LogEntry | None:
+        """The head as of now. A container that does not exist yet is waited for, as a stream is."""
+        read_before = after is not None and after >= 0
+        try:
+            head = self.log.refresh(after if read_before else None)
+        except NotFoundError:  # of the container: that of a blob is no error here
+            if read_before:
+                raise
+            self.no_container = True
+            return None
+        self.no_container = False
+        return head
 
     @property
     def _place(self) -> str:
@@ -235,11 +257,11 @@ class SchemaGuard:
 
     def _fits_head(self) -> bool:
         """Whether all rows since the last overwrite fit: the head names their writer schemas."""
-        head = self.follower.log.head()
+        head = self.follower.head()
         return head is not None and head.schemas is not None and not any(map(self._misfit, head.schemas))
 
     def _unfit(self, entries: Sequence[LogEntry]) -> tuple[LogEntry, Misfit] | None:
-        head = self.follower.log.head()
+        head = self.follower.head()
         since = (head.since if head is not None else None) or 0
         for entry, blob in new_blobs(entries):
             misfit = self._misfit(blob.schema) if entry.version >= since else None

@@ -96,6 +96,8 @@ class StreamReader(PartitionReader, DataSourceStreamReader, SupportsTriggerAvail
                 step = "Start the writer first, or give option `avroSchema` to wait for it. Other blobs: spark.read."
                 raise NotFoundError(describe("follow", place, "there is no commit log", step))
             self._initial = self._follower.version_before(options.starting_time or options.starting_version)
+            if self._follower.no_container:
+                logger.warning("container %s does not exist: the query waits for it", self._follower.log.container.url)
         return {"version": self._initial, "start": self._initial}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -137,7 +139,7 @@ class StreamReader(PartitionReader, DataSourceStreamReader, SupportsTriggerAvail
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
         """The newest version, for the query's progress."""
-        head = self._follower.log.head()
+        head = self._follower.head()
         return None if head is None else {"version": head.version}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:

@@ -93,11 +93,13 @@ CONTROL = pa.schema(
         pa.field("idle", pa.bool_()),
         pa.field("watermark", _TIME),
         pa.field("streamId", pa.string()),
+        pa.field("transactionId", pa.string()),
         pa.field("message", pa.string(), nullable=False),
     ]
 )
 """One row for each control message and partition, in the order of the log: `timestamp` is the commit's, `watermark` the
-message's, and `message` is the whole message as JSON, without its partitions."""
+message's, `transactionId` as of the view `commits` (a streaming query's id), and `message` is the whole message as
+JSON, without its partitions."""
 
 SCHEMAS = pa.schema(
     [
@@ -241,6 +243,7 @@ def _message(entry: LogEntry, message: Mapping[str, Any]) -> dict[str, object]:
         "idle": _typed(message, "idle", bool),
         "watermark": None if milliseconds is None else _moment(milliseconds * 1000),
         "streamId": _typed(message, "streamId", str),
+        "transactionId": entry.transaction.id if entry.transaction else None,
         "message": json.dumps(content, ensure_ascii=False),
     }
 

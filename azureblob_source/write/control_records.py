@@ -20,7 +20,7 @@ from azureblob_source.write.coalescing import coalesce
 from azureblob_source.write.control_objects import log_fields, merged, objects_of
 from control_messages.envelopes import are_user_messages
 from control_messages.errors import BadEnvelopeError
-from control_messages.producer import TaskWatermarks
+from control_messages.producer import FOR_THE_SINK, TaskWatermarks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -54,11 +54,27 @@ _NEEDED: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
 }
 
 
+def plain_envelopes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with their envelopes as bytes: `emit` with `by_sink` puts them into a struct."""
+    place = batch.schema.get_field_index(VALUE)
+    if place < 0 or not _is_for_the_sink(batch.schema.field(place).type):
+        return batch
+    (envelopes,) = batch.column(place).flatten()
+    return batch.set_column(place, pa.field(VALUE, envelopes.type), envelopes)
+
+
+def _is_for_the_sink(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and [field.name for field in kind] == [FOR_THE_SINK]
+
+
 def stored_rows(producer: ProducerSpec, rows: pa.Schema) -> pa.Schema:
     """The columns that are stored when option `emission` is set.
 
     `ConfigurationError` names the first column that `rows` lack, or that has the wrong type.
     """
+    place = rows.get_field_index(VALUE)
+    if place >= 0 and _is_for_the_sink(rows.field(place).type):
+        rows = rows.set(place, pa.field(VALUE, rows.field(place).type.field(0).type))
     for column, (fits, expected) in _NEEDED.items():
         place = rows.get_field_index(column)
         if place < 0 and column == TASK and len(producer.names) == 1:
@@ -184,7 +200,7 @@ class _OwnWatermarks:
 
     def __init__(self, producer: ProducerSpec, sequence: int | None) -> None:
         self._producer, self._sequence = producer, sequence
-        self._watermarks = TaskWatermarks(producer)
+        self._watermarks = TaskWatermarks(producer, sequence)
         self._schema: pa.Schema | None = None
 
     def stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:

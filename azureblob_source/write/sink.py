@@ -33,6 +33,7 @@ from azureblob_source.log.fencing import publish_unless_fenced
 from azureblob_source.log.publish import Publisher
 from azureblob_source.spark_types import arrow_of, well_formed
 from azureblob_source.write.batch import BatchCommitter
+from azureblob_source.write.control_records import VALUE
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.staging import RandomNames, StagedTask, WritePlan, plan_write, stage
 from control_messages.producer import PRODUCER_METADATA, ProducerSpec
@@ -206,14 +207,23 @@ def write_plan(
 
 def _with_producer(raw: Mapping[str, str], env: Mapping[str, str], schema: StructType) -> SinkOptions:
     """The options, with `emission` from the column that `control_messages.spark.emit` has marked."""
-    marked = [field.metadata[PRODUCER_METADATA] for field in schema.fields if PRODUCER_METADATA in field.metadata]
+    marked = {
+        field.name: field.metadata[PRODUCER_METADATA] for field in schema.fields if PRODUCER_METADATA in field.metadata
+    }
     if not marked:
         return sink_options(raw, env)
-    given = any(name.lower() == "emission" for name in raw)
-    options = sink_options(raw if given else {**raw, "emission": marked[0]}, env)
-    if options.emission != ProducerSpec.from_json(marked[0]):
+    if VALUE not in marked:
         message = (
-            f"option `emission` is of another producer than the rows, which were made for {marked[0]}. Leave the "
+            f"column {VALUE!r} is not as `emit(by_sink=True)` has made it, so no watermarks would be written. Compute "
+            "the payload before `emit`, and write its result as it is."
+        )
+        raise ConfigurationError(message)
+    producer = marked[VALUE]
+    given = any(name.lower() == "emission" for name in raw)
+    options = sink_options(raw if given else {**raw, "emission": producer}, env)
+    if options.emission != ProducerSpec.from_json(producer):
+        message = (
+            f"option `emission` is of another producer than the rows, which were made for {producer}. Leave the "
             "option out: `emit` has marked the rows."
         )
         raise ConfigurationError(message)

@@ -26,7 +26,7 @@ from azureblob_source.avro.files.block_codecs import codec
 from azureblob_source.log.entry import BlobEntry
 from azureblob_source.metrics import blob_counts
 from azureblob_source.write.coalescing import coalesce
-from azureblob_source.write.control_records import EnvelopeRouter, is_binary, stored_rows
+from azureblob_source.write.control_records import EnvelopeRouter, is_binary, plain_envelopes, stored_rows
 from azureblob_source.write.open_blobs import BlobFormat, OpenBlobs, SealedBlock
 from azureblob_source.write.routing import slices
 from azureblob_source.write.upload import Uploader
@@ -182,7 +182,7 @@ def stage(  # noqa: PLR0913 - the task's inputs, and its time and randomness
                         uploader.drain()
                         publish(output.entry(uploader.stored[output.name]))
 
-        larger = coalesce(batches)
+        larger = coalesce(batches if envelopes is None else map(plain_envelopes, batches))
         for routed in map(options.router.route, larger) if envelopes is None else envelopes.routed(larger):
             rows = encode(routed.batch)
             event_ranges = _event_ranges(routed, options.event_time_column)

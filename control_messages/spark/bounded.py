@@ -4,22 +4,24 @@
 
 The stream itself shows how far the job has come: its control messages have the generation, and the end is one of them.
 So nothing is saved beside it. A run that died before the end is continued in its generation; the run after an end is a
-new generation, which reopens the stream for those downstream.
+new generation, which reopens the stream for those downstream. `control_messages.runs` has the rules.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+from control_messages.errors import listed
 from control_messages.messages import EndOfStream, MessageType
 from control_messages.producer import PRODUCER_METADATA
-from control_messages.spark.upstream import control_envelopes, emit
+from control_messages.runs import ALL, Complete, Job, Newest, Sent, Start, begin, finish, newest_of
+from control_messages.spark.upstream import EMITTED, control_envelopes, emit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -52,22 +54,13 @@ def run_bounded(  # noqa: PLR0913 - the names of columns
     the stream is there, but has no control message (any more, as retention may have removed them), it is the time in
     milliseconds, so it rises also then; and an end is written, also without new input.
 
-    `ValueError` if the stream has another number of partitions.
+    A stream has one job at a time. `ControlMessageError` if another query has written the newest generation, or has
+    begun another one or ended this one while the job ran; it says what to do. `ValueError` if the stream has another
+    number of partitions.
     """
     spark = frame.sparkSession
-    control = transport.control(spark)
-    last = _last_run(control)
-    if last is not None and last.partitions not in (0, producer.partitions):
-        text = (
-            f"stream {producer.stream} has {last.partitions} partitions, not {producer.partitions}. A stream keeps "
-            "their number, since its consumers keep their state by partition: write into a new stream."
-        )
-        raise ValueError(text)
-    if last is not None and last.ended and not last.ended_everywhere:  # it died while it wrote its end
-        transport.append(_end_of_all_tasks(spark, replace(producer, generation=last.generation)))
-    unknown = 0 if control is None else time.time_ns() // 1_000_000
-    least = unknown if last is None else last.next_for(producer)
-    run = replace(producer, generation=max(producer.generation, least))
+    job = Job(producer, _query_id(spark, checkpoint))
+    run = replace(producer, generation=_start(spark, job, transport))
     envelopes = emit(
         frame,
         run,
@@ -78,69 +71,75 @@ def run_bounded(  # noqa: PLR0913 - the names of columns
         by_sink=transport.adds_watermarks,
     )
     writer = transport.write_stream(envelopes).option("checkpointLocation", checkpoint)
-    writer.trigger(availableNow=True).start().awaitTermination()
-    last = _last_run(transport.control(spark))
-    if last is None or not last.ended:
-        transport.append(control_envelopes(spark, run, run.end_of_stream()))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    job = replace(job, query=str(query.id))
+    done = finish(job, run.generation, _newest(transport.control(spark)))
+    if done.ends is not None:
+        ending = replace(producer, generation=done.ends)
+        transport.append(_end_of_all_tasks(spark, ending) if done.nameless else _end_of_each_task(spark, ending))
+    if done.error is not None:
+        raise done.error
     return run
 
 
+def _start(spark: SparkSession, job: Job, transport: Transport) -> int:
+    """The generation of a run, after an end that was half written is complete."""
+    while True:
+        control = transport.control(spark)
+        newest = _newest(control)
+        if newest is None:
+            unknown = 0 if control is None else time.time_ns() // 1_000_000
+            return max(job.producer.generation, unknown)
+        match begin(job, newest):
+            case Start(generation):
+                return generation
+            case Complete(generation):
+                transport.append(_end_of_all_tasks(spark, replace(job.producer, generation=generation)))
+
+
 def _end_of_all_tasks(spark: SparkSession, producer: ProducerSpec) -> DataFrame:
-    """The end of a run whose tasks may have had other names."""
+    """One end for all tasks, whatever their names."""
     end = EndOfStream(None, 1, producer.stream, producer.generation)
     return control_envelopes(spark, producer, [end])
 
 
-@dataclass(frozen=True)
-class _Run:
-    """The highest generation of a stream, by its control messages.
-
-    partitions: 0 if they do not say. tasks: those that have sent a message. ended: some task has sent its end, so no
-    further row may belong to this generation. ended_everywhere: all partitions have the ends of all tasks; they have
-    not, if the job died while it wrote its end and the transport makes a batch visible bit by bit, as Kafka does.
-    """
-
-    generation: int
-    partitions: int
-    task_count: int
-    tasks: frozenset[str]
-    ended: bool
-    ended_everywhere: bool
-
-    def next_for(self, producer: ProducerSpec) -> int:
-        """The generation of the producer's next rows: this one, if it has not ended and the producer has its tasks."""
-        same = self.task_count == len(producer.names) and self.tasks <= set(producer.names)
-        return self.generation + (self.ended or not same)
+def _end_of_each_task(spark: SparkSession, producer: ProducerSpec) -> DataFrame:
+    return control_envelopes(spark, producer, producer.end_of_stream())
 
 
-def _last_run(control: DataFrame | None) -> _Run | None:
-    """The last run of the jobs that write a stream, by its control messages (of `Transport`); None if it has none."""
+def _query_id(spark: SparkSession, checkpoint: str) -> str | None:
+    """The id of the query to which a checkpoint belongs; None if there is no query yet."""
+    metadata = f"{checkpoint.rstrip('/')}/metadata"
+    found: list[str | None] = []
+
+    def read() -> None:
+        found.extend(row.id for row in spark.read.schema("id string").json(metadata).collect())
+
+    _succeeds(read, but_for="PATH_NOT_FOUND")
+    return found[0] if found else None
+
+
+def _newest(control: DataFrame | None) -> Newest | None:
+    """The newest generation by the control messages (of `Transport`); None if there are none."""
     if control is None:
         return None
-    is_end, name = F.col("type") == "endOfStream", F.col("taskName")
-    by_partition = control.groupBy(F.coalesce("generation", F.lit(0)).alias("generation"), "partition").agg(
+    known = set(control.columns)
+    is_end = F.col("type") == "endOfStream"
+    position = F.col("position") if "position" in known else F.lit(0)
+    query = F.col("transactionId") if "transactionId" in known else F.lit(None).cast("string")
+    generation = F.coalesce("generation", F.lit(0)).alias("generation")
+    name = F.coalesce("taskName", F.lit(ALL)).alias("task")
+    sent = control.groupBy(generation, F.col("partition").cast("string"), name, query.alias("query")).agg(
         F.max(F.coalesce("taskCount", F.lit(1))).alias("task_count"),
         F.max(F.coalesce("partitionCount", F.lit(0))).alias("partitions"),
-        F.collect_set("taskName").alias("tasks"),
-        F.collect_set(F.when(is_end, name)).alias("ended"),
-        F.coalesce(F.bool_or(is_end & name.isNull()), F.lit(False)).alias("all_ended"),
+        F.max(F.when(is_end, F.lit(-1)).otherwise(position)).alias("last"),
+        F.max(F.when(is_end, position).otherwise(F.lit(-1))).alias("end"),
     )
-    columns = F.struct("task_count", "partitions", "tasks", "ended", "all_ended")
-    runs = by_partition.groupBy("generation").agg(F.collect_list(columns).alias("parts"))
-    newest = runs.orderBy(F.desc("generation")).limit(1).collect()
-    if not newest:
-        return None
-    parts = newest[0].parts
-    partitions, task_count = max(part.partitions for part in parts), max(part.task_count for part in parts)
-    complete = sum(part.all_ended or len(part.ended) >= task_count for part in parts)
-    return _Run(
-        newest[0].generation,
-        partitions,
-        task_count,
-        frozenset(task for part in parts for task in part.tasks),
-        ended=any(part.ended or part.all_ended for part in parts),
-        ended_everywhere=complete >= max(partitions, len(parts)),
-    )
+    columns = F.struct(*(each.name for each in fields(Sent)))
+    rows = sent.groupBy("generation").agg(F.collect_list(columns).alias("sent"))
+    newest = rows.orderBy(F.desc("generation")).limit(1).collect()
+    return newest_of(newest[0].generation, (Sent(*each) for each in newest[0].sent)) if newest else None
 
 
 class Transport(Protocol):
@@ -159,7 +158,8 @@ class Transport(Protocol):
     def control(self, spark: SparkSession) -> DataFrame | None:
         """The control messages: columns type, generation, taskName, taskCount, partitionCount and partition.
 
-        None if there is no such stream.
+        If it is known, column transactionId has the id of the streaming query that wrote a message, and position
+        rises in the order of writing. None if there is no such stream.
         """
 
 
@@ -207,7 +207,8 @@ class AzureBlobTransport:
             return None
         view = reader.option("view", "control").load(self.path)
         count = F.get_json_object("message", "$.partitionCount").cast("bigint").alias("partitionCount")
-        return view.select("type", "generation", "taskName", "taskCount", count, "partition")
+        columns = ("type", "generation", "taskName", "taskCount", "partition", "transactionId")
+        return view.select(*columns, count, F.col("version").alias("position"))
 
     def _writing(self, envelopes: DataFrame) -> dict[str, str]:
         by_sink = _for_the_sink(envelopes)
@@ -265,8 +266,38 @@ class KafkaTransport:
 
 
 def _for_the_sink(envelopes: DataFrame) -> bool:
-    """Whether the azureblob sink has to add the watermarks: the result of `emit` with `by_sink`."""
-    return any(PRODUCER_METADATA in field.metadata for field in envelopes.schema)
+    """Whether the azureblob sink has to add the watermarks: the result of `emit` with `by_sink`.
+
+    `ValueError` if watermarks would be lost: `value` was computed after that, or the results of two `emit` are united.
+    """
+    emitted = _emitted(envelopes)
+    if len(emitted) > 1:
+        text = (
+            f"the envelopes are of {len(emitted)} `emit`, so the watermarks of one would be wrong for the rows of "
+            f"another: {listed(sorted(emitted), 3)}. Unite the rows first, then call `emit` once."
+        )
+        raise ValueError(text)
+    needs_sink = any(key == PRODUCER_METADATA for key, _ in emitted)
+    if needs_sink and PRODUCER_METADATA not in envelopes.schema["value"].metadata:
+        text = (
+            "column `value` is not as `emit(by_sink=True)` has made it, so the sink would add no watermarks. Compute "
+            "the payload before `emit`, and write its result as it is."
+        )
+        raise ValueError(text)
+    return needs_sink
+
+
+def _emitted(envelopes: DataFrame) -> set[tuple[str, str]]:
+    """The marks of `emit` in the plan of a frame: key and producer. Spark Connect shows only those of the result."""
+    metadata = [column.metadata for column in envelopes.schema]
+    frame = getattr(envelopes, "_jdf", None)
+    nodes = [] if frame is None else [frame.queryExecution().analyzed()]
+    while nodes:
+        node = nodes.pop()
+        output, children = node.output(), node.children()
+        metadata += [json.loads(output.apply(number).metadata().json()) for number in range(output.size())]
+        nodes += [children.apply(number) for number in range(children.size())]
+    return {(key, str(each[key])) for each in metadata for key in (PRODUCER_METADATA, EMITTED) if key in each}
 
 
 def _succeeds(read: Callable[[], object], *, but_for: str) -> bool:

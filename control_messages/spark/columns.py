@@ -18,13 +18,14 @@ def column(name: ColumnOrName) -> Column:
 def required(value: Column, rule: Column, text: str, found: Column | None = None) -> Column:
     """The value, where the rule holds; elsewhere an error with the text, and the text of `found`.
 
-    Spark prints the text in the plan of every failed query, so it must be a rule, which is true of all rows.
+    Spark prints the text in the plan of every failed query, whatever it has failed with, so the text says that.
     """
-    shown = F.lit("") if found is None else F.concat(F.lit(" Found: "), F.coalesce(found.cast("string"), F.lit("null")))
-    return F.when(rule, value).otherwise(F.raise_error(F.concat(F.lit(f"control_messages: {text}"), shown)))
+    shown = F.coalesce(value.cast("string") if found is None else found.cast("string"), F.lit("null"))
+    words = F.lit(f"control_messages checks (every plan shows this, failed or not): {text} Found: ")
+    return F.when(rule, value).otherwise(F.raise_error(F.concat(words, shown)))
 
 
 def not_null(name: str) -> Column:
     """A key column; a null in it is an error. With one, pandas would hold the other keys as doubles."""
     key = F.col(name)
-    return required(key, key.isNotNull(), f"column {name!r}, which is the partition, must not be null in a row.")
+    return required(key, key.isNotNull(), f"column {name!r}, which is the partition, has a value in every row.")

@@ -14,7 +14,7 @@ import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from pyspark.sql.types import IntegralType, StructField, StructType
+from pyspark.sql.types import IntegralType, LongType, StructField, StructType
 
 from control_messages import combined
 from control_messages.announcements import Announcement
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 _IN_ORDER = {"reopened": 0, "watermark": 1, "endOfStream": 2}
 _NUMBERS = ("watermark", "generation", "partitionCount")
+LATE_ROWS = "late_rows."
+"""The query's progress has the counters `messages` and `late` of an operator under this, its stream and its class."""
+_COUNTED, _COUNTS = "counted", ("_messages", "_late")
+"""The type of a row that is only counted, and its columns; both are gone once they are counted."""
 OWN_STATE = "controlMessages"
 """The state variable of `process`, beside those of the operator."""
 _OWN_SCHEMA = (
@@ -46,6 +50,9 @@ class EventTimeProcessor:
 
     schema: str
     """The columns that the operator adds to those of a flow, as DDL."""
+    event_time: str | None = None
+    """The column of the messages with their event time in milliseconds (bigint). With it the query's progress counts
+    the messages of each batch, and those that were late: `observedMetrics["late_rows.<stream>.<class>"]`."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Get the variables of the operator's state; before each batch of a task. `controlMessages` is taken."""
@@ -98,15 +105,29 @@ def process(flows: DataFrame | Sequence[DataFrame], processor: EventTimeProcesso
     columns = [united.schema[column] for column in FLOW]
     columns[0] = StructField("stream", columns[0].dataType, columns[0].nullable, {STREAM_METADATA: stream})
     integers = [field.name for field in united.schema if isinstance(field.dataType, IntegralType)]
+    _check_event_time(processor, integers)
     runner = _Runner(processor, streams, stream, [*FLOW, *own.names], [name for name in integers if name not in FLOW])
     # As numbers, pandas would hold them as doubles, beside the nulls of the messages.
     exact = {name: F.col(name).cast("string") for name in _NUMBERS}
     keyed = united.withColumns({"partition": not_null("partition"), **exact})
-    return (
-        keyed.groupBy("partition")
-        .transformWithStateInPandas(runner, StructType([*columns, *own.fields]), "Append", "None")
-        .withColumn("stream", F.col("stream").alias("stream", metadata={STREAM_METADATA: stream}))
+    counts = [StructField(name, LongType()) for name in _COUNTS] if processor.event_time else []
+    processed = keyed.groupBy("partition").transformWithStateInPandas(
+        runner, StructType([*columns, *own.fields, *counts]), "Append", "None"
     )
+    if processor.event_time:
+        counters = (F.coalesce(F.sum(name), F.lit(0)).alias(name.removeprefix("_")) for name in _COUNTS)
+        observed = processed.observe(f"{LATE_ROWS}{stream}.{type(processor).__name__}", *counters)
+        processed = observed.where(F.col("type") != _COUNTED).drop(*_COUNTS)
+    return processed.withColumn("stream", F.col("stream").alias("stream", metadata={STREAM_METADATA: stream}))
+
+
+def _check_event_time(processor: EventTimeProcessor, integers: Sequence[str]) -> None:
+    if processor.event_time is not None and processor.event_time not in integers:
+        text = (
+            f"{type(processor).__name__}.event_time is {processor.event_time!r}, which is no integer column of the "
+            "flows. Add it, in milliseconds: `F.unix_millis(...)`."
+        )
+        raise ValueError(text)
 
 
 def _stream_of(flow: DataFrame) -> str:
@@ -147,6 +168,7 @@ class _Runner(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Put a batch in order."""
         before, partition, others = self._load(), key[0], []
+        counted = dict.fromkeys(_COUNTS, 0)
         if before.at_end:
             reopened, rows = _reopened(rows)
             if reopened:
@@ -155,6 +177,8 @@ class _Runner(StatefulProcessor):
             is_message = frame["type"] == "message"
             if is_message.any():
                 messages = self._with_integers(frame[is_message])
+                counted["_messages"] += len(messages)
+                counted["_late"] += self._late(messages, before.watermark)
                 yield from self._output(key, self._processor.on_messages(partition, messages, before.watermark))
             others.append(frame.loc[~is_message, list(FLOW)])
         control = pd.concat(others)
@@ -167,6 +191,15 @@ class _Runner(StatefulProcessor):
         passed = control[~control["type"].isin(_IN_ORDER)]
         if len(passed) or step.announced:
             yield self._whole(pd.concat([passed, self._rows(partition, step.announced)]))
+        if self._processor.event_time:
+            row = {"stream": self._stream, "partition": partition, "type": _COUNTED, **counted}
+            yield self._whole(pd.DataFrame([row], dtype=object))
+
+    def _late(self, messages: pd.DataFrame, watermark: int | None) -> int:
+        """How many messages are older than the watermark before the batch."""
+        if self._processor.event_time is None or watermark is None:
+            return 0
+        return int((messages[self._processor.event_time] < watermark).sum())
 
     def close(self) -> None:
         self._processor.close()
@@ -208,8 +241,9 @@ class _Runner(StatefulProcessor):
 
     def _whole(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The frame with all columns. `reindex` would fill with NaN, which Spark does not accept in string columns."""
-        missing = [name for name in self._columns if name not in frame.columns]
-        return frame.assign(**dict.fromkeys(missing))[self._columns]
+        columns = [*self._columns, *(_COUNTS if self._processor.event_time else ())]
+        missing = [name for name in columns if name not in frame.columns]
+        return frame.assign(**dict.fromkeys(missing))[columns]
 
 
 def _reopened(rows: Iterator[pd.DataFrame]) -> tuple[bool, Iterator[pd.DataFrame]]:

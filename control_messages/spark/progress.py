@@ -81,7 +81,7 @@ def why_held(query: StreamingQuery | str) -> list[Hold | NothingRead]:
         expected = {str(number) for number in range(max(counts, default=0))} | each.partitions
         silent = sorted(expected - known, key=lambda name: (len(name), name))
         if silent or not known:
-            found.append(NothingRead(each.stream, tuple(silent), each.messages))
+            found.append(NothingRead(each.stream, tuple(silent), each.messages, each.first_batch))
     return found
 
 
@@ -90,7 +90,8 @@ def run_until_end(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, in
 
     inputs: the streams to wait for, with the number of partitions of each if their messages do not have it, as Samza's;
     by default all that the query reconciles. What cannot become true is a `ValueError`: a stream that the query does
-    not read, or another number of partitions. The query then runs on.
+    not read, another number of partitions, or an unknown one when every partition that has sent something has ended,
+    as others may follow. The query then runs on.
 
     A query whose input has ended before reads all that is there first, so it goes on when the input was reopened.
     Once a minute a line is logged that says what it waits for. Returns False if the query was stopped by something
@@ -162,8 +163,14 @@ class _Wait:
             if stated and (len(own) > stated or count not in (0, stated)):
                 text = f"stream {stream} has {max(len(own), count)} partitions, not {stated}."
                 raise ValueError(text)
-            if not own or len(own) < (count or stated or 1) or not all(tracker.at_end for tracker in own):
+            if not own or len(own) < (count or stated) or not all(tracker.at_end for tracker in own):
                 return False
+            if not count and not stated:
+                text = (
+                    f"stream {stream}: {len(own)} partitions have ended, but its messages do not say how many there "
+                    f"are, as Samza's do not. Name the number: `run_until_end(query, {{{stream!r}: ...}})`."
+                )
+                raise ValueError(text)
         return True
 
     def _report(self) -> None:
@@ -193,16 +200,18 @@ class _Input:
     stream: str
     messages: int
     partitions: frozenset[str]
+    first_batch: bool
 
 
 def _inputs(query: StreamingQuery) -> list[_Input]:
     """What a query has read of the streams that it reconciles, by the counters in its progress."""
-    found = []
+    found, first_batch = [], query.lastProgress is None and not _is_idle(query)
     for stream in sorted(_reconciled(query)):
         counted = [each["observedMetrics"].get(OBSERVED + stream) for each in query.recentProgress]
         batches = [each for each in counted if each is not None]
         partitions = frozenset(name for batch in batches for name in batch["partitions"])
-        found.append(_Input(stream, sum(batch["message"] for batch in batches), partitions))
+        messages = sum(batch["message"] for batch in batches)
+        found.append(_Input(stream, messages, partitions, first_batch))
     return found
 
 

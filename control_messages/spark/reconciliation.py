@@ -51,8 +51,8 @@ for the messages of lower generations that were dropped, and `partitions`, those
 TYPES = ("message", "watermark", "endOfStream", "reopened", "drain", "rejected")
 STREAM_METADATA = "control_messages.stream"
 """The key in the metadata of a flow's column `stream` that has the name of the stream."""
-_STALE = "stale"
-"""The type of rows that are only counted."""
+_STALE, _COUNT = "stale", "count"
+"""The type of rows that are only counted, and the column with their number; both are gone once they are counted."""
 _LOCATING = ("_blob", "_version", "topic", "offset")
 """Columns of azureblob and Kafka that locate an envelope."""
 
@@ -97,6 +97,7 @@ def reconcile(  # noqa: PLR0913 - the names of columns
         F.lit(None).cast("bigint").alias("generation"),
         F.lit(None).cast("bigint").alias("partitionCount"),
         F.lit(None).cast("string").alias("reason"),
+        F.lit(None).cast("bigint").alias(_COUNT),
     )
     located = [name for name in _LOCATING if name in envelopes.columns] if position is None else position
     positions = [F.concat(F.lit(f"{name} "), F.col(name).cast("string")) for name in located]
@@ -112,10 +113,11 @@ def reconcile(  # noqa: PLR0913 - the names of columns
     kind = F.col("type")
     counters = (
         *(F.count_if(kind == name).alias(name) for name in TYPES),
-        F.coalesce(F.sum(F.when(kind == _STALE, F.col("watermark"))), F.lit(0)).alias("stale"),
+        F.coalesce(F.sum(F.when(kind == _STALE, F.col(_COUNT))), F.lit(0)).alias("stale"),
         F.collect_set(F.when(kind == "message", F.col("partition").cast("string"))).alias("partitions"),
     )
-    return users.unionByName(announced).observe(OBSERVED + stream, *counters).where(kind != _STALE)
+    counted = users.unionByName(announced).observe(OBSERVED + stream, *counters)
+    return counted.where(kind != _STALE).drop(_COUNT)
 
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -256,7 +258,7 @@ class _Output:
 
     def add(self, kind: str, message: bytes | None = None, **more: Any) -> None:
         row = {"stream": self._stream, "partition": self._partition, "type": kind, "message": message}
-        self._rows.append({**dict.fromkeys(FLOW), **row, **more})
+        self._rows.append({**row, **more})
 
     def announce(self, announcement: Announcement) -> None:
         self._rows.append(announcement_row(self._stream, self._partition, announcement))
@@ -280,7 +282,7 @@ class _Output:
 
     def drop(self, count: int, tracker: PartitionTracker) -> None:
         """Count messages of lower generations, and log the first."""
-        self.add(_STALE, watermark=count)
+        self.add(_STALE, count=count)
         _warn_once(
             (_run_id(), self._stream, _STALE, tracker.stale_generation),
             f"stream {self._stream}, partition {self._partition}: control messages of generation "
@@ -292,7 +294,8 @@ class _Output:
     def frame(self) -> pd.DataFrame:
         if self._reasons:
             logger.warning("%d envelopes rejected, the first: %s", len(self._reasons), self._reasons[0])
-        return pd.DataFrame(self._rows, columns=list(FLOW), dtype=object)
+        rows = [{**dict.fromkeys((*FLOW, _COUNT)), **row} for row in self._rows]
+        return pd.DataFrame(rows, columns=[*FLOW, _COUNT], dtype=object)
 
 
 def announcement_row(stream: str, partition: Any, announcement: Announcement) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from control_messages.messages import EARLIEST, VERSION, MessageType
-from control_messages.producer import PRODUCER_METADATA, with_watermarks
+from control_messages.producer import FOR_THE_SINK, PRODUCER_METADATA, with_watermarks
 from control_messages.spark.columns import column, required
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 USER = bytes([MessageType.USER])
 ENVELOPES = "partition int, value binary"
 """An intermediate stream as a frame."""
+EMITTED = "control_messages.emitted"
+"""The key in the metadata of column `value` under which `emit` without `by_sink` leaves its producer."""
 
 
 def task_of(producer: ProducerSpec, *columns: ColumnOrName) -> Column:
@@ -60,6 +62,8 @@ def emit(  # noqa: PLR0913 - the names of columns
 ) -> DataFrame:
     """Rows to envelopes `(partition int, value binary)`, followed by the watermarks of the tasks.
 
+    Unite rows first, then emit them once: the watermarks are those of the rows of one call.
+
     value: the payload, binary or string. partition: 0 … m-1. task: the name or number of the row's task; by default the
     hash of the whole row decides (Spark has none for maps). event_time: a timestamp. A row that is older than an
     earlier row of its task by more than `producer.lateness_ms` may be late downstream.
@@ -68,20 +72,24 @@ def emit(  # noqa: PLR0913 - the names of columns
     With `atomic` they are not. That is for transports that make a batch visible as a whole, as `azureblob` does.
 
     With `by_sink` the azureblob sink adds the watermarks, in a tenth of the time (`docs/BENCHMARKS.md`). Write the
-    result as it is: its column `value` has the producer in its metadata.
+    result as it is: its columns have the producer in their metadata, and `value` is a struct that only this sink reads.
     """
-    rows = frame.select(
-        _checked_partition(producer, partition).alias("partition"),
-        F.concat(F.lit(USER), column(value).cast("binary")).alias("value", metadata=_marked(producer, by_sink=by_sink)),
-        _task(frame, producer, task).alias("task"),
-        column(event_time).alias("eventTime"),
-    )
+    envelope = F.concat(F.lit(USER), column(value).cast("binary"))
+    columns = {
+        "partition": _checked_partition(producer, partition),
+        "value": F.struct(envelope.alias(FOR_THE_SINK)) if by_sink else envelope,
+        "task": _task(frame, producer, task),
+        "eventTime": column(event_time),
+    }
+    mark = {PRODUCER_METADATA: producer.to_json()} if by_sink else {}
+    rows = frame.select(*(each.alias(name, metadata=mark) for name, each in columns.items()))
     if by_sink:
         return rows
     if not atomic:
         rows = rows.repartition("task")
     rows = rows.withColumn("sequence", F.unix_millis(F.current_timestamp()))  # the same when Spark repeats a batch
-    return rows.mapInArrow(partial(with_watermarks, producer), ENVELOPES)
+    envelopes = rows.mapInArrow(partial(with_watermarks, producer), ENVELOPES)
+    return envelopes.withMetadata("value", {EMITTED: producer.to_json()})
 
 
 def control_envelopes(spark: SparkSession, producer: ProducerSpec, messages: Iterable[ControlMessage]) -> DataFrame:
@@ -140,11 +148,6 @@ def forward(
     )
 
 
-def _marked(producer: ProducerSpec, *, by_sink: bool) -> dict[str, str]:
-    """The metadata of column `value`, by which the azureblob sink knows that it has to add the watermarks."""
-    return {PRODUCER_METADATA: producer.to_json()} if by_sink else {}
-
-
 def _enveloped(kind: MessageType, data: Column) -> Column:
     return F.concat(F.lit(bytes([kind])), F.encode(data, "utf-8"))
 
@@ -152,7 +155,7 @@ def _enveloped(kind: MessageType, data: Column) -> Column:
 def _checked_partition(producer: ProducerSpec, partition: ColumnOrName) -> Column:
     """The partition. A row of a partition that gets no control messages is an error."""
     number, most = column(partition).cast("bigint"), producer.partitions - 1
-    rule = f"the partition of a row for stream {producer.stream} must be 0 to {most}. Compute it with partition_of."
+    rule = f"the partition of each row for stream {producer.stream} is 0 to {most}. Compute it with partition_of."
     return required(number, number.between(0, most), rule, number).cast("int")
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 STREAM, SOURCES = "by-destination", 2
 END = 10**9
 """Later than all records: the watermark of a source or task that has ended."""
+FAR = 10**8
+"""From here on times are too far ahead of the clock: they raise no watermark."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +96,13 @@ class Upstream:
         times_read = []
         for source in range(task, SOURCES, self.tasks):
             position, times = self.positions[source], pipeline.sources[source]
+            read = [time for time in times[:position] if time < FAR or not pipeline.limits_times]
             if source in pipeline.closed and position == len(times):
                 times_read.append(END)
-            elif position == 0:
+            elif not read:
                 return None
             else:
-                times_read.append(times[position - 1])
+                times_read.append(max(read))
         return min(times_read, default=END)
 
     def message(self, task: int, pipeline: Pipeline) -> ControlMessage | None:
@@ -122,6 +125,9 @@ class Pipeline:
     design: ConsumerDesign
     partitions: int
     generations_rise: bool = True
+    limits_times: bool = True
+    counts_partitions: bool = True
+    """The messages say how many partitions there are; Samza's do not."""
     seen: Counter[str] = field(default_factory=Counter)
     sources: list[list[int]] = field(default_factory=lambda: [[] for _ in range(SOURCES)])
     closed: set[int] = field(default_factory=set)
@@ -133,6 +139,7 @@ class Pipeline:
     run_begins: int = 0
     """The latest record of the runs before: no record of the present run is older."""
     sends: int = 0
+    sends_again: bool = True
     clock: int = 0
     sound: bool = True
     """False after a batch that violated a property."""
@@ -152,11 +159,13 @@ class Pipeline:
 
     # The upstream job
 
-    def add(self, source: int, later: int) -> None:
-        """A new record of a source that is not closed."""
+    def add(self, source: int, later: int, *, far: bool = False) -> None:
+        """A new record of a source that is not closed; `far`: with a time of the year 9999."""
         if source not in self.closed:
             times = self.sources[source]
-            times.append(max(times[-1] if times else 0, self.run_begins) + later)
+            self.seen["far times"] += far
+            before = max((time for time in times if time < FAR), default=0)
+            times.append(max(before, self.run_begins) + later + far * FAR)
 
     def close(self, source: int) -> None:
         if self.sources[source]:
@@ -194,7 +203,9 @@ class Pipeline:
     def _append(self, message: ControlMessage) -> None:
         """Write a message to every partition. Its sequence is the time at which it is sent."""
         self.sends += 1
-        sent = replace(message, stream=STREAM, partition_count=self.partitions, sequence=self.sends)
+        count = self.partitions if self.counts_partitions else None
+        self.seen["without partitionCount"] += count is None
+        sent = replace(message, stream=STREAM, partition_count=count, sequence=self.sends)
         for log in self.log:
             log.append(sent)
 
@@ -303,6 +314,24 @@ class Pipeline:
         self.unsaved_trackers = self.saved_trackers
         self.configured = self.upstream.tasks
 
+    def some_ended(self) -> bool:
+        """Whether a task of the present job has sent its end."""
+        return any(isinstance(message, EndOfStream) for message in self.upstream.sent)
+
+    def vacuum(self) -> None:
+        """All that was written is deleted, and a new consumer begins. As advised, the tasks send again what is gone."""
+        self.seen["vacuumed ends"] += self.some_ended()
+        self.offsets = [len(log) for log in self.log]
+        self.trackers = self.design.empty(self.partitions)
+        self.announced, self.ended = -1, False
+        self.highest = [-1] * self.partitions
+        self.ends = [None] * self.partitions
+        self.one_by_one = [OneByOne() for _ in range(self.partitions)]
+        self.saved_trackers = self.unsaved_trackers = self.design.save(self.trackers)
+        self.saved = (list(self.offsets), self.announced, self.ended)
+        if self.sends_again:
+            self.upstream.sent.clear()
+
     # A fair run
 
     def settle(self) -> None:
@@ -331,7 +360,7 @@ class Pipeline:
         self.closed = set()
         self.rescale(tasks)
         self.zombies = []  # a job that has ended does not write
-        self.run_begins = max((times[-1] for times in self.sources if times), default=0)
+        self.run_begins = max((time for times in self.sources for time in times if time < FAR), default=0)
         for source, more in enumerate(later):
             self.add(source, more)
 

@@ -20,8 +20,9 @@ def test_a_hold_counts_the_tasks_without_a_message() -> None:
     assert (3, 4, None, 0) == (hold.unseen, hold.task_count, hold.watermark, hold.first_seen)
     assert (
         "Partition 0 of by-destination has no watermark yet (generation 0): 3 of 4 tasks have sent no message "
-        "since it began 90 s ago (these have: 'a'); lowest is 1970-01-01 00:00:00.010 UTC, of 'a' (last message 90 s "
-        "ago)."
+        "since it began 90 s ago (these have: 'a') (if they have ended, and retention or a vacuum has deleted that, "
+        "append it again: `control_envelopes(spark, producer, producer.end_of_stream([...]))`); "
+        "lowest is 1970-01-01 00:00:00.010 UTC, of 'a' (last message 90 s ago)."
     ) == str(hold)
 
 

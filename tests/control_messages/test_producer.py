@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from control_messages.envelopes import unwrap
 from control_messages.errors import ControlMessageError
 from control_messages.messages import EARLIEST, LATEST, ControlMessage, Drain, EndOfStream, Watermark
-from control_messages.producer import ENVELOPES, ProducerSpec, TaskWatermarks
+from control_messages.producer import ENVELOPES, ProducerSpec, TaskWatermarks, with_watermarks
 from tests.control_messages.any_messages import texts
 
 FLIGHTS = ProducerSpec("flights", 3, 2, generation=7, lateness_ms=1_000)
@@ -25,6 +25,7 @@ producers = st.builds(
     texts,
     st.integers(1, 2**31 - 1),
     st.one_of(st.integers(1, 2**31 - 1), st.lists(texts, min_size=1, max_size=5, unique=True).map(tuple)),
+    st.integers(0, LATEST),
     st.integers(0, LATEST),
     st.integers(0, LATEST),
 )
@@ -72,7 +73,7 @@ def test_the_other_fields_of_a_producer_have_defaults() -> None:
         ({"latenessMs": 0.5}, "lateness_ms is 0.5"),
         (
             {"lateness": 5, "more": 1},
-            "has no 'lateness', 'more'; its fields are 'generation', 'latenessMs'",
+            "has no 'lateness', 'more'; its fields are 'aheadMs', 'generation', 'latenessMs'",
         ),
     ],
 )
@@ -315,6 +316,45 @@ def test_a_watermark_does_not_fall_below_64_bits_by_the_lateness() -> None:
     one = watermarks_of(lateness_ms=LATEST)
     one.observe(None, times(EARLIEST + 1))
     assert {"Partition 0": EARLIEST} == timestamps(one)
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")] + [pa.date32(), pa.date64()])
+def test_a_time_far_ahead_of_the_clock_raises_no_watermark(kind: pa.DataType) -> None:
+    day, now = 86_400_000, 10 * 86_400_000
+    dates = [date(1970, 1, 6), date(1970, 1, 13), date(1970, 1, 14)]
+    column = pa.array(dates, pa.date32()).cast(pa.timestamp("s")).cast(kind)
+    one = TaskWatermarks(ProducerSpec("s", 1, ahead_ms=2 * day), now)
+
+    one.observe(None, column)
+
+    assert {"Partition 0": 12 * day} == timestamps(one), "two days ahead, and not three"
+
+
+@pytest.mark.parametrize("far", [date(9999, 12, 31), datetime(9999, 12, 31, 23, 59, 59)])  # noqa: DTZ001
+def test_the_year_9999_raises_no_watermark_unless_the_producer_says_so(far: date) -> None:
+    now, column = 1_800_000_000_000, pa.array([far]).cast(pa.timestamp("us"))
+    usual = TaskWatermarks(ProducerSpec("s", 1), now)
+    usual.observe(None, column)
+    assert {"Partition 0": EARLIEST} == timestamps(usual), "it promises nothing, as a null"
+    usual.observe(None, times(now - 5))
+    assert {"Partition 0": now - 5} == timestamps(usual)
+
+    unlimited = TaskWatermarks(ProducerSpec("s", 1, ahead_ms=LATEST), now)
+    unlimited.observe(None, column)
+    assert {"Partition 0"} == {task for task, at in timestamps(unlimited).items() if at > 10**14}
+
+
+def test_the_limit_is_from_the_time_of_the_batch() -> None:
+    producer = ProducerSpec("s", 1, ahead_ms=100)
+    columns = [[0, 0], [b"\0a", b"\0b"], [0, 0], times(1_050, 1_101), [1_000, 1_000]]
+    batch = pa.RecordBatch.from_arrays(
+        [each if isinstance(each, pa.Array) else pa.array(each) for each in columns],
+        ["partition", "value", "task", "eventTime", "sequence"],
+    )
+    *_, last = with_watermarks(producer, [batch])
+    (message,) = map(unwrap, last.column("value").to_pylist())
+    assert isinstance(message, Watermark)
+    assert 1_050 == message.timestamp
 
 
 @given(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import Phase
@@ -30,12 +31,26 @@ tasks = st.integers(0, 2)
 
 
 def machine(  # noqa: C901 - a class with its rules
-    seen: Counter[str], design: Callable[[], ConsumerDesign], *, generations_rise: bool, idles: bool
+    seen: Counter[str],
+    design: Callable[[], ConsumerDesign],
+    *,
+    generations_rise: bool,
+    idles: bool,
+    upstream: dict[str, Any] | None,
 ) -> type[RuleBasedStateMachine]:
+    far_times = st.sampled_from([False] * 5 + [True]) if upstream is not None else st.just(False)
+    counts_partitions = st.booleans() if upstream is not None else st.just(True)
+
     class Machine(RuleBasedStateMachine):
-        @initialize(partitions=st.integers(1, 2), times=st.tuples(st.integers(0, 9), st.integers(0, 9)))
-        def begin(self, partitions: int, times: tuple[int, int]) -> None:
-            self.pipeline = Pipeline(design(), partitions, generations_rise, seen)
+        @initialize(
+            partitions=st.integers(1, 2),
+            times=st.tuples(st.integers(0, 9), st.integers(0, 9)),
+            counts=counts_partitions,
+        )
+        def begin(self, partitions: int, times: tuple[int, int], counts: bool) -> None:
+            self.pipeline = Pipeline(
+                design(), partitions, generations_rise, seen=seen, counts_partitions=counts, **(upstream or {})
+            )
             for source, time in enumerate(times):
                 self.pipeline.add(source, time)
 
@@ -44,12 +59,13 @@ def machine(  # noqa: C901 - a class with its rules
             reads=st.lists(sources, min_size=1, max_size=4),
             senders=st.lists(tasks, min_size=1, max_size=4),
             closing=st.sampled_from([None] * 8 + list(range(SOURCES))),
+            far=far_times,
         )
         def the_upstream_job_writes(
-            self, events: list[tuple[int, int]], reads: list[int], senders: list[int], closing: int | None
+            self, events: list[tuple[int, int]], reads: list[int], senders: list[int], closing: int | None, far: bool
         ) -> None:
             for source, later in events:
-                self.pipeline.add(source, later)
+                self.pipeline.add(source, later, far=far)
             if closing is not None:
                 self.pipeline.close(closing)
             self.write(self.pipeline.upstream, reads, senders)
@@ -114,6 +130,13 @@ def machine(  # noqa: C901 - a class with its rules
             if dies:
                 self.pipeline.restart_consumer()
 
+        @precondition(lambda _: upstream is not None)
+        @rule()
+        def the_stream_is_vacuumed_and_a_new_consumer_begins(self) -> None:
+            """When a task has ended: it sends nothing any more."""
+            if self.pipeline.some_ended():
+                self.pipeline.vacuum()
+
         def teardown(self) -> None:
             if self.pipeline.sound:
                 self.pipeline.settle()
@@ -127,17 +150,23 @@ def explore(
     *,
     generations_rise: bool = True,
     idles: bool = True,
+    wide: bool = True,
     examples: int = 120,
     phases: tuple[Phase, ...] = tuple(Phase),
+    **upstream: bool,
 ) -> Counter[str]:
-    """Run a design through random histories, the same ones every time; returns how often each event has happened."""
+    """Run a design through random histories, the same ones every time; returns how often each event has happened.
+
+    wide: with times far ahead, vacuumed streams, and messages without a partition count. upstream: of `Pipeline`.
+    """
     seen: Counter[str] = Counter()
-    run_histories(machine(seen, design, generations_rise=generations_rise, idles=idles), examples, 40, phases)
+    made = machine(seen, design, generations_rise=generations_rise, idles=idles, upstream=upstream if wide else None)
+    run_histories(made, examples, 40, phases)
     return seen
 
 
 def test_no_row_comes_after_its_watermark_and_the_end_comes_once() -> None:
-    seen = explore(Ours)
+    seen = explore(Ours, wide=False)
     for event in (
         "rescaled",
         "upstream replays",
@@ -151,6 +180,12 @@ def test_no_row_comes_after_its_watermark_and_the_end_comes_once() -> None:
         "endOfStream",
         "reopened",
     ):
+        assert seen[event] >= 10, f"{event} happened too rarely: {dict(seen)}"
+
+
+def test_nor_with_far_times_vacuumed_ends_and_messages_without_a_partition_count() -> None:
+    seen = explore(Ours, examples=80)
+    for event in ("far times", "without partitionCount", "vacuumed ends", "watermark", "endOfStream"):
         assert seen[event] >= 10, f"{event} happened too rarely: {dict(seen)}"
 
 
@@ -190,7 +225,17 @@ MISTAKES: list[tuple[str, Callable[[], ConsumerDesign], str]] = [
 )
 def test_a_wrong_design_is_caught(design: Callable[[], ConsumerDesign], found: str) -> None:
     with pytest.raises(AssertionError, match=found):
-        explore(design, examples=2000, phases=(Phase.generate,), idles=not isinstance(design(), Plain))
+        explore(design, examples=2000, phases=(Phase.generate,), idles=not isinstance(design(), Plain), wide=False)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "found"),
+    [("limits_times", UNSAFE), ("sends_again", HANGS)],
+    ids=["a far time raises the watermark", "what a vacuum has deleted is not sent again"],
+)
+def test_a_wrong_upstream_job_is_caught(mistake: str, found: str) -> None:
+    with pytest.raises(AssertionError, match=found):
+        explore(Ours, examples=2000, phases=(Phase.generate,), **{mistake: False})
 
 
 def test_a_changed_task_count_without_a_new_generation_is_a_contradiction() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+from control_messages.errors import ControlMessageError
 from control_messages.producer import ProducerSpec
 from control_messages.spark import (
     AzureBlobTransport,
@@ -24,9 +25,11 @@ from control_messages.spark import (
 from tests.spark.dying_transports import Died, DiesBeforeTheEnd
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 pytestmark = pytest.mark.usefixtures("rocksdb_state")
 
@@ -165,15 +168,97 @@ def test_other_tasks_after_a_death_end_in_their_own_generation(job: Job) -> None
 
     assert 1 == job.run().generation, "another number of tasks is another generation"
 
-    assert [(1, 2)] == job.ends()
+    assert [(1, 1)] == job.ends(), "one for all tasks"
     assert [("endOfStream", 0), ("endOfStream", 1)] == downstream(job, [])
 
 
 def test_an_empty_input_ends_too(job: Job) -> None:
     job.arrive()
     job.run()
-    assert [(0, 3)] == job.ends()
+    assert [(0, 1)] == job.ends(), "one for all tasks"
     assert [("endOfStream", 0), ("endOfStream", 1)] == downstream(job, [])
+
+
+def another(job: Job) -> Job:
+    """A job of its own, with a checkpoint and rows of its own, that writes the same stream."""
+    folder = job.folder / "another"
+    (folder / "input").mkdir(parents=True)
+    return Job(job.spark, folder, job.transport, job.producer)
+
+
+@dataclass(frozen=True)
+class Meanwhile(AzureBlobTransport):
+    """Something else happens after a run has begun, and before its rows."""
+
+    happens: Callable[[], object] = print
+
+    def write_stream(self, envelopes: DataFrame) -> DataStreamWriter:
+        self.happens()
+        return super().write_stream(envelopes)
+
+
+def test_a_second_job_is_refused_until_the_first_has_ended_or_is_replaced(job: Job) -> None:
+    job.arrive(("EWR", 1), ("JFK", 2))
+    with pytest.raises(Died):
+        job.run(as_(DiesBeforeTheEnd, job))
+    second = another(job)
+    second.arrive(("EWR", 5))
+    with pytest.raises(ControlMessageError, match=r"another query has written .*let it end, then run this one again"):
+        second.run()
+
+    assert 0 == job.run().generation
+    assert 1 == second.run().generation
+    assert [(0, 3), (1, 3)] == job.ends()
+    found: list[tuple[Any, ...]] = []
+    assert [("endOfStream", 0), ("endOfStream", 1)] == downstream(job, found)
+    assert 3 == len(found)
+
+
+def test_a_job_that_is_gone_for_good_is_replaced(job: Job) -> None:
+    job.arrive(("EWR", 1), ("JFK", 2))
+    with pytest.raises(Died):
+        job.run(as_(DiesBeforeTheEnd, job))
+    second = another(job)
+    second.arrive(("EWR", 1), ("JFK", 2))
+    with pytest.raises(ControlMessageError, match=r"run this one with `ProducerSpec\(generation=1\)`"):
+        second.run()
+    second.producer = ProducerSpec("events", 2, 3, generation=1)
+
+    second.run()
+
+    assert [("endOfStream", 0), ("endOfStream", 1)] == downstream(job, [])
+
+
+def test_a_job_that_another_one_has_overtaken_ends_its_rows_and_says_so(job: Job) -> None:
+    second = another(job)
+    job.arrive(("EWR", 1), ("JFK", 2))
+    second.arrive(("EWR", 5), ("LGA", 6))
+    slow = Meanwhile(job.transport.path, job.transport.options, happens=second.run)
+
+    with pytest.raises(ControlMessageError, match="something else has written the end of .* in generation 0"):
+        job.run(slow)
+
+    assert [(0, 3), (1, 3)] == job.ends()
+    found: list[tuple[Any, ...]] = []
+    assert [("endOfStream", 0), ("endOfStream", 1)] == downstream(job, found)
+    assert 4 == len(found)
+    assert 2 == job.run().generation, "it goes on"
+    assert [(0, 3), (1, 3)] == job.ends()
+
+
+def test_the_end_of_a_task_that_comes_while_a_job_runs_holds_nothing_up_and_is_an_error(job: Job) -> None:
+    job.arrive(("EWR", 1), ("JFK", 2), ("LGA", 3))
+    end = control_envelopes(job.spark, job.producer, job.producer.end_of_stream([1]))
+    ended = Meanwhile(job.transport.path, job.transport.options, happens=lambda: job.transport.append(end))
+
+    with pytest.raises(
+        ControlMessageError, match=r"has written the end of 'Partition 1' in generation 0.*consumers may"
+    ):
+        job.run(ended)
+
+    found: list[tuple[Any, ...]] = []
+    assert [("endOfStream", 0), ("endOfStream", 1)] == downstream(job, found)
+    assert 3 == len(found)
 
 
 def test_a_stream_that_has_lost_its_control_messages_gets_a_generation_above_all(job: Job) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -11,14 +13,16 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from control_messages.messages import EndOfStream, Watermark
 from control_messages.producer import ProducerSpec
-from control_messages.spark import EventTimeProcessor, process, reconcile
+from control_messages.spark import EventTimeProcessor, process, reconcile, run_until_end
 from tests.spark.parquet_stream import IntermediateStream, announced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+
+DAY = 86_400_000
+GUIDE = Path(__file__).parents[2] / "docs" / "CONTROL_MESSAGES.md"
 
 
 @pytest.fixture
@@ -106,6 +110,57 @@ def test_a_union_has_the_columns_of_both_and_one_watermark(
     assert {("one", None), (None, 5)} == {row[-2:] for row in rows if row[3] == "message"}
     assert [("watermark", 3)] == [row[2:] for row in announced(rows)]
     assert {"s+t"} == {row[1] for row in rows}
+
+
+def guide_s_days() -> EventTimeProcessor:
+    """The operator of the guide."""
+    (code,) = re.findall(r"^DAY = .*?(?=^row = )", GUIDE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {"EventTimeProcessor": EventTimeProcessor, "pd": pd}
+    exec(code, names)  # noqa: S102 - a file of this repository
+    operator = names["Days"]()
+    assert isinstance(operator, EventTimeProcessor)
+    return operator
+
+
+def flown(*days: float | None) -> list[tuple[int, bytes]]:
+    """Messages of partition 0, each with the day of its departure."""
+    return [(0, b"\0" + (b"" if day is None else str(int(day * DAY)).encode())) for day in days]
+
+
+def test_the_guide_s_windows_keep_nulls_count_late_rows_and_have_times_that_the_next_job_can_use(
+    stream: IntermediateStream,
+) -> None:
+    stream.put(*flown(1.5, 1.6, None, 2.1), (0, Watermark("a", 1, int(1.6 * DAY))))
+    stream.put(*flown(2.2, 1.7, 1.2, None), (0, Watermark("a", 1, int(2.5 * DAY))))
+    stream.put(*flown(3.2, 1.8), (0, Watermark("a", 1, 3 * DAY)))
+    stream.put((0, EndOfStream("a", 1)))
+    departure = F.col("message").cast("string").try_cast("bigint").alias("departure")
+    flow = reconcile(stream.frame(), "s").select("*", departure)
+    flow = flow.withColumn("day", F.floor(F.col("departure") / DAY) * DAY)
+    found: list[tuple[Any, ...]] = []
+    query = stream.start(process(flow, guide_s_days()), found)
+    assert run_until_end(query, {"s": 1})
+
+    days = {(row[-3], row[-2]) for row in found if row[3] == "message"}
+    assert {(DAY, 4), (2 * DAY, 2), (3 * DAY, 1), (None, 2)} == days, "all but the last flight of day 1"
+    watermarks = {row[0]: row[5] for row in found if row[3] == "watermark"}
+    times = [(row[0], row[-1]) for row in found if row[3] == "message" and row[-1] is not None]
+    assert all(at >= watermarks.get(batch - 1, 0) for batch, at in times), "none is late for the next job"
+    assert any(at - DAY + 1 < watermarks.get(batch - 1, 0) for batch, at in times), "as the first moment would be"
+    counted = [each["observedMetrics"].get("late_rows.s.Days") for each in query.recentProgress]
+    assert [(4, 0), (4, 1), (2, 1)] == [tuple(row) for row in counted if row is not None][:3]
+    assert "stale" in query.recentProgress[0]["observedMetrics"]["control_messages.s"].asDict()
+
+
+def test_the_event_time_of_an_operator_is_a_column_of_integers(stream: IntermediateStream) -> None:
+    class Timed(EventTimeProcessor):
+        schema = "text string"
+        event_time = "at"
+
+    flow = reconcile(stream.frame(), "s")
+    with pytest.raises(ValueError, match=r"Timed.event_time is 'at', which is no integer column .*F.unix_millis"):
+        process(flow, Timed())
+    process(flow.withColumn("at", F.lit(1)), Timed())
 
 
 def test_an_operator_is_told_when_an_ended_stream_goes_on(

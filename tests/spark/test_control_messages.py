@@ -125,7 +125,7 @@ def test_without_a_task_column_the_hash_of_the_row_decides_and_one_task_needs_no
 def test_rows_of_an_unknown_partition_or_task_are_refused(spark: SparkSession) -> None:
     frame = rows_of(spark, 3, 3).withColumn("partition", F.col("task"))
 
-    with pytest.raises(PySparkException, match=r"stream numbers must be 0 to 1\. .*partition_of\. Found: 2"):
+    with pytest.raises(PySparkException, match=r"stream numbers is 0 to 1\. .*partition_of\. Found: 2"):
         emit(frame, ProducerSpec("numbers", 2), event_time="time").collect()
     with pytest.raises(PySparkException, match=r"numbers has no task 2"):
         emit(frame, ProducerSpec("numbers", 3, 2), event_time="time", task="task").collect()
@@ -221,7 +221,7 @@ def test_a_query_with_an_idle_timeout_stops_too_when_its_end_was_read_before(str
     query = stream.start(reconcile(stream.frame(), "s", idle_timeout=IdleTimeout(60_000)), [])
     wait_for(lambda: query.lastProgress is not None and query.lastProgress["batchId"] > 2, query)
 
-    assert run_until_end(query)
+    assert run_until_end(query, {"s": 1})
 
 
 def test_the_message_with_the_highest_sequence_says_whether_a_task_is_idle(stream: IntermediateStream) -> None:
@@ -293,7 +293,9 @@ def test_a_row_with_a_null_as_partition_is_refused(stream: IntermediateStream) -
     stream.put((0, Watermark("b", 2, 5)))
     frame = stream.frame().withColumn("partition", F.when(F.col("partition") > 0, 1))
 
-    with pytest.raises(PySparkException, match="column 'partition', which is the partition, must not be null in a row"):
+    with pytest.raises(
+        PySparkException, match="column 'partition', which is the partition, has a value in every row. Found: null"
+    ):
         stream.run(reconcile(frame, "s"))
 
 

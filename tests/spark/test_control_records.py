@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import fastavro
@@ -13,8 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from control_messages.envelopes import unwrap, wrap
 from control_messages.messages import to_fields
-from control_messages.producer import ProducerSpec
-from control_messages.spark import emit
+from control_messages.producer import FOR_THE_SINK, ProducerSpec
+from control_messages.spark import AzureBlobTransport, emit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,3 +126,35 @@ def test_what_emit_returns_tells_the_sink_who_the_producer_is(
     assert {("events", 3, 2)} == {(each["streamId"], each["partitionCount"], each["generation"]) for each in found}
     assert 2 == len({each["sequence"] for each in found}), "each write has its own"
     assert 3 * 2 * 2 == len(found)
+
+
+def test_watermarks_that_the_sink_has_to_add_are_not_lost_in_silence(
+    spark: SparkSession, options: dict[str, str], target: str
+) -> None:
+    rows = spark.range(4).select(
+        F.col("id").cast("string").alias("value"), F.timestamp_seconds("id").alias("time"), F.lit(1).alias("partition")
+    )
+    producer = ProducerSpec("events", 3)
+    envelopes = emit(rows, producer, event_time="time", by_sink=True)
+    transport = AzureBlobTransport(target, options)
+    rebuilt = envelopes.withColumn("value", F.col(f"value.{FOR_THE_SINK}"))
+    with pytest.raises(ValueError, match="the sink would add no watermarks. Compute the payload before `emit`"):
+        transport.append(rebuilt)
+    writer = rebuilt.write.format("azureblob").options(**options, partitionColumn="partition").mode("append")
+    with pytest.raises(PySparkException, match="no watermarks would be written. Compute the payload before `emit`"):
+        writer.save(target)
+    with pytest.raises(ValueError, match="Compute the payload before `emit`"):
+        transport.append(rebuilt.select(F.col("partition").cast("int").alias("partition", metadata={}), "value"))
+    for by_sink in (True, False):
+        late = emit(rows, replace(producer, lateness_ms=5), event_time="time", by_sink=by_sink)
+        union = emit(rows, producer, event_time="time", by_sink=by_sink).union(late)
+        with pytest.raises(ValueError, match=r"of 2 `emit`.*Unite the rows first, then call `emit` once"):
+            transport.append(union)
+    with pytest.raises(PySparkException, match=FOR_THE_SINK):
+        envelopes.select(F.col("value").cast("binary"))
+
+    united = emit(rows.union(rows), producer, event_time="time", value="value", by_sink=True)
+    transport.append(united)
+    sent = transport.control(spark)
+    assert sent is not None
+    assert 3 <= sent.count()

@@ -10,12 +10,13 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from control_messages.messages import Watermark
+from control_messages.messages import EndOfStream, Watermark
 from control_messages.producer import ProducerSpec
-from control_messages.spark import progress, read_trackers, reconcile, run_until_end, why_held
+from control_messages.spark import control_envelopes, progress, read_trackers, reconcile, run_until_end, why_held
 from tests.spark.parquet_stream import IntermediateStream, announced, wait_for
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
 PRODUCER = ProducerSpec("s", 2, ["a", "b"])
@@ -120,10 +121,61 @@ def test_a_query_that_has_read_nothing_says_so(stream: IntermediateStream) -> No
     stream.folder.joinpath("empty").mkdir()
     query = stream.start(reconcile(stream.frame(), "s"), [])
     try:
+        wait_for(lambda: query.status["message"].startswith("Waiting for"), query)
         (nothing,) = why_held(query)
         assert str(nothing).startswith("All partitions of s have no watermark: no control message was read, and 0 user")
     finally:
         query.stop()
+
+
+def test_while_the_first_batch_is_read_nobody_is_sent_to_the_upstream_job(stream: IntermediateStream) -> None:
+    stream.put((0, PRODUCER.watermark("a", 5)), (0, PRODUCER.watermark("b", 5)))
+    taken, told = threading.Event(), threading.Event()
+
+    def take(rows: DataFrame, _: int) -> None:
+        rows.collect()
+        taken.set()
+        told.wait(60)
+
+    writer = reconcile(stream.frame(), "s").writeStream.foreachBatch(take)
+    query = writer.option("checkpointLocation", stream.checkpoint).start()
+    try:
+        wait_for(taken.is_set, query)
+        (nothing,) = why_held(query)
+        assert "Of s nothing is known yet: the query has not finished its first batch." == str(nothing)
+        told.set()
+        wait_for(lambda: query.lastProgress is not None, query)
+        assert "Partition 0 of s is at 1970" in str(why_held(query)[0])
+    finally:
+        told.set()
+        query.stop()
+
+
+def test_an_end_of_some_partitions_is_none_of_the_stream_if_their_number_is_unknown(stream: IntermediateStream) -> None:
+    end = EndOfStream("a", 1)
+    stream.put((0, end))
+    query = stream.start(reconcile(stream.frame(), "s"), [])
+    with pytest.raises(ValueError, match=r"stream s: 1 partitions have ended, .* Name the number: .*\{'s': \.\.\.\}"):
+        run_until_end(query)
+    assert query.isActive
+    stream.put((1, end))
+    assert run_until_end(query, {"s": 2})
+    assert 2 == len(read_trackers(query))
+
+
+def test_a_task_whose_end_was_deleted_is_waited_for_until_the_end_is_appended_again(stream: IntermediateStream) -> None:
+    stream.put((0, PRODUCER.watermark("b", 7)))  # what a vacuum has left; the end of `a` was before
+    found: list[tuple[Any, ...]] = []
+    query = stream.start(reconcile(stream.frame(), "s"), found)
+    wait_for(lambda: len(read_trackers(query)) == 1, query)
+    advice = "if they have ended, and retention or a vacuum has deleted that, append it again: `control_envelopes("
+    assert advice in str(why_held(query)[0])
+
+    again = control_envelopes(stream.spark, PRODUCER, PRODUCER.end_of_stream(["a"])).collect()
+    stream.put(*((row.partition, bytes(row.value)) for row in again))
+    wait_for(lambda: len(found) == 1, query)
+    query.stop()
+    assert [(1, 0, "watermark", 7)] == announced(found)
 
 
 def test_an_end_that_cannot_come_is_not_waited_for(stream: IntermediateStream) -> None:

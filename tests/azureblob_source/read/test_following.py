@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from azure_account.errors import ConflictError, NotFoundError, TransientError
+from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
 from azureblob_source.avro.schema import AvroSchema, parse
 from azureblob_source.log.commit_log import CommitLog
@@ -25,7 +26,6 @@ from tests.histories import SeededMachine, run_histories
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from azure_account.memory.account import MemoryAccount
     from azureblob_source.log.entry import LogEntry as Entry
 
 
@@ -81,6 +81,21 @@ def test_a_stream_that_does_not_exist_yet_is_followed_from_its_beginning() -> No
     assert (-1, -1) == (reader.version_before("earliest"), reader.version_before("latest"))
     assert -1 == reader.latest(-1, TriggerLimits())
     assert -1 == reader.latest(None, TriggerLimits())
+
+
+def test_a_container_that_does_not_exist_yet_is_waited_for_and_one_that_is_gone_is_an_error() -> None:
+    account = MemoryAccount()
+    reader = follower(account)
+    assert -1 == reader.version_before("earliest")
+    assert -1 == reader.latest(-1, TriggerLimits())
+    assert reader.no_container
+    assert reader.head() is None
+    account.container("container").create()
+    put(account, 0)
+    assert 0 == reader.latest(-1, TriggerLimits())
+    assert reader.head() is not None
+    with pytest.raises(NotFoundError, match="Container container does not exist"):
+        follower(MemoryAccount()).latest(0, TriggerLimits())
 
 
 def test_a_query_starts_at_the_version_of_the_option() -> None:

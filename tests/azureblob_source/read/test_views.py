@@ -98,6 +98,7 @@ def test_control_messages_are_columns_and_the_whole_message() -> None:
     common = {"version": 5, "timestamp": datetime.fromisoformat(WHEN), "taskName": "t", "taskCount": 4} | {
         "generation": None,
         "idle": None,
+        "transactionId": None,
     }
     moment = datetime(1970, 1, 1, 0, 0, 1, 500_000, timezone.utc)
     assert {**common, "partition": "3", "type": "watermark", "watermark": moment, "streamId": None} == without(first)
@@ -106,6 +107,12 @@ def test_control_messages_are_columns_and_the_whole_message() -> None:
     )
     assert (6, None, None, None) == (third["version"], third["type"], third["watermark"], third["taskName"])
     assert [watermark, end, strange] == [json.loads(row["message"]) for row in (first, second, third)]
+
+
+def test_a_control_message_names_the_query_that_wrote_it() -> None:
+    end = {"type": "endOfStream", "taskName": "t", "taskCount": 1}
+    table = control_table([entry(1, control=(end,), transaction=Transaction("query", 7)), entry(2, control=(end,))])
+    assert ["query", None] == [row["transactionId"] for row in table.to_pylist()]
 
 
 def test_a_control_message_is_a_row_for_each_of_its_partitions() -> None:

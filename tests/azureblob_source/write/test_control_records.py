@@ -34,7 +34,7 @@ from control_messages.messages import (
     message_type,
     to_fields,
 )
-from control_messages.producer import ProducerSpec
+from control_messages.producer import FOR_THE_SINK, ProducerSpec
 from tests.azureblob_source.control_table import control_table
 from tests.azureblob_source.log.committing import WEEK_AND_A_DAY
 from tests.azureblob_source.write.sink_rows import (
@@ -427,6 +427,19 @@ def test_the_sink_writes_the_watermark_of_each_task_to_every_partition(drop: boo
     assert drop or {("2", 2)} == {
         (b.partition, r["partition"]) for b in entry.blobs[2:] for r in blob_rows(visible[b.name])
     }
+
+
+def test_envelopes_in_the_struct_of_emit_are_stored_as_bytes() -> None:
+    place = ROWS.get_field_index("value")
+    schema = ROWS.set(place, pa.field("value", pa.struct([(FOR_THE_SINK, pa.binary())])))
+    account, plan = new_account(), plan_of_producer(schema=schema)
+    rows = [row(0, user(1)), row(1, None), row(0, user(3))]
+    batch = [{**each, "value": {FOR_THE_SINK: each["value"]}} for each in rows]
+    entry = commit(account, plan, stage_rows_of_producer(account, plan, batch, batch[1:], schema=schema))
+    mine = wrap(own("a", 0))
+    assert {"0": [user(1), user(3), user(3), mine], "1": [None, None, mine], "2": [mine]} == written(
+        account, entry.blobs
+    )
 
 
 def test_without_a_partition_column_all_partitions_are_in_one_blob() -> None:

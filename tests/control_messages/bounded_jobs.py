@@ -1,0 +1,257 @@
+"""Bounded jobs on one stream in miniature: every step of a run may fall between the steps of another.
+
+    job ─ begin ─► rows and watermarks, batch by batch ─ finish ─► end ─► stream ─► tracker of a consumer
+
+A run dies at any step, and something else may end a task. `Rules` are the code under test; its fields turn mistakes on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from control_messages import runs
+from control_messages.errors import ContradictionError, ControlMessageError
+from control_messages.messages import EndOfStream, Watermark
+from control_messages.partition_tracker import PartitionTracker, receive
+from control_messages.producer import ProducerSpec
+from control_messages.runs import Complete, Finish, Job, Newest, Sent, Start
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STREAM = "s"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a run."""
+
+    job: int
+    number: int
+    generation: int
+
+
+@dataclass(frozen=True)
+class Written:
+    """A control message, and the query that wrote it; None for a batch write."""
+
+    message: Watermark | EndOfStream
+    query: str | None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of `control_messages.runs`, or with a mistake."""
+
+    sees_others: bool = True
+    takes_any_end: bool = False
+    """An end that is there is taken for the end of the run, whoever wrote it."""
+    remembers: bool = True
+    names_all: bool = False
+
+    def begin(self, job: Job, newest: Newest | None) -> Start | Complete:
+        return runs.begin(job, self._seen(newest))
+
+    def finish(self, job: Job, generation: int, newest: Newest | None) -> Finish:
+        if self.takes_any_end and newest is not None and newest.ended:
+            return Finish(None)
+        done = runs.finish(job, generation, self._seen(newest))
+        return replace(done, nameless=False) if self.names_all else done
+
+    def _seen(self, newest: Newest | None) -> Newest | None:
+        if newest is None:
+            return None
+        senders = newest.senders if self.sees_others else frozenset((task, None) for task, _ in newest.senders)
+        return replace(newest, senders=senders, written_after=newest.written_after if self.remembers else frozenset())
+
+
+def sent(
+    partition: str, task: str, *, last: int = -1, end: int = -1, query: str | None = None, partitions: int = 1
+) -> Sent:
+    """What a query has sent for one of two tasks."""
+    return Sent(partition, task, query, 1 if task == "" else 2, partitions, last, end)
+
+
+@dataclass
+class Stream:
+    """The stream with one partition, and what has happened. deaths: of runs, with the errors that they had to raise."""
+
+    items: list[Row | Written] = field(default_factory=list)
+    deaths: int = 0
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def newest(self) -> Newest | None:
+        """The newest generation, as `run_bounded` reads it."""
+        control = [item for item in self.items if isinstance(item, Written)]
+        if not control:
+            return None
+        generation = max(each.message.generation for each in control)
+        return runs.newest_of(
+            generation,
+            (
+                self._sent(each, position)
+                for position, each in enumerate(self.items)
+                if isinstance(each, Written) and each.message.generation == generation
+            ),
+        )
+
+    def _sent(self, written: Written, position: int) -> Sent:
+        message, is_end = written.message, isinstance(written.message, EndOfStream)
+        last, end = (-1, position) if is_end else (position, -1)
+        return Sent("0", message.task or "", written.query, message.task_count, 1, last, end)
+
+    def end(self, producer: ProducerSpec, tasks: tuple[str, ...] | None = None) -> None:
+        """An end, as a batch write."""
+        self.items += [Written(message, None) for message in producer.end_of_stream(tasks)]
+
+    def consumed(self, *, keeps: bool) -> tuple[PartitionTracker, int]:
+        """The tracker of a consumer that reads item by item, and how many rows no end covers.
+
+        keeps: it leaves contradictions out (`on_bad="keep"`), as it has to after a job has failed with one.
+        """
+        tracker, open_rows = PartitionTracker(STREAM), 0
+        for item in self.items:
+            if isinstance(item, Row):
+                open_rows += 1
+                continue
+            step = receive(tracker, [item.message], 0, on_contradiction=(lambda *_: None) if keeps else None)
+            tracker = step.tracker
+            if step.end:
+                open_rows = 0
+        return tracker, open_rows
+
+
+@dataclass
+class BoundedJob:
+    """A job with a checkpoint. read: how many of its rows it has written."""
+
+    stream: Stream
+    number: int
+    producer: ProducerSpec
+    rules: Rules
+    rows: int = 0
+    read: int = 0
+    query: str | None = None
+
+    def run(self) -> Iterator[None]:
+        """The steps of a run. Returns when it has succeeded; raises ControlMessageError."""
+        while True:
+            start = self.rules.begin(Job(self.producer, self.query), self.stream.newest())
+            yield
+            if isinstance(start, Start):
+                break
+            self.stream.items.append(Written(EndOfStream(None, 1, STREAM, start.generation), None))
+        run = replace(self.producer, generation=start.generation)
+        self.query = self.query or f"query {self.number}"
+        while self.read < self.rows:
+            self.stream.items.append(Row(self.number, self.read, run.generation))
+            self.stream.items += [
+                Written(run.watermark(task, self.read), self.query) for task in run.names[: 1 + self.read]
+            ]
+            self.read += 1
+            yield
+        done = self.rules.finish(Job(self.producer, self.query), run.generation, self.stream.newest())
+        yield
+        if done.ends is not None:
+            if done.nameless:
+                self.stream.items.append(Written(EndOfStream(None, 1, STREAM, done.ends), None))
+            else:
+                self.stream.end(replace(self.producer, generation=done.ends))
+        if done.error is not None:
+            raise done.error
+
+
+def history(seed: int, rules: Rules, seen: Counter[str]) -> None:
+    """Two jobs run at once, some die, all is repeated as the errors say. AssertionError for a broken promise."""
+    rng = random.Random(seed)
+    stream = Stream(seen=seen)
+    shape = rng.choice(["same tasks", "other names"])
+    jobs = [BoundedJob(stream, number, _producer(shape, number), rules) for number in range(2)]
+    failed = False
+    for _ in range(rng.randint(1, 3)):
+        for job in jobs:
+            job.rows += rng.randint(0, 3)
+        failed |= _night(rng, stream, jobs)
+    seen[shape] += 1
+    seen["a night failed"] += failed
+    if not failed:
+        _check(stream, "all runs succeeded", keeps=shape == "other names" and stream.deaths > 0)
+        return
+    for job in jobs:
+        _until_it_succeeds(job, stream)
+    for job in jobs:
+        job.rows += 1
+        _until_it_succeeds(job, stream)
+    _check(stream, "the advice was followed", keeps=True)
+
+
+def _producer(shape: str, number: int) -> ProducerSpec:
+    return ProducerSpec(STREAM, 1, ["a", "b"] if shape == "same tasks" else [f"task {number}"])
+
+
+def _night(rng: random.Random, stream: Stream, jobs: list[BoundedJob]) -> bool:
+    """Every job runs once, and again after it has died. Returns whether one has failed."""
+    failed, running = False, {job.number: job.run() for job in jobs}
+    overlaps = rng.random() < 0.7
+    while running:
+        number = rng.choice(list(running)) if overlaps else min(running)
+        job, chance = jobs[number], rng.random()
+        if chance < 0.05:
+            stream.seen["died"] += 1
+            stream.deaths += 1
+            running[number] = job.run()
+        elif chance < 0.07 and stream.items:
+            stream.seen["stray end"] += 1
+            newest = stream.newest()
+            generation = 0 if newest is None else newest.generation
+            stream.end(replace(job.producer, generation=generation), (rng.choice(job.producer.names),))
+            failed = True  # for what something else ends, no job is to blame
+        try:
+            next(running[number])
+        except StopIteration:
+            stream.seen["succeeded"] += 1
+            del running[number]
+        except ControlMessageError:
+            stream.seen["refused"] += 1
+            failed = True
+            del running[number]
+    return failed
+
+
+def _until_it_succeeds(job: BoundedJob, stream: Stream) -> None:
+    """Run the job alone, then as its error says: in a generation above."""
+    for _ in range(4):
+        error = _error_of(job)
+        if error is None:
+            return
+        newest = stream.newest()
+        assert newest is not None
+        if f"generation={newest.generation + 1})" in str(error):
+            stream.seen["took over"] += 1
+            job.producer = replace(job.producer, generation=newest.generation + 1)
+    raise AssertionError("the advice does not work")
+
+
+def _error_of(job: BoundedJob) -> ControlMessageError | None:
+    """What a run of the job alone fails with."""
+    try:
+        for _ in job.run():
+            pass
+    except ControlMessageError as error:
+        return error
+    return None
+
+
+def _check(stream: Stream, when: str, *, keeps: bool) -> None:
+    try:
+        tracker, open_rows = stream.consumed(keeps=keeps)
+    except ContradictionError as error:
+        raise AssertionError(f"{when}: a contradiction ({error})") from error
+    rows = sum(isinstance(item, Row) for item in stream.items)
+    ends = sum(isinstance(item, Written) for item in stream.items)
+    assert open_rows == 0, f"{when}: {open_rows} of {rows} rows come after the last end"
+    assert tracker.at_end or not ends, f"{when}: the stream does not end"
+    stream.seen["checked"] += 1
