@@ -3,6 +3,7 @@
 index/          what a directory has: the snapshot index, and what differs from the one before
 local/          directories on disk: reading them, and putting restored ones in place
 transfer/       files to blobs and back, in parallel and verified; assembly of whole directories
+arguments       what callers give, checked before anything is written
 record          which checkpoints there are: the commit point; record_store reads and changes it
 writer          back up: upload, commit, clean up; state_storage is where it finds the state
 sweeping        delete what no checkpoint needs

@@ -20,19 +20,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from azure_account.errors import (
-    ConfigurationError,
     ConflictError,
     describe,
 )
+from state_backup.arguments import check_label, checked_ids, checked_number, checked_offsets, checked_stores
 from state_backup.clean_up import CleanUp
 from state_backup.index.checkpoint_id import next_id
 from state_backup.index.dir_diff import next_index, stored_content, to_upload
-from state_backup.index.snapshot_index import SnapshotIndex, SnapshotMetadata, to_json
+from state_backup.index.snapshot_index import DirIndex, SnapshotIndex, SnapshotMetadata, from_json, to_json
 from state_backup.local.scan import ReadFiles, scan
 from state_backup.metrics import StateMetrics
 from state_backup.names import StateNames
 from state_backup.record import MOST_CONDEMNED, Checkpoint, CheckpointRecord
 from state_backup.record_store import new_uuid
+from state_backup.sealed_json import readable
 from state_backup.state_storage import StateStorage
 from state_backup.threads import check_threads
 from state_backup.transfer.upload import Uploader
@@ -60,6 +61,11 @@ class Owner:
     job_name: str
     job_id: str = "1"
     task_name: str = "0"
+
+    def __post_init__(self) -> None:
+        """`ConfigurationError` unless all are texts that are not blank."""
+        for name, value in (("job_name", self.job_name), ("job_id", self.job_id), ("task_name", self.task_name)):
+            check_label(value, name, "as this owner")
 
 
 @dataclass(frozen=True)
@@ -114,9 +120,8 @@ def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
     settled, read_files: what an earlier writer has left, so that this one does not do it again: its newest checkpoint
     if the writer was `settled` then, and its `read_files`, if they are of this host.
     """
-    if keep < LEAST_KEPT:
-        text = f"keep is {keep}, it must be at least {LEAST_KEPT}: a restore would be overtaken by the next backup."
-        raise ConfigurationError(text)
+    keep = checked_number(keep, "keep", LEAST_KEPT, "a restore would be overtaken by the next backup")
+    epoch = None if epoch is None else checked_number(epoch, "epoch", 0)
     check_threads(threads)  # before this opening fences another writer
     storage = StateStorage(container, StateNames(state), threads, now_ns, new_id)
     for _ in range(_ATTEMPTS):
@@ -208,16 +213,16 @@ class StateWriter:
         over. After these the checkpoint is there only if the answer of its commit was lost, as it may be after a
         `TransientError`; then all of it is there. An error of the clean-up is only logged: the next backup takes it up.
         """
-        id_ = self._next_id()
-        if not stores:
-            cause, step = "no store is given", "Give the directories of all stores of the state."
-            raise ConfigurationError(describe("back up", f"state {self._storage.state}", cause, step))
+        id_, state = self._next_id(), self._storage.state
+        stores = checked_stores(stores, state)
+        offsets = checked_offsets({} if offsets is None else offsets, state)
+        run = _Run(planned, progress, trust_times, checked_ids(keep, state))
+        self._check_readable(stores, id_, offsets)
         if not trust_times:
             self._read_files.clear()
-        run = _Run(planned, progress, trust_times, frozenset(keep))
         new = self._upload(stores, id_, run)
         for _ in range(_ATTEMPTS):
-            checkpoint = new.checkpoint(id_, offsets or {})
+            checkpoint = new.checkpoint(id_, offsets)
             if self._commit(new, checkpoint) or self._find_committed(new, checkpoint):
                 self.backed_up = new.stores
                 self._count_commit(new)
@@ -245,7 +250,21 @@ class StateWriter:
     def _next_id(self) -> CheckpointId:
         return next_id(self._storage.now_ns(), None if self.newest is None else self.newest.id)
 
-    def _upload(self, stores: Mapping[str, Path | str], id_: CheckpointId, run: _Run) -> _New:
+    def _check_readable(self, stores: Collection[str], id_: CheckpointId, offsets: Mapping[str, str]) -> None:
+        """`ConfigurationError` if a restore could not read what will be committed: nothing is uploaded yet."""
+        names = self._storage.names
+        blob = names.index("new")
+        for store in stores:
+            readable(self._index(_Store(store, Path(), id_), DirIndex(""), None), blob, to_json, from_json)
+        record = CheckpointRecord(self.epoch, "", (Checkpoint(id_, dict.fromkeys(stores, blob), offsets),))
+        self._storage.records.check_readable(record)
+
+    def _index(self, store: _Store, root: DirIndex, previous: str | None) -> SnapshotIndex:
+        owner = self._owner
+        metadata = SnapshotMetadata(str(store.id), owner.job_name, owner.job_id, owner.task_name, store.name)
+        return SnapshotIndex(self._storage.now_ns() // 1_000_000, metadata, root, previous)
+
+    def _upload(self, stores: Mapping[str, Path], id_: CheckpointId, run: _Run) -> _New:
         """Upload what is new, and the indexes. A store that has not changed keeps the index that it has."""
         new = _New(self.newest, run.keep, content=dict(run.uploaded))
         new.blobs.update(blob.blob_id for blobs in run.uploaded.values() for blob in blobs)
@@ -263,17 +282,17 @@ class StateWriter:
         return new
 
     def _upload_stores(
-        self, stores: Mapping[str, Path | str], id_: CheckpointId, uploader: Uploader, run: _Run, new: _New
+        self, stores: Mapping[str, Path], id_: CheckpointId, uploader: Uploader, run: _Run, new: _New
     ) -> None:
         before = {} if new.base is None else new.base.indexes
         with uploader:
             for store, directory in stores.items():
                 blob = before.get(store)
-                of = _Store(store, Path(directory), id_)
+                of = _Store(store, directory, id_)
                 found, new.stores[store] = self._upload_store(of, blob, uploader, run, new)
                 if isinstance(found, SnapshotIndex):
                     name = self._name(new, self._storage.names.index)
-                    uploader.put(name, to_json(found))
+                    uploader.put(name, readable(found, name, to_json, from_json))
                     new.indexes[store] = name, found
                 else:
                     new.indexes[store] = found, self._indexes[found]
@@ -307,9 +326,7 @@ class StateWriter:
         root = next_index(local, stored, root_before)
         if previous is not None and before is not None and root.present() == before.root.present():
             return previous, done
-        owner = self._owner
-        metadata = SnapshotMetadata(str(store.id), owner.job_name, owner.job_id, owner.task_name, store.name)
-        return SnapshotIndex(self._storage.now_ns() // 1_000_000, metadata, root, previous), done
+        return self._index(store, root, previous), done
 
     def _count_commit(self, new: _New) -> None:
         self._metrics.count("checkpointsCommitted")

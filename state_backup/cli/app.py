@@ -30,6 +30,7 @@ from azure_account.cli.json_lines import print_json
 from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import plural
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from state_backup.arguments import checked_offsets, checked_stores
 from state_backup.cli import as_json as document
 from state_backup.cli import as_text as text
 from state_backup.cli.progress import steps, transfer
@@ -91,12 +92,13 @@ def backup_command(  # noqa: PLR0913 - one argument for each option
     """
     shell = shell_of(ctx)
     container, state = _state(shell, where, option)
-    directories = _directories(stores)
-    offsets = _pairs(offset or (), "--offset", "KEY=VALUE")
+    directories = checked_stores(_directories(stores), state)
+    offsets = checked_offsets(_pairs(offset or (), "--offset", "KEY=VALUE"), state)
+    owner = Owner(job, job_id, task)
     for directory in directories.values():
         _check_directory(directory)
     with _warnings(shell), transfer(shell, "uploading") as shown:
-        writer = open_state(container, state, Owner(job, job_id, task), epoch=epoch, keep=keep)
+        writer = open_state(container, state, owner, epoch=epoch, keep=keep)
         checkpoint = writer.back_up(directories, offsets, shown.progress, shown.planned)
     if as_json:
         print_json(document.backup_json(state, checkpoint, writer.backed_up))

@@ -109,6 +109,29 @@ def test_a_backup_is_reported_by_store_and_restored(account: MemoryAccount, tmp_
     assert second["checkpoint"] == str(newest.id)
 
 
+@pytest.mark.parametrize("store", ["store", " ", "\udcff", "a b", "-", "ü"])
+@pytest.mark.parametrize("options", [(), ("--task", ""), ("--job", " "), ("--job-id", "\udcff"), ("--offset", "2=5"),
+    ("--offset", " =\udcff"), ("--offset", "a=None")])  # fmt: skip
+def test_what_a_backup_acknowledges_is_restored_and_what_it_refuses_changes_nothing(
+    account: MemoryAccount, live: Path, tmp_path: Path, store: str, options: tuple[str, ...]
+) -> None:
+    container = account.container("box")
+    before = {blob.name: blob.etag for blob in container.list()}
+    write(live, TREES[2])
+    done = run(account, "backup", WHERE, *options, "--", f"{store}={live}")
+    if done.exit_code:
+        assert (ERROR, before) == (done.exit_code, {blob.name: blob.etag for blob in container.list()})
+        assert "is blank" in done.stderr
+    else:
+        assert 0 == run(account, "restore", WHERE, "--", f"{store}={tmp_path / 'r'}").exit_code
+        assert equal(tmp_path / "r", TREES[2])
+        assert (
+            dict([options[1].split("=")] if "--offset" in options else []) == checkpoints(container, STATE)[0].offsets
+        )
+    assert (" " in {store, *options} or "" in options) == bool(done.exit_code)
+    assert 0 == run(account, "ls", WHERE).exit_code
+
+
 def test_job_and_task_are_in_the_snapshot_index_and_the_epoch_in_the_record(
     account: MemoryAccount, tmp_path: Path
 ) -> None:
