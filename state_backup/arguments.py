@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from azure_account.errors import ConfigurationError, describe
 
 _SHOWN = 80
+
+
+@dataclass(frozen=True)
+class MayBeEmpty:
+    """A directory to back up that may have lost all of its files since the checkpoint before. Else that is an error."""
+
+    directory: Path | str
 
 
 def check_label(value: Any, name: str, what: str) -> None:
@@ -44,7 +52,7 @@ def checked_stores(stores: Any, state: str) -> dict[str, Path]:
     for store, directory in _items(stores, "stores", what):
         check_label(store, "the name of a store", what)
         try:
-            found[store] = Path(directory)
+            found[store] = Path(directory.directory if isinstance(directory, MayBeEmpty) else directory)
         except TypeError as error:
             cause = f"the directory of store {store[:_SHOWN]} is {_shown(directory)} and no path"
             raise ConfigurationError(describe("back up", what, cause, "Give a path.")) from error
@@ -52,6 +60,11 @@ def checked_stores(stores: Any, state: str) -> dict[str, Path]:
         step = "Give the directories of all stores of the state."
         raise ConfigurationError(describe("back up", what, "no store is given", step))
     return found
+
+
+def may_be_empty(stores: Mapping[str, object]) -> frozenset[str]:
+    """The stores of which that was said."""
+    return frozenset(store for store, directory in stores.items() if isinstance(directory, MayBeEmpty))
 
 
 def checked_ids(ids: Any, state: str) -> frozenset[str]:

@@ -20,14 +20,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from azure_account.errors import (
+    ConfigurationError,
     ConflictError,
     describe,
 )
-from state_backup.arguments import check_label, checked_ids, checked_number, checked_offsets, checked_stores
+from state_backup.arguments import (
+    check_label,
+    checked_ids,
+    checked_number,
+    checked_offsets,
+    checked_stores,
+    may_be_empty,
+)
 from state_backup.clean_up import CleanUp
 from state_backup.index.checkpoint_id import next_id
 from state_backup.index.dir_diff import next_index, stored_content, to_upload
 from state_backup.index.snapshot_index import DirIndex, SnapshotIndex, SnapshotMetadata, from_json, to_json
+from state_backup.keeping import LEAST_KEPT, checked_keep, kept
 from state_backup.local.scan import ReadFiles, scan
 from state_backup.metrics import StateMetrics
 from state_backup.names import StateNames
@@ -43,13 +52,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from azure_account.account import BlobContainer
+    from state_backup.arguments import MayBeEmpty
     from state_backup.index.checkpoint_id import CheckpointId
     from state_backup.index.dir_diff import Blobs, Content, LocalDir, LocalFile
     from state_backup.record_store import StoredRecord
 
 logger = logging.getLogger(__name__)
 
-LEAST_KEPT = 2
 _ATTEMPTS = 10
 """How often a commit is tried when sweeps change the record meanwhile."""
 
@@ -103,7 +112,7 @@ def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
     owner: Owner,
     *,
     epoch: int | None = None,
-    keep: int = 2,
+    keep: int | None = None,
     threads: int = 16,
     opening: str | None = None,
     settled: str = "",
@@ -115,12 +124,14 @@ def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
 
     state: its place in the container, such as `flights/task-3`. epoch: of this writer, such as that of the task in
     `coordination`; by default one above that in the record. keep: how many checkpoints can be restored, at least 2, so
-    that a restore is not overtaken by the next backup. `FencedError` if a writer with a higher epoch has the state. Of
-    two writers with one epoch, the last to open the state has it. opening: an id of this call, by default random.
-    settled, read_files: what an earlier writer has left, so that this one does not do it again: its newest checkpoint
-    if the writer was `settled` then, and its `read_files`, if they are of this host.
+    that a restore is not overtaken by the next backup; by default as many as the state has kept so far, 2 for a new
+    one. The state keeps the number: a lower one is ignored, with a warning (`set_keep` changes it). `FencedError` if a
+    writer with a higher epoch has the state. Of two writers with one epoch, the last to open the state has it.
+    opening: an id of this call, by default random. settled, read_files: what an earlier writer has left, so that this
+    one does not do it again: its newest checkpoint if the writer was `settled` then, and its `read_files`, if they are
+    of this host.
     """
-    keep = checked_number(keep, "keep", LEAST_KEPT, "a restore would be overtaken by the next backup")
+    keep = None if keep is None else checked_keep(keep)
     epoch = None if epoch is None else checked_number(epoch, "epoch", 0)
     check_threads(threads)  # before this opening fences another writer
     storage = StateStorage(container, StateNames(state), threads, now_ns, new_id)
@@ -129,9 +140,10 @@ def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
         record = CheckpointRecord(0, "") if before is None else before.record
         own = record.epoch + 1 if epoch is None else epoch
         storage.records.check_epoch(record, own)
-        stored = storage.records.write(replace(record, epoch=own, writer=opening or new_id()), before)
+        record = replace(record, epoch=own, writer=opening or new_id(), keep=kept(state, record, keep))
+        stored = storage.records.write(record, before)
         if stored is not None:
-            return StateWriter(storage, owner, keep, stored, settled, read_files or {})
+            return StateWriter(storage, owner, stored, settled, read_files or {})
     raise storage.too_many_changes(_ATTEMPTS)
 
 
@@ -142,13 +154,13 @@ class StateWriter:
         self,
         storage: StateStorage,
         owner: Owner,
-        keep: int,
         stored: StoredRecord,
         settled: str,
         read_files: Mapping[str, ReadFiles],
     ) -> None:
-        self._storage, self._owner, self._keep = storage, owner, keep
+        self._storage, self._owner = storage, owner
         self._stored = stored
+        self._keep = stored.record.keep or LEAST_KEPT
         self._indexes = self._read_indexes(stored, ())
         """The snapshot indexes of the checkpoints in the record, by blob."""
         self._left = CleanUp(self._blobs_of(self._indexes) - self._blobs_without_ttl(settled))
@@ -194,7 +206,7 @@ class StateWriter:
 
     def back_up(
         self,
-        stores: Mapping[str, Path | str],
+        stores: Mapping[str, Path | str | MayBeEmpty],
         offsets: Mapping[str, str] | None = None,
         progress: Callable[[int], object] = lambda _: None,
         planned: Callable[[int, int], object] = lambda _files, _bytes: None,
@@ -209,18 +221,19 @@ class StateWriter:
         of hard links to files that are never changed in place, such as checkpoints of RocksDB. keep: ids of checkpoints
         that stay in the record beside the newest ones; those that are not in it any more are ignored.
 
+        `ConfigurationError` if a store had files at its last checkpoint and has none, unless `MayBeEmpty` says so.
         The directories must not change meanwhile: `ConflictError` if they do. `FencedError` if another writer has taken
         over. After these the checkpoint is there only if the answer of its commit was lost, as it may be after a
         `TransientError`; then all of it is there. An error of the clean-up is only logged: the next backup takes it up.
         """
         id_, state = self._next_id(), self._storage.state
-        stores = checked_stores(stores, state)
+        directories = checked_stores(stores, state)
         offsets = checked_offsets({} if offsets is None else offsets, state)
-        run = _Run(planned, progress, trust_times, checked_ids(keep, state))
-        self._check_readable(stores, id_, offsets)
+        run = _Run(planned, progress, trust_times, checked_ids(keep, state), may_be_empty(stores))
+        self._check_readable(directories, id_, offsets)
         if not trust_times:
             self._read_files.clear()
-        new = self._upload(stores, id_, run)
+        new = self._upload(directories, id_, run)
         for _ in range(_ATTEMPTS):
             checkpoint = new.checkpoint(id_, offsets)
             if self._commit(new, checkpoint) or self._find_committed(new, checkpoint):
@@ -233,7 +246,7 @@ class StateWriter:
                 cause = "a sweep has condemned blobs" if condemned else "an earlier commit took effect just before that"
                 logger.warning("%s of a backup of %s: it is repeated", cause, self._storage.state)
                 id_ = self._next_id()
-                new = self._upload(stores, id_, replace(run, uploaded=self._still_stored(new)))
+                new = self._upload(directories, id_, replace(run, uploaded=self._still_stored(new)))
         raise self._storage.too_many_changes(_ATTEMPTS)
 
     def _still_stored(self, new: _New) -> dict[Content, Blobs]:
@@ -313,6 +326,8 @@ class StateWriter:
         with self._metrics.measured("dirDiffSeconds", store=store.name):
             known = self._read_files.setdefault(store.name, ReadFiles()) if run.trust_times else None
             local = scan(store.directory, self._storage.threads, known)
+            if store.name not in run.may_be_empty:
+                self._check_not_emptied(store, local)
             stored = {**new.content, **stored_content(local, root_before, self._lost)}
             files = to_upload(local, stored)
         done = _backed_up(local, files)
@@ -327,6 +342,18 @@ class StateWriter:
         if previous is not None and before is not None and root.present() == before.root.present():
             return previous, done
         return self._index(store, root, previous), done
+
+    def _check_not_emptied(self, store: _Store, local: LocalDir) -> None:
+        """`ConfigurationError` for no files where the last checkpoint of the store had some: all of them would go."""
+        last = next((each for each in self.checkpoints if each.indexes.get(store.name) in self._indexes), None)
+        if last is None or any(True for _ in local.all_files()):
+            return
+        files = sum(1 for _ in self._indexes[last.indexes[store.name]].root.files())
+        if files:
+            cause = f"it has no files, and store {store.name} had {files:,} at checkpoint {last.id}"
+            step = "See that its disk is mounted; if all was deleted on purpose, give MayBeEmpty(directory)"
+            step += ", or --may-be-empty."
+            raise ConfigurationError(describe("back up directory", str(store.directory), cause, step))
 
     def _count_commit(self, new: _New) -> None:
         self._metrics.count("checkpointsCommitted")
@@ -345,7 +372,7 @@ class StateWriter:
         waste = sorted((self._blobs_of(known) | self._unused) - in_use - set(record.condemned))
         condemned = sorted(set(record.condemned) - self._left.gone)
         condemned += waste[: max(0, MOST_CONDEMNED - len(condemned))]
-        changed = replace(record, checkpoints=checkpoints, condemned=tuple(condemned))
+        changed = replace(record, checkpoints=checkpoints, condemned=tuple(condemned), keep=self._keep)
         stored = self._storage.records.write(changed, self._stored)
         if stored is None:
             return False
@@ -392,6 +419,7 @@ class StateWriter:
     def _go_on_from(self, stored: StoredRecord, known: Mapping[str, SnapshotIndex]) -> None:
         """Take this record for the last one. known: its snapshot indexes, and others."""
         self._stored = stored
+        self._keep = stored.record.keep or self._keep  # a sweep of an earlier release leaves it out
         named = {blob for each in stored.record.checkpoints for blob in each.indexes.values()}
         self._indexes = {blob: index for blob, index in known.items() if blob in named}
         in_use, condemned = self._blobs_of(self._indexes), set(stored.record.condemned)
@@ -434,6 +462,7 @@ class _Run:
     progress: Callable[[int], object]
     trust_times: bool
     keep: frozenset[str]
+    may_be_empty: frozenset[str]
     uploaded: Mapping[Content, Blobs] = field(default_factory=dict)
     """What an attempt before has uploaded."""
 

@@ -124,7 +124,7 @@ def back_up_checkpoint(  # noqa: PLR0913 - what, where, and settings
     location: str | Path,
     *,
     epoch: int | None = None,
-    keep: int = 2,
+    keep: int | None = None,
     every: float = 10.0,
     stop_after: float | None = None,
     retained: int = 100,
