@@ -1,9 +1,9 @@
 """What is left to do after a commit: take TTLs off the blobs that it has, delete those that are condemned.
 
 Nothing depends on it, so an error is logged, and the next clean-up goes on. It makes no further request when the
-service is out of reach. A delete may be refused for good, as by a legal hold, a lease or a missing permission. So that backups
-do not become slower with every refusal, a clean-up ends its deletes after `GIVE_UP` failures in a row, and tries at
-most `RETRIED` of the blobs again that it has failed to delete, those first that were not tried for longest.
+service is out of reach. A delete may be refused for good, as by a legal hold, a lease or a missing permission. So that
+backups do not become slower with every refusal, a clean-up ends its deletes after `GIVE_UP` failures in a row, and
+tries at most `RETRIED` of the blobs again that it has failed to delete, those first that were not tried for longest.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from concurrent.futures import CancelledError
@@ -9,6 +10,7 @@ from contextlib import ExitStack
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from azure_account.document_store import FETCHES
 from azure_account.errors import ConfigurationError, CorruptError, describe
 from state_backup.local.advice import next_step
 from state_backup.local.scan import READ_BYTES, ExpectedChecksum
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer
     from state_backup.index.snapshot_index import FileBlob, FileIndex
+
+logger = logging.getLogger(__name__)
 
 RANGE_BYTES = 4 << 20
 _FILES_AT_ONCE = 4
@@ -59,11 +63,24 @@ class Downloader:
             with os.fdopen(descriptor, "r+b", buffering=0):
                 if file.metadata.size:
                     os.posix_fallocate(descriptor, 0, file.metadata.size)
-                self._fill(descriptor, file, progress)
-                _verify(descriptor, path, file)
+                self._fill_verified(descriptor, path, file, progress)
                 os.fsync(descriptor)
         except OSError as error:
             raise ConfigurationError(describe("write", str(path), str(error), next_step(error))) from error
+
+    def _fill_verified(self, descriptor: int, path: Path, file: FileIndex, progress: Callable[[int], object]) -> None:
+        """Fill a file. If it is not what was backed up, it is fetched again: a bit may have been flipped on the way."""
+        for left in reversed(range(FETCHES)):
+            try:
+                self._fill(descriptor, file, progress)
+                _verify(descriptor, path, file)
+            except CorruptError as error:  # noqa: PERF203 - a download takes longer
+                if not left:
+                    raise
+                logger.warning("it is fetched again: %s", error)
+                progress = _unreported
+            else:
+                return
 
     def _fill(self, descriptor: int, file: FileIndex, progress: Callable[[int], object]) -> None:
         def fetch(blob: FileBlob, start: int, length: int) -> None:
@@ -83,6 +100,10 @@ class Downloader:
         for blob, size in file.extents():
             cuts = [*range(0, size, self._range_bytes), size]
             yield from ((blob, start, stop - start) for start, stop in pairwise(cuts))
+
+
+def _unreported(_: int) -> None:
+    """Bytes that were reported when they were fetched before."""
 
 
 def _verify(descriptor: int, path: Path, file: FileIndex) -> None:
