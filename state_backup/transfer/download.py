@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from azure_account.document_store import FETCHES
 from azure_account.errors import ConfigurationError, CorruptError, describe
 from state_backup.local.advice import next_step
+from state_backup.local.place import set_time
 from state_backup.local.scan import READ_BYTES, ExpectedChecksum
 from state_backup.threads import pool, results
 
@@ -61,12 +62,22 @@ class Downloader:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "r+b", buffering=0):
+                if file.metadata.size > self._range_bytes:
+                    self._check_sizes(file)
                 if file.metadata.size:
                     os.posix_fallocate(descriptor, 0, file.metadata.size)
                 self._fill_verified(descriptor, path, file, progress)
+                set_time(descriptor, file.metadata)
                 os.fsync(descriptor)
         except OSError as error:
             raise ConfigurationError(describe("write", str(path), str(error), next_step(error))) from error
+
+    def _check_sizes(self, file: FileIndex) -> None:
+        """`CorruptError` if a blob has not the bytes that the index says, before the disk makes room for them."""
+        for blob, size in file.extents():
+            there = self._container.get(blob.blob_id, 0, 1).properties.size
+            if there < size:
+                raise _corrupt(file, f"blob {blob.blob_id} is shorter than the file: {there:,} bytes, not {size:,}")
 
     def _fill_verified(self, descriptor: int, path: Path, file: FileIndex, progress: Callable[[int], object]) -> None:
         """Fill a file. If it is not what was backed up, it is fetched again: a bit may have been flipped on the way."""
