@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from azure_account.errors import ConflictError, describe
 from state_backup.local.claim import claimed
+from state_backup.local.durable import sync
 from state_backup.local.exchange import exchange
 
 if TYPE_CHECKING:
@@ -122,15 +123,6 @@ def apply_permissions(root: Path, index: DirIndex) -> None:
     sync(root)
     if index.permissions:
         root.chmod(mode_of(index.permissions))
-
-
-def sync(path: Path) -> None:
-    """Have the file or directory on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def set_time(file: int | Path, metadata: FileMetadata) -> None:

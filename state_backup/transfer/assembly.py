@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from azure_account.errors import AzureBlobError, ConflictError, CorruptError, NotFoundError
-from state_backup.local import place
+from state_backup.local import durable, place
 from state_backup.local.scan import ReadFiles, scan
 from state_backup.stored_index import read_index
 from state_backup.transfer.download import Downloader
@@ -176,7 +176,7 @@ def _link(there: Path, new: Path) -> None:
 
 def _copy(there: Path, new: Path) -> None:
     shutil.copyfile(there, new, follow_symlinks=False)
-    place.sync(new)
+    durable.sync(new)
 
 
 @dataclass(frozen=True)

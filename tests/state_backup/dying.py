@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,16 +40,34 @@ class Death:
 
     def event(self, name: str, args: tuple[Any, ...]) -> None:
         """An audit event."""
-        writing = name == "open" and isinstance(args[2], int) and args[2] & _WRITING
-        if (name in OPERATIONS or writing) and (name in _RELATIVE or str(args[0]).startswith(str(self.below))):
+        if _changes(name, args, self.below):
             self.done.append(name)
             if self.died:
                 raise ProcessDied
 
 
+@dataclass
+class Watch:
+    """Looks before each operation."""
+
+    below: Path
+    look: Callable[[], object]
+
+    def event(self, name: str, args: tuple[Any, ...]) -> None:
+        """An audit event."""
+        if _changes(name, args, self.below):
+            self.look()
+
+
+def _changes(name: str, args: tuple[Any, ...], below: Path) -> bool:
+    """Whether it is an operation on what is in the folder."""
+    writing = name == "open" and isinstance(args[2], int) and args[2] & _WRITING
+    return bool(name in OPERATIONS or writing) and (name in _RELATIVE or str(args[0]).startswith(str(below)))
+
+
 _RELATIVE = {"os.remove", "os.rmdir"}
 """`shutil.rmtree` deletes relative to an open directory."""
-_waiting: list[Death] = []
+_waiting: list[Death | Watch] = []
 
 
 def _hook(name: str, args: tuple[Any, ...]) -> None:
@@ -71,6 +89,20 @@ def dying(below: Path, at: int) -> Iterator[Death]:
         pass
     finally:
         _waiting.remove(death)
+
+
+@contextmanager
+def watching(below: Path, look: Callable[[], object]) -> Iterator[None]:
+    """Look before each change of what is in a folder."""
+    if not _installed:
+        sys.addaudithook(_hook)
+        _installed.append(True)
+    watch = Watch(below, look)
+    _waiting.append(watch)
+    try:
+        yield
+    finally:
+        _waiting.remove(watch)
 
 
 _installed: list[bool] = []
