@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,38 +71,36 @@ _waiting: list[Death | Watch] = []
 
 
 def _hook(name: str, args: tuple[Any, ...]) -> None:
-    for death in _waiting:
-        death.event(name, args)
+    for each in _waiting:
+        each.event(name, args)
 
 
 @contextmanager
 def dying(below: Path, at: int) -> Iterator[Death]:
     """Die at this file operation. Suppresses the death; `died` says whether it came."""
-    if not _installed:
-        sys.addaudithook(_hook)
-        _installed.append(True)
     death = Death(below, at)
-    _waiting.append(death)
-    try:
+    with suppress(ProcessDied), _called(death):
         yield death
-    except ProcessDied:
-        pass
-    finally:
-        _waiting.remove(death)
 
 
 @contextmanager
 def watching(below: Path, look: Callable[[], object]) -> Iterator[None]:
     """Look before each change of what is in a folder."""
+    with _called(Watch(below, look)):
+        yield
+
+
+@contextmanager
+def _called(each: Death | Watch) -> Iterator[None]:
+    """It gets the audit events of the block."""
     if not _installed:
         sys.addaudithook(_hook)
         _installed.append(True)
-    watch = Watch(below, look)
-    _waiting.append(watch)
+    _waiting.append(each)
     try:
         yield
     finally:
-        _waiting.remove(watch)
+        _waiting.remove(each)
 
 
 _installed: list[bool] = []
