@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from azure_account.account import IF_ABSENT, Condition, Conflict, Done, Unknown
-from azure_account.errors import NotFoundError, TransientError, describe
+from azure_account.errors import CorruptError, NotFoundError, TransientError, describe
 from azure_account.readback import request_and_read_back
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer
     from azure_account.errors import AzureBlobError
     from azure_account.readback import Doubtful
+
+
+logger = logging.getLogger(__name__)
 
 
 class Document(Protocol):
@@ -26,14 +30,33 @@ class Document(Protocol):
 
 
 D = TypeVar("D", bound=Document)
+T = TypeVar("T")
+FETCHES = 3
+"""How often bytes are fetched whose checksum is wrong."""
 
 
 @dataclass(frozen=True)
-class Stored(Generic[D]):
+class Stored(Generic[T]):
     """A document as it was read or written, and its ETag."""
 
-    document: D
+    document: T
     etag: str
+
+
+def fetch_document(container: BlobContainer, blob: str, from_json: Callable[[bytes, str], T]) -> Stored[T]:
+    """Get a document and parse it. One that is damaged is fetched again: a bit may have been flipped on the way.
+
+    `NotFoundError`, and errors of `from_json`: a `CorruptError` after `FETCHES` times.
+    """
+    for left in reversed(range(FETCHES)):
+        found = container.get(blob)
+        try:
+            return Stored(from_json(found.data, blob), found.properties.etag)
+        except CorruptError as error:
+            if not left:
+                raise
+            logger.warning("%s is fetched again: %s", blob, error)
+    raise AssertionError
 
 
 @dataclass(frozen=True)
@@ -49,10 +72,9 @@ class DocumentStore(Generic[D]):
     def read(self) -> Stored[D] | None:
         """The document; None if there is none. Errors of `from_json`."""
         try:
-            found = self.container.get(self.blob)
+            return fetch_document(self.container, self.blob, self.from_json)
         except NotFoundError:
             return None
-        return Stored(self.from_json(found.data, self.blob), found.properties.etag)
 
     def write(self, document: D, before: str | None) -> Stored[D] | None:
         """Replace the document that was read with the ETag `before`, or create it (None).

@@ -1,9 +1,9 @@
 """What is left to do after a commit: take TTLs off the blobs that it has, delete those that are condemned.
 
-Nothing depends on it, so an error is logged, and the next clean-up goes on. A delete may be refused for good, as by a
-legal hold, a lease or a missing permission. So that backups do not become slower with every refusal, a clean-up ends
-its deletes after `GIVE_UP` failures in a row, and tries at most `RETRIED` of the blobs again that it has failed to
-delete, those first that were not tried for longest.
+Nothing depends on it, so an error is logged, and the next clean-up goes on. It makes no further request when the
+service is out of reach. A delete may be refused for good, as by a legal hold, a lease or a missing permission. So that
+backups do not become slower with every refusal, a clean-up ends its deletes after `GIVE_UP` failures in a row, and
+tries at most `RETRIED` of the blobs again that it has failed to delete, those first that were not tried for longest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from azure_account.account import Done, Missing
-from azure_account.errors import ConfigurationError
+from azure_account.errors import ConfigurationError, TransientError
 from state_backup.threads import each
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class CleanUp:
 
 def _each(storage: StateStorage, act: Callable[[str], bool], blobs: Sequence[str], give_up: int | None = None) -> Acted:
     """Act on each blob. Errors are logged."""
-    acted = each(act, blobs, storage.threads, give_up=give_up)
+    acted = each(act, blobs, storage.threads, give_up=give_up, ends=TransientError)
     if acted.errors:
         logger.warning("the clean-up of %s goes on with the next backup: %s", storage.state, acted.errors[0])
     return acted

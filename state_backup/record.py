@@ -1,6 +1,6 @@
 """The checkpoint record: which checkpoints of a task are kept, who writes them, what is to be deleted. Pure.
 
-    {"format-version":1, "epoch":3, "writer":"4b…", "write-id":"9f…", "checkpoints":[
+    {"format-version":1, "epoch":3, "writer":"4b…", "write-id":"9f…", "keep":2, "checkpoints":[
        {"version":2, "checkpoint-id":"1700000000000-123456", "input-offsets":{"kafka.flights.0":"1042"},
         "state-checkpoint-markers":{"state_backup":{"aggregates":"flights/task-3/index/7c….json"}}}, …],
      "condemned":["flights/task-3/files/2a…"], "digest":"…"}
@@ -43,6 +43,7 @@ class CheckpointRecord:
     """checkpoints: newest first. epoch: of the writer. write_id: of the last write. condemned: blobs to be deleted.
 
     writer: who has the state. Each opening has an id of its own: two processes may have been given one epoch.
+    keep: how many checkpoints can be restored. None in a record of an earlier release: there each run had a number.
     """
 
     epoch: int
@@ -50,6 +51,7 @@ class CheckpointRecord:
     checkpoints: tuple[Checkpoint, ...] = ()
     condemned: tuple[str, ...] = ()
     writer: str = ""
+    keep: int | None = None
 
     @property
     def newest(self) -> Checkpoint | None:
@@ -67,7 +69,7 @@ def to_json(record: CheckpointRecord) -> bytes:
         "checkpoints": [_checkpoint_fields(checkpoint) for checkpoint in record.checkpoints],
         "condemned": list(record.condemned),
     }
-    return sealed(fields)
+    return sealed(fields if record.keep is None else {**fields, "keep": record.keep})
 
 
 def from_json(data: bytes, blob: str) -> CheckpointRecord:
@@ -93,6 +95,7 @@ def _record(fields: Mapping[str, Any]) -> CheckpointRecord:
         tuple(_checkpoint(each) for each in fields["checkpoints"]),
         tuple(map(str, fields["condemned"])),
         str(fields["writer"]),
+        None if fields.get("keep") is None else int(fields["keep"]),
     )
 
 

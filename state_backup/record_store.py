@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from azure_account.document_store import DocumentStore
 from azure_account.errors import FencedError, describe
 from state_backup.record import from_json, to_json
+from state_backup.sealed_json import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,10 +47,16 @@ class RecordStore:
     def write(self, record: CheckpointRecord, before: StoredRecord | None) -> StoredRecord | None:
         """Replace the record that was read before, or create it. Gives it a write id of its own.
 
-        None if it was changed meanwhile: read it again. `TransientError` if the outcome stays unknown.
+        None if it was changed meanwhile: read it again. `TransientError` if the outcome stays unknown;
+        `ConfigurationError` if the record could not be read again.
         """
         record = replace(record, write_id=self._new_id())
+        self.check_readable(record)
         return _stored(self._documents.write(record, None if before is None else before.etag))
+
+    def check_readable(self, record: CheckpointRecord) -> None:
+        """`ConfigurationError` if the record, as it would be stored, could not be read again."""
+        readable(record, self._names.record, to_json, from_json)
 
     def check_epoch(self, record: CheckpointRecord, epoch: int, writer: str | None = None) -> None:
         """`FencedError` if another writer has opened a higher epoch; if `writer` is given, or has opened any since."""

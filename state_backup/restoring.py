@@ -98,7 +98,8 @@ def restore(  # noqa: PLR0913 - what is restored, where to, and what is reported
     """
     targets = {store: Target(directory, (directory,)) for store, directory in _resolved(stores).items()}
     transfer = Transfer(StateMetrics(state), threads, planned, progress)
-    return _run(_Attempts(container, state, targets, checkpoint_id, transfer, lock_timeout))
+    wanted = None if checkpoint_id is None else str(checkpoint_id)  # a `CheckpointId` may have been given
+    return _run(_Attempts(container, state, targets, wanted, transfer, lock_timeout))
 
 
 def materialise(  # noqa: PLR0913 - what is made, of what, and how

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from azure_account.errors import ConfigurationError, CorruptError
+from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ class SealedForm:
             if type(version) is int and version > self.format_version:
                 text = f"{self.kind} {blob} has format version {version}; this release reads {self.format_version}."
                 raise ConfigurationError(f"{text} Upgrade it.")
-            if fields.pop("digest") != digest_of(fields):
+            if not is_sealed(fields, fields.pop("digest")):
                 raise self.damaged(blob, "its digest is not that of its content")
             return parse(fields)
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -57,6 +57,27 @@ def digest_of(fields: Mapping[str, Any]) -> str:
     return hashlib.sha256(_canonical(fields)).hexdigest()
 
 
-def _canonical(fields: Mapping[str, Any]) -> bytes:
-    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+def is_sealed(fields: Mapping[str, Any], digest: object) -> bool:
+    """Whether the digest is that of the fields: sorted by name, or in the order of the document.
+
+    An earlier release took numbers for names, and sorted them as numbers. The document that it made has that order.
+    """
+    return digest == digest_of(fields) or digest == hashlib.sha256(_canonical(fields, sort_keys=False)).hexdigest()
+
+
+def readable(document: T, blob: str, to_json: Callable[[T], bytes], from_json: Callable[[bytes, str], T]) -> bytes:
+    """The document as it is stored. `ConfigurationError` unless a reader of it would read the same."""
+    try:
+        data = to_json(document)
+        cause = "" if from_json(data, blob) == document else "it would be read as something else"
+    except (AzureBlobError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        cause = str(error)
+    if cause:
+        step = "Nothing was committed: correct what was given."
+        raise ConfigurationError(describe("write", f"document {blob}", f"it could not be read again ({cause})", step))
+    return data
+
+
+def _canonical(fields: Mapping[str, Any], *, sort_keys: bool = True) -> bytes:
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys)
     return text.encode("utf-8", "surrogatepass")  # names of files may be any bytes

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from azure_account.errors import ConflictError, CorruptError, NotFoundError, TransientError, describe
-from state_backup.index.snapshot_index import from_json
 from state_backup.record_store import RecordStore, new_uuid
+from state_backup.stored_index import read_index
 from state_backup.undelete import undelete
 
 if TYPE_CHECKING:
@@ -83,11 +83,11 @@ class StateStorage:
 
     def _undeleted_index(self, stored: StoredRecord, blob: str) -> SnapshotIndex:
         try:
-            return from_json(self.container.get(blob).data, blob)
+            return read_index(self.container, blob)
         except NotFoundError:
             now = self.records.read()
             if now is not None:  # another writer may have dropped a checkpoint
                 self.records.check_epoch(now.record, stored.record.epoch, stored.record.writer)
             if not undelete(self.container, [blob]):
                 raise
-        return from_json(self.container.get(blob).data, blob)
+        return read_index(self.container, blob)

@@ -27,11 +27,11 @@ from azure_account.errors import (
     TransientError,
     describe,
 )
-from state_backup.index.snapshot_index import from_json
 from state_backup.metrics import StateMetrics
 from state_backup.names import StateNames
 from state_backup.record import MOST_CONDEMNED
 from state_backup.record_store import RecordStore
+from state_backup.stored_index import read_index
 from state_backup.threads import each, mapped
 from state_backup.transfer.ttl import DAYS, TAG
 
@@ -184,7 +184,7 @@ def _in_use(container: BlobContainer, record: CheckpointRecord) -> dict[str, tup
     for checkpoint in record.checkpoints:
         for index in sorted(checkpoint.indexes.values()):
             if index not in read:
-                read[index] = from_json(container.get(index).data, index).blob_ids()
+                read[index] = read_index(container, index).blob_ids()
             for blob in {index, *read[index]}:
                 needed.setdefault(blob, []).append(str(checkpoint.id))
     return {blob: tuple(ids) for blob, ids in needed.items()}

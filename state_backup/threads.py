@@ -61,17 +61,18 @@ def each(
     threads: int,
     *,
     give_up: int | None = None,
+    ends: type[AzureBlobError] | tuple[()] = (),
     fatal: type[AzureBlobError] | tuple[()] = (),
 ) -> Acted:
     """Act on each of the blobs, in order. One that fails keeps no other back.
 
-    give_up: after so many failures in a row the rest is left as it is; by default it is not. fatal: an error that ends
-    it all, and is raised.
+    give_up: after so many failures in a row the rest is left as it is; by default it is not. ends: an error after which
+    the rest is left as it is. fatal: an error that ends it all, and is raised.
     """
-    acted, noting = Acted(), threading.Lock()
+    acted, noting, ended = Acted(), threading.Lock(), threading.Event()
 
     def attempt(blob: str) -> None:
-        if give_up is not None and acted.in_a_row >= give_up:
+        if ended.is_set() or (give_up is not None and acted.in_a_row >= give_up):
             return
         error = None
         try:
@@ -80,6 +81,8 @@ def each(
             raise
         except AzureBlobError as raised:
             done, error = False, raised
+            if isinstance(raised, ends):
+                ended.set()
         with noting:
             acted.in_a_row = 0 if done else acted.in_a_row + 1
             if done:

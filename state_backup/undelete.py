@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from azure_account.account import Done
 from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, NotFoundError
-from state_backup.index.snapshot_index import from_json
+from state_backup.stored_index import read_index
 from state_backup.threads import mapped
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def try_undelete(
 def _files_of(container: BlobContainer, index: str) -> frozenset[str]:
     """The blobs of an index; none if it cannot be read, which the restore reports."""
     try:
-        return from_json(container.get(index).data, index).blob_ids()
+        return read_index(container, index).blob_ids()
     except (NotFoundError, CorruptError):
         return frozenset()
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from azure_account.document_store import FETCHES
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
-from state_backup.index.snapshot_index import from_json
 from state_backup.local.scan import ExpectedChecksum
 from state_backup.names import StateNames
 from state_backup.record_store import RecordStore
+from state_backup.stored_index import read_index
 from state_backup.threads import mapped
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class _Look:
     def _index(self, blob: str) -> SnapshotIndex | str:
         """An index, or why it cannot be used."""
         try:
-            return from_json(self._container.get(blob).data, blob)
+            return read_index(self._container, blob)
         except NotFoundError:
             return "it is gone"
         except (CorruptError, ConfigurationError) as error:
@@ -181,14 +182,18 @@ class _Look:
 
     def _compare(self, file: FileIndex, progress: Callable[[int], object]) -> str:
         """Why the bytes are not those that were backed up; empty if they are."""
-        expected = ExpectedChecksum(file.checksum, file.blake3)
         try:
-            for piece in self._pieces(file):
-                expected.update(piece)
-                progress(len(piece))
+            for fetched in range(FETCHES):  # a bit may have been flipped on the way
+                expected = ExpectedChecksum(file.checksum, file.blake3)
+                for piece in self._pieces(file):
+                    expected.update(piece)
+                    if not fetched:
+                        progress(len(piece))
+                if expected.matches:
+                    return ""
         except NotFoundError:
             return "it is gone"
-        return "" if expected.matches else _OTHER_BYTES
+        return _OTHER_BYTES
 
     def _pieces(self, file: FileIndex) -> Iterator[bytes]:
         for blob, size in file.extents():

@@ -24,15 +24,25 @@ from azure_account.errors import (
     ConflictError,
     describe,
 )
+from state_backup.arguments import (
+    check_label,
+    checked_ids,
+    checked_number,
+    checked_offsets,
+    checked_stores,
+    may_be_empty,
+)
 from state_backup.clean_up import CleanUp
 from state_backup.index.checkpoint_id import next_id
 from state_backup.index.dir_diff import next_index, stored_content, to_upload
-from state_backup.index.snapshot_index import SnapshotIndex, SnapshotMetadata, to_json
+from state_backup.index.snapshot_index import DirIndex, SnapshotIndex, SnapshotMetadata, from_json, to_json
+from state_backup.keeping import LEAST_KEPT, checked_keep, kept
 from state_backup.local.scan import ReadFiles, scan
 from state_backup.metrics import StateMetrics
 from state_backup.names import StateNames
 from state_backup.record import MOST_CONDEMNED, Checkpoint, CheckpointRecord
 from state_backup.record_store import new_uuid
+from state_backup.sealed_json import readable
 from state_backup.state_storage import StateStorage
 from state_backup.threads import check_threads
 from state_backup.transfer.upload import Uploader
@@ -42,13 +52,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from azure_account.account import BlobContainer
+    from state_backup.arguments import MayBeEmpty
     from state_backup.index.checkpoint_id import CheckpointId
     from state_backup.index.dir_diff import Blobs, Content, LocalDir, LocalFile
     from state_backup.record_store import StoredRecord
 
 logger = logging.getLogger(__name__)
 
-LEAST_KEPT = 2
 _ATTEMPTS = 10
 """How often a commit is tried when sweeps change the record meanwhile."""
 
@@ -60,6 +70,11 @@ class Owner:
     job_name: str
     job_id: str = "1"
     task_name: str = "0"
+
+    def __post_init__(self) -> None:
+        """`ConfigurationError` unless all are texts that are not blank."""
+        for name, value in (("job_name", self.job_name), ("job_id", self.job_id), ("task_name", self.task_name)):
+            check_label(value, name, "as this owner")
 
 
 @dataclass(frozen=True)
@@ -97,7 +112,7 @@ def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
     owner: Owner,
     *,
     epoch: int | None = None,
-    keep: int = 2,
+    keep: int | None = None,
     threads: int = 16,
     opening: str | None = None,
     settled: str = "",
@@ -109,14 +124,15 @@ def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
 
     state: its place in the container, such as `flights/task-3`. epoch: of this writer, such as that of the task in
     `coordination`; by default one above that in the record. keep: how many checkpoints can be restored, at least 2, so
-    that a restore is not overtaken by the next backup. `FencedError` if a writer with a higher epoch has the state. Of
-    two writers with one epoch, the last to open the state has it. opening: an id of this call, by default random.
-    settled, read_files: what an earlier writer has left, so that this one does not do it again: its newest checkpoint
-    if the writer was `settled` then, and its `read_files`, if they are of this host.
+    that a restore is not overtaken by the next backup; by default as many as the state has kept so far, 2 for a new
+    one. The state keeps the number: a lower one is ignored, with a warning (`set_keep` changes it). `FencedError` if a
+    writer with a higher epoch has the state. Of two writers with one epoch, the last to open the state has it.
+    opening: an id of this call, by default random. settled, read_files: what an earlier writer has left, so that this
+    one does not do it again: its newest checkpoint if the writer was `settled` then, and its `read_files`, if they are
+    of this host.
     """
-    if keep < LEAST_KEPT:
-        text = f"keep is {keep}, it must be at least {LEAST_KEPT}: a restore would be overtaken by the next backup."
-        raise ConfigurationError(text)
+    keep = None if keep is None else checked_keep(keep)
+    epoch = None if epoch is None else checked_number(epoch, "epoch", 0)
     check_threads(threads)  # before this opening fences another writer
     storage = StateStorage(container, StateNames(state), threads, now_ns, new_id)
     for _ in range(_ATTEMPTS):
@@ -124,9 +140,10 @@ def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
         record = CheckpointRecord(0, "") if before is None else before.record
         own = record.epoch + 1 if epoch is None else epoch
         storage.records.check_epoch(record, own)
-        stored = storage.records.write(replace(record, epoch=own, writer=opening or new_id()), before)
+        record = replace(record, epoch=own, writer=opening or new_id(), keep=kept(state, record, keep))
+        stored = storage.records.write(record, before)
         if stored is not None:
-            return StateWriter(storage, owner, keep, stored, settled, read_files or {})
+            return StateWriter(storage, owner, stored, settled, read_files or {})
     raise storage.too_many_changes(_ATTEMPTS)
 
 
@@ -137,13 +154,13 @@ class StateWriter:
         self,
         storage: StateStorage,
         owner: Owner,
-        keep: int,
         stored: StoredRecord,
         settled: str,
         read_files: Mapping[str, ReadFiles],
     ) -> None:
-        self._storage, self._owner, self._keep = storage, owner, keep
+        self._storage, self._owner = storage, owner
         self._stored = stored
+        self._keep = stored.record.keep or LEAST_KEPT
         self._indexes = self._read_indexes(stored, ())
         """The snapshot indexes of the checkpoints in the record, by blob."""
         self._left = CleanUp(self._blobs_of(self._indexes) - self._blobs_without_ttl(settled))
@@ -189,7 +206,7 @@ class StateWriter:
 
     def back_up(
         self,
-        stores: Mapping[str, Path | str],
+        stores: Mapping[str, Path | str | MayBeEmpty],
         offsets: Mapping[str, str] | None = None,
         progress: Callable[[int], object] = lambda _: None,
         planned: Callable[[int, int], object] = lambda _files, _bytes: None,
@@ -204,20 +221,21 @@ class StateWriter:
         of hard links to files that are never changed in place, such as checkpoints of RocksDB. keep: ids of checkpoints
         that stay in the record beside the newest ones; those that are not in it any more are ignored.
 
+        `ConfigurationError` if a store had files at its last checkpoint and has none, unless `MayBeEmpty` says so.
         The directories must not change meanwhile: `ConflictError` if they do. `FencedError` if another writer has taken
         over. After these the checkpoint is there only if the answer of its commit was lost, as it may be after a
         `TransientError`; then all of it is there. An error of the clean-up is only logged: the next backup takes it up.
         """
-        id_ = self._next_id()
-        if not stores:
-            cause, step = "no store is given", "Give the directories of all stores of the state."
-            raise ConfigurationError(describe("back up", f"state {self._storage.state}", cause, step))
+        id_, state = self._next_id(), self._storage.state
+        directories = checked_stores(stores, state)
+        offsets = checked_offsets({} if offsets is None else offsets, state)
+        run = _Run(planned, progress, trust_times, checked_ids(keep, state), may_be_empty(stores))
+        self._check_readable(directories, id_, offsets)
         if not trust_times:
             self._read_files.clear()
-        run = _Run(planned, progress, trust_times, frozenset(keep))
-        new = self._upload(stores, id_, run)
+        new = self._upload(directories, id_, run)
         for _ in range(_ATTEMPTS):
-            checkpoint = new.checkpoint(id_, offsets or {})
+            checkpoint = new.checkpoint(id_, offsets)
             if self._commit(new, checkpoint) or self._find_committed(new, checkpoint):
                 self.backed_up = new.stores
                 self._count_commit(new)
@@ -228,7 +246,7 @@ class StateWriter:
                 cause = "a sweep has condemned blobs" if condemned else "an earlier commit took effect just before that"
                 logger.warning("%s of a backup of %s: it is repeated", cause, self._storage.state)
                 id_ = self._next_id()
-                new = self._upload(stores, id_, replace(run, uploaded=self._still_stored(new)))
+                new = self._upload(directories, id_, replace(run, uploaded=self._still_stored(new)))
         raise self._storage.too_many_changes(_ATTEMPTS)
 
     def _still_stored(self, new: _New) -> dict[Content, Blobs]:
@@ -245,7 +263,21 @@ class StateWriter:
     def _next_id(self) -> CheckpointId:
         return next_id(self._storage.now_ns(), None if self.newest is None else self.newest.id)
 
-    def _upload(self, stores: Mapping[str, Path | str], id_: CheckpointId, run: _Run) -> _New:
+    def _check_readable(self, stores: Collection[str], id_: CheckpointId, offsets: Mapping[str, str]) -> None:
+        """`ConfigurationError` if a restore could not read what will be committed: nothing is uploaded yet."""
+        names = self._storage.names
+        blob = names.index("new")
+        for store in stores:
+            readable(self._index(_Store(store, Path(), id_), DirIndex(""), None), blob, to_json, from_json)
+        record = CheckpointRecord(self.epoch, "", (Checkpoint(id_, dict.fromkeys(stores, blob), offsets),))
+        self._storage.records.check_readable(record)
+
+    def _index(self, store: _Store, root: DirIndex, previous: str | None) -> SnapshotIndex:
+        owner = self._owner
+        metadata = SnapshotMetadata(str(store.id), owner.job_name, owner.job_id, owner.task_name, store.name)
+        return SnapshotIndex(self._storage.now_ns() // 1_000_000, metadata, root, previous)
+
+    def _upload(self, stores: Mapping[str, Path], id_: CheckpointId, run: _Run) -> _New:
         """Upload what is new, and the indexes. A store that has not changed keeps the index that it has."""
         new = _New(self.newest, run.keep, content=dict(run.uploaded))
         new.blobs.update(blob.blob_id for blobs in run.uploaded.values() for blob in blobs)
@@ -263,17 +295,17 @@ class StateWriter:
         return new
 
     def _upload_stores(
-        self, stores: Mapping[str, Path | str], id_: CheckpointId, uploader: Uploader, run: _Run, new: _New
+        self, stores: Mapping[str, Path], id_: CheckpointId, uploader: Uploader, run: _Run, new: _New
     ) -> None:
         before = {} if new.base is None else new.base.indexes
         with uploader:
             for store, directory in stores.items():
                 blob = before.get(store)
-                of = _Store(store, Path(directory), id_)
+                of = _Store(store, directory, id_)
                 found, new.stores[store] = self._upload_store(of, blob, uploader, run, new)
                 if isinstance(found, SnapshotIndex):
                     name = self._name(new, self._storage.names.index)
-                    uploader.put(name, to_json(found))
+                    uploader.put(name, readable(found, name, to_json, from_json))
                     new.indexes[store] = name, found
                 else:
                     new.indexes[store] = found, self._indexes[found]
@@ -294,6 +326,8 @@ class StateWriter:
         with self._metrics.measured("dirDiffSeconds", store=store.name):
             known = self._read_files.setdefault(store.name, ReadFiles()) if run.trust_times else None
             local = scan(store.directory, self._storage.threads, known)
+            if store.name not in run.may_be_empty:
+                self._check_not_emptied(store, local)
             stored = {**new.content, **stored_content(local, root_before, self._lost)}
             files = to_upload(local, stored)
         done = _backed_up(local, files)
@@ -307,9 +341,19 @@ class StateWriter:
         root = next_index(local, stored, root_before)
         if previous is not None and before is not None and root.present() == before.root.present():
             return previous, done
-        owner = self._owner
-        metadata = SnapshotMetadata(str(store.id), owner.job_name, owner.job_id, owner.task_name, store.name)
-        return SnapshotIndex(self._storage.now_ns() // 1_000_000, metadata, root, previous), done
+        return self._index(store, root, previous), done
+
+    def _check_not_emptied(self, store: _Store, local: LocalDir) -> None:
+        """`ConfigurationError` for no files where the last checkpoint of the store had some: all of them would go."""
+        last = next((each for each in self.checkpoints if each.indexes.get(store.name) in self._indexes), None)
+        if last is None or any(True for _ in local.all_files()):
+            return
+        files = sum(1 for _ in self._indexes[last.indexes[store.name]].root.files())
+        if files:
+            cause = f"it has no files, and store {store.name} had {files:,} at checkpoint {last.id}"
+            step = "See that its disk is mounted; if all was deleted on purpose, give MayBeEmpty(directory)"
+            step += ", or --may-be-empty."
+            raise ConfigurationError(describe("back up directory", str(store.directory), cause, step))
 
     def _count_commit(self, new: _New) -> None:
         self._metrics.count("checkpointsCommitted")
@@ -328,7 +372,7 @@ class StateWriter:
         waste = sorted((self._blobs_of(known) | self._unused) - in_use - set(record.condemned))
         condemned = sorted(set(record.condemned) - self._left.gone)
         condemned += waste[: max(0, MOST_CONDEMNED - len(condemned))]
-        changed = replace(record, checkpoints=checkpoints, condemned=tuple(condemned))
+        changed = replace(record, checkpoints=checkpoints, condemned=tuple(condemned), keep=self._keep)
         stored = self._storage.records.write(changed, self._stored)
         if stored is None:
             return False
@@ -375,6 +419,7 @@ class StateWriter:
     def _go_on_from(self, stored: StoredRecord, known: Mapping[str, SnapshotIndex]) -> None:
         """Take this record for the last one. known: its snapshot indexes, and others."""
         self._stored = stored
+        self._keep = stored.record.keep or self._keep  # a sweep of an earlier release leaves it out
         named = {blob for each in stored.record.checkpoints for blob in each.indexes.values()}
         self._indexes = {blob: index for blob, index in known.items() if blob in named}
         in_use, condemned = self._blobs_of(self._indexes), set(stored.record.condemned)
@@ -417,6 +462,7 @@ class _Run:
     progress: Callable[[int], object]
     trust_times: bool
     keep: frozenset[str]
+    may_be_empty: frozenset[str]
     uploaded: Mapping[Content, Blobs] = field(default_factory=dict)
     """What an attempt before has uploaded."""
 

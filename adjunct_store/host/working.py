@@ -20,7 +20,7 @@ from adjunct_store.host.locks import LOCK_TIMEOUT, exclusive
 from azure_account.errors import ConfigurationError, CorruptError, describe
 from state_backup import ReadFiles
 from state_backup.index.checkpoint_id import CheckpointId
-from state_backup.local import place
+from state_backup.local import durable, place
 from state_backup.sealed_json import digest_of, sealed
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class WorkingDirectory:
         self._check()
         with self._reported("begin"):
             (self.folder / _MARKER).unlink(missing_ok=True)
-            place.sync(self.folder)
+            durable.sync(self.folder)
 
     def clear(self) -> None:
         """Delete the directory, and all else that writes of it have left."""
@@ -112,9 +112,9 @@ class WorkingDirectory:
             _sync_all(self.directory)
             new = self.folder / _NEW_MARKER
             new.write_bytes(marker.to_json())
-            place.sync(new)
+            durable.sync(new)
             new.rename(self.folder / _MARKER)
-            place.sync(self.folder)
+            durable.sync(self.folder)
 
     def _check(self) -> None:
         if not self.lock.held:
@@ -158,8 +158,8 @@ def _sync_all(directory: Path) -> None:
     """Have a directory on disk, with all that is in it."""
     for folder, _, files in os.walk(directory, onerror=_raise):
         for name in files:
-            place.sync(Path(folder) / name)
-        place.sync(Path(folder))
+            durable.sync(Path(folder) / name)
+        durable.sync(Path(folder))
 
 
 def _raise(error: OSError) -> None:

@@ -27,6 +27,7 @@ from azure_account.errors import ConfigurationError, CorruptError, NotFoundError
 from azureblob_source.arrow_values import first_not_utf8
 from azureblob_source.spark_types import well_formed
 from state_backup import Owner, open_state, restore
+from state_backup.keeping import LEAST_KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -155,9 +156,17 @@ class PartitionWriter:
     def _opened(self, container: BlobContainer, state: str, partition: int, left: Marker | None) -> StateWriter:
         owner = Owner(self.location.store, task_name=str(partition))
         if left is None:
-            return open_state(container, state, owner, epoch=self.epoch)
+            return open_state(container, state, owner, epoch=self.epoch, keep=LEAST_KEPT)
         settled = left.checkpoint if left.settled else ""
-        return open_state(container, state, owner, epoch=self.epoch, settled=settled, read_files=left.read_files)
+        return open_state(
+            container,
+            state,
+            owner,
+            epoch=self.epoch,
+            keep=LEAST_KEPT,
+            settled=settled,
+            read_files=left.read_files,
+        )
 
     def _kept(self, partition: int, writer: StateWriter) -> frozenset[str]:
         """Checkpoints that readers may open; and what this fill's attempts of this batch, or of later ones, have made.

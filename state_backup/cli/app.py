@@ -1,4 +1,4 @@
-"""The command line: `python -m state_backup backup | restore | ls | verify | sweep | lifecycle-policy`.
+"""The command line: `python -m state_backup backup | keep | restore | ls | verify | sweep | lifecycle-policy`.
 
 Arguments, questions and progress. Exit codes: 0 done; 1 error, one message on standard error, or a checkpoint that is
 not whole; 2 wrong usage; 3 not confirmed, nothing was done; 130 ended by Ctrl-C.
@@ -30,16 +30,18 @@ from azure_account.cli.json_lines import print_json
 from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import plural
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from state_backup.arguments import MayBeEmpty, checked_offsets, checked_stores
 from state_backup.cli import as_json as document
 from state_backup.cli import as_text as text
 from state_backup.cli.progress import steps, transfer
 from state_backup.cli.reading import blobs_with_ttl, checkpoint_sizes, find_states, read_record
+from state_backup.keeping import set_keep
 from state_backup.lifecycle import lifecycle_policy
 from state_backup.names import StateNames
 from state_backup.restoring import restore
 from state_backup.sweeping import plan_sweep, sweep
 from state_backup.verifying import verify
-from state_backup.writer import LEAST_KEPT, Owner, open_state
+from state_backup.writer import Owner, open_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,7 +77,14 @@ def backup_command(  # noqa: PLR0913 - one argument for each option
             "--offset", metavar="KEY=VALUE", help="Where an input was; is kept with the checkpoint. Repeatable."
         ),
     ] = None,
-    keep: Annotated[int, typer.Option(metavar="N", help="How many checkpoints are kept, at least 2.")] = LEAST_KEPT,
+    keep: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Keep so many checkpoints, at least 2.", show_default="as before"),
+    ] = None,
+    may_be_empty: Annotated[
+        list[str] | None,
+        typer.Option("--may-be-empty", metavar="STORE", help="All files of this store may be gone. Repeatable."),
+    ] = None,
     epoch: Annotated[
         int | None,
         typer.Option(metavar="N", min=0, help="The writer's epoch.", show_default="one above that in the record"),
@@ -91,17 +100,47 @@ def backup_command(  # noqa: PLR0913 - one argument for each option
     """
     shell = shell_of(ctx)
     container, state = _state(shell, where, option)
-    directories = _directories(stores)
-    offsets = _pairs(offset or (), "--offset", "KEY=VALUE")
+    directories = checked_stores(_directories(stores), state)
+    wrong = set(may_be_empty or ()) - set(directories)
+    if wrong:
+        raise typer.BadParameter(f"{text.one_line(min(wrong))} is none of the stores", param_hint="'--may-be-empty'")
+    offsets = checked_offsets(_pairs(offset or (), "--offset", "KEY=VALUE"), state)
+    owner = Owner(job, job_id, task)
     for directory in directories.values():
         _check_directory(directory)
     with _warnings(shell), transfer(shell, "uploading") as shown:
-        writer = open_state(container, state, Owner(job, job_id, task), epoch=epoch, keep=keep)
-        checkpoint = writer.back_up(directories, offsets, shown.progress, shown.planned)
+        writer = open_state(container, state, owner, epoch=epoch, keep=keep)
+        given = {
+            store: MayBeEmpty(directory) if store in (may_be_empty or ()) else directory
+            for store, directory in directories.items()
+        }
+        checkpoint = writer.back_up(given, offsets, shown.progress, shown.planned)
     if as_json:
         print_json(document.backup_json(state, checkpoint, writer.backed_up))
     else:
         _print(shell, text.backup_lines(checkpoint, writer.backed_up))
+
+
+@app.command(name="keep")
+def keep_command(
+    ctx: typer.Context,
+    where: State,
+    number: Annotated[int, typer.Argument(metavar="N", help="How many checkpoints are kept, at least 2.")],
+    option: Options = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Keep so many checkpoints of a state from its next backup on, which deletes what only older ones need.
+
+    The writer of the state goes on.
+    """
+    shell = shell_of(ctx)
+    container, state = _state(shell, where, option)
+    set_keep(container, state, number)
+    if as_json:
+        print_json({"state": state, "keep": number})
+    else:
+        _print(shell, [text.one_line(f"{state} keeps {number} checkpoints from its next backup on.")])
 
 
 @app.command(name="restore")

@@ -26,6 +26,7 @@ def state_json(state: str, record: CheckpointRecord, sizes: Sequence[CheckpointS
     return {
         "state": state,
         "epoch": record.epoch,
+        "keep": record.keep,
         "condemned": len(record.condemned),
         "checkpoints": [
             {
@@ -145,6 +146,7 @@ def _state(found: FoundState) -> dict[str, object]:
     return {
         "state": found.state,
         "epoch": record.epoch,
+        "keep": record.keep,
         "condemned": len(record.condemned),
         "checkpoints": [checkpoint_json(each) for each in record.checkpoints],
     }

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError
-from state_backup.index.snapshot_index import from_json
 from state_backup.names import RECORD, StateNames
 from state_backup.record_store import RecordStore
+from state_backup.stored_index import read_index
 from state_backup.threads import mapped
 from state_backup.transfer.ttl import TAG
 
@@ -116,7 +116,7 @@ def _is_state(name: str) -> bool:
 
 def _index_sizes(container: BlobContainer, blob: str) -> list[int] | str:
     try:
-        index = from_json(container.get(blob).data, blob)
+        index = read_index(container, blob)
     except NotFoundError:
         return f"index {blob} is gone"
     except (ConfigurationError, CorruptError) as error:

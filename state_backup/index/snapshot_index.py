@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from azure_account.errors import ConfigurationError, CorruptError
-from state_backup.sealed_json import digest_of, sealed
+from state_backup.sealed_json import is_sealed, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -167,9 +167,7 @@ def from_json(data: bytes, blob: str) -> SnapshotIndex:
             )
             raise ConfigurationError(text)
         digest = fields.pop("digest", None)
-        _require(
-            (digest is None and not version) or digest == digest_of(fields), "its digest is not that of its content"
-        )
+        _require((digest is None and not version) or is_sealed(fields, digest), "its digest is not that of its content")
         return _index(fields)
     except (_Unsound, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         if isinstance(error, ConfigurationError):
@@ -191,7 +189,7 @@ def _index(fields: Mapping[str, Any]) -> SnapshotIndex:
     return SnapshotIndex(
         _whole(fields["creation-time-millis"]),
         SnapshotMetadata(
-            *(_text(metadata[name]) for name in ("checkpoint-id", "job-name", "job-id", "task-name", "store-name"))
+            *(_label(metadata[name]) for name in ("checkpoint-id", "job-name", "job-id", "task-name", "store-name"))
         ),
         root,
         None if previous is None else _text(previous),
@@ -262,6 +260,12 @@ def _name(value: Any) -> str:
 
 def _text(value: Any) -> str:
     _require(isinstance(value, str) and bool(value.strip()), f"{str(value)[:40]!r} is no text")
+    return str(value)
+
+
+def _label(value: Any) -> str:
+    """Only people read it. An earlier release has taken numbers, None and blank texts for names."""
+    _require(value is None or isinstance(value, str | int | float), f"{str(value)[:40]!r} is no text")
     return str(value)
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from azure_account.clock import SystemClock
 from azure_account.errors import ConfigurationError, TransientError, describe
+from state_backup.local.durable import make_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,7 +106,7 @@ def _open(lock: Path) -> int:
     try:
         return os.open(lock, _FLAGS, 0o600)
     except FileNotFoundError:
-        lock.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(lock.parent)
         return os.open(lock, _FLAGS, 0o600)
 
 

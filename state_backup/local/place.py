@@ -15,20 +15,23 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from azure_account.errors import ConflictError, describe
 from state_backup.local.claim import claimed
+from state_backup.local.durable import sync
 from state_backup.local.exchange import exchange
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from state_backup.index.snapshot_index import DirIndex
+    from state_backup.index.snapshot_index import DirIndex, FileMetadata
 
 _LOCK, _RESTORING, _DOWNLOADED, _REPLACED = RESERVED = (".restore.lock", ".restoring", ".downloaded", ".replaced")
 """Endings of names that belong to a restore."""
+_LATEST_NS = 2**63 - 2**20
 
 
 def claim(directory: Path, timeout: float) -> AbstractContextManager[None]:
@@ -122,13 +125,16 @@ def apply_permissions(root: Path, index: DirIndex) -> None:
         root.chmod(mode_of(index.permissions))
 
 
-def sync(path: Path) -> None:
-    """Have the file or directory on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def set_time(file: int | Path, metadata: FileMetadata) -> None:
+    """Give a file, or the one of a descriptor, the modification time of the index, which is in milliseconds.
+
+    The digits below are those of the moment. `ReadFiles` knows files by inode, size and time: a new file must not have
+    all of these from an earlier one, whose inode it may have got. A time that the system does not have is left out.
+    """
+    time_ns = metadata.last_modified_time_millis * 1_000_000
+    if time_ns <= _LATEST_NS:
+        time_ns += time.time_ns() % 1_000_000
+        os.utime(file, ns=(time_ns, time_ns))
 
 
 def mode_of(permissions: str) -> int:

@@ -24,7 +24,7 @@ from state_backup.index.snapshot_index import FileMetadata
 from state_backup.threads import mapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 MOST_LEVELS = 100
@@ -88,7 +88,8 @@ class ReadFiles:
     Only for files that no program changes in place, or gives another time, such as those of a RocksDB checkpoint.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._now_is = now
         self._before: dict[tuple[int, ...], tuple[int, str]] = {}
         self._now: dict[tuple[int, ...], tuple[int, str]] = {}
 
@@ -101,7 +102,7 @@ class ReadFiles:
 
     def add(self, file: os.stat_result, crc32: int, blake3: str) -> None:
         """Remember a file that was read."""
-        if file.st_mtime < time.time() - _SETTLED_SECONDS:
+        if file.st_mtime < self._now_is() - _SETTLED_SECONDS:
             self._now[self._key(file)] = crc32, blake3
 
     def end(self) -> None:
@@ -201,13 +202,15 @@ def _entries(root: Path, at: str) -> list[os.DirEntry[str]]:
 
 def _read(root: Path, path: str, known: ReadFiles | None) -> LocalFile:
     try:
-        descriptor = os.open(root / path, os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = open_file(root / path)
     except FileNotFoundError as error:
         raise ConflictError(_failed(root, f"{path} vanished while it was read", SNAPSHOT_STEP)) from error
     except OSError as error:
         raise ConfigurationError(_failed(root, f"{path} cannot be read ({error})", "Change that.")) from error
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         before = os.fstat(descriptor)
+        if not stat.S_ISREG(before.st_mode):
+            raise ConflictError(_failed(root, f"{path} is no file any more", SNAPSHOT_STEP))
         if known is not None and (found := known.find(before)) is not None:
             return LocalFile(path, _metadata(before), *found)
         checksums = Checksums()
@@ -221,6 +224,11 @@ def _read(root: Path, path: str, known: ReadFiles | None) -> LocalFile:
     if known is not None:
         known.add(after, checksums.crc32, checksums.blake3)
     return LocalFile(path, _metadata(after), checksums.crc32, checksums.blake3)
+
+
+def open_file(path: Path) -> int:
+    """A descriptor to read from. Does not wait for who writes to a pipe: the path may have become one."""
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _metadata(found: os.stat_result) -> FileMetadata:

@@ -23,11 +23,13 @@ from state_backup.names import StateNames
 from state_backup.restoring import Restored, restore
 from state_backup.spark.openings import note_openings, openings_of
 from state_backup.spark.position import STORE, Position
-from state_backup.spark.snapshot import newest_batch, query_id, take_snapshot
+from state_backup.spark.snapshot import newest_batch, query_id, take_snapshot, whole_batch
+from state_backup.spark.stop_due import StopDue
 from state_backup.state_storage import StateStorage
 from state_backup.writer import Owner, open_state
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from typing_extensions import Self
@@ -79,6 +81,8 @@ def restore_checkpoint(
     """Make `location` the checkpoint that the query has to start from. Call it before the query starts.
 
     The directory stays as it is if this machine was the last to back it up: it may have newer batches than the backup.
+    If its newest batch is torn, as after a loss of power, it becomes what was backed up; `ConflictError` if that would
+    discard batches that are whole.
     Otherwise it becomes what was backed up. Without a backup, nothing is done. `ConflictError` if the directory is of
     another query or no checkpoint, or has newer batches than the backup and was not backed up from here since it was
     restored; `CorruptError` if the newest backup is not whole, and an older one lacks batches that are there. With
@@ -87,17 +91,21 @@ def restore_checkpoint(
     """
     location = _local(location)
     stored = StateStorage(container, StateNames(state)).record()
-    local = newest_batch(location)
     if stored is None or stored.record.newest is None:
-        return RestoredCheckpoint(local, None)
+        return RestoredCheckpoint(newest_batch(location), None)
+    local, torn = whole_batch(location)
     newest, *older = stored.record.checkpoints
     backup = Position.of(newest, state)
     before = [Position.of(each, state).batch for each in older if STORE in each.indexes]
-    if local is not None and local >= backup.batch and stored.record.writer in openings_of(location):
+    was_last = stored.record.writer in openings_of(location)
+    if was_last and not torn and local is not None and local >= backup.batch:
         return RestoredCheckpoint(local, None)
     only = None
     if not discard_newer:
-        _check_not_newer(location, local, backup)
+        if was_last and torn:
+            _check_torn(location, local, backup, torn)
+        else:
+            _check_not_newer(location, local, backup)
         if local is not None and min(before, default=local) < local:
             only = str(newest.id)  # an older one, if this one is not whole, would discard batches that are here
     restored = restore(container, state, {STORE: location}, checkpoint_id=only, threads=threads)
@@ -105,12 +113,21 @@ def restore_checkpoint(
     return RestoredCheckpoint(Position.of(restored.checkpoint, state).batch, restored)
 
 
+def _check_torn(location: Path, local: int | None, backup: Position, torn: Sequence[str]) -> None:
+    """`ConflictError` if batches that are whole would be discarded together with one that is torn."""
+    logger.warning("checkpoint %s is torn, as after a loss of power: %s", location, ", ".join(torn))
+    if local is not None and local > backup.batch:
+        names = ", ".join(torn)
+        cause = f"{names} is torn, as after a loss of power; batch {local} is whole, the backup has {backup.batch}"
+        step = f"Delete {names}, to go on after batch {local}; or go on after the backup (`discard_newer=True`)."
+        raise ConflictError(describe("restore checkpoint", str(location), cause, step))
+
+
 def _check_not_newer(location: Path, local: int | None, backup: Position) -> None:
     """`ConflictError` if the restore would discard batches that nobody may have elsewhere, or what is no checkpoint."""
     step = "Choose another directory; or discard what is there (`discard_newer=True`)."
     if location.is_dir() and any(location.iterdir()) and (found := query_id(location)) != backup.query:
-        what = "no checkpoint of Spark" if found is None else f"of query {found}"
-        cause = f"it is {what}, the backup is of query {backup.query}"
+        cause = f"it is {_kind(found)}, the backup is of query {backup.query}"
         raise ConflictError(describe("restore checkpoint", str(location), cause, step))
     if local is not None and local > backup.batch and not openings_of(location):
         cause = f"it has batch {local}, the backup has batch {backup.batch}"
@@ -124,7 +141,7 @@ def back_up_checkpoint(  # noqa: PLR0913 - what, where, and settings
     location: str | Path,
     *,
     epoch: int | None = None,
-    keep: int = 2,
+    keep: int | None = None,
     every: float = 10.0,
     stop_after: float | None = None,
     retained: int = 100,
@@ -132,11 +149,11 @@ def back_up_checkpoint(  # noqa: PLR0913 - what, where, and settings
     """Begin to back up the checkpoint of a query that was just started. Close the result when the query has ended.
 
     location: the query's `checkpointLocation`, on a local disk. every: seconds between two backups, at least.
-    stop_after: if no backup succeeds for so many seconds, the query is stopped, again and again until it has ended; by
-    default it runs on, and `failure` says why. retained: the query's `spark.sql.streaming.minBatchesToRetain`. Takes
-    the state over from other writers; when another one takes it over, the query is stopped. `ConfigurationError` if the
-    directory is not the checkpoint of this query, the state has a backup of something else, or there is a
-    `<location>.snapshot` that was not made here.
+    stop_after: if backups have failed, or one has waited, for so many seconds, the query is stopped, again and again
+    until it has ended; by default it runs on, and `failure` says why. retained: the query's
+    `spark.sql.streaming.minBatchesToRetain`. Takes the state over from other writers; when another one takes it over,
+    the query is stopped. `ConfigurationError` if the directory is not the checkpoint of this query, the state has a
+    backup of something else, or there is a `<location>.snapshot` that was not made here.
     """
     location = _local(location)
     if query_id(location) != str(query.id):
@@ -178,8 +195,11 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
         self._batch = batch
         self._failure: Exception | None = None
         self._closing = threading.Event()
+        self._due = StopDue(settings.stop_after)
         self._thread = threading.Thread(target=self._run, name=f"back-up-{location.name}", daemon=True)
         self._thread.start()
+        if settings.stop_after is not None:
+            threading.Thread(target=self._stop_in_time, name=f"stop-{location.name}", daemon=True).start()
 
     @property
     def batch(self) -> int | None:
@@ -225,17 +245,23 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
         except Exception as error:
             self._failure = error
             logger.exception("checkpoint %s is not backed up any more", self._location)
+        finally:
+            self._due.end()
+
+    def _stop_in_time(self) -> None:
+        """Stop the query when that is due, whatever the backup waits for; again as long as it runs."""
+        while self._due.wait(self._settings.every):
+            if self._query_runs():
+                logger.error("query %s is stopped: no backup for %s s", self._query.id, self._settings.stop_after)
+                self._stop_query()
 
     def _follow(self) -> None:
         """Back up until the query has ended, or `close` is called; then once more."""
-        succeeded = time.monotonic()
         while True:
             ends = self._closing.is_set() or not self._query_runs()
+            self._due.begin()
             if self._back_up():
-                succeeded = time.monotonic()
-            elif self._settings.stop_after is not None and time.monotonic() - succeeded > self._settings.stop_after:
-                logger.error("query %s is stopped: no backup for %s s", self._query.id, self._settings.stop_after)
-                self._stop_query()
+                self._due.succeed()
             if ends:
                 break
             self._closing.wait(self._settings.every)
@@ -268,7 +294,9 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
     def _back_up(self) -> bool:
         """Back the newest batch up, if it is not yet. False if that fails with what may pass."""
         try:
-            if newest_batch(self._location) != self._batch:
+            newest = newest_batch(self._location)
+            self._check_there(newest)
+            if newest != self._batch:
                 self._back_up_newest()
         except FencedError:
             raise
@@ -279,17 +307,31 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
         self._failure = None
         return True
 
+    def _check_there(self, newest: int | None) -> None:
+        """`ConflictError` if the checkpoint has vanished under the query, such as with the disk that it was on."""
+        found = query_id(self._location)
+        if found != str(self._query.id) or (newest is None and self._batch is not None):
+            what = "nothing is there" if not self._location.exists() else f"it is {_kind(found)}"
+            cause = f"{what}: it is not the checkpoint of query {self._query.id} any more"
+            step = "See that its disk is mounted. `restore_checkpoint` gives it back when the query has ended."
+            raise ConflictError(describe("back up checkpoint", str(self._location), cause, step))
+
     def _back_up_newest(self) -> None:
         snapshot = _snapshot(self._location)
         with claimed(_snapshot_lock(self._location), [snapshot], _SNAPSHOT_TIMEOUT):
             try:
                 batch = take_snapshot(self._location, snapshot, retained=self._settings.retained)
+                self._check_there(batch)
                 if batch is not None:
                     offsets = Position(batch, str(self._query.id)).offsets
                     self._writer.back_up({STORE: snapshot}, offsets, trust_times=True)
                     self._batch = batch
             finally:
                 remove(snapshot)
+
+
+def _kind(found: str | None) -> str:
+    return "no checkpoint of Spark" if found is None else f"of query {found}"
 
 
 def _snapshot(location: Path) -> Path:

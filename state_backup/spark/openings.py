@@ -6,6 +6,8 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
+from state_backup.local.durable import replace_text
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -28,11 +30,7 @@ def openings_of(location: Path) -> list[str]:
 
 def note_openings(location: Path, openings: list[str]) -> None:
     """Replace them."""
-    path = _path(location)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.new")
-    new.write_text(json.dumps({"openings": openings}), "utf-8")
-    new.replace(path)
+    replace_text(_path(location), json.dumps({"openings": openings}))
 
 
 def _path(location: Path) -> Path:

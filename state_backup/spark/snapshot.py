@@ -31,6 +31,7 @@ _NUMBER = re.compile(r"\.?(\d+)(?:\.compact)?(?:\.crc)?")
 """A file of a log: `17`, `.17.crc`, and `19.compact`, which has entry 19 and all before it."""
 _VERSION = re.compile(r"\.?(\d+)(?:_[\w-]+)?\.(?:zip|changelog|delta|snapshot)(?:\.crc)?")
 """A file of state: `18.zip`, `18_1205f645-bf68.changelog`, `.18.delta.crc`."""
+_LOG_VERSION = re.compile(r"v[0-9]+")
 _FIRST = ("commits", "offsets")
 _HEADER_LINES = 2
 """An offset file: version of the format, settings of the batch, then a line for each source."""
@@ -38,10 +39,24 @@ _HEADER_LINES = 2
 
 def newest_batch(location: Path) -> int | None:
     """The last batch that the checkpoint has committed; None before the first."""
-    try:
-        return max(_numbers(location / "commits"), default=None)
-    except FileNotFoundError:
-        return None
+    return max(_numbers_in(location / "commits"), default=None)
+
+
+def whole_batch(location: Path) -> tuple[int | None, tuple[str, ...]]:
+    """The last batch whose files are whole, and the torn files after it: Spark cannot start from a checkpoint with any.
+
+    After a loss of power, files that were written last may be empty, cut, or of zeros. None: no batch is whole.
+    """
+    torn = [f"offsets/{planned}" for planned in _numbers_in(location / "offsets")[-1:]]
+    torn = [name for name in torn if _fault(location / name)]
+    if (location / "metadata").exists() and _fault_of_metadata(location / "metadata"):
+        torn.append("metadata")
+    for batch in reversed(_numbers_in(location / "commits")):
+        faulty = [name for name in (f"commits/{batch}", f"offsets/{batch}") if _fault(location / name)]
+        if not faulty:
+            return batch, tuple(dict.fromkeys(torn))
+        torn += faulty
+    return None, tuple(dict.fromkeys(torn))
 
 
 def query_id(location: Path) -> str | None:
@@ -70,6 +85,9 @@ def take_snapshot(location: Path, target: Path, *, retained: int = 100) -> int |
     copy = _Copy(location, target)
     copy.files("commits", lambda path: _up_to(batch, path))
     copy.files("offsets", lambda path: _up_to(batch + 1, path))
+    for name in (f"commits/{batch}", f"offsets/{batch}"):
+        if fault := _fault(target / name):
+            raise _damaged(location / name, fault)
     planned = _log_offsets(target / "offsets")
     for name in sorted({path.name for path in location.iterdir()} - set(_FIRST)):
         copy.files(name, lambda path: _belongs(path, batch, planned))
@@ -113,19 +131,46 @@ def _belongs(path: str, batch: int, planned: dict[str, int]) -> bool:
 
 def _log_offsets(offsets: Path) -> dict[str, int]:
     """For each file source, by its number, the entry of its log that the newest offsets name."""
-    numbers = _numbers(offsets)
-    if not numbers:
-        raise _damaged(offsets, "it has no offsets of the batch that was committed last")
-    newest = offsets / str(max(numbers))
+    newest = offsets / str(max(_numbers(offsets)))
+    if fault := _fault(newest):
+        raise _damaged(newest, fault)
     found = {}
     for source, line in enumerate(newest.read_text("utf-8").split("\n")[_HEADER_LINES:]):
-        try:
-            offset = json.loads(line) if line.startswith("{") else None
-        except ValueError as error:
-            raise _damaged(newest, str(error)) from error
+        offset = json.loads(line) if line.startswith("{") else None
         if isinstance(offset, dict) and set(offset) == {"logOffset"}:
             found[str(source)] = int(offset["logOffset"])
     return found
+
+
+def _numbers_in(log: Path) -> list[int]:
+    """In order; none if there is no such log."""
+    try:
+        return sorted(_numbers(log))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _fault(path: Path) -> str:
+    """Why a file of `commits` or `offsets` is not whole: a version, a line of JSON, then what the log has."""
+    if not path.is_file():
+        return "it is gone"
+    version, *lines = path.read_text("utf-8", errors="replace").split("\n")
+    if not _LOG_VERSION.fullmatch(version):
+        return "it does not begin with a version"
+    try:
+        for line in [*lines[:1], *(line for line in lines[1:] if line.startswith("{"))] or [""]:
+            json.loads(line)
+    except ValueError as error:
+        return f"{error}"
+    return ""
+
+
+def _fault_of_metadata(path: Path) -> str:
+    try:
+        query_id(path.parent)
+    except CorruptError as error:
+        return str(error)
+    return ""
 
 
 def _numbers(log: Path) -> list[int]:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from azure_account.errors import AzureBlobError, ConflictError, CorruptError, NotFoundError
-from state_backup.index.snapshot_index import DirIndex, from_json
-from state_backup.local import place
+from state_backup.local import durable, place
 from state_backup.local.scan import ReadFiles, scan
+from state_backup.stored_index import read_index
 from state_backup.transfer.download import Downloader
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer
     from state_backup.index.dir_diff import Content, LocalDir
-    from state_backup.index.snapshot_index import FileIndex
+    from state_backup.index.snapshot_index import DirIndex, FileIndex
     from state_backup.metrics import StateMetrics
 
 logger = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ def _plan(container: BlobContainer, blob: str, target: Target, threads: int) -> 
     A link has the permissions of the file that is there, which must not change before the switch. Only what an earlier
     attempt has downloaded is nobody else's.
     """
-    root = from_json(container.get(blob).data, blob).root
+    root = read_index(container, blob).root
     plan = _Plan(target.directory, _private(root) if target.private else root)
     known = ReadFiles() if target.known is None else target.known
     there = _content_of((*target.sources, place.downloaded(target.directory)), threads, known)
@@ -176,7 +176,7 @@ def _link(there: Path, new: Path) -> None:
 
 def _copy(there: Path, new: Path) -> None:
     shutil.copyfile(there, new, follow_symlinks=False)
-    place.sync(new)
+    durable.sync(new)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from concurrent.futures import CancelledError
@@ -9,8 +10,10 @@ from contextlib import ExitStack
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from azure_account.document_store import FETCHES
 from azure_account.errors import ConfigurationError, CorruptError, describe
 from state_backup.local.advice import next_step
+from state_backup.local.place import set_time
 from state_backup.local.scan import READ_BYTES, ExpectedChecksum
 from state_backup.threads import pool, results
 
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer
     from state_backup.index.snapshot_index import FileBlob, FileIndex
+
+logger = logging.getLogger(__name__)
 
 RANGE_BYTES = 4 << 20
 _FILES_AT_ONCE = 4
@@ -57,13 +62,36 @@ class Downloader:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "r+b", buffering=0):
+                if file.metadata.size > self._range_bytes:
+                    self._check_sizes(file)
                 if file.metadata.size:
                     os.posix_fallocate(descriptor, 0, file.metadata.size)
-                self._fill(descriptor, file, progress)
-                _verify(descriptor, path, file)
+                self._fill_verified(descriptor, path, file, progress)
+                set_time(descriptor, file.metadata)
                 os.fsync(descriptor)
         except OSError as error:
             raise ConfigurationError(describe("write", str(path), str(error), next_step(error))) from error
+
+    def _check_sizes(self, file: FileIndex) -> None:
+        """`CorruptError` if a blob has not the bytes that the index says, before the disk makes room for them."""
+        for blob, size in file.extents():
+            there = self._container.get(blob.blob_id, 0, 1).properties.size
+            if there < size:
+                raise _corrupt(file, f"blob {blob.blob_id} is shorter than the file: {there:,} bytes, not {size:,}")
+
+    def _fill_verified(self, descriptor: int, path: Path, file: FileIndex, progress: Callable[[int], object]) -> None:
+        """Fill a file. If it is not what was backed up, it is fetched again: a bit may have been flipped on the way."""
+        for left in reversed(range(FETCHES)):
+            try:
+                self._fill(descriptor, file, progress)
+                _verify(descriptor, path, file)
+            except CorruptError as error:  # noqa: PERF203 - a download takes longer
+                if not left:
+                    raise
+                logger.warning("it is fetched again: %s", error)
+                progress = _unreported
+            else:
+                return
 
     def _fill(self, descriptor: int, file: FileIndex, progress: Callable[[int], object]) -> None:
         def fetch(blob: FileBlob, start: int, length: int) -> None:
@@ -83,6 +111,10 @@ class Downloader:
         for blob, size in file.extents():
             cuts = [*range(0, size, self._range_bytes), size]
             yield from ((blob, start, stop - start) for start, stop in pairwise(cuts))
+
+
+def _unreported(_: int) -> None:
+    """Bytes that were reported when they were fetched before."""
 
 
 def _verify(descriptor: int, path: Path, file: FileIndex) -> None:

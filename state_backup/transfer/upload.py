@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import threading
 from concurrent.futures import CancelledError
 from contextlib import ExitStack
@@ -20,7 +21,7 @@ from azure_account.account import BLOCKS_OF_A_BLOB, IF_ABSENT, Missing
 from azure_account.errors import ConfigurationError, ConflictError, TransientError, describe
 from azure_account.readback import request_and_read_back
 from state_backup.index.snapshot_index import FileBlob
-from state_backup.local.scan import SNAPSHOT_STEP, ExpectedChecksum
+from state_backup.local.scan import SNAPSHOT_STEP, ExpectedChecksum, open_file
 from state_backup.threads import pool, results
 from state_backup.transfer.ttl import WITH_TTL, WITHOUT_TAGS
 
@@ -205,9 +206,13 @@ class Uploader:
 
 def _opened(root: Path, file: LocalFile) -> FileIO:
     try:
-        return os.fdopen(os.open(root / file.path, os.O_RDONLY | os.O_NOFOLLOW), "rb", buffering=0)
+        source = os.fdopen(open_file(root / file.path), "rb", buffering=0)
     except OSError as error:
         raise _changed(root, file) from error
+    if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
+        source.close()
+        raise _changed(root, file)
+    return source
 
 
 def _changed(root: Path, file: LocalFile) -> ConflictError:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,37 +40,67 @@ class Death:
 
     def event(self, name: str, args: tuple[Any, ...]) -> None:
         """An audit event."""
-        writing = name == "open" and isinstance(args[2], int) and args[2] & _WRITING
-        if (name in OPERATIONS or writing) and (name in _RELATIVE or str(args[0]).startswith(str(self.below))):
+        if _changes(name, args, self.below):
             self.done.append(name)
             if self.died:
                 raise ProcessDied
 
 
+@dataclass
+class Watch:
+    """Looks before each operation."""
+
+    below: Path
+    look: Callable[[], object]
+
+    def event(self, name: str, args: tuple[Any, ...]) -> None:
+        """An audit event."""
+        if _changes(name, args, self.below):
+            self.look()
+
+
+def _changes(name: str, args: tuple[Any, ...], below: Path) -> bool:
+    """Whether it is an operation on what is in the folder."""
+    writing = name == "open" and isinstance(args[2], int) and args[2] & _WRITING
+    return bool(name in OPERATIONS or writing) and (name in _RELATIVE or str(args[0]).startswith(str(below)))
+
+
 _RELATIVE = {"os.remove", "os.rmdir"}
 """`shutil.rmtree` deletes relative to an open directory."""
-_waiting: list[Death] = []
+_waiting: list[Death | Watch] = []
 
 
 def _hook(name: str, args: tuple[Any, ...]) -> None:
-    for death in _waiting:
-        death.event(name, args)
+    for each in _waiting:
+        each.event(name, args)
 
 
 @contextmanager
 def dying(below: Path, at: int) -> Iterator[Death]:
     """Die at this file operation. Suppresses the death; `died` says whether it came."""
+    death = Death(below, at)
+    with suppress(ProcessDied), _called(death):
+        yield death
+
+
+@contextmanager
+def watching(below: Path, look: Callable[[], object]) -> Iterator[None]:
+    """Look before each change of what is in a folder."""
+    with _called(Watch(below, look)):
+        yield
+
+
+@contextmanager
+def _called(each: Death | Watch) -> Iterator[None]:
+    """It gets the audit events of the block."""
     if not _installed:
         sys.addaudithook(_hook)
         _installed.append(True)
-    death = Death(below, at)
-    _waiting.append(death)
+    _waiting.append(each)
     try:
-        yield death
-    except ProcessDied:
-        pass
+        yield
     finally:
-        _waiting.remove(death)
+        _waiting.remove(each)
 
 
 _installed: list[bool] = []

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from state_backup.arguments import MayBeEmpty
 from state_backup.local import place
 from state_backup.restoring import checkpoints, restore
 from state_backup.sweeping import plan_sweep
@@ -68,7 +69,7 @@ def test_checkpoints_are_restored_over_any_directory(trees: list[Dir], there: Di
         expected = []
         for tree in trees:
             make(folder / "live", tree)
-            writer.back_up({"store": folder / "live"})
+            writer.back_up({"store": MayBeEmpty(folder / "live")})
             expected.append(state_of(folder / "live"))
         if there is not None:
             make(folder / "restored", there)

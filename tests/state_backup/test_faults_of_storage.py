@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from azure_account.account import NO_ATTRIBUTES
+from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, Refuse, Unreachable, on
@@ -381,6 +382,27 @@ def test_what_verify_says_about_a_damaged_blob_mends_it_with_soft_delete_too(tmp
     container.put(fault.blob, b"")
     opened(container).back_up({"store": live})
     assert verify(container, STATE, deep=True)[0].whole
+
+
+@pytest.mark.parametrize("operation", ["set_tags", "delete"])
+def test_a_clean_up_ends_when_the_service_is_out_of_reach_and_does_not_try_each_blob(
+    tmp_path: Path, operation: str
+) -> None:
+    clock = ManualClock()
+    account = MemoryAccount(MemoryService(clock=clock))
+    account.container("box").create()
+    opened(account.container("box")).back_up({"store": write(tmp_path / "live", MANY)})
+    for number in range(50):
+        account.container("box").put(f"{STATE}/files/waste-{number:02}", b"1")
+    faults = Faults(on(operation, Unreachable(), times=10**9))
+    writer = opened(account.restarted(faults).container("box"), threads=1)
+    tried = {each.name for each in faults.attempts if each.operation == operation}
+    assert len(tried) <= 1
+    writer.back_up({"store": write(tmp_path / "live", TREES[1])})
+    tried = {each.name for each in faults.attempts if each.operation == operation}
+    assert 1 <= len(tried) <= 2
+    opened(account.container("box")).back_up({"store": write(tmp_path / "live", TREES[2])})
+    check_no_orphans(account.container("box"))
 
 
 def test_a_sweep_ends_when_the_service_is_out_of_reach_and_does_not_try_each_blob(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ EVENTS = (
     "a backup fails and the writer goes on",
     "a sweep follows a commit without an answer",
     "an older checkpoint is kept",
+    "the number of checkpoints is changed by order",
     "a restore is overtaken",
     "restored",
     "second take-over",

@@ -109,6 +109,29 @@ def test_a_backup_is_reported_by_store_and_restored(account: MemoryAccount, tmp_
     assert second["checkpoint"] == str(newest.id)
 
 
+@pytest.mark.parametrize("store", ["store", " ", "\udcff", "a b", "-", "ü"])
+@pytest.mark.parametrize("options", [(), ("--task", ""), ("--job", " "), ("--job-id", "\udcff"), ("--offset", "2=5"),
+    ("--offset", " =\udcff"), ("--offset", "a=None")])  # fmt: skip
+def test_what_a_backup_acknowledges_is_restored_and_what_it_refuses_changes_nothing(
+    account: MemoryAccount, live: Path, tmp_path: Path, store: str, options: tuple[str, ...]
+) -> None:
+    container = account.container("box")
+    before = {blob.name: blob.etag for blob in container.list()}
+    write(live, TREES[2])
+    done = run(account, "backup", WHERE, *options, "--", f"{store}={live}")
+    if done.exit_code:
+        assert (ERROR, before) == (done.exit_code, {blob.name: blob.etag for blob in container.list()})
+        assert "is blank" in done.stderr
+    else:
+        assert 0 == run(account, "restore", WHERE, "--", f"{store}={tmp_path / 'r'}").exit_code
+        assert equal(tmp_path / "r", TREES[2])
+        assert (
+            dict([options[1].split("=")] if "--offset" in options else []) == checkpoints(container, STATE)[0].offsets
+        )
+    assert (" " in {store, *options} or "" in options) == bool(done.exit_code)
+    assert 0 == run(account, "ls", WHERE).exit_code
+
+
 def test_job_and_task_are_in_the_snapshot_index_and_the_epoch_in_the_record(
     account: MemoryAccount, tmp_path: Path
 ) -> None:
@@ -124,6 +147,30 @@ def test_job_and_task_are_in_the_snapshot_index_and_the_epoch_in_the_record(
     result = run(account, "backup", WHERE, f"s={live}", "--epoch", "4")
     assert ERROR == result.exit_code
     assert "epoch 5 has taken it over from epoch 4. Stop this writer" in result.stderr
+
+
+def test_checkpoints_are_dropped_by_order_only(account: MemoryAccount, live: Path) -> None:
+    for keep in (("--keep", "3"), (), ("--keep", "2")):
+        done = run(account, "backup", WHERE, f"store={live}", *keep)
+        assert 0 == done.exit_code
+    assert "keeps 3 checkpoints, also in this run, which asks for 2. To keep fewer: set_keep(…, 2), or `keep`" in (
+        done.stderr
+    )
+    assert (3, 3) == (document(account, "ls", WHERE)["keep"], len(checkpoints(account.container("box"), STATE)))
+    assert f"{STATE} keeps 2 checkpoints from its next backup on.\n" == run(account, "keep", WHERE, "2").stdout
+    assert {"state": STATE, "keep": 2} == document(account, "keep", WHERE, "2")
+    assert 0 == run(account, "backup", WHERE, f"store={live}").exit_code
+    assert 2 == len(checkpoints(account.container("box"), STATE))
+
+
+def test_a_directory_that_has_become_empty_is_backed_up_on_request_only(account: MemoryAccount, live: Path) -> None:
+    write(live, {})
+    result = run(account, "backup", WHERE, f"store={live}")
+    assert (ERROR, "") == (result.exit_code, result.stdout)
+    assert "it has no files, and store store had 5 at checkpoint" in result.stderr
+    assert "--may-be-empty" in result.stderr
+    assert 2 == run(account, "backup", WHERE, f"store={live}", "--may-be-empty", "other").exit_code
+    assert 0 == run(account, "backup", WHERE, f"store={live}", "--may-be-empty", "store").exit_code
 
 
 def test_a_wrong_directory_does_not_replace_the_writer(account: MemoryAccount, live: Path, tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def _events(world: World, draws: Random) -> None:
         "beside": draws.choice([0, 1, 3]),
         "doubt": draws.choice([0, 1, 3]),
         "lost": draws.choice([0, 1, 2]),
+        "keep": draws.choice([0, 1, 2]),
     }
     names = draws.choices(list(weights), list(weights.values()), k=draws.choice([15, 25, 40, 60]))
     for name in ["write", *names]:
@@ -93,6 +94,8 @@ def _event(world: World, draws: Random, name: str) -> None:  # noqa: C901, PLR09
             world.start("sweep", world.sweep_state)
         case "restore" if sum(process.kind == "restore" for process in alive) < 2:
             world.start("restore", world.restore_state)
+        case "keep" if sum(process.kind == "keep" for process in alive) < 2:
+            world.start("keep", world.order_keep)
         case "land" if world.late:
             world.land(draws.getrandbits(8))
         case "wait":

@@ -172,6 +172,12 @@ MUTANTS: dict[str, Mutant] = {
         "self._stored = stored",
     ),
     "blobs are put without a condition": _OVERWRITES,
+    "a run that asks for fewer checkpoints drops the others": edited(
+        "state_backup.keeping:kept", "max(record.keep, wanted or 0)", "wanted or record.keep"
+    ),
+    "a writer goes on with the number of checkpoints that it was opened with": edited(
+        "state_backup.writer:StateWriter._go_on_from", "stored.record.keep or self._keep", "self._keep"
+    ),
     "blobs of a checkpoint that is kept are condemned": edited(
         "state_backup.writer:StateWriter._commit",
         "for each in checkpoints for blob",

@@ -69,6 +69,10 @@ class Truth:
             if record.writer in self.writers:
                 self.fail(f"writer {record.writer} was replaced and writes the record")
             self.writers.append(record.writer)
+        if record.keep != before.keep and before.keep is not None:
+            self.seen["the number of checkpoints is changed by order"] += 1
+            if record.checkpoints != before.checkpoints or record.writer != before.writer:
+                self.fail(f"a run changes the number of checkpoints from {before.keep} to {record.keep}")
         if record.checkpoints != before.checkpoints:
             self._checkpoints(record.checkpoints, before.checkpoints)
         self.ever_condemned |= set(record.condemned)
@@ -76,9 +80,10 @@ class Truth:
             self.fail(f"{min(self.in_use & set(record.condemned))}, which a checkpoint needs, is condemned")
 
     def _checkpoints(self, now: tuple[Checkpoint, ...], before: tuple[Checkpoint, ...]) -> None:
-        older, kept = before[KEEP - 1 :], self.kept[now[0].offsets["attempt"]]
-        stay = (*before[: KEEP - 1], *(each for each in older if str(each.id) in kept))
-        self.seen["an older checkpoint is kept"] += len(stay) >= KEEP
+        keep = self.record.keep or KEEP
+        older, kept = before[keep - 1 :], self.kept[now[0].offsets["attempt"]]
+        stay = (*before[: keep - 1], *(each for each in older if str(each.id) in kept))
+        self.seen["an older checkpoint is kept"] += len(stay) >= keep
         if now[1:] != stay or (before and now[0].id <= before[0].id):
             self.fail(f"checkpoint {now[0].id} does not follow {before[0].id if before else None}")
         if now[0].offsets["attempt"] in self.committed:

@@ -13,6 +13,8 @@ from azure_account.errors import ConflictError, FencedError, NotFoundError, Tran
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, LostAnswer, Reset
 from azure_account.memory.service import MemoryService
+from state_backup.arguments import MayBeEmpty
+from state_backup.keeping import set_keep
 from state_backup.restoring import restore
 from state_backup.sweeping import plan_sweep, sweep
 from state_backup.writer import Owner, open_state
@@ -124,7 +126,7 @@ class World:
             STATE,
             OWNER,
             epoch=self.epoch,
-            keep=KEEP,
+            keep=process.draws.choice([None, KEEP]),
             threads=1,
             now_ns=self.now_ns,
             new_id=process.new_id,
@@ -154,7 +156,8 @@ class World:
         ids = [str(each.id) for each in writer._stored.record.checkpoints]
         keep = frozenset(each for each in ids if process.draws.random() < 0.3)
         self.truth.kept[attempt] = keep
-        checkpoint = writer.back_up(live, {"attempt": attempt}, keep=keep)
+        given = {name: MayBeEmpty(folder) for name, folder in live.items()}
+        checkpoint = writer.back_up(given, {"attempt": attempt}, keep=keep)
         self.trace(f"{process} has committed {attempt}")
         if attempt not in self.truth.committed:
             self.truth.fail(f"{process.kind}: a checkpoint is reported and was not committed")
@@ -167,6 +170,14 @@ class World:
         left = own - self.truth.in_use - self.truth.ever_condemned
         if left:
             self.truth.fail(f"a backup is done and has left {len(left)} blobs that are not condemned")
+
+    def order_keep(self, process: StateProcess) -> None:
+        """Have the state keep another number of checkpoints."""
+        try:
+            set_keep(process.container, STATE, process.draws.choice([2, 3]))
+        except NotFoundError:
+            if self.truth.record.epoch:
+                raise
 
     def sweep_state(self, process: StateProcess) -> None:
         """Plan and sweep."""

@@ -7,7 +7,7 @@ import shutil
 import threading
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -15,6 +15,7 @@ from azure_account.errors import ConfigurationError, ConflictError, CorruptError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, Faults, ProcessDied, Refuse, on
 from azure_account.memory.service import MemoryService
+from azure_account.retrying.retry_loop import Intercept, Request
 from state_backup import checkpoints, open_state
 from state_backup.local.claim import claimed
 from state_backup.names import StateNames
@@ -25,8 +26,11 @@ from tests.state_backup.states import new_account
 from tools import reporting
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from azure_account.account import BlobContainer
 
+T = TypeVar("T")
 STATE = "flights/by-airport"
 wait_for = partial(reporting.wait_for, seconds=60, poll=0.01)
 
@@ -60,6 +64,10 @@ def query(tmp_path: Path) -> Query:
 
 def attach(query: Query, container: BlobContainer, **settings: float) -> CheckpointBackup:
     return back_up_checkpoint(query, container, STATE, query.location, **{"every": 0.01, **settings})  # type: ignore[arg-type]
+
+
+def wait_for_batch(backup: CheckpointBackup, batch: int) -> None:
+    wait_for(lambda: backup.batch == batch)
 
 
 def batches(container: BlobContainer) -> list[str]:
@@ -257,6 +265,141 @@ def test_a_backup_that_fails_is_tried_again_and_the_failure_shows(query: Query) 
         assert 1 == backup.behind
         full.clear()
         wait_for(lambda: backup.batch == 1 and backup.failure is None)
+
+
+TORN = ["", "\0" * 30, "v1", "v1\n", 'v1\n{"nextBatchWater', "v"]
+
+
+@pytest.mark.parametrize("name", ["commits/2", "offsets/2", "offsets/3"])
+@pytest.mark.parametrize("text", TORN)
+def test_a_torn_newest_batch_is_replaced_from_the_backup(
+    query: Query, container: BlobContainer, name: str, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A loss of power leaves files empty that were written last; Spark does not start from such a checkpoint."""
+    query.commit(0, 1, 2)
+    attach(query, container).close()
+    write_files(query.location, {"offsets/3": batch_files(3)["offsets/3"], name: text})
+    found = restore_checkpoint(container, STATE, query.location)
+    assert 2 == found.batch
+    assert found.restored is not None
+    assert f"is torn, as after a loss of power: {name}" in caplog.text
+    assert batch_files(2)["commits/2"] == (query.location / "commits/2").read_text()
+    found = restore_checkpoint(container, STATE, query.location)
+    assert 2 == found.batch
+
+
+def test_torn_metadata_are_replaced_from_the_backup(query: Query, container: BlobContainer) -> None:
+    query.commit(0)
+    attach(query, container).close()
+    write_files(query.location, {"metadata": ""})
+    assert 0 == restore_checkpoint(container, STATE, query.location).batch
+    assert batch_files(0)["metadata"] == (query.location / "metadata").read_text()
+
+
+def test_whole_batches_are_not_discarded_together_with_a_torn_one(query: Query, container: BlobContainer) -> None:
+    query.commit(0)
+    attach(query, container).close()
+    query.commit(1, 2)
+    write_files(query.location, {"commits/2": ""})
+    with pytest.raises(
+        ConflictError, match=r"commits/2 is torn.*batch 1 is whole, the backup has 0\. Delete commits/2,"
+    ):
+        restore_checkpoint(container, STATE, query.location)
+    (query.location / "commits/2").unlink()
+    found = restore_checkpoint(container, STATE, query.location)
+    assert (1, None) == (found.batch, found.restored)
+    write_files(query.location, {"commits/2": ""})
+    assert 0 == restore_checkpoint(container, STATE, query.location, discard_newer=True).batch
+
+
+@pytest.mark.parametrize("name", ["commits/1", "offsets/1"])
+@pytest.mark.parametrize("text", TORN)
+def test_a_torn_batch_is_not_backed_up(query: Query, container: BlobContainer, name: str, text: str) -> None:
+    query.commit(0)
+    backup = attach(query, container)
+    wait_for(lambda: backup.batch == 0)
+    write_files(query.location, {**batch_files(1), name: text})
+    with pytest.raises(CorruptError, match=f"{name} failed"):
+        backup.close()
+    assert ["0"] == batches(container)
+
+
+@pytest.mark.parametrize("left", [None, {}, {"commits/7": "v1"}, {"metadata": '{"id":"another"}', "commits/7": "v1"}])
+@pytest.mark.parametrize("batch", [None, 0])
+def test_a_checkpoint_that_has_vanished_is_a_failure_that_close_raises(
+    query: Query, container: BlobContainer, left: dict[str, str] | None, batch: int | None
+) -> None:
+    """As when its disk is unmounted, or its folder deleted, under the query; Spark may make parts of it anew."""
+    if batch is not None:
+        query.commit(batch)
+    backup = attach(query, container)
+    wait_for(lambda: backup.batch == batch)
+    shutil.rmtree(query.location)
+    if left is not None:
+        query.location.mkdir()
+        write_files(query.location, left)
+    wait_for(lambda: backup.failure)
+    with pytest.raises(ConflictError, match=rf"back up checkpoint .*ck failed: .* of query {QUERY} any more"):
+        backup.close()
+    assert (["0"] if batch == 0 else []) == batches(container)
+
+
+def test_a_checkpoint_that_is_back_is_backed_up_on(query: Query, container: BlobContainer, tmp_path: Path) -> None:
+    query.commit(0)
+    with attach(query, container) as backup:
+        wait_for(lambda: backup.batch == 0)
+        query.location.rename(tmp_path / "unmounted")
+        wait_for(lambda: backup.failure)
+        (tmp_path / "unmounted").rename(query.location)
+        query.commit(1)
+        wait_for(lambda: backup.batch == 1 and backup.failure is None)
+
+
+def test_a_query_whose_checkpoint_has_vanished_is_stopped_after_the_time_that_was_given(
+    query: Query, container: BlobContainer
+) -> None:
+    query.commit(0)
+    backup = attach(query, container, stop_after=1)
+    wait_for(lambda: backup.batch == 0)
+    shutil.rmtree(query.location)
+    wait_for(lambda: query.stopped)
+    with pytest.raises(ConflictError):
+        backup.close()
+
+
+class Outage(Intercept):
+    """From a moment on requests of some operations get no answer until the outage is over."""
+
+    def __init__(self, *operations: str) -> None:
+        self.operations, self.begun, self.over, self.met = operations, threading.Event(), threading.Event(), 0
+
+    def attempt(self, request: Request, send: Callable[[], T]) -> T:
+        if self.begun.is_set() and request.operation in self.operations:
+            self.met += 1
+            assert self.over.wait(60)
+        return send()
+
+
+@pytest.mark.parametrize("operation", ["set_tags", "delete", "put"])
+def test_a_query_is_stopped_in_time_whatever_the_backup_waits_for(query: Query, operation: str) -> None:
+    """Also the clean-up after a commit: as long as it waits, no newer batch is backed up."""
+    outage = Outage(operation)
+    query.commit(0)
+    account = new_account()
+    backup = attach(query, account.restarted(outage).container("box"), stop_after=1)
+    for batch in (0, 1, 2):  # the next one has something to delete
+        query.commit(batch)
+        wait_for_batch(backup, batch)
+    outage.begun.set()
+    try:
+        query.commit(3)
+        wait_for(lambda: query.stopped)
+        assert outage.met
+        assert not outage.over.is_set()
+    finally:
+        outage.over.set()
+    backup.close()
+    assert "3" == batches(account.container("box"))[0]
 
 
 def test_a_query_can_be_stopped_when_it_is_not_backed_up_for_long(query: Query, container: BlobContainer) -> None:
