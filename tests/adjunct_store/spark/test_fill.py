@@ -160,7 +160,7 @@ def test_null_keys_are_an_error_that_counts_them_or_are_skipped_and_counted(plan
         ({"source": "other"}, "it is filled from batch, not from other.*rebuild=True"),
         ({"values": ["seats", "seats"]}, "names a column twice"),
         ({"delete_when": "max(at) > 1"}, "cannot be evaluated for each row"),
-        ({"partitions": 2}, "Give partitions=1, or make the store anew"),
+        ({"partitions": 2}, "Give partitions=1, or build the store again"),
         ({"keys": ["tailnum"]}, "Column 'tailnum' of the fill is not in the DataFrame"),
     ],
 )
