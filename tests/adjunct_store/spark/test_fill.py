@@ -55,7 +55,7 @@ def test_without_an_order_the_last_batch_wins(planes: Planes) -> None:
 
 def test_two_rows_of_a_key_that_contradict_each_other_are_refused(planes: Planes) -> None:
     planes.fill(("a", 1), order_by=None)
-    with pytest.raises(ConfigurationError, match=r"two different changes of key tail='b'.*give `order_by`"):
+    with pytest.raises(ConfigurationError, match=r"two different changes of key tail='b'.*Give `then_by`"):
         planes.fill(("b", 1), ("b", 2), ("a", 5), order_by=None)
     assert {"a": 1} == planes.content()
     with pytest.raises(ConfigurationError, match=r"two different changes of key tail='c'.*same order"):
