@@ -80,13 +80,17 @@ def fill(
 
 @dataclass
 class BatchFiller:
-    """Makes versions of one generation, one after the other, as the holder of the fill."""
+    """Makes versions of one generation, one after the other, as the holder of the fill.
+
+    replaces: the rows of a batch are all that the store has after it; else they are changes.
+    """
 
     location: StoreLocation
     fill: Fill
     spec: FillSpec
     schema: StoreSchema
     cache_dir: Path | str | None = None
+    replaces: bool = False
     _tombstones: dict[int, int] = field(default_factory=dict, init=False)
 
     @property
@@ -117,8 +121,13 @@ class BatchFiller:
             self.metrics.count(name, number)
         return filled
 
+    @property
+    def _base(self) -> Version | None:
+        """The version that the next batch changes; None if it begins with nothing."""
+        return None if self.replaces else self.fill.base
+
     def _run(self, rows: DataFrame, batch: int, *, bootstrapped: bool, sealed: bool) -> Filled:
-        base = self.fill.base
+        base = self._base
         reports = self._written(rows, batch)
         nulls = sum(each.nulls for each in reports)
         if nulls and self.spec.null_keys == "fail":
@@ -128,6 +137,8 @@ class BatchFiller:
         entries = sum(each.entries for each in reports) + (0 if base is None else base.entries)
         size = sum(each.bytes for each in reports) + (0 if base is None else base.bytes)
         checkpoints = {each.partition: each.checkpoint for each in reports if each.checkpoint}
+        if self.replaces:
+            self._tombstones.clear()
         self._tombstones.update((each.partition, each.tombstones) for each in reports if each.checkpoint)
         version = self._publish(batch, checkpoints, entries, size, bootstrapped=bootstrapped, sealed=sealed)
         return Filled(
@@ -148,7 +159,7 @@ class BatchFiller:
     def _publish(self, batch: int, checkpoints: Mapping[int, str], entries: int, size: int, **flags: bool) -> Version:
         base = self.fill.base
         with self.metrics.measured("publishSeconds"):
-            version = self.fill.publish(batch, checkpoints, entries, size, **flags)
+            version = self.fill.publish(batch, checkpoints, entries, size, replaces=self.replaces, **flags)
         self.metrics.count("versionsPublished", int(base is None or version.number != base.number))
         sizes = version.entries, sum(self._tombstones.values()), version.bytes
         bootstrapped = self.fill.generation.bootstrapped
@@ -159,7 +170,7 @@ class BatchFiller:
         """Write the partitions that have rows, in tasks."""
         changes = changes_of(rows, self.spec)
         _check_same(self.location, self.schema.to_json(), changes.schema.to_json())
-        base = () if self.fill.base is None else self.fill.base.checkpoints
+        base = () if self._base is None else self._base.checkpoints
         writer = PartitionWriter(
             location=self.location,
             generation=self.fill.generation.number,

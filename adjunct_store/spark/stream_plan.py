@@ -47,13 +47,15 @@ class StreamPlan:
     schema: StoreSchema
     checkpoint: CheckpointFolder
     terms: FillTerms
+    output_mode: str
     trigger: Mapping[str, Any]
     cache_dir: Path | str | None = None
     query_name: str | None = None
 
     def filler(self, fill: Fill) -> BatchFiller:
         """What makes versions of the batches of the query."""
-        return BatchFiller(self.store, fill, self.spec, self.schema, self.cache_dir)
+        replaces = self.output_mode == "complete"
+        return BatchFiller(self.store, fill, self.spec, self.schema, self.cache_dir, replaces=replaces)
 
     def bootstraps(self, generation: Generation) -> bool:
         """Whether the next query is to read what the source has now, and then to end."""
@@ -84,7 +86,7 @@ class StreamPlan:
 
     def _started(self, generation: Generation, gate: BatchGate) -> StreamingQuery:
         writer = self.rows.writeStream.option("checkpointLocation", self.checkpoint.location(generation.number))
-        writer = writer.foreachBatch(gate.run)
+        writer = writer.outputMode(self.output_mode).foreachBatch(gate.run)
         bootstraps = self.bootstraps(generation)
         trigger = {"availableNow": True} if bootstraps else self.trigger
         if trigger:

@@ -60,6 +60,7 @@ def fill_stream(  # noqa: PLR0913 - what is filled from what, and settings
     checkpoint: Path | str,
     source: str | None = None,
     bootstrap: bool = False,
+    output_mode: Literal["append", "update", "complete"] = "append",
     trigger: Mapping[str, Any] | None = None,
     persistent: bool = True,
     max_age: float | None = None,
@@ -78,6 +79,9 @@ def fill_stream(  # noqa: PLR0913 - what is filled from what, and settings
     source: a name of where the rows come from, by default one of the checkpoint.
     bootstrap: first read what the source has now; the store is ready when all of that is in it, and then if the source
     is empty.
+    output_mode: of the query, for streams that aggregate. `update`: each batch has the groups that have changed, and
+    deletes no key but those of `delete_when`. `complete`: each batch is all that the store has, so keys that it lacks
+    are deleted, and the whole store is written each time.
     trigger: arguments of `DataStreamWriter.trigger`, for the time after.
     persistent: False builds the store again whenever this is called; max_age: also if its last version is older, in
     seconds.
@@ -97,6 +101,8 @@ def fill_stream(  # noqa: PLR0913 - what is filled from what, and settings
         raise ConfigurationError("fill_stream needs a streaming DataFrame; use fill for a batch one.")
     if on_truncated not in {"fail", "rebuild"}:
         raise ConfigurationError(f"on_truncated is {on_truncated!r}: give fail or rebuild.")
+    if output_mode not in {"append", "update", "complete"}:
+        raise ConfigurationError(f"output_mode is {output_mode!r}: give append, update or complete.")
     if not isinstance(max_age, float | int | None):
         raise ConfigurationError(f"max_age is {max_age!r}: give seconds.")
     spec = FillSpec(**columns)
@@ -117,7 +123,7 @@ def fill_stream(  # noqa: PLR0913 - what is filled from what, and settings
         "above": folder.last_generation(),
         "keep": keep,
     }
-    plan = StreamPlan(store, rows, spec, schema, folder, terms, trigger or {}, cache_dir, query_name)
+    plan = StreamPlan(store, rows, spec, schema, folder, terms, output_mode, trigger or {}, cache_dir, query_name)
     return StoreFill(plan, rebuild_truncated=on_truncated == "rebuild")
 
 

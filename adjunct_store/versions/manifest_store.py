@@ -157,7 +157,7 @@ class Fill:
         own = (each.checkpoints[partition] for each in versions if each.generation == self._generation.number)
         return frozenset(filter(None, own))
 
-    def publish(
+    def publish(  # noqa: PLR0913 - what is published, and what is known of it
         self,
         batch: int,
         checkpoints: Mapping[int, str],
@@ -166,8 +166,11 @@ class Fill:
         *,
         bootstrapped: bool = False,
         sealed: bool = False,
+        replaces: bool = False,
     ) -> Version:
         """Publish the next version: by partition the checkpoint of this batch; the others keep that of `base`.
+
+        replaces: the others are empty.
 
         A batch up to that of `base` was published before: its newest version is returned, and at most `bootstrapped`
         and `sealed` are noted. Cleans up after that; errors of this are only logged. `TransientError` if it stays
@@ -175,7 +178,7 @@ class Fill:
         is sealed, or was replaced by `build_beside`.
         """
         at = datetime.fromtimestamp(self._storage.now(), tz=timezone.utc).isoformat(timespec="seconds")
-        new = Publication(batch, dict(checkpoints), entries, bytes_, bootstrapped, sealed, at)
+        new = Publication(batch, dict(checkpoints), entries, bytes_, bootstrapped, sealed, at, replaces)
         versions: list[Version] = []
 
         def transition(manifest: Manifest) -> Manifest:

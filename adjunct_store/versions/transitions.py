@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Publication:
-    """What a fill publishes. checkpoints: by partition; the others keep theirs. published: for people only."""
+    """What a fill publishes. checkpoints: by partition; the others keep theirs. published: for people only.
+
+    replaces: the others are empty from now on.
+    """
 
     batch: int
     checkpoints: Mapping[int, str]
@@ -32,6 +35,7 @@ class Publication:
     bootstrapped: bool = False
     sealed: bool = False
     published: str = ""
+    replaces: bool = False
 
 
 def taken_over(manifest: Manifest, writer: str, since_publication: float, query: str = "") -> Manifest:
@@ -128,7 +132,7 @@ def _version(manifest: Manifest, generation: Generation, base: Version | None, n
         raise ConfigurationError(f"Batch {new.batch} cannot be published: {cause}. Give an id for each partition.")
     places = range(generation.partitions)
     before = dict.fromkeys(places, ("", -1))
-    if base is not None:
+    if base is not None and not new.replaces:
         before = dict(enumerate(zip(base.checkpoints, base.batches, strict=True)))
     now = before | {place: (checkpoint, new.batch) for place, checkpoint in new.checkpoints.items()}
     return Version(

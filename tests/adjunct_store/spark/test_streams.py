@@ -17,6 +17,7 @@ import pytest
 from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from adjunct_store.location import StoreLocation
 from adjunct_store.spark import join, release_pins, stream_plan, wait_until_ready
@@ -30,11 +31,12 @@ from tests.adjunct_store.spark.planes import SCHEMA
 from tests.spark.versions import append_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
 
     from adjunct_store.spark import StoreFill
     from adjunct_store.versions.manifest import Manifest
@@ -349,19 +351,72 @@ def aggregated(planes: Planes) -> DataFrame:
     return planes.stream().groupBy("tail").agg(F.max("seats").alias("seats"), F.max("at").alias("at"))
 
 
+def test_an_aggregate_in_update_mode_sets_the_groups_that_have_changed(planes: Planes) -> None:
+    columns = {"delete_when": "seats > 8", "order_by": None, "output_mode": "update"}
+    planes.feed(("a", 1), ("b", 2), ("c", 9))
+    planes.run(stream=aggregated(planes), **columns)
+    assert {"a": 1, "b": 2} == planes.content()
+    planes.feed(("a", 3), ("a", 2), ("c", 1))
+    planes.feed(("b", 9), ("d", 4))
+    planes.run(stream=aggregated(planes), **columns)
+    assert {"a": 3, "d": 4} == planes.content()
+    assert 1 == manifest(planes).generations[-1].number
+
+
+def test_an_aggregate_in_complete_mode_is_all_that_the_store_has(planes: Planes) -> None:
+    def largest() -> DataFrame:
+        """The one largest plane, and planes of 100 seats and more."""
+        return aggregated(planes).where("seats < 100").orderBy(F.desc("seats")).limit(2)
+
+    columns = {"delete_when": None, "order_by": None, "output_mode": "complete", "partitions": 3}
+    planes.feed(("a", 1), ("b", 2), ("c", 3))
+    planes.run(stream=largest(), **columns)
+    assert {"b": 2, "c": 3} == planes.content()
+    planes.feed(("a", 7), ("d", 1))
+    planes.feed(("c", 100), ("a", 8))
+    planes.run(stream=largest(), **columns)
+    assert {"a": 8, "b": 2} == planes.content()
+    newest = manifest(planes).newest
+    assert newest is not None and (1, 2, 2) == (newest.generation, newest.batch, newest.entries)
+    planes.feed(*((tail, 100) for tail in "abd"))
+    planes.run(stream=largest(), **columns)
+    assert {} == planes.content()
+    newest = manifest(planes).newest
+    assert newest is not None and (("", "", ""), 0, 0) == (newest.checkpoints, newest.entries, newest.bytes)
+    with pytest.raises(ConfigurationError, match="output_mode is 'all': give append, update or complete"):
+        planes.start(output_mode="all")
+
+
 def unusable(planes: Planes) -> Path:
     """A checkpoint folder that is a file."""
     (planes.folder / "file").write_text("x")
     return planes.folder / "file"
 
 
+class _FailingReader(DataSourceStreamReader):
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        raise ValueError("the source is gone")
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        raise NotImplementedError(f"no batch is planned, so {partition} is not read")
+
+
+class _FailingSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "failing"
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        return _FailingReader()
+
+
 def failing(planes: Planes) -> DataFrame:
-    """A stream that Spark takes, and whose source cannot be read when the first batch is planned."""
-    source = planes.folder / "gone"
-    source.mkdir()
-    stream = planes.spark.readStream.schema(SCHEMA).json(str(source))
-    source.rmdir()
-    return stream
+    """A stream that Spark takes, and whose source fails when the first batch is planned."""
+    planes.spark.dataSource.register(_FailingSource)
+    return planes.spark.readStream.format("failing").load()
 
 
 def test_what_spark_refuses_leaves_the_fill_that_runs_as_it_is(planes: Planes) -> None:
@@ -375,7 +430,7 @@ def test_what_spark_refuses_leaves_the_fill_that_runs_as_it_is(planes: Planes) -
             ({"stream": planes.stream().orderBy("tail")}, "Spark refuses it: .*Sorting is not supported"),
             ({"checkpoint": unusable(planes)}, "Spark refuses it: .*(not a directory|Not a directory)"),
             ({"checkpoint": "abc://x/y"}, 'No FileSystem for scheme "abc"'),
-            ({"stream": failing(planes)}, "gone"),
+            ({"stream": failing(planes)}, "the source is gone"),
         ):
             with pytest.raises((AzureBlobError, PySparkException), match=message):
                 planes.start(**{"checkpoint": planes.folder / "another", "rebuild": True, **columns, **wrong})
@@ -458,6 +513,23 @@ def test_a_store_whose_source_was_truncated_is_built_again_and_keys_that_were_re
     append(("a", 9))
     assert 2 == run(on_truncated="rebuild").generation
     assert {"a": 9, "d": 4} == planes.content()
+
+
+def test_a_store_that_has_grown_is_built_again_in_one_batch_as_the_error_says(planes: Planes) -> None:
+    for seats in range(1, 4):
+        planes.feed(("a", seats, seats), ("b", seats, seats))
+    planes.feed(("b", None, 4, "D"))
+    planes.run(order_by=None)
+    assert {"a": 3} == planes.content()
+    at_once = {"order_by": None, "stream": planes.spark.readStream.schema(SCHEMA).json(str(planes.folder / "input"))}
+    rebuilding = planes.start(rebuild=True, **at_once)
+    with pytest.raises(ConfigurationError, match=r"two different changes of key tail='[ab]'.*Give `then_by`, columns"):
+        rebuilding.await_termination(60)
+    assert {"a": 3} == planes.content(), "what was there serves"
+    assert 2 == planes.run(then_by="at", **at_once).generation
+    newest = manifest(planes).newest
+    assert newest is not None and (2, 0) == (newest.generation, newest.batch)
+    assert {"a": 3} == planes.content()
 
 
 @pytest.mark.parametrize("snapshot_first", [True, False])

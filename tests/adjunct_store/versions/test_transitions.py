@@ -123,6 +123,14 @@ def test_what_nobody_has_seen_of_another_source_stays_where_nothing_of_ones_own_
     assert seen == continued(seen, "planes"), "readers have switched to the other source"
 
 
+def test_a_batch_that_replaces_the_contents_leaves_nothing_of_the_partitions_that_it_does_not_have() -> None:
+    manifest = published(published(registered(), 0), 1)
+    assert manifest.current is not None
+    new = Publication(2, {1: "1700000000000-9"}, 5, 50, replaces=True)
+    version = publish(manifest, manifest.current, new)[1]
+    assert (("", "1700000000000-9"), (-1, 2), 5) == (version.checkpoints, version.batches, version.entries)
+
+
 def test_a_generation_may_have_a_number_above_the_next_one() -> None:
     assert (4, 5) == (register(Manifest(), WANTED, Serves.SEALED, above=3).generations[0].number, 5)
     manifest = register(registered(), WANTED, Serves.SEALED, above=3)
