@@ -41,7 +41,8 @@ class CheckpointState:
         it; if one is published and not planned, other rows will get its number.
         """
         if self.planned < 0 and (published >= 0 or (query and not self.query)):
-            return f"the checkpoint is not there, and the store has batches up to {published}"
+            has = f"the store has batches up to {published}" if published >= 0 else f"query {query} fills the store"
+            return f"the checkpoint is not there, and {has}"
         if query and query != self.query:
             return f"the checkpoint is of query {self.query}, and query {query} fills the store"
         if self.committed <= published <= self.planned:
