@@ -61,14 +61,18 @@ class BatchGate:
 class QueryStart:
     """The first query of a fill, which is started while another fill may still have the store.
 
-    start: starts the query of an opening's generation, with a gate for its batches. tolerates: whether a query that
+    check: raises if the fill must not go on with an opening. start: starts the query of its generation, with a gate for
+    its batches. tolerates: whether a query that
     fails at once with this error does not count as refused, since the fill will see to it.
     """
 
     def __init__(
-        self, start: Callable[[Opening], tuple[StreamingQuery, BatchGate]], tolerates: Callable[[Exception], bool]
+        self,
+        check: Callable[[Opening], None],
+        start: Callable[[Opening], tuple[StreamingQuery, BatchGate]],
+        tolerates: Callable[[Exception], bool],
     ) -> None:
-        self._start, self._tolerates = start, tolerates
+        self._check, self._start, self._tolerates = check, start, tolerates
         self._started: tuple[int, StreamingQuery, BatchGate] | None = None
 
     def before_take_over(self, opening: Opening) -> str:
@@ -77,6 +81,7 @@ class QueryStart:
         Raises what Spark or the source raises.
         """
         number = opening.generation.number
+        self._check(opening)
         if self._started is not None and self._started[0] != number:
             self.abandon(ConflictError("Another fill has begun another generation."))
         if self._started is None:

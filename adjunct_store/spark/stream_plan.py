@@ -62,11 +62,8 @@ class StreamPlan:
         waiting = self.terms["bootstrap"] or generation.serves is Serves.BOOTSTRAPPED
         return waiting and not generation.bootstrapped
 
-    def start_first(self, opening: Opening) -> tuple[StreamingQuery, BatchGate]:
-        """Start the query of a generation that is not taken over yet.
-
-        `ConfigurationError` if its checkpoint is not that of the query that has filled it, or if Spark refuses it.
-        """
+    def check(self, opening: Opening) -> None:
+        """`ConfigurationError` if the checkpoint of a generation is not that of the query that has filled it."""
         published = -1 if opening.base is None else opening.base.batch
         number, query = opening.generation.number, opening.generation.query
         misfit = self.checkpoint.state(number).misfit(published, query)
@@ -75,6 +72,9 @@ class StreamPlan:
             step += " If it is lost, start once with rebuild=True, which needs all rows of the source."
             checkpoint = f"store {self.store.store} with checkpoint {self.checkpoint.path}"
             raise ConfigurationError(describe("fill", checkpoint, misfit, f"{step} Nothing was changed."))
+
+    def start_first(self, opening: Opening) -> tuple[StreamingQuery, BatchGate]:
+        """Start the query of a generation that is not taken over yet. `ConfigurationError` if Spark refuses it."""
         gate = BatchGate(_fill_batch)
         return self._started(opening.generation, gate), gate
 

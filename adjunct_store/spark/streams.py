@@ -162,7 +162,7 @@ class StoreFill(AbstractContextManager["StoreFill"]):
 
     def __init__(self, plan: StreamPlan, *, rebuild_truncated: bool) -> None:
         self._plan, self._rebuild_truncated = plan, rebuild_truncated
-        start = QueryStart(plan.start_first, lambda failure: rebuild_truncated and is_truncation(failure))
+        start = QueryStart(plan.check, plan.start_first, lambda error: rebuild_truncated and is_truncation(error))
         try:
             fill = open_store(plan.store, plan.schema, before_take_over=start.before_take_over, **plan.terms)
             self._filler = plan.filler(fill)
