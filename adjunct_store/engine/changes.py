@@ -155,10 +155,9 @@ def _check_decided(changes: Changes, same: I64, schema: StoreSchema) -> None:
     differ = np.asarray(pc.not_equal(changes.records.take(rows), changes.records.take(rows + 1)))
     if differ.any():
         key = _readable(changes.keys[rows[int(np.argmax(differ))]], schema)
-        step = " with the same order: choose an order column" if schema.ordered else ": give `order_by`, a column"
-        raise ConfigurationError(
-            f"A batch has two different changes of key {key}{step} that says which is the later one."
-        )
+        tie = " with the same order" if schema.ordered else ""
+        step = "Give `then_by`, columns of the source that say which is the later one, such as an offset."
+        raise ConfigurationError(f"A batch has two different changes of key {key}{tie}. {step}")
 
 
 def _readable(key: pa.Scalar, schema: StoreSchema) -> str:

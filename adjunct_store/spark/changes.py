@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -34,29 +35,36 @@ if TYPE_CHECKING:
     from adjunct_store.spark.fill_spec import FillSpec
 
 PARTITION, VALUE, ORDER = "partition", "value", "order"
+KEY, TIE = re.compile("k[0-9]+"), re.compile("t[0-9]+")
+"""The names of `key_column` and `tie_column`."""
 
 
 @dataclass(frozen=True)
 class Changes:
     """Rows that change a store of this schema.
 
-    frame: columns `partition`, one for each key (`k0`, `k1`, …), `value`, and `order` if the store is ordered. Values
-    are null in a row that deletes; `order` has the type that it had in the rows.
+    frame: columns `partition`, one for each key (`k0`, `k1`, …), `value`, `order` if the store is ordered, and one for
+    each column of `then_by` (`t0`, …). Values are null in a row that deletes; orders have the types of the rows.
     """
 
     frame: DataFrame
     schema: StoreSchema
 
     def by_partition(self) -> DataFrame:
-        """The frame with each partition of the store in a task of its own, sorted by key and order."""
+        """The frame with each partition of the store in a task of its own, sorted by key, order and `then_by`."""
         frame = one_task_each(self.frame, F.col(PARTITION), self.schema.partitions)
-        order = [ORDER] if self.schema.ordered else []
+        order = [name for name in self.frame.columns if name == ORDER or TIE.fullmatch(name)]
         return frame.sortWithinPartitions(*(key_column(place) for place in range(len(self.schema.keys))), *order)
 
 
 def key_column(place: int) -> str:
     """The name of a key column in `Changes.frame`; the store's names could be `value` or `order`."""
     return f"k{place}"
+
+
+def tie_column(place: int) -> str:
+    """The name of a column of `then_by` in `Changes.frame`."""
+    return f"t{place}"
 
 
 def changes_of(rows: DataFrame, spec: FillSpec) -> Changes:
@@ -66,7 +74,8 @@ def changes_of(rows: DataFrame, spec: FillSpec) -> Changes:
     """
     if spec.extractor is not None:
         rows = rows.mapInArrow(spec.extractor.function, spec.extractor.schema)
-    named = [*spec.keys, *_named_values(spec), *([] if spec.order_by is None else [spec.order_by])]
+    orders = [*([] if spec.order_by is None else [spec.order_by]), *spec.ties]
+    named = [*spec.keys, *_named_values(spec), *orders]
     for name in named:
         if name not in rows.columns:
             have = ", ".join(rows.columns)
@@ -86,7 +95,10 @@ def changes_of(rows: DataFrame, spec: FillSpec) -> Changes:
     )
     keys = [column_of(name) for name in spec.keys]
     columns = [key.alias(key_column(place)) for place, key in enumerate(keys)]
-    columns += [_unless_deleted(rows, value, spec.delete_when).alias(VALUE), *_order(rows, spec)]
+    columns += [_unless_deleted(rows, value, spec.delete_when).alias(VALUE)]
+    if spec.order_by is not None:
+        columns.append(_order(rows, "order_by", spec.order_by).alias(ORDER))
+    columns += [_order(rows, "then_by", name).alias(tie_column(place)) for place, name in enumerate(spec.ties)]
     partition = store_partition(keys, spec.partitions).alias(PARTITION)
     try:
         return Changes(rows.select(partition, *columns), schema)
@@ -121,7 +133,7 @@ def _value(rows: DataFrame, spec: FillSpec) -> tuple[StructType, Column]:
             raise ConfigurationError(f"{text} Give its columns as a list, values=[{spec.values!r}].")
         value = column_of(spec.values)
     else:
-        other = [name for name in rows.columns if name not in {*spec.keys, spec.order_by}]
+        other = [name for name in rows.columns if name not in {*spec.keys, spec.order_by, *spec.ties}]
         names = other if spec.values is None else list(spec.values)
         kind = StructType([rows.schema[name] for name in names])
         value = F.struct(*(column_of(name) for name in names))
@@ -145,14 +157,12 @@ def _unless_deleted(rows: DataFrame, value: Column, delete_when: str | None) -> 
     return F.when(~F.coalesce(deletes, F.lit(False)), value)
 
 
-def _order(rows: DataFrame, spec: FillSpec) -> list[Column]:
-    if spec.order_by is None:
-        return []
-    kind = rows.schema[spec.order_by].dataType
+def _order(rows: DataFrame, option: str, name: str) -> Column:
+    kind = rows.schema[name].dataType
     if not isinstance(kind, IntegralType | TimestampType | TimestampNTZType):
-        text = f"order_by column {spec.order_by!r} is of type {kind.simpleString()}."
+        text = f"{option} column {name!r} is of type {kind.simpleString()}."
         raise ConfigurationError(f"{text} Give an integral or timestamp column, or cast it.")
-    return [column_of(spec.order_by).alias(ORDER)]
+    return column_of(name)
 
 
 def _arrow(kind: StructType) -> pa.Schema:

@@ -66,22 +66,10 @@ def load_data_set(  # noqa: PLR0913 - what is loaded, and settings
         raise ConfigurationError("load_data_set takes a batch DataFrame, and this one is a stream: use fill_data_sets.")
     spec = FillSpec(**columns)
     schema = changes_of(rows, spec).schema
-    if not rebuild:
-        _check_source(store, source)
-    opened = open_store(store, schema, source=source, bounded=True, keep=keep)
+    opened = open_store(store, schema, source=source, bounded=True, rebuild=rebuild, keep=keep)
     if opened.generation.sealed:
         opened = opened.build_beside(schema.to_json(), source, partitions=schema.partitions)
     return BatchFiller(store, opened, spec, schema, cache_dir).run(rows, number, bootstrapped=True, sealed=True)
-
-
-def _check_source(store: StoreLocation, source: str) -> None:
-    """`ConfigurationError` if the store is not one of data sets of this source."""
-    manifest = read_manifest(store.open(), store.store)
-    current = None if manifest is None else manifest.current
-    if current is not None and current.source != source:
-        cause = f"it is filled from {current.source}, not from {source}"
-        step = "Check the store's path; to replace what is there give rebuild=True."
-        raise ConfigurationError(describe("load", f"a data set into store {store}", cause, step))
 
 
 def fill_data_sets(  # noqa: PLR0913 - what is filled from what, and settings

@@ -36,6 +36,7 @@ class FillColumns(TypedDict, total=False):
     keys: Required[Sequence[str]]
     values: str | Sequence[str] | None
     order_by: str | None
+    then_by: str | Sequence[str] | None
     delete_when: str | None
     extractor: KeyValueExtractor | None
     partitions: int
@@ -47,10 +48,13 @@ class FillSpec:
     """How rows become changes of a store.
 
     keys: the key columns, in the order of the store's keys: prefix scans begin with the first.
-    values: the value columns, by default all that are neither a key nor `order_by`; or the name of one struct column,
-    whose fields are the values, and which is null in a row that deletes its key.
+    values: the value columns, by default all that are neither a key, `order_by` nor `then_by`; or the name of one
+    struct column, whose fields are the values, and which is null in a row that deletes its key.
     order_by: an integral or timestamp column: of the rows of a key the one with the highest value counts, whatever the
-    order in which they arrive. Without it, the last batch that has a key counts, and a batch has a key once.
+    order in which they arrive. Without it, the last batch that has a key counts.
+    then_by: one or more such columns, for rows of a key in one batch that `order_by` does not tell apart: the one with
+    the highest values counts. Give columns that rise in the order in which the source has its rows, such as an offset:
+    then a store is the same however its source is divided into batches. They are not stored.
     delete_when: a Boolean SQL expression over the columns of a row, such as `op = 'D'`: the row deletes its key.
     partitions: of the store; each is written by one task.
     null_keys: what to do about rows with a null in a key column: `fail`, or `skip` and count them.
@@ -59,6 +63,7 @@ class FillSpec:
     keys: Sequence[str]
     values: str | Sequence[str] | None = None
     order_by: str | None = None
+    then_by: str | Sequence[str] | None = None
     delete_when: str | None = None
     extractor: KeyValueExtractor | None = None
     partitions: int = 1
@@ -80,3 +85,10 @@ class FillSpec:
             raise ConfigurationError(f"null_keys is {self.null_keys!r}: give one of {', '.join(NULL_KEYS)}.")
         if self.partitions < 1:
             raise ConfigurationError(f"partitions is {self.partitions}: a store has at least 1.")
+
+    @property
+    def ties(self) -> tuple[str, ...]:
+        """The columns of `then_by`."""
+        if self.then_by is None:
+            return ()
+        return (self.then_by,) if isinstance(self.then_by, str) else tuple(self.then_by)

@@ -16,7 +16,7 @@ from adjunct_store.versions.transitions import continued
 from azure_account.errors import ConfigurationError, FencedError, NotFoundError, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from adjunct_store.spark.fill_spec import FillColumns
     from adjunct_store.versions.manifest import Version
     from adjunct_store.versions.manifest_store import Fill
+    from adjunct_store.versions.opening import FillTerms, Opening
 
 BATCH_SOURCE = "batch"
 """The source of a store that is filled by `fill`, unless another one is named."""
@@ -71,7 +72,7 @@ def fill(
         raise ConfigurationError("fill takes a batch DataFrame, and this one is a stream: use fill_stream.")
     schema = changes_of(rows, spec).schema
     if not rebuild:
-        check_schema(store, schema, adds=True)
+        check_schema(store, schema, source, adds=True)
     opened = open_store(store, schema, source=source, rebuild=rebuild, adds=True, keep=keep)
     batch = 0 if opened.base is None else opened.base.batch + 1
     return BatchFiller(store, opened, spec, schema, cache_dir).run(rows, batch, bootstrapped=True)
@@ -79,13 +80,17 @@ def fill(
 
 @dataclass
 class BatchFiller:
-    """Makes versions of one generation, one after the other, as the holder of the fill."""
+    """Makes versions of one generation, one after the other, as the holder of the fill.
+
+    replaces: the rows of a batch are all that the store has after it; else they are changes.
+    """
 
     location: StoreLocation
     fill: Fill
     spec: FillSpec
     schema: StoreSchema
     cache_dir: Path | str | None = None
+    replaces: bool = False
     _tombstones: dict[int, int] = field(default_factory=dict, init=False)
 
     @property
@@ -116,8 +121,13 @@ class BatchFiller:
             self.metrics.count(name, number)
         return filled
 
+    @property
+    def _base(self) -> Version | None:
+        """The version that the next batch changes; None if it begins with nothing."""
+        return None if self.replaces else self.fill.base
+
     def _run(self, rows: DataFrame, batch: int, *, bootstrapped: bool, sealed: bool) -> Filled:
-        base = self.fill.base
+        base = self._base
         reports = self._written(rows, batch)
         nulls = sum(each.nulls for each in reports)
         if nulls and self.spec.null_keys == "fail":
@@ -127,6 +137,8 @@ class BatchFiller:
         entries = sum(each.entries for each in reports) + (0 if base is None else base.entries)
         size = sum(each.bytes for each in reports) + (0 if base is None else base.bytes)
         checkpoints = {each.partition: each.checkpoint for each in reports if each.checkpoint}
+        if self.replaces:
+            self._tombstones.clear()
         self._tombstones.update((each.partition, each.tombstones) for each in reports if each.checkpoint)
         version = self._publish(batch, checkpoints, entries, size, bootstrapped=bootstrapped, sealed=sealed)
         return Filled(
@@ -147,7 +159,7 @@ class BatchFiller:
     def _publish(self, batch: int, checkpoints: Mapping[int, str], entries: int, size: int, **flags: bool) -> Version:
         base = self.fill.base
         with self.metrics.measured("publishSeconds"):
-            version = self.fill.publish(batch, checkpoints, entries, size, **flags)
+            version = self.fill.publish(batch, checkpoints, entries, size, replaces=self.replaces, **flags)
         self.metrics.count("versionsPublished", int(base is None or version.number != base.number))
         sizes = version.entries, sum(self._tombstones.values()), version.bytes
         bootstrapped = self.fill.generation.bootstrapped
@@ -158,7 +170,7 @@ class BatchFiller:
         """Write the partitions that have rows, in tasks."""
         changes = changes_of(rows, self.spec)
         _check_same(self.location, self.schema.to_json(), changes.schema.to_json())
-        base = () if self.fill.base is None else self.fill.base.checkpoints
+        base = () if self._base is None else self._base.checkpoints
         writer = PartitionWriter(
             location=self.location,
             generation=self.fill.generation.number,
@@ -180,17 +192,28 @@ class BatchFiller:
         return [PartitionReport(**row.asDict()) for row in found]
 
 
-def open_store(store: StoreLocation, schema: StoreSchema, **settings: Any) -> Fill:
-    """Take a store over from other fills. settings: of `open_fill`."""
-    container = store.open()
-    return open_fill(container, store.store, schema.to_json(), partitions=schema.partitions, **settings)
+def open_store(
+    store: StoreLocation,
+    schema: StoreSchema,
+    before_take_over: Callable[[Opening], str] = lambda _: "",
+    **terms: Unpack[FillTerms],
+) -> Fill:
+    """Take a store over from other fills. See `open_fill`."""
+    return open_fill(
+        store.open(),
+        store.store,
+        schema.to_json(),
+        partitions=schema.partitions,
+        before_take_over=before_take_over,
+        **terms,
+    )
 
 
-def check_schema(store: StoreLocation, schema: StoreSchema, *, adds: bool) -> None:
+def check_schema(store: StoreLocation, schema: StoreSchema, source: str, *, adds: bool) -> None:
     """`ConfigurationError` if the generation that a fill would continue has another schema. adds: see `continued`."""
     manifest = read_manifest(store.open(), store.store)
-    current = None if manifest is None else continued(manifest, adds=adds).current
-    if current is not None:
+    current = None if manifest is None else continued(manifest, source, adds=adds).current
+    if current is not None and current.source == source:
         _check_same(store, current.schema, schema.to_json())
 
 
@@ -199,7 +222,7 @@ def _check_same(store: StoreLocation, stored: Mapping[str, Any], given: Mapping[
         if stored[part] != given[part]:
             cause = f"its {part} are {_text(stored[part])}, those of this fill are {_text(given[part])}"
             change = f"Give partitions={stored[part]}" if part == "partitions" else "Cast or rename the columns"
-            step = f"{change}, or make the store anew from its whole source (rebuild=True)."
+            step = f"{change}, or build the store again from its whole source (rebuild=True)."
             raise ConfigurationError(describe("fill", f"store {store.store}", cause, step))
 
 

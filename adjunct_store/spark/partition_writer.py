@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from adjunct_store.engine import PartitionStore, Position
 from adjunct_store.host.cache import STORE
 from adjunct_store.host.working import Marker, working_directory
-from adjunct_store.spark.changes import ORDER, PARTITION, VALUE, key_column
+from adjunct_store.spark.changes import KEY, ORDER, PARTITION, TIE, VALUE, key_column
 from adjunct_store.versions.names import StoreNames
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from azureblob_source.arrow_values import first_not_utf8
@@ -203,7 +203,10 @@ class _NullKeyError(Exception):
 
 
 class KeyedRows:
-    """The rows of a task without those that have a null key, as the engine takes them. To be iterated once."""
+    """The rows of a task as the engine takes them, without those that have a null key. To be iterated once.
+
+    batches: sorted by key, order and `then_by`; of rows that differ in the last one only, the last is left.
+    """
 
     def __init__(
         self, batches: Iterable[pa.RecordBatch], partition: int, schema: StoreSchema, *, stop_at_null: bool
@@ -214,13 +217,14 @@ class KeyedRows:
         """Rows with a null key so far."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return (self._changes(batch) for batch in last_of_ties(self._keyed()) if batch.num_rows)
+
+    def _keyed(self) -> Iterator[pa.RecordBatch]:
         for batch in self._batches:
             present = self._count(batch)
             if self._stop_at_null and self.nulls:
                 raise _NullKeyError
-            found = well_formed(batch).filter(present)
-            if found.num_rows:
-                yield self._changes(found)
+            yield well_formed(batch).filter(present)
 
     def count_rest(self) -> None:
         """Read the rest of the rows for `nulls`."""
@@ -249,6 +253,41 @@ class KeyedRows:
             names.append(ORDER)
             columns.append(_order(batch.column(ORDER)))
         return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def last_of_ties(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches without rows that a later one of the same key replaces, as its `then_by` says.
+
+    batches: with the columns of `Changes.frame`, sorted by key, order and `then_by`.
+    """
+    last: pa.RecordBatch | None = None
+    for batch in batches:
+        ties = [name for name in batch.column_names if TIE.fullmatch(name)]
+        if not ties:
+            yield batch
+        elif batch.num_rows:
+            joined = batch if last is None else pa.concat_batches([last, batch])
+            yield joined.slice(0, joined.num_rows - 1).filter(_not_followed(joined, ties))
+            last = joined.slice(joined.num_rows - 1)
+    if last is not None:
+        yield last
+
+
+def _not_followed(batch: pa.RecordBatch, ties: list[str]) -> pa.BooleanArray:
+    """For each row but the last: whether it has another key than the next one, or the same `then_by`."""
+    for name in ties:
+        if batch.column(name).null_count:
+            text = "A then_by column is null in a row that has a key."
+            raise ConfigurationError(f"{text} Fill it, for example with coalesce, or filter such rows.")
+    keys = [name for name in batch.column_names if KEY.fullmatch(name)]
+    return pc.or_(pc.invert(_equal_to_next(batch, keys)), _equal_to_next(batch, ties))
+
+
+def _equal_to_next(batch: pa.RecordBatch, names: list[str]) -> pa.BooleanArray:
+    count = batch.num_rows - 1
+    columns = [batch.column(name) for name in names]
+    equal = [pc.equal(each.slice(0, count), each.slice(1)).fill_null(False) for each in columns]
+    return reduce(pc.and_, equal)
 
 
 def _key(column: pa.Array, field: pa.Field) -> pa.Array:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from adjunct_store.location import StoreLocation
     from adjunct_store.spark.fill_spec import FillSpec
     from adjunct_store.spark.filling import Filled
+    from adjunct_store.versions.opening import FillTerms
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,11 @@ class AdjunctStores:
         """The filler of a store, which is opened with the first batch."""
         if name not in self._fillers:
             location, schema = store.location, changes_of(rows, store.spec).schema
-            if not self._rebuild:
-                check_schema(location, schema, adds=True)
             query = rows.sparkSession.sparkContext.getLocalProperty(QUERY)
             source = self._source if query is None else f"{self._source} by query {query}"
-            fill = open_store(location, schema, source=source, adds=True, rebuild=self._rebuild, keep=self._keep)
+            if not self._rebuild:
+                check_schema(location, schema, source, adds=True)
+            terms: FillTerms = {"source": source, "adds": True, "rebuild": self._rebuild, "keep": self._keep}
+            fill = open_store(location, schema, **terms)
             self._fillers[name] = BatchFiller(location, fill, store.spec, schema, self._cache_dir)
         return self._fillers[name]

@@ -1,15 +1,15 @@
 """Fills a store from a stream: a query each of whose micro-batches becomes a version.
 
-open the fill ─► generation g ─► query with checkpoint <checkpoint>/g<g>
-                      │               bootstrap: until the source's present end ─► publish as bootstrapped ─► go on
-                      └ its source is truncated, and it may be rebuilt ─► next generation, read from the beginning
+generation g ─► query with checkpoint <checkpoint>/g<g> ─► take the store over (`starting`) ─► a version for each batch
+     │               bootstrap: until the source's present end ─► publish as bootstrapped ─► go on
+     └ its source is truncated, and it may be rebuilt ─► next generation, read from the beginning
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,31 +17,29 @@ from pyspark.errors import PySparkException
 
 from adjunct_store.spark.changes import changes_of
 from adjunct_store.spark.fill_spec import FillSpec
-from adjunct_store.spark.filling import BatchFiller, check_schema, open_store
-from adjunct_store.spark.query_checkpoint import checkpoint_state
+from adjunct_store.spark.filling import check_schema, open_store
+from adjunct_store.spark.query_checkpoint import CheckpointFolder
+from adjunct_store.spark.starting import QueryStart
+from adjunct_store.spark.stream_plan import StreamPlan
 from adjunct_store.spark.task_errors import own_error
-from adjunct_store.versions.manifest import Serves
+from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.recovery import Action
-from azure_account.errors import ConfigurationError, ConflictError, describe
+from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
     from typing_extensions import Self, Unpack
 
-    from adjunct_store.encoding.schema import StoreSchema
     from adjunct_store.location import StoreLocation
     from adjunct_store.spark.fill_spec import FillColumns
-    from adjunct_store.versions.manifest_store import Fill
+    from adjunct_store.versions.opening import FillTerms
 
 logger = logging.getLogger(__name__)
 
-_MAX_REBUILDS = 3
-_NO_DATA_INTERVAL = "spark.sql.streaming.noDataProgressEventInterval"
-_starting = threading.Lock()
 _TRUNCATED = (
     "KAFKA_DATA_LOSS",
     "failOnDataLoss",
@@ -62,6 +60,7 @@ def fill_stream(  # noqa: PLR0913 - what is filled from what, and settings
     checkpoint: Path | str,
     source: str | None = None,
     bootstrap: bool = False,
+    output_mode: Literal["append", "update", "complete"] = "append",
     trigger: Mapping[str, Any] | None = None,
     persistent: bool = True,
     max_age: float | None = None,
@@ -74,36 +73,58 @@ def fill_stream(  # noqa: PLR0913 - what is filled from what, and settings
 ) -> StoreFill:
     """Start a query that applies a stream to a store: a version for each micro-batch. Makes the store if it is absent.
 
-    columns: see `FillSpec`. checkpoint: a folder of this fill, which has the `checkpointLocation` of the query of each
-    generation, `g<generation>`. source: a name of where the rows come from, by default one of the checkpoint; another
-    source makes the store anew. bootstrap: first read what the source has now; the store is ready when all of that is
-    in it, and then if the source is empty. trigger: arguments of `DataStreamWriter.trigger`, for the time after.
-    persistent: False makes the store anew whenever this is called; max_age: also if its last version is older, in
-    seconds. on_truncated: `rebuild` makes the store anew when the source does not have any more what the query has not
-    read; keys that are in the source no more leave the store. rebuild: make it anew now.
+    columns: see `FillSpec`.
+    checkpoint: a folder of this fill, which has the `checkpointLocation` of the query of each generation,
+    `g<generation>`.
+    source: a name of where the rows come from, by default one of the checkpoint.
+    bootstrap: first read what the source has now; the store is ready when all of that is in it, and then if the source
+    is empty.
+    output_mode: of the query, for streams that aggregate. `update`: each batch has the groups that have changed, and
+    deletes no key but those of `delete_when`. `complete`: each batch is all that the store has, so keys that it lacks
+    are deleted, and the whole store is written each time.
+    trigger: arguments of `DataStreamWriter.trigger`, for the time after.
+    persistent: False builds the store again whenever this is called; max_age: also if its last version is older, in
+    seconds.
+    on_truncated: `rebuild` builds the store again when the source does not have any more what the query has not read.
+    Keys that the source no longer has are removed.
+    rebuild: build it again now, and replace what another source has filled.
 
-    A fill goes on where the last one ended. One whose query has another history than the store, as without its
-    checkpoint, makes the store anew. What was there serves until all that the source had is in the new one.
+    A fill goes on where the last one ended. What was there serves until all that the source had is in a store that is
+    built again.
 
-    Takes the store over from another fill, whose query ends with `FencedError`. `ConfigurationError` as for `fill`, but
-    not for another source.
+    Returns when Spark has started the query and looked for a first batch, and takes the store over then: the query of
+    another fill ends with `FencedError`. `ConfigurationError`, which leaves the store and the other fill as they are,
+    as for `fill`; also if Spark refuses the query, and if the checkpoint is not that of the query that has filled the
+    store. What Spark and the source raise before the first batch is raised here.
     """
     if not rows.isStreaming:
-        raise ConfigurationError("fill_stream takes a stream, and this DataFrame is none: use fill.")
+        raise ConfigurationError("fill_stream needs a streaming DataFrame; use fill for a batch one.")
     if on_truncated not in {"fail", "rebuild"}:
         raise ConfigurationError(f"on_truncated is {on_truncated!r}: give fail or rebuild.")
+    if output_mode not in {"append", "update", "complete"}:
+        raise ConfigurationError(f"output_mode is {output_mode!r}: give append, update or complete.")
     if not isinstance(max_age, float | int | None):
         raise ConfigurationError(f"max_age is {max_age!r}: give seconds.")
     spec = FillSpec(**columns)
     schema = changes_of(rows, spec).schema
-    if not rebuild:
-        check_schema(store, schema, adds=False)
     _check_can_start(rows, trigger or {}, query_name)
-    folder = str(checkpoint).rstrip("/")
-    opening = {"source": source or f"checkpoint {folder}", "persistent": persistent, "max_age": max_age}
-    settings = {**opening, "keep": keep, "bootstrap": bootstrap}
-    plan = StreamPlan(store, rows, spec, schema, folder, settings, trigger or {}, cache_dir, query_name)
-    return StoreFill(plan, rebuild=rebuild, rebuild_truncated=on_truncated == "rebuild")
+    folder = CheckpointFolder(rows.sparkSession, str(checkpoint))
+    manifest = read_manifest(store.open(), store.store)
+    known = () if manifest is None else reversed(manifest.generations)
+    source = source or folder.source(each.source for each in known)
+    if not rebuild:
+        check_schema(store, schema, source, adds=False)
+    terms: FillTerms = {
+        "source": source,
+        "bootstrap": bootstrap,
+        "persistent": persistent,
+        "max_age": max_age,
+        "rebuild": rebuild,
+        "above": folder.last_generation(),
+        "keep": keep,
+    }
+    plan = StreamPlan(store, rows, spec, schema, folder, terms, output_mode, trigger or {}, cache_dir, query_name)
+    return StoreFill(plan, rebuild_truncated=on_truncated == "rebuild")
 
 
 def _check_can_start(rows: DataFrame, trigger: Mapping[str, Any], query_name: str | None) -> None:
@@ -119,83 +140,13 @@ def _check_can_start(rows: DataFrame, trigger: Mapping[str, Any], query_name: st
         raise ConfigurationError(f"A query with the name {query_name!r} runs. Stop it, or give another query_name.")
 
 
-@dataclass(frozen=True)
-class StreamPlan:
-    """A stream and how it fills a store. settings: of `open_fill`."""
-
-    store: StoreLocation
-    rows: DataFrame
-    spec: FillSpec
-    schema: StoreSchema
-    checkpoint: str
-    settings: Mapping[str, Any]
-    trigger: Mapping[str, Any]
-    cache_dir: Path | str | None = None
-    query_name: str | None = None
-
-    @property
-    def bootstrap(self) -> bool:
-        """Whether the store is ready only when all that the source had at the start is in it."""
-        return bool(self.settings["bootstrap"])
-
-    def open(self, *, rebuild: bool = False, truncated: bool = False) -> Fill:
-        """Open the fill, with a new generation if the query of the last one has another history than the store."""
-        for _ in range(_MAX_REBUILDS):
-            fill = open_store(self.store, self.schema, rebuild=rebuild, truncated=truncated, **self.settings)
-            published = -1 if fill.base is None else fill.base.batch
-            found = checkpoint_state(self.rows.sparkSession, self.location(fill))
-            if found.fits(published):
-                return fill
-            text = "store %s is made anew: it has batch %d, and its query has planned batch %d, committed %d"
-            logger.warning(text, self.store.store, published, found.planned, found.committed)
-            rebuild = True
-        cause = f"{self.checkpoint} has checkpoints of {_MAX_REBUILDS} generations that the store does not know"
-        raise ConflictError(describe("fill", f"store {self.store.store}", cause, "Give another checkpoint folder."))
-
-    def location(self, fill: Fill) -> str:
-        """The `checkpointLocation` of a generation's query."""
-        return f"{self.checkpoint}/g{fill.generation.number}"
-
-    def start(self, filler: BatchFiller, trigger: Mapping[str, Any]) -> StreamingQuery:
-        """Start the query of a generation."""
-        writer = self.rows.writeStream.option("checkpointLocation", self.location(filler.fill))
-        writer = writer.foreachBatch(lambda rows, batch: _fill_batch(filler, rows, batch))
-        if trigger:
-            writer = writer.trigger(**trigger)
-        if self.query_name is not None:
-            writer = writer.queryName(self.query_name)
-        return writer.start()
-
-
-@contextmanager
-def _reporting_that_there_is_nothing(spark: SparkSession) -> Iterator[None]:
-    """A query that is started in the block reports progress also when it finds no data: see `_has_read_all`."""
-    with _starting:
-        before = spark.conf.get(_NO_DATA_INTERVAL, None)
-        spark.conf.set(_NO_DATA_INTERVAL, "0")
-        try:
-            yield
-        finally:
-            if before is None:
-                spark.conf.unset(_NO_DATA_INTERVAL)
-            else:
-                spark.conf.set(_NO_DATA_INTERVAL, before)
-
-
 def _has_read_all(query: StreamingQuery) -> bool:
     """Whether a query with the trigger `availableNow` has ended by itself: its last look at the source found nothing.
 
-    Spark does not tell that from a query that was stopped amidst its batches.
+    Spark does not tell that from a query that was stopped between its batches.
     """
     last = query.lastProgress
     return last is not None and "addBatch" not in last["durationMs"]
-
-
-def _fill_batch(filler: BatchFiller, rows: DataFrame, batch: int) -> None:
-    filled = filler.run(rows, batch)
-    text = "store %s: batch %d is version %d: %d upserts, %d deletes, %d older ones ignored, %d rows with null keys"
-    counts = filled.upserts, filled.deletes, filled.ignored, filled.nulls
-    logger.info(text, filler.location.store, batch, filled.version.number, *counts)
 
 
 @dataclass
@@ -209,12 +160,18 @@ class _Stop:
 class StoreFill(AbstractContextManager["StoreFill"]):
     """A running fill; `fill_stream` makes it. A context manager that stops it."""
 
-    def __init__(self, plan: StreamPlan, *, rebuild: bool, rebuild_truncated: bool) -> None:
+    def __init__(self, plan: StreamPlan, *, rebuild_truncated: bool) -> None:
         self._plan, self._rebuild_truncated = plan, rebuild_truncated
-        self._filler = self._opened(plan.open(rebuild=rebuild))
+        start = QueryStart(plan.check, plan.start_first, lambda error: rebuild_truncated and is_truncation(error))
+        try:
+            fill = open_store(plan.store, plan.schema, before_take_over=start.before_take_over, **plan.terms)
+            self._filler = plan.filler(fill)
+        except BaseException as error:
+            start.abandon(error)
+            raise
+        self._query = start.taken_over(self._filler)
         self._stop = _Stop()
         self._failure: Exception | None = None
-        self._query = self._next_query()
         self._thread = threading.Thread(target=self._run, name=f"fill-{plan.store.store}", daemon=True)
         self._thread.start()
 
@@ -263,19 +220,8 @@ class StoreFill(AbstractContextManager["StoreFill"]):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _opened(self, fill: Fill) -> BatchFiller:
-        return BatchFiller(self._plan.store, fill, self._plan.spec, self._plan.schema, self._plan.cache_dir)
-
     def _next_query(self) -> StreamingQuery:
-        if not self._bootstraps():
-            return self._plan.start(self._filler, self._plan.trigger)
-        with _reporting_that_there_is_nothing(self._plan.rows.sparkSession):
-            return self._plan.start(self._filler, {"availableNow": True})
-
-    def _bootstraps(self) -> bool:
-        generation = self._filler.fill.generation
-        waiting = self._plan.bootstrap or generation.serves is Serves.BOOTSTRAPPED
-        return waiting and not generation.bootstrapped
+        return self._plan.start(self._filler)
 
     def _run(self) -> None:
         try:
@@ -292,14 +238,16 @@ class StoreFill(AbstractContextManager["StoreFill"]):
 
     def _end_of_query(self) -> bool:
         """Wait until the query has ended. Whether another one is to follow. Raises the error that ended it."""
-        bootstraps = self._bootstraps()
+        bootstraps = self._plan.bootstraps(self._filler.fill.generation)
         failure = self._ended()
         if failure is not None:
             ours = own_error(failure)
             if not self._rebuild_truncated or not is_truncation(failure) or self._was_rebuilt_in_vain():
                 raise ours or failure
-            logger.warning("store %s is made anew, since its source was truncated: %s", self._plan.store.store, failure)
-            self._filler = self._opened(self._plan.open(truncated=True))
+            text = "store %s is built again, since its source was truncated: %s"
+            logger.warning(text, self._plan.store.store, failure)
+            again = self._filler.fill.build_again(above=self._plan.checkpoint.last_generation())
+            self._filler = self._plan.filler(again)
             return True
         if self._stop.requested or not bootstraps:
             return False

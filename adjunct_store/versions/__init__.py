@@ -6,6 +6,7 @@ recovery        what a fill does with the store that it finds
 transitions     the changes of a manifest
 pin             what a task does with the pin that it finds
 cleaning        versions that no pin uses, and blobs that no generation has
+opening         what a fill finds, before it takes the store over
 manifest_store  the fill: it changes the manifest
 pins            the readers: they pin versions
 """

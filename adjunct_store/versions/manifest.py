@@ -3,7 +3,7 @@
     {"format-version":1, "epoch":3, "writer":"4b…", "write-id":"9f…", "next-generation":2, "next-version":8,
      "keep":3, "pins-expire":604800.0, "since-publication":0.0,
      "generations":[{"number":1, "schema":{…}, "partitions":16, "source":"…", "serves":"first version",
-                     "bootstrapped":true, "sealed":false}],
+                     "bootstrapped":true, "sealed":false, "query":"7c…"}],
      "versions":[{"number":7, "generation":1, "checkpoints":["1700000000000-123456", "", …], "batches":[41, -1, …],
                   "batch":41, "entries":1000, "bytes":65536, "state":"serving",
                   "published":"2026-01-01T00:00:00+00:00"}, …],
@@ -47,7 +47,8 @@ class State(Enum):
 class Generation:
     """One building of the store from its source. schema: as JSON, compared by equality. source: likewise.
 
-    bootstrapped: it has all that the source had when it was begun. sealed: it is whole, nothing follows.
+    bootstrapped: it has all that the source had when it was begun. sealed: it is whole, nothing follows. query: the id
+    of the streaming query that fills it; "" without one, or if an older release has written the manifest.
     """
 
     number: int
@@ -57,6 +58,7 @@ class Generation:
     serves: Serves = Serves.FIRST_VERSION
     bootstrapped: bool = False
     sealed: bool = False
+    query: str = ""
 
     @property
     def visible(self) -> bool:
@@ -204,10 +206,12 @@ def _generation(fields: Mapping[str, Any]) -> Generation:
         Serves(fields["serves"]),
         bool(fields["bootstrapped"]),
         bool(fields["sealed"]),
+        str(fields.get("query", "")),
     )
 
 
 def _generation_fields(generation: Generation) -> dict[str, Any]:
+    query = {"query": generation.query} if generation.query else {}
     return {
         "number": generation.number,
         "schema": dict(generation.schema),
@@ -216,6 +220,7 @@ def _generation_fields(generation: Generation) -> dict[str, Any]:
         "serves": generation.serves.value,
         "bootstrapped": generation.bootstrapped,
         "sealed": generation.sealed,
+        **query,
     }
 
 

@@ -3,6 +3,7 @@
     open_fill      raise the epoch in the manifest; register a generation, unless the one that is there is continued
     publish        one write of the manifest: the next version, and what retires; then clean up
     build_beside   register a generation for the next bounded data set, which readers see when it is sealed
+    build_again    register a generation of the same source, which readers see when it is bootstrapped
 
 Each change is a function of the manifest (`transitions`). A write that finds the manifest changed reads it again: with
 another epoch or writer the fill is fenced; else an earlier write of its own has taken effect late, and the change is
@@ -15,15 +16,16 @@ import json
 import logging
 import time
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from adjunct_store.versions import transitions
 from adjunct_store.versions.cleaning import CleanedUp, delete_generations, unused_versions
-from adjunct_store.versions.manifest import PINS_EXPIRE_SECONDS, Manifest, Serves, State, from_json, to_json
+from adjunct_store.versions.manifest import Manifest, Serves, State, from_json, to_json
 from adjunct_store.versions.names import StoreNames
-from adjunct_store.versions.recovery import Action, Found, Recovery, Wanted, recovery, validity
+from adjunct_store.versions.opening import FillStorage, Terms, find_opening
+from adjunct_store.versions.recovery import Action, Recovery, Wanted
 from adjunct_store.versions.transitions import Publication
 from azure_account.document_store import DocumentStore, Stored
 from azure_account.errors import (
@@ -34,47 +36,20 @@ from azure_account.errors import (
     TransientError,
     describe,
 )
-from state_backup.undelete import undelete
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from typing_extensions import Unpack
+
     from adjunct_store.versions.manifest import Generation, Version
+    from adjunct_store.versions.opening import FillTerms, Opening
     from azure_account.account import BlobContainer
 
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 10
 """How often a change is made to a manifest that was changed meanwhile."""
-
-
-@dataclass(frozen=True)
-class FillStorage:
-    """Where a fill finds its store, and how it reaches it."""
-
-    container: BlobContainer
-    names: StoreNames
-    threads: int
-    now: Callable[[], float]
-    new_id: Callable[[], str]
-
-    @property
-    def manifests(self) -> DocumentStore[Manifest]:
-        """Reads and writes the manifest."""
-        return DocumentStore(self.container, self.names.manifest, "manifest", to_json, from_json)
-
-    def write(self, changed: Manifest, before: Stored[Manifest] | None) -> Stored[Manifest] | None:
-        """Replace the manifest that was read before, with a write id. None if it was changed meanwhile."""
-        return self.manifests.write(replace(changed, write_id=self.new_id()), None if before is None else before.etag)
-
-    def since_publication(self, manifest: Manifest) -> float:
-        """Seconds since a version was published, if this is the manifest that is stored."""
-        return manifest.since_publication + (self.container.age(self.names.manifest) or 0.0)
-
-    def too_many_changes(self) -> TransientError:
-        """The error of a fill that cannot write because the manifest changes."""
-        cause = f"its manifest was changed {_ATTEMPTS} times meanwhile"
-        return TransientError(describe("write", f"store {self.names.store}", cause, "Try again later."))
 
 
 def read_manifest(container: BlobContainer, store: str) -> Manifest | None:
@@ -90,80 +65,44 @@ def read_manifest(container: BlobContainer, store: str) -> Manifest | None:
     return found.document
 
 
-def open_fill(  # noqa: PLR0913 - what is filled, from what, and settings
+def open_fill(  # noqa: PLR0913 - what is filled with what, and whom to ask
     container: BlobContainer,
     store: str,
     schema: Mapping[str, Any],
     *,
     partitions: int,
-    source: str,
-    bootstrap: bool = False,
-    bounded: bool = False,
-    persistent: bool = True,
-    keep: int = 3,
-    max_age: float | None = None,
-    truncated: bool = False,
-    rebuild: bool = False,
-    adds: bool = False,
-    pins_expire: float = PINS_EXPIRE_SECONDS,
-    threads: int = 16,
     now: Callable[[], float] = time.time,
     new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    before_take_over: Callable[[Opening], str] = lambda _: "",
+    **terms: Unpack[FillTerms],
 ) -> Fill:
     """Take a store over from other fills, and continue its generation or register another one.
 
-    schema: as JSON. source: what the store is filled from; a generation is only continued with the same schema, number
-    of partitions and source. bootstrap: readers of a new generation wait until `publish` says that it is bootstrapped.
-    bounded: they wait until it is sealed. persistent: else each opening builds the store again. keep: how many
-    versions new pins may use. max_age: seconds without a publication after which the store is built again.
-    truncated, rebuild: it is built again, and from the beginning of its source. adds: the rows are changes of what
-    readers see, so without `rebuild` no other store is built for another schema, number of partitions or source:
-    `ConfigurationError`. pins_expire: seconds for which the pin of a batch is found; no task may use it for longer than
-    half of that.
+    schema: as JSON. terms: see `Terms`; a generation is only continued with the same schema, number of partitions and
+    source. before_take_over: is called with what was found before anything is written, and again if the manifest has
+    changed since; what it raises leaves the store as it is. It returns the id of the query that fills the store, or "".
 
-    Where readers have a version, another generation is only seen when it is bootstrapped. `ConflictError` if there is a
-    store whose manifest was deleted and cannot be undeleted.
+    Where readers have a version, another generation is only seen when it is bootstrapped. `ConfigurationError` if there
+    is another store, without `rebuild`. `ConflictError` if there is a store whose manifest was deleted and cannot be
+    undeleted.
     """
-    if keep < 1 or partitions < 1 or pins_expire <= 0:
-        text = f"keep is {keep}, partitions {partitions}, pins_expire {pins_expire}: all must be above 0."
-        raise ConfigurationError(text)
-    wanted = Wanted(_plain(schema), partitions, source, bounded)
-    storage = FillStorage(container, StoreNames(store), threads, now, new_id)
+    if partitions < 1:
+        raise ConfigurationError(f"partitions is {partitions}: a store has at least 1.")
+    given = Terms(**terms)
+    wanted = Wanted(_plain(schema), partitions, given.source, given.bounded)
+    storage = FillStorage(container, StoreNames(store), given.threads, now, new_id)
     for _ in range(_ATTEMPTS):
-        before = storage.manifests.read() or _undeleted(storage)
-        manifest, age = Manifest(), 0.0
-        if before is not None:
-            if adds and not rebuild:
-                _check_same_store(storage, before.document, wanted)
-            manifest = transitions.continued(before.document, adds=adds)
-            age = storage.since_publication(before.document)
-        found, reason = validity(
-            manifest.current, wanted, age=age, max_age=max_age, truncated=truncated, rebuild=rebuild
-        )
-        waiting = bootstrap or bounded or truncated or rebuild or manifest.newest is not None
-        plan = recovery(persistent, found, waiting)
-        changed = transitions.taken_over(manifest, new_id(), age)
-        if plan.action is not Action.CONTINUE:
-            changed = transitions.register(changed, wanted, _serves(plan, bounded))
-        stored = storage.write(replace(changed, keep=keep, pins_expire=pins_expire), before)
+        opening = find_opening(storage, wanted, given)
+        try:
+            query = before_take_over(opening)
+        except ConfigurationError:
+            if storage.manifests.read() == opening.before:
+                raise
+            continue  # what was wrong may not be so any more
+        stored = opening.take_over(storage, query)
         if stored is not None:
-            return Fill(storage, stored, plan, reason if persistent else f"{reason}; it is not persistent")
-    raise storage.too_many_changes()
-
-
-def _check_same_store(storage: FillStorage, manifest: Manifest, wanted: Wanted) -> None:
-    """`ConfigurationError` if readers see another store than is wanted, or another source is about to fill it."""
-    current = transitions.continued(manifest, adds=True).current
-    unseen = transitions.continued(manifest).current
-    reason = ""
-    if current is not None:
-        found, reason = validity(current, wanted)
-        reason = "" if found is Found.VALID else reason
-    elif unseen is not None and unseen.source != wanted.source:
-        reason = f"it is filled from {unseen.source}, not from {wanted.source}"
-    if reason:
-        step = "Change that, or make the store anew, which needs all its rows (rebuild=True)."
-        raise ConfigurationError(describe("open", f"store {storage.names.store}", reason, step))
+            return Fill(storage, stored, opening.plan, opening.reason)
+    raise _too_many_changes(storage)
 
 
 def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,39 +111,10 @@ def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _serves(plan: Recovery, bounded: bool) -> Serves:
-    if bounded:
-        return Serves.SEALED
-    return Serves.BOOTSTRAPPED if plan.force_bootstrap else Serves.FIRST_VERSION
-
-
-def _undeleted(storage: FillStorage) -> Stored[Manifest] | None:
-    """None for a new store. A folder that has blobs and no manifest was a store: numbers would be used again."""
-    names = storage.names
-    first = next(iter(storage.container.list(names.folder)), None)
-    if first is None:
-        _check_outside(storage)
-        return None
-    undelete(storage.container, [names.manifest])
-    found = storage.manifests.read()
-    if found is None and not names.is_own(first.name):
-        cause = f"its folder has other blobs, such as {first.name}"
-        raise ConfigurationError(describe("open", f"store {names.store}", cause, "Give it a folder of its own."))
-    if found is None:
-        cause = f"it has blobs, but {names.manifest} was deleted"
-        step = "Bring that blob back, or delete the folder, or choose another name for the store."
-        raise ConflictError(describe("open", f"store {names.store}", cause, step))
-    return found
-
-
-def _check_outside(storage: FillStorage) -> None:
-    """`ConfigurationError` if a new store would be in the folder of another one."""
-    names = storage.names
-    levels = names.store.split("/")
-    for outer in (StoreNames("/".join(levels[:count])) for count in range(1, len(levels))):
-        if storage.container.properties(outer.manifest) is not None:
-            cause = f"it would be in the folder of store {outer.store}"
-            raise ConfigurationError(describe("make", f"store {names.store}", cause, "Give it a folder of its own."))
+def _too_many_changes(storage: FillStorage) -> TransientError:
+    """The error of a fill that cannot write because the manifest changes."""
+    cause = f"its manifest was changed {_ATTEMPTS} times meanwhile"
+    return TransientError(describe("write", f"store {storage.names.store}", cause, "Try again later."))
 
 
 class Fill:
@@ -247,7 +157,7 @@ class Fill:
         own = (each.checkpoints[partition] for each in versions if each.generation == self._generation.number)
         return frozenset(filter(None, own))
 
-    def publish(
+    def publish(  # noqa: PLR0913 - what is published, and what is known of it
         self,
         batch: int,
         checkpoints: Mapping[int, str],
@@ -256,8 +166,11 @@ class Fill:
         *,
         bootstrapped: bool = False,
         sealed: bool = False,
+        replaces: bool = False,
     ) -> Version:
         """Publish the next version: by partition the checkpoint of this batch; the others keep that of `base`.
+
+        replaces: the others are empty.
 
         A batch up to that of `base` was published before: its newest version is returned, and at most `bootstrapped`
         and `sealed` are noted. Cleans up after that; errors of this are only logged. `TransientError` if it stays
@@ -265,7 +178,7 @@ class Fill:
         is sealed, or was replaced by `build_beside`.
         """
         at = datetime.fromtimestamp(self._storage.now(), tz=timezone.utc).isoformat(timespec="seconds")
-        new = Publication(batch, dict(checkpoints), entries, bytes_, bootstrapped, sealed, at)
+        new = Publication(batch, dict(checkpoints), entries, bytes_, bootstrapped, sealed, at, replaces)
         versions: list[Version] = []
 
         def transition(manifest: Manifest) -> Manifest:
@@ -287,9 +200,20 @@ class Fill:
         """
         partitions = self._generation.partitions if partitions is None else partitions
         wanted = Wanted(_plain(schema), partitions, source, bounded=True)
-        self._change(lambda manifest: transitions.register(manifest, wanted, Serves.SEALED))
-        plan = Recovery(Action.RECREATE, force_bootstrap=True)
-        return Fill(self._storage, self._stored, plan, "a data set is built beside the one before")
+        return self._beside(wanted, Serves.SEALED, "a data set is built beside the one before")
+
+    def build_again(self, *, above: int = 0) -> Fill:
+        """A fill of a new generation of the same store, from its source. Readers see it when it is bootstrapped.
+
+        This fill publishes nothing more. above: the number of the generation is higher.
+        """
+        now = self._generation
+        wanted = Wanted(now.schema, now.partitions, now.source)
+        return self._beside(wanted, Serves.BOOTSTRAPPED, "it is built again from its source", above=above)
+
+    def _beside(self, wanted: Wanted, serves: Serves, reason: str, *, above: int = 0) -> Fill:
+        self._change(lambda manifest: transitions.register(manifest, wanted, serves, above=above))
+        return Fill(self._storage, self._stored, Recovery(Action.RECREATE, force_bootstrap=True), reason)
 
     def clean_up(self) -> CleanedUp:
         """Retire and drop versions that nobody needs, then delete generations that the manifest does not name.
@@ -350,7 +274,7 @@ class Fill:
             if self._write(changed, before):
                 return
             self._go_on_from(self._read())
-        raise self._storage.too_many_changes()
+        raise _too_many_changes(self._storage)
 
     def _write(self, changed: Manifest, before: Stored[Manifest]) -> bool:
         """Write the manifest. False if it was changed meanwhile."""

@@ -10,6 +10,8 @@ not bootstrap   create                      re-create                      re-cr
 
 What is created begins where the options of its source say. The proposal has it go on from the last offset without a
 bootstrap, so it would lack every key that is not changed again (decision 16).
+
+A store of another source, or with other columns, is not in the table: a fill replaces it only if it is told to.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ class Found(Enum):
     """The store as it is found."""
 
     NONE = "no store"
+    OTHER = "another store"
     INVALID = "invalid"
     VALID = "valid"
 
@@ -78,26 +81,25 @@ def validity(
     *,
     age: float | None = None,
     max_age: float | None = None,
-    truncated: bool = False,
     rebuild: bool = False,
 ) -> tuple[Found, str]:
     """Whether a fill can continue this generation, and why.
 
-    age: seconds since the last publication. max_age: from which age on too much may have been missed; None for never.
-    truncated: the source does not have everything any more, so keys that were removed there would stay.
+    `OTHER`: it has another source or, unless data sets follow each other, other columns or partitions; `recovery` is
+    not asked then. rebuild: the fill is told to replace whatever is there. age: seconds since the last publication.
+    max_age: from which age on too much may have been missed; None for never.
     """
     if generation is None:
         return Found.NONE, "there is no generation"
     if rebuild:
         return Found.INVALID, "a rebuild is asked for"
-    if truncated:
-        return Found.INVALID, "its source was truncated"
-    if generation.schema != wanted.schema:
-        return Found.INVALID, "its schema has changed"
-    if generation.partitions != wanted.partitions:
-        return Found.INVALID, f"it has {generation.partitions} partitions, not {wanted.partitions}"
     if generation.source != wanted.source:
-        return Found.INVALID, f"it is filled from {generation.source}, not from {wanted.source}"
+        return Found.OTHER, f"it is filled from {generation.source}, not from {wanted.source}"
+    columns = Found.INVALID if wanted.bounded else Found.OTHER
+    if generation.schema != wanted.schema:
+        return columns, "its schema has changed"
+    if generation.partitions != wanted.partitions:
+        return columns, f"it has {generation.partitions} partitions, not {wanted.partitions}"
     if wanted.bounded and not generation.sealed:
         return Found.INVALID, "it was not sealed, so it is not a whole data set"
     if max_age is not None and age is not None and age >= max_age:

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Publication:
-    """What a fill publishes. checkpoints: by partition; the others keep theirs. published: for people only."""
+    """What a fill publishes. checkpoints: by partition; the others keep theirs. published: for people only.
+
+    replaces: the others are empty from now on.
+    """
 
     batch: int
     checkpoints: Mapping[int, str]
@@ -32,35 +35,44 @@ class Publication:
     bootstrapped: bool = False
     sealed: bool = False
     published: str = ""
+    replaces: bool = False
 
 
-def taken_over(manifest: Manifest, writer: str, since_publication: float) -> Manifest:
-    """Another fill has the store, with the next epoch."""
-    return replace(manifest, epoch=manifest.epoch + 1, writer=writer, since_publication=since_publication)
+def taken_over(manifest: Manifest, writer: str, since_publication: float, query: str = "") -> Manifest:
+    """Another fill has the store, with the next epoch. query: which fills the current generation; "" if none does."""
+    changed = replace(manifest, epoch=manifest.epoch + 1, writer=writer, since_publication=since_publication)
+    current = manifest.current
+    return _with_generation(changed, replace(current, query=query)) if current is not None and query else changed
 
 
-def continued(manifest: Manifest, *, adds: bool = False) -> Manifest:
-    """Generations that are abandoned are gone; then `current` is the one that a fill may continue.
+def continued(manifest: Manifest, source: str, *, adds: bool = False) -> Manifest:
+    """Generations that a fill from this source drops are gone; then `current` is the one that it may continue.
 
-    A bounded data set that was not sealed cannot be continued: its source has to be read as a whole. adds: nor can a
-    generation of which readers see nothing: the fill adds to what they see, and may have only some of the rows.
+    Dropped are generations of which readers see nothing: a bounded data set of this source that was not sealed, since
+    its source has to be read as a whole; one of another source, if readers see one of this source. adds: also others of
+    this source, as the fill adds to what readers see, and may have only some of the rows.
     """
     current = manifest.current
-    if current is None:
+    if current is None or (current.visible and manifest.newest_of(current.number) is not None):
         return manifest
-    whole = current.serves is not Serves.SEALED or current.sealed
-    seen = current.visible and manifest.newest_of(current.number) is not None
-    if whole and (seen or not adds):
-        return manifest
-    return continued(_without(manifest, {current.number}), adds=adds)
+    newest = manifest.newest
+    serving = None if newest is None else manifest.generation(newest.generation)
+    if current.source == source:
+        dropped = adds or current.serves is Serves.SEALED
+    else:
+        dropped = serving is not None and serving.source == source
+    return continued(_without(manifest, {current.number}), source, adds=adds) if dropped else manifest
 
 
-def register(manifest: Manifest, wanted: Wanted, serves: Serves) -> Manifest:
-    """A new generation beside the one that readers see. Those of which they do not see a version are abandoned."""
+def register(manifest: Manifest, wanted: Wanted, serves: Serves, *, above: int = 0) -> Manifest:
+    """A new generation beside the one that readers see. Those of which they do not see a version are abandoned.
+
+    above: its number is higher.
+    """
     seen = {each.generation for each in manifest.versions}
     unseen = {each.number for each in manifest.generations if not each.visible or each.number not in seen}
     kept = _without(manifest, unseen)
-    number = manifest.next_generation
+    number = max(manifest.next_generation, above + 1)
     generation = Generation(number, wanted.schema, wanted.partitions, wanted.source, serves)
     return replace(kept, next_generation=number + 1, generations=(*kept.generations, generation))
 
@@ -120,7 +132,7 @@ def _version(manifest: Manifest, generation: Generation, base: Version | None, n
         raise ConfigurationError(f"Batch {new.batch} cannot be published: {cause}. Give an id for each partition.")
     places = range(generation.partitions)
     before = dict.fromkeys(places, ("", -1))
-    if base is not None:
+    if base is not None and not new.replaces:
         before = dict(enumerate(zip(base.checkpoints, base.batches, strict=True)))
     now = before | {place: (checkpoint, new.batch) for place, checkpoint in new.checkpoints.items()}
     return Version(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,6 +28,7 @@ from tests.adjunct_store.stores import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from adjunct_store.versions.manifest_store import Fill
     from azure_account.account import BlobContainer
     from azure_account.memory.account import MemoryAccount
 
@@ -36,21 +37,28 @@ if TYPE_CHECKING:
 
 def fill_a_stream(container: BlobContainer) -> None:
     """Versions of two generations, the later one after a bootstrap. A batch goes on after the base that is there."""
-    fill = opened(container, keep=1)
+    fill = _made(container, SCHEMA)
     for batch in range(3):
         published(fill, batch)
-    fill = opened(container, OTHER, keep=1, bootstrap=True)
+    fill = _made(container, OTHER)
     for batch in range(3):
         published(fill, batch, bootstrapped=batch > 0)
     fill.clean_up()
 
 
+def _made(container: BlobContainer, schema: dict[str, Any]) -> Fill:
+    """A fill of a store with this schema, which replaces one that has another."""
+    manifest = read_manifest(container, STORE)
+    other = manifest is not None and manifest.current is not None and manifest.current.schema != schema
+    return opened(container, schema, keep=1, rebuild=other)
+
+
 def load_data_sets(container: BlobContainer) -> None:
     """Two data sets, one after the other, from the beginning."""
-    fill = opened(container, source="planes 1", bounded=True)
+    fill = opened(container, bounded=True)
     published(fill, 0)
     published(fill, 1, sealed=True)
-    beside = fill.build_beside(OTHER, "planes 2")
+    beside = fill.build_beside(OTHER, "planes")
     published(beside, 0)
     published(beside, 1, sealed=True)
     beside.clean_up()
@@ -149,7 +157,7 @@ def _with_waste() -> tuple[MemoryAccount, BlobContainer]:
     container = account.container("box")
     published(opened(container, SCHEMA), 0)
     pin_version(container, STORE, "q", 0)
-    fill = opened(container, OTHER)
+    fill = opened(container, OTHER, rebuild=True)
     for batch in range(3):
         published(fill, batch, bootstrapped=True)
     return account, container

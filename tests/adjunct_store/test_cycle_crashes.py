@@ -98,9 +98,10 @@ def run(container: BlobContainer, folder: Path, reader: Reader) -> Fill:
 
 
 def opened(container: BlobContainer, source: str) -> Fill:
-    later = source != SOURCES[0]
+    manifest = read_manifest(container, STORE)
+    other = manifest is not None and manifest.current is not None and manifest.current.source != source
     schema = SCHEMA.to_json()
-    return open_fill(container, STORE, schema, partitions=2, source=source, bootstrap=later, keep=1, threads=1)
+    return open_fill(container, STORE, schema, partitions=2, source=source, rebuild=other, keep=1, threads=1)
 
 
 def publish(container: BlobContainer, fill: Fill, folder: Path, source: str, batch: int) -> None:

@@ -146,7 +146,7 @@ def test_a_store_is_what_a_dictionary_would_be(
 def test_two_changes_of_a_key_without_an_order_are_refused_and_nothing_is_written(tmp_path: Path, split: int) -> None:
     batch = batch_of(AIRPORTS, [("A", named("a")), ("B", named("b")), ("B", named("c")), ("C", None)])
     with PartitionStore(tmp_path / "p", AIRPORTS) as store:
-        with pytest.raises(ConfigurationError, match="two different changes of key faa='B': give `order_by`"):
+        with pytest.raises(ConfigurationError, match="two different changes of key faa='B'. Give `then_by`"):
             store.apply([batch.slice(0, split), batch.slice(split)], Position("s", 0))
         store.apply([batch.slice(0, 2), batch.slice(1, 1)], Position("s", 0))  # the same change twice is one
         assert Position("s", 0, 2) == store.position
@@ -156,7 +156,7 @@ def test_two_changes_of_a_key_with_one_order_are_refused(tmp_path: Path) -> None
     batch = batch_of(ORDERED, [("B", named("b"), 5), ("B", named("b", 1), 5)])
     with (
         PartitionStore(tmp_path / "p", ORDERED) as store,
-        pytest.raises(ConfigurationError, match=r"key faa='B' with the same order: choose an order column"),
+        pytest.raises(ConfigurationError, match=r"key faa='B' with the same order. Give `then_by`"),
     ):
         store.apply([batch], Position("s", 0))
 

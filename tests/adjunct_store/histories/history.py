@@ -7,7 +7,7 @@ from random import Random
 
 from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, Reset, Throttle
 from tests.adjunct_store.histories.truth import PINS_EXPIRE
-from tests.adjunct_store.histories.world import StoreProcess, World
+from tests.adjunct_store.histories.world import FOLDER, StoreProcess, World
 
 AIMS = (
     "put manifest",
@@ -78,6 +78,7 @@ def _events(world: World, draws: Random) -> None:
         "doubt": draws.choice([0, 1, 3]),
         "land": draws.choice([1, 8]),
         "pause": draws.choice([0, 0, 2]),
+        "lose": draws.choice([0, 0, 0, 1]),
     }
     names = draws.choices(list(weights), list(weights.values()), k=draws.choice([20, 40, 80]))
     for name in ["fill", *names]:
@@ -86,7 +87,7 @@ def _events(world: World, draws: Random) -> None:
         _event(world, draws, name)
 
 
-def _event(world: World, draws: Random, name: str) -> None:  # noqa: C901 - one case for each event
+def _event(world: World, draws: Random, name: str) -> None:  # noqa: C901, PLR0912 - one case for each event
     alive = [process for process in world.processes if not process.ended]
     fills = [process for process in alive if process.kind == "fill"]
     tasks = [process for process in alive if process.kind == "task"]
@@ -113,6 +114,8 @@ def _event(world: World, draws: Random, name: str) -> None:  # noqa: C901 - one 
             draws.choice(alive).faults.extend([draws.choice(FAULTS)] * draws.choice([1, 1, 1, 15]))
         case "doubt" if fills:
             _doubt(world, draws.choice(fills), draws)
+        case "lose":
+            world.lose_checkpoint(FOLDER)
         case "pause":
             _pause(world, draws)
 

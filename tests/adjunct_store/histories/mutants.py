@@ -143,4 +143,40 @@ MUTANTS: dict[str, Mutant] = {
     "all generations that the manifest does not name are deleted": edited(
         "adjunct_store.versions.cleaning:delete_generations", "or generation >= manifest.next_generation", ""
     ),
+    "a fill replaces what another source has filled": edited(
+        "adjunct_store.versions.recovery:validity",
+        'return Found.OTHER, f"it is filled',
+        'return Found.INVALID, f"it is filled',
+    ),
+    "a fill goes on with what another source has filled": edited(
+        "adjunct_store.versions.recovery:validity", "generation.source != wanted.source", "False"
+    ),
+    "the right fill is refused when another source has begun to replace the store": edited(
+        "adjunct_store.versions.transitions:continued",
+        "dropped = serving is not None and serving.source == source",
+        "dropped = False",
+    ),
+    "what a fill of the same source has begun is dropped": edited(
+        "adjunct_store.versions.transitions:continued",
+        "dropped = adds or current.serves is Serves.SEALED",
+        "dropped = True",
+    ),
+    "the store is taken over before Spark has the query": edited(
+        "adjunct_store.versions.manifest_store:open_fill",
+        "query = before_take_over(opening)",
+        'opening.take_over(storage, "")\n            query = before_take_over(opening)',
+    ),
+    "a store is built again when its checkpoint is lost": edited(
+        "adjunct_store.versions.opening:find_opening",
+        "rebuild=terms.rebuild)",
+        "rebuild=terms.rebuild or (manifest.current is not None and not terms.above))",
+    ),
+    "a checkpoint that is lost is not missed": edited(
+        "adjunct_store.spark.query_checkpoint:CheckpointState.misfit",
+        "if self.planned < 0 and (published >= 0 or (query and not self.query)):",
+        "if self.planned < 0:\n        return ''\n    if False:",
+    ),
+    "a wrong checkpoint is not looked at again when the store has changed": edited(
+        "adjunct_store.versions.manifest_store:open_fill", "storage.manifests.read() == opening.before", "True"
+    ),
 }

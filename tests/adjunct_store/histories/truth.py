@@ -1,7 +1,8 @@
 """What must hold in a history of a store, checked at every change of the storage. The model is plain Python.
 
 A batch of the source changes some partitions (`changes`); what a partition has is the list of the batches that have
-changed it. A checkpoint is one blob with that list.
+changed it. A checkpoint is one blob with that list. The first batch of a generation may have many batches of the source
+at once, as when a store that has grown is built again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from adjunct_store.versions import manifest as manifest_json
 from adjunct_store.versions import pin as pin_json
-from adjunct_store.versions.manifest import Manifest, State
+from adjunct_store.versions.manifest import Manifest, Serves, State
 from azure_account.errors import CorruptError
 from tests.adjunct_store.stores import NAMES, PARTITIONS
 
@@ -47,6 +48,14 @@ def blobs_of(version: Version) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
+class Filler:
+    """Who opens the store. source: its own. told: to replace what is there."""
+
+    source: str
+    told: bool
+
+
+@dataclass(frozen=True)
 class StoredPin:
     """A pin as it was written, and when."""
 
@@ -75,6 +84,10 @@ class Truth:
     blobs: dict[str, bytes] = field(default_factory=dict)
     manifest: Manifest = field(default_factory=Manifest)
     writers: list[str] = field(default_factory=list)
+    fillers: dict[str, Filler] = field(default_factory=dict)
+    """By the beginning of the ids that it makes."""
+    joined: dict[int, int] = field(default_factory=dict)
+    """By generation, the last batch of the source that its first batch has; 0 if it is not here."""
     pins: dict[str, StoredPin] = field(default_factory=dict)
     used: dict[tuple[str, int], Use] = field(default_factory=dict)
     """By reader and batch, the last use."""
@@ -115,6 +128,7 @@ class Truth:
             if now.writer in self.writers:
                 self.fail(f"fill {now.writer} was replaced and writes the manifest")
             self.writers.append(now.writer)
+            self._taken_over(now, before)
         self._versions(now, before)
         self._generations(now, before)
         for name, stored in self.pins.items():
@@ -123,6 +137,31 @@ class Truth:
         for use in self.at_work.values():
             if now.version(use.version) is None and not self.given_up(use.reader, use.batch):
                 self.fail(f"version {use.version} is gone, and a task uses it")
+
+    def _taken_over(self, now: Manifest, before: Manifest) -> None:
+        """Only a fill that is told to replaces a store; any other goes on with what its own source has filled."""
+        filler, current = self.fillers[now.writer.partition("n")[0]], now.current
+        if current is None or current.source != filler.source:
+            self.fail(f"fill {now.writer} takes over a store of another source")
+        old = None if current is None else before.generation(current.number)
+        if old is not None and current is not None and old.query not in ("", current.query):
+            self.fail(f"query {current.query} goes on with what query {old.query} has filled")
+        if filler.told:
+            return
+        known = {each.number for each in before.generations}
+        if known and not self._data_sets(before) and current is not None and current.number not in known:
+            self.fail(f"fill {now.writer} builds the store again, and nobody has told it to")
+        for generation in before.generations:
+            if generation.source != filler.source and generation not in now.generations:
+                self.seen["a fill drops what another source has begun"] += 1
+
+    @staticmethod
+    def _data_sets(manifest: Manifest) -> bool:
+        return any(each.serves is Serves.SEALED for each in manifest.generations)
+
+    def content(self, generation: int, batch: int, partition: int) -> list[int]:
+        """What a partition has after a batch of a generation."""
+        return content(self.joined.get(generation, 0) + batch, partition)
 
     def _versions(self, now: Manifest, before: Manifest) -> None:
         for version in now.versions:
@@ -146,12 +185,13 @@ class Truth:
         base = before.newest_of(version.generation)
         if base is not None and version.batch != base.batch + 1:
             self.fail(f"batch {version.batch} is published after batch {base.batch}")
-        if len(blobs_of(version)) != sum(bool(content(version.batch, partition)) for partition in range(PARTITIONS)):
+        wanted = [self.content(version.generation, version.batch, partition) for partition in range(PARTITIONS)]
+        if len(blobs_of(version)) != sum(map(bool, wanted)):
             self.fail(f"version {version.number} lacks partitions")
         for blob, partition in blobs_of(version).items():
             if blob not in self.blobs:
                 self.fail(f"version {version.number} is published without {blob}")
-            elif json.loads(self.blobs[blob]) != content(version.batch, partition):
+            elif json.loads(self.blobs[blob]) != wanted[partition]:
                 self.fail(f"partition {partition} of version {version.number} has {self.blobs[blob]!r}")
 
     def _generations(self, now: Manifest, before: Manifest) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from adjunct_store.versions.manifest import Serves
+from adjunct_store.spark.query_checkpoint import CheckpointState, one_spelling
+from adjunct_store.versions.manifest import Manifest, Serves
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.pins import pin_version, release
 from azure_account.clock import ManualClock
-from azure_account.errors import AzureBlobError, FencedError, NotFoundError, TransientError
+from azure_account.errors import AzureBlobError, ConfigurationError, FencedError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Fault, LostAnswer, Reset
+from azure_account.memory.faults import Fault, LostAnswer, ProcessDied, Reset
 from azure_account.memory.service import MemoryService
-from tests.adjunct_store.histories.truth import PINS_EXPIRE, Truth, blob_of, changes
+from tests.adjunct_store.histories.truth import PINS_EXPIRE, Filler, Truth, blob_of, changes
 from tests.adjunct_store.stores import NAMES, OTHER, PARTITIONS, SCHEMA, STORE, generations_in
 from tests.state_backup.histories.processes import BOX, StateProcess, effect
 
@@ -24,16 +25,31 @@ if TYPE_CHECKING:
 
     from adjunct_store.versions.manifest import Version
     from adjunct_store.versions.manifest_store import Fill
+    from adjunct_store.versions.opening import FillTerms, Opening
     from azure_account.account import BlobContainer
     from azure_account.retrying.retry_loop import Request
 
 
+FOLDER, ANOTHER = "/fills/planes", "/fills/other"
+SPELLINGS = ("file:{}", "file://{}/", "file:/.{}", "file:{}/x/..")
+
+
+class RefusedError(AzureBlobError):
+    """What Spark raises for a query that it does not start."""
+
+
 class StoreProcess(StateProcess):
-    """A fill or a task. reader, batch: of a task. sealing: a fill does not know whether its last batch was sealed."""
+    """A fill or a task. reader, batch: of a task. sealing: a fill does not know whether its last batch was sealed.
+
+    folder: of a fill's checkpoints. told: it replaces what is there. saw: the manifest that it has read last.
+    """
 
     reader = ""
     batch = 0
     sealing = False
+    folder = ""
+    told = False
+    saw = Manifest()
 
     @staticmethod
     def aim_of(request: Request) -> str:
@@ -70,6 +86,10 @@ class World:
     running: StateProcess | None = None
     records: dict[tuple[int, int], tuple[int, list[str]]] = field(default_factory=dict)
     checkpoints: int = 0
+    queries: dict[str, dict[int, CheckpointState]] = field(default_factory=dict)
+    """By folder, the checkpoint of the query of each generation."""
+    disturbed: bool = False
+    """Whether a fill was told to replace the store, or a checkpoint was lost: the right fill may be refused."""
 
     def __post_init__(self) -> None:
         self.truth = Truth(self.clock)
@@ -97,6 +117,8 @@ class World:
         """A process makes a request."""
         self.trace(f"{process} {request.operation} {request.name} {fault or ''}")
         aim, truth = process.aim_of(request), self.truth
+        if aim == "get manifest" and isinstance(process, StoreProcess):
+            process.saw = truth.manifest
         if process.writer and truth.manifest.writer != process.writer and aim in {"put manifest", "put", "list pin"}:
             truth.seen[f"a replaced fill wakes: {aim}"] += 1
         if aim in {"put manifest", "put pin"} and isinstance(fault, LostAnswer | Reset):
@@ -120,13 +142,28 @@ class World:
     # --- what a fill does ---------------------------------------------------------------------------------------------
 
     def fill_store(self, process: StoreProcess) -> None:
-        """Open the store and publish some batches. An error that is not final is followed by the same batch."""
-        fill = self._open(process, process.container)
+        """Open the store and publish some batches."""
+        try:
+            self._fill(process)
+        except ProcessDied:
+            self.truth.seen["a mistaken fill dies"] += process.folder == ANOTHER
+            raise
+
+    def _fill(self, process: StoreProcess) -> None:
+        """An error that is not final is followed by the same batch."""
+        try:
+            fill = self._open(process, process.container)
+        except (ConfigurationError, RefusedError) as error:
+            self._refused(process, error)
+            return
         process.writer = fill._stored.document.writer
         for _ in range(process.draws.choice([1, 2, 4, 6])):
             try:
                 if fill.generation.sealed:
-                    fill = fill.build_beside(SCHEMA, f"planes {self.checkpoints}")
+                    fill = fill.build_beside(SCHEMA, fill.generation.source)
+                elif process.draws.random() < 0.04 and not self.bounded:
+                    fill = fill.build_again(above=max(self._queries(process), default=0))
+                    self.truth.seen["a fill builds its store again"] += 1
                 self._batch(process, fill)
                 if process.draws.random() < 0.1:
                     fill.clean_up()
@@ -138,23 +175,79 @@ class World:
             except TransientError:
                 self.truth.seen["a publication fails and the fill goes on"] += 1
 
+    def lose_checkpoint(self, folder: str) -> None:
+        """The checkpoints of a fill are gone, and with them its queries."""
+        for process in self.processes:
+            if process.folder == folder:
+                process.kill()
+        if self.queries.pop(folder, None):
+            self.disturbed = True
+
+    def _refused(self, process: StoreProcess, error: Exception) -> None:
+        """A fill that is refused has changed nothing, and the right one is refused for a reason only."""
+        seen, text = self.truth.seen, str(error)
+        if process.names & set(self.truth.writers):
+            self.truth.fail(f"{process} is refused, and has taken the store over: {text}")
+        if process.told and not isinstance(error, RefusedError):
+            self.truth.fail(f"{process} is told to replace the store, and is refused: {text}")
+        if process.folder == FOLDER and not self.disturbed and not isinstance(error, RefusedError):
+            self.truth.fail(f"the right fill is refused: {text}")
+        newest = process.saw.newest
+        serving = None if newest is None else process.saw.generation(newest.generation)
+        if "it is filled from" in text and serving is not None and serving.source.endswith(process.folder):
+            self.truth.fail(f"{process} is refused, and readers see what its source has filled: {text}")
+        seen["Spark refuses a fill"] += isinstance(error, RefusedError)
+        seen["a mistaken fill is refused"] += process.folder == ANOTHER and "it is filled from" in text
+        seen["a lost checkpoint is refused"] += "the checkpoint is not there" in text
+
     def _open(self, process: StoreProcess, container: BlobContainer) -> Fill:
-        draws = process.draws
+        draws, current = process.draws, self.truth.manifest.current
+        process.folder = draws.choice(
+            [FOLDER] * 5 + [ANOTHER if current is not None and process.kind == "fill" else FOLDER]
+        )
+        process.told = process.kind == "last" or draws.random() < (0.4 if self.disturbed else 0.12)
+        self.disturbed = self.disturbed or process.told
+        spelled = draws.choice(SPELLINGS).format(process.folder)
+        source = f"checkpoint {one_spelling(spelled)}"
+        self.truth.fillers[f"p{process.number}"] = Filler(source, process.told)
+        self.truth.seen["a store is opened by another spelling"] += current is not None and current.source == source
+        schema = SCHEMA if current is None else dict(current.schema)
+        terms: FillTerms = {
+            "source": source,
+            "bootstrap": draws.random() < 0.4,
+            "bounded": self.bounded,
+            "keep": self.keep,
+            "rebuild": process.told,
+            "above": max(self._queries(process), default=0),
+            "pins_expire": PINS_EXPIRE,
+            "threads": 1,
+        }
         return open_fill(
             container,
             STORE,
-            draws.choice([SCHEMA, SCHEMA, SCHEMA, OTHER]),
+            draws.choice([SCHEMA, OTHER]) if process.told else schema,
             partitions=PARTITIONS,
-            source="planes",
-            bootstrap=draws.random() < 0.4,
-            bounded=self.bounded,
-            keep=self.keep,
-            rebuild=draws.random() < 0.15,
-            pins_expire=PINS_EXPIRE,
-            threads=1,
             now=self.clock.now,
             new_id=process.new_id,
+            before_take_over=lambda opening: self._start_query(process, opening),
+            **terms,
         )
+
+    def _queries(self, process: StoreProcess) -> dict[int, CheckpointState]:
+        return self.queries.setdefault(process.folder, {})
+
+    def _start_query(self, process: StoreProcess, opening: Opening) -> str:
+        """What `fill_stream` does before the store is taken over. Data sets have no query."""
+        if process.kind != "last" and process.draws.random() < 0.08:
+            raise RefusedError("Spark refuses the query")
+        if self.bounded:
+            return ""
+        queries, number = self._queries(process), opening.generation.number
+        published = -1 if opening.base is None else opening.base.batch
+        misfit = queries.get(number, CheckpointState()).misfit(published, opening.generation.query)
+        if misfit:
+            raise ConfigurationError(misfit)
+        return queries.setdefault(number, CheckpointState(query=process.new_id())).query
 
     def _batch(self, process: StoreProcess, fill: Fill) -> None:
         """A batch of the filling query: the one after the base, or the base's once more.
@@ -164,10 +257,13 @@ class World:
         base, generation = fill.base, fill.generation
         later = process.draws.random() < 0.85 and not process.sealing
         batch = 0 if base is None else base.batch + later
+        first = self._first_batch(process, generation.number)
+        there = range(first + batch + 1) if batch == 0 else (first + batch,)
+        self._plan(process, generation.number, batch)
         checkpoints = {
-            partition: self._back_up(process, fill, partition, batch)
+            partition: self._back_up(process, fill, partition, [each for each in there if changes(each, partition)])
             for partition in range(PARTITIONS)
-            if changes(batch, partition)
+            if any(changes(each, partition) for each in there)
         }
         self.truth.seen["a batch is published again"] += base is not None and batch == base.batch
         ready = process.draws.random() < 0.4 or process.sealing
@@ -181,11 +277,31 @@ class World:
             sealed=process.sealing,
         )
         process.sealing = False
+        if generation.number in self._queries(process) and process.draws.random() < 0.7:
+            state = self._queries(process)[generation.number]
+            self._queries(process)[generation.number] = replace(state, committed=max(state.committed, batch))
         self.trace(f"{process} has published version {version.number}, batch {batch} of generation {generation.number}")
         if version.number >= self.truth.manifest.next_version or version.batch < batch:
             self.truth.fail(f"version {version.number} is reported and was not published")
 
-    def _back_up(self, process: StoreProcess, fill: Fill, partition: int, batch: int) -> str:
+    def _first_batch(self, process: StoreProcess, generation: int) -> int:
+        """Up to which batch of the source the first batch of a generation goes: it is built again of all at once."""
+        newest = self.truth.manifest.newest
+        grown = 0 if newest is None else self.truth.joined.get(newest.generation, 0) + max(newest.batch, 0)
+        drawn = process.draws.choice([0, grown])
+        if generation not in self.truth.joined:
+            self.truth.joined[generation] = 0 if self.bounded else drawn
+            self.truth.seen["a store that has grown is built again in one batch"] += self.truth.joined[generation] > 0
+        return self.truth.joined[generation]
+
+    def _plan(self, process: StoreProcess, generation: int, batch: int) -> None:
+        """Spark notes a batch before it runs it, and the one before it as done."""
+        if not self.bounded:
+            state = self._queries(process).setdefault(generation, CheckpointState(query=process.new_id()))
+            done = max(state.committed, batch - 1)
+            self._queries(process)[generation] = replace(state, planned=max(state.planned, batch), committed=done)
+
+    def _back_up(self, process: StoreProcess, fill: Fill, partition: int, batches: list[int]) -> str:
         """What a task does with `state_backup`: the base's content and the batch are the next checkpoint of the state.
 
         A fill with a lower epoch is fenced. What is neither among the newest two nor in use is deleted.
@@ -200,7 +316,7 @@ class World:
         self._check_epoch(state, fill.epoch)
         self.checkpoints += 1
         id_ = f"1700000000000-{self.checkpoints}"
-        process.container.put(blob_of(*state, id_), json.dumps([*had, batch]).encode())
+        process.container.put(blob_of(*state, id_), json.dumps([*had, *batches]).encode())
         before = self._check_epoch(state, fill.epoch)
         after = [id_, *before[:1], *(each for each in before[1:] if each in in_use)]
         self.records[state] = fill.epoch, after

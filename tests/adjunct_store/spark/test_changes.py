@@ -99,6 +99,16 @@ def test_what_spark_knows_of_nulls_makes_no_other_schema(spark: SparkSession) ->
     assert changes_of(required, spec).schema == changes_of(optional, spec).schema
 
 
+def test_columns_of_then_by_are_not_stored_unless_they_are_named(rows: DataFrame) -> None:
+    changes = changes_of(rows, FillSpec(["id"], then_by=["at", "number"]))
+    assert ["text", "op"] == changes.schema.values.names
+    assert (0, "a", ("x", "U"), 5, 1) == changed(changes.frame)[0]
+    assert changes.schema == changes_of(rows, FillSpec(["id"], ["text", "op"])).schema, "a store need not be rebuilt"
+    assert ["at"] == changes_of(rows, FillSpec(["id"], ["at"], then_by="at")).schema.values.names
+    with pytest.raises(ConfigurationError, match=r"then_by column 'text' is of type string\. Give an integral or"):
+        changes_of(rows, FillSpec(["id"], then_by="text"))
+
+
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "int", "tinyint"])
 def test_orders_are_integers_or_timestamps(spark: SparkSession, kind: str) -> None:
     spec = FillSpec(["id"], order_by="at")
@@ -113,6 +123,7 @@ def test_orders_are_integers_or_timestamps(spark: SparkSession, kind: str) -> No
         (FillSpec(["tail"]), "Column 'tail' of the fill is not in the DataFrame, which has id, number, text, at, op"),
         (FillSpec(["id"], ["seats"]), "Column 'seats' of the fill is not in the DataFrame"),
         (FillSpec(["id"], order_by="when"), "Column 'when' of the fill is not in the DataFrame"),
+        (FillSpec(["id"], then_by="when"), "Column 'when' of the fill is not in the DataFrame"),
         (FillSpec(["id"], "number"), r"Column 'number' of values is of type int, not a struct.*values=\['number'\]"),
         (FillSpec(["id"], []), "leave no value"),
         (FillSpec(["id"], delete_when="nothing = 1"), "delete_when 'nothing = 1' is no expression over columns id, nu"),

@@ -55,7 +55,7 @@ def test_without_an_order_the_last_batch_wins(planes: Planes) -> None:
 
 def test_two_rows_of_a_key_that_contradict_each_other_are_refused(planes: Planes) -> None:
     planes.fill(("a", 1), order_by=None)
-    with pytest.raises(ConfigurationError, match=r"two different changes of key tail='b'.*give `order_by`"):
+    with pytest.raises(ConfigurationError, match=r"two different changes of key tail='b'.*Give `then_by`"):
         planes.fill(("b", 1), ("b", 2), ("a", 5), order_by=None)
     assert {"a": 1} == planes.content()
     with pytest.raises(ConfigurationError, match=r"two different changes of key tail='c'.*same order"):
@@ -160,7 +160,7 @@ def test_null_keys_are_an_error_that_counts_them_or_are_skipped_and_counted(plan
         ({"source": "other"}, "it is filled from batch, not from other.*rebuild=True"),
         ({"values": ["seats", "seats"]}, "names a column twice"),
         ({"delete_when": "max(at) > 1"}, "cannot be evaluated for each row"),
-        ({"partitions": 2}, "Give partitions=1, or make the store anew"),
+        ({"partitions": 2}, "Give partitions=1, or build the store again"),
         ({"keys": ["tailnum"]}, "Column 'tailnum' of the fill is not in the DataFrame"),
     ],
 )

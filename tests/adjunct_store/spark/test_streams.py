@@ -7,6 +7,7 @@ import re
 import shutil
 import time
 import uuid
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -15,22 +16,27 @@ import pyarrow as pa
 import pytest
 from pyspark import InheritableThread
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from adjunct_store.spark import join, release_pins, streams, wait_until_ready
+from adjunct_store.location import StoreLocation
+from adjunct_store.spark import join, release_pins, stream_plan, wait_until_ready
 from adjunct_store.spark.streams import is_truncation
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.pins import pin_version
-from azure_account.errors import ConfigurationError, FencedError, NotFoundError
+from azure_account.errors import AzureBlobError, ConfigurationError, FencedError, NotFoundError
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from tests.adjunct_store.spark.planes import SCHEMA
 from tests.spark.versions import append_version
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
 
     from adjunct_store.spark import StoreFill
     from adjunct_store.versions.manifest import Manifest
@@ -135,7 +141,7 @@ def test_a_source_that_cannot_be_read_from_its_beginning_is_not_tried_for_ever(
         started.append(1)
         raise ValueError("[DELTA_VERSION_NOT_CONTIGUOUS] Versions (0, 12) are not contiguous")
 
-    monkeypatch.setattr(streams, "_fill_batch", failing)
+    monkeypatch.setattr(stream_plan, "_fill_batch", failing)
     planes.feed(("b", 1))
     running = planes.start(on_truncated="rebuild")
     with pytest.raises(PySparkException, match="DELTA_VERSION_NOT_CONTIGUOUS"):
@@ -144,30 +150,115 @@ def test_a_source_that_cannot_be_read_from_its_beginning_is_not_tried_for_ever(
     assert {"a": 1} == planes.content()
 
 
-def test_a_slash_after_the_checkpoint_changes_nothing(planes: Planes) -> None:
+def test_a_checkpoint_folder_is_the_same_however_it_is_written(planes: Planes, monkeypatch: pytest.MonkeyPatch) -> None:
     planes.feed(("a", 1))
     planes.run()
-    assert 1 == planes.run(checkpoint=f"{planes.folder / 'fill'}/").generation
+    folder = str(planes.folder / "fill")
+    (planes.folder / "input" / "0.json").unlink()
+    monkeypatch.chdir(planes.folder)
+    for spelled in (f"{folder}/", f"file:{folder}", f"file://{folder}/", f"{planes.folder}/./x/..//fill"):
+        assert 1 == planes.run(checkpoint=spelled).generation
+        assert {"a": 1} == planes.content()
+    assert f"checkpoint {folder}" == manifest(planes).generations[-1].source
 
 
-def test_a_checkpoint_that_was_moved_is_gone_on_with_if_the_source_is_given_as_it_was(planes: Planes) -> None:
+def test_a_store_that_an_older_release_has_named_by_another_spelling_is_gone_on_with(planes: Planes) -> None:
     planes.feed(("a", 1))
-    planes.run()
-    source, moved = manifest(planes).generations[-1].source, planes.folder / "moved"
-    (planes.folder / "fill").rename(moved)
+    folder = planes.folder / "fill"
+    planes.run(source=f"checkpoint file:{folder}")
     planes.feed(("b", 2))
-    assert 1 == planes.run(checkpoint=str(moved), source=source).generation
+    for spelled in (folder, f"file:{folder}", f"{folder}/"):
+        assert 1 == planes.run(checkpoint=spelled).generation
     assert {"a": 1, "b": 2} == planes.content()
 
 
-def test_a_lost_checkpoint_makes_the_store_anew(planes: Planes) -> None:
+def test_a_checkpoint_that_was_moved_is_refused_and_gone_on_with_as_the_error_says(planes: Planes) -> None:
+    planes.feed(("a", 1))
+    planes.run()
+    moved = planes.folder / "moved"
+    (planes.folder / "fill").rename(moved)
+    planes.feed(("b", 2))
+    with pytest.raises(ConfigurationError, match="it is filled from checkpoint .*/fill, not from .*/moved") as refused:
+        planes.start(checkpoint=moved)
+    advised = re.search("give source='(.*?)'", str(refused.value))
+    assert advised is not None
+    assert 1 == planes.run(checkpoint=str(moved), source=advised[1]).generation
+    assert {"a": 1, "b": 2} == planes.content()
+
+
+def test_a_lost_checkpoint_is_refused_and_a_rebuild_has_what_the_source_has_then(planes: Planes) -> None:
     planes.feed(("a", 1))
     planes.feed(("b", 2))
     planes.run()
-    shutil.rmtree(planes.folder / "fill")
+    older = planes.folder / "older"
+    shutil.copytree(planes.folder / "fill", older)
+    planes.feed(("c", 3))
+    planes.run()
     (planes.folder / "input" / "0.json").unlink()
+    before = manifest(planes)
+    lost = planes.folder / "lost"
+    (planes.folder / "fill").rename(lost)
+    message = "the checkpoint is not there, and the store has batches up to 2.*rebuild=True.*Nothing was changed"
+    with pytest.raises(ConfigurationError, match=message):
+        planes.start()
+    shutil.copytree(older, planes.folder / "fill")
+    with pytest.raises(ConfigurationError, match="has planned batch 1 and committed batch 1, and the store has"):
+        planes.start()
+    shutil.rmtree(planes.folder / "fill")
+    assert before == manifest(planes)
+    assert {"a": 1, "b": 2, "c": 3} == planes.content()
+    shutil.copytree(lost, planes.folder / "fill")
+    assert 1 == planes.run().generation, "it was brought back"
+    shutil.rmtree(planes.folder / "fill")
+    assert 2 == planes.run(rebuild=True).generation
     assert 2 == planes.run().generation
-    assert {"b": 2} == planes.content()
+    assert {"b": 2, "c": 3} == planes.content()
+
+
+def test_the_checkpoint_of_another_query_is_refused_though_its_batches_have_the_same_numbers(planes: Planes) -> None:
+    planes.feed(("a", 1))
+    planes.run(source="planes")
+    other = StoreLocation(planes.store.account, planes.store.container, "stores/other")
+    replace(planes, store=other).run(source="planes", checkpoint=planes.folder / "another")
+    with pytest.raises(ConfigurationError, match="the checkpoint is of query .*, and query .* fills the store"):
+        planes.start(source="planes", checkpoint=planes.folder / "another")
+    assert 1 == planes.run(source="planes").generation
+
+
+def test_a_mistaken_fill_with_another_checkpoint_leaves_the_fill_that_runs_and_all_its_keys(planes: Planes) -> None:
+    planes.feed(("a", 1))
+    planes.run()
+    (planes.folder / "input" / "0.json").unlink()
+    planes.feed(("b", 2))
+    with planes.start(trigger={"processingTime": "100 milliseconds"}) as running:
+        for more in ({}, {"source": "other"}, {"persistent": False}, {"max_age": 0.0}, {"on_truncated": "rebuild"}):
+            with pytest.raises(ConfigurationError, match="it is filled from checkpoint "):
+                planes.start(checkpoint=planes.folder / "another", **more)
+        planes.feed(("c", 3))
+        until(lambda: {"a": 1, "b": 2, "c": 3} == planes.content(), running)
+    assert not (planes.folder / "another" / "g1").exists()
+    assert 1 == planes.run().generation
+    assert {"a": 1, "b": 2, "c": 3} == planes.content()
+
+
+def test_the_right_fill_goes_on_when_one_was_told_to_replace_the_store_and_did_not_finish(planes: Planes) -> None:
+    planes.feed(("a", 1))
+    planes.run()
+    (planes.folder / "input" / "0.json").unlink()
+    planes.feed(("b", 2), (None, 3))
+    mistaken = planes.start(checkpoint=planes.folder / "another", rebuild=True)
+    with pytest.raises(ConfigurationError, match="1 rows have a null in a key column"):
+        mistaken.await_termination(60)
+    assert 1 == planes.run(null_keys="skip").generation
+    assert {"a": 1, "b": 2} == planes.content()
+
+
+def until(condition: Callable[[], bool], running: StoreFill) -> None:
+    """Wait for it as long as the fill runs."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert running.active and time.monotonic() < end, running.exception()
+        time.sleep(0.05)
 
 
 def test_a_deleted_store_makes_the_query_begin_anew(planes: Planes) -> None:
@@ -187,7 +278,7 @@ def test_a_deleted_store_makes_the_query_begin_anew(planes: Planes) -> None:
         {"values": ["seats", "op"], "rebuild": True},
         {"persistent": False},
         {"rebuild": True},
-        {"source": "other"},
+        {"source": "other", "rebuild": True},
         {"max_age": 0.0},
     ],
 )
@@ -238,7 +329,7 @@ def test_a_fill_ends_when_another_one_takes_the_store_over(planes: Planes) -> No
     assert {} == planes.content("ab")
 
 
-def test_a_second_start_that_spark_would_refuse_does_not_end_the_fill_that_runs(planes: Planes) -> None:
+def test_a_second_start_with_wrong_arguments_does_not_end_the_fill_that_runs(planes: Planes) -> None:
     planes.feed(("a", 1))
     with planes.start(trigger={"processingTime": "100 milliseconds"}, query_name="planes") as running:
         wait_until_ready(planes.store, timeout=60, bootstrapped=False, poll=0.05)
@@ -251,17 +342,122 @@ def test_a_second_start_that_spark_would_refuse_does_not_end_the_fill_that_runs(
             ({"max_age": "1 day"}, "max_age is '1 day': give seconds"),
         ):
             with pytest.raises(ConfigurationError, match=message):
-                planes.start(**{"checkpoint": planes.folder / "another", **more})
+                planes.start(rebuild=True, **{"checkpoint": planes.folder / "another", **more})
         planes.feed(("b", 2))
-        deadline = time.monotonic() + 60
-        while {"a": 1, "b": 2} != planes.content("ab"):
-            assert running.active and time.monotonic() < deadline
-            time.sleep(0.1)
+        until(lambda: {"a": 1, "b": 2} == planes.content("ab"), running)
+
+
+def aggregated(planes: Planes) -> DataFrame:
+    return planes.stream().groupBy("tail").agg(F.max("seats").alias("seats"), F.max("at").alias("at"))
+
+
+def test_an_aggregate_in_update_mode_sets_the_groups_that_have_changed(planes: Planes) -> None:
+    columns = {"delete_when": "seats > 8", "order_by": None, "output_mode": "update"}
+    planes.feed(("a", 1), ("b", 2), ("c", 9))
+    planes.run(stream=aggregated(planes), **columns)
+    assert {"a": 1, "b": 2} == planes.content()
+    planes.feed(("a", 3), ("a", 2), ("c", 1))
+    planes.feed(("b", 9), ("d", 4))
+    planes.run(stream=aggregated(planes), **columns)
+    assert {"a": 3, "d": 4} == planes.content()
+    assert 1 == manifest(planes).generations[-1].number
+
+
+def test_an_aggregate_in_complete_mode_is_all_that_the_store_has(planes: Planes) -> None:
+    def largest() -> DataFrame:
+        """The one largest plane, and planes of 100 seats and more."""
+        return aggregated(planes).where("seats < 100").orderBy(F.desc("seats")).limit(2)
+
+    columns = {"delete_when": None, "order_by": None, "output_mode": "complete", "partitions": 3}
+    planes.feed(("a", 1), ("b", 2), ("c", 3))
+    planes.run(stream=largest(), **columns)
+    assert {"b": 2, "c": 3} == planes.content()
+    planes.feed(("a", 7), ("d", 1))
+    planes.feed(("c", 100), ("a", 8))
+    planes.run(stream=largest(), **columns)
+    assert {"a": 8, "b": 2} == planes.content()
+    newest = manifest(planes).newest
+    assert newest is not None and (1, 2, 2) == (newest.generation, newest.batch, newest.entries)
+    planes.feed(*((tail, 100) for tail in "abd"))
+    planes.run(stream=largest(), **columns)
+    assert {} == planes.content()
+    newest = manifest(planes).newest
+    assert newest is not None and (("", "", ""), 0, 0) == (newest.checkpoints, newest.entries, newest.bytes)
+    with pytest.raises(ConfigurationError, match="output_mode is 'all': give append, update or complete"):
+        planes.start(output_mode="all")
+
+
+def unusable(planes: Planes) -> Path:
+    """A checkpoint folder that is a file."""
+    (planes.folder / "file").write_text("x")
+    return planes.folder / "file"
+
+
+class _FailingReader(DataSourceStreamReader):
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        raise ValueError("the source is gone")
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        raise NotImplementedError(f"no batch is planned, so {partition} is not read")
+
+
+class _FailingSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "failing"
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        return _FailingReader()
+
+
+def failing(planes: Planes) -> DataFrame:
+    """A stream that Spark takes, and whose source fails when the first batch is planned."""
+    planes.spark.dataSource.register(_FailingSource)
+    return planes.spark.readStream.format("failing").load()
+
+
+def test_what_spark_refuses_leaves_the_fill_that_runs_as_it_is(planes: Planes) -> None:
+    columns = {"delete_when": None, "source": "planes"}
+    planes.feed(("a", 1))
+    with planes.start(trigger={"processingTime": "100 milliseconds"}, **columns) as running:
+        until(lambda: manifest(planes).newest is not None, running)
+        before = manifest(planes)
+        for wrong, message in (
+            ({"stream": aggregated(planes)}, 'Spark refuses it: .*append.*Give output_mode="update"'),
+            ({"stream": planes.stream().orderBy("tail")}, "Spark refuses it: .*Sorting is not supported"),
+            ({"checkpoint": unusable(planes)}, "Spark refuses it: .*(not a directory|Not a directory)"),
+            ({"checkpoint": "abc://x/y"}, 'No FileSystem for scheme "abc"'),
+            ({"stream": failing(planes)}, "the source is gone"),
+        ):
+            with pytest.raises((AzureBlobError, PySparkException), match=message):
+                planes.start(**{"checkpoint": planes.folder / "another", "rebuild": True, **columns, **wrong})
+            assert before == manifest(planes)
+            assert [running.query.id] == [query.id for query in planes.spark.streams.active]
+        planes.feed(("b", 2))
+        until(lambda: {"a": 1, "b": 2} == planes.content("ab"), running)
+
+
+def test_a_checkpoint_that_spark_cannot_read_changes_nothing(planes: Planes) -> None:
+    planes.feed(("a", 1))
+    planes.run()
+    before = manifest(planes)
+    offsets = planes.folder / "fill" / "g1" / "offsets"
+    (offsets / ".0.crc").unlink()
+    content = (offsets / "0").read_text()
+    (offsets / "0").write_text("v9\n")
+    with pytest.raises(PySparkException, match="v9"):
+        planes.start()
+    assert before == manifest(planes)
+    (offsets / "0").write_text(content)
+    assert 1 == planes.run().generation
 
 
 def test_streams_with_other_keys_are_refused_before_they_start(planes: Planes) -> None:
-    planes.fill(("a", 1))
     planes.feed(("a", 1))
+    planes.run()
     for change, message in (
         ({"keys": ["op"]}, "its keys are tail string, those of this fill are op string"),
         ({"values": ["op"]}, "its values are seats int, those of this fill are op string"),
@@ -288,7 +484,7 @@ def test_failures_that_mean_a_truncated_source_are_recognized() -> None:
 
 
 @pytest.mark.parametrize("bootstrap", [False, True])
-def test_a_store_whose_source_was_truncated_is_made_anew_and_keys_that_were_removed_leave_it(
+def test_a_store_whose_source_was_truncated_is_built_again_and_keys_that_were_removed_leave_it(
     planes: Planes, bootstrap: bool
 ) -> None:
     options, events = dict(planes.store.account), f"{planes.store.container}/events"
@@ -317,6 +513,23 @@ def test_a_store_whose_source_was_truncated_is_made_anew_and_keys_that_were_remo
     append(("a", 9))
     assert 2 == run(on_truncated="rebuild").generation
     assert {"a": 9, "d": 4} == planes.content()
+
+
+def test_a_store_that_has_grown_is_built_again_in_one_batch_as_the_error_says(planes: Planes) -> None:
+    for seats in range(1, 4):
+        planes.feed(("a", seats, seats), ("b", seats, seats))
+    planes.feed(("b", None, 4, "D"))
+    planes.run(order_by=None)
+    assert {"a": 3} == planes.content()
+    at_once = {"order_by": None, "stream": planes.spark.readStream.schema(SCHEMA).json(str(planes.folder / "input"))}
+    rebuilding = planes.start(rebuild=True, **at_once)
+    with pytest.raises(ConfigurationError, match=r"two different changes of key tail='[ab]'.*Give `then_by`, columns"):
+        rebuilding.await_termination(60)
+    assert {"a": 3} == planes.content(), "what was there serves"
+    assert 2 == planes.run(then_by="at", **at_once).generation
+    newest = manifest(planes).newest
+    assert newest is not None and (2, 0) == (newest.generation, newest.batch)
+    assert {"a": 3} == planes.content()
 
 
 @pytest.mark.parametrize("snapshot_first", [True, False])

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from adjunct_store.versions.cleaning import CleanedUp
+from adjunct_store.versions.manifest import Version
 from adjunct_store.versions.manifest_store import open_fill, read_manifest
+from adjunct_store.versions.opening import Opening
 from adjunct_store.versions.pins import pin_version
 from adjunct_store.versions.recovery import Action
 from azure_account.account import BlobContainer
@@ -68,10 +70,9 @@ def test_a_batch_that_was_published_before_changes_nothing(container: BlobContai
     ("schema", "settings", "action", "generation", "reason"),
     [
         (SCHEMA, {}, Action.CONTINUE, 1, "its schema and source are the same"),
-        (OTHER, {}, Action.RECREATE, 2, "its schema has changed"),
-        (SCHEMA, {"source": "flights"}, Action.RECREATE, 2, "it is filled from planes, not from flights"),
+        (OTHER, {"rebuild": True}, Action.RECREATE, 2, "a rebuild is asked for"),
+        (SCHEMA, {"source": "flights", "rebuild": True}, Action.RECREATE, 2, "a rebuild is asked for"),
         (SCHEMA, {"rebuild": True}, Action.RECREATE, 2, "a rebuild is asked for"),
-        (SCHEMA, {"truncated": True}, Action.RECREATE, 2, "its source was truncated"),
         (SCHEMA, {"bounded": True}, Action.RECREATE, 2, "it was not sealed, so it is not a whole data set"),
         (
             SCHEMA,
@@ -109,7 +110,9 @@ def test_the_next_fill_continues_or_builds_again(
     assert old == manifest_of(container).newest, "readers keep what they have"
 
 
-@pytest.mark.parametrize("settings", [{"rebuild": True}, {"truncated": True}, {"bootstrap": True, "source": "flights"}])
+@pytest.mark.parametrize(
+    "settings", [{"rebuild": True}, {"bootstrap": True, "source": "flights", "rebuild": True}, {"max_age": 0.0}]
+)
 def test_a_store_that_is_built_from_the_beginning_is_not_seen_before_it_is_bootstrapped(
     container: BlobContainer, settings: dict[str, Any]
 ) -> None:
@@ -120,7 +123,7 @@ def test_a_store_that_is_built_from_the_beginning_is_not_seen_before_it_is_boots
         published(fill, batch)
         assert old == manifest_of(container).newest
         assert 2 == len(manifest_of(container).versions), "nobody can have seen the ones before"
-    again = opened(container, source=settings.get("source", "planes"), bootstrap=True)
+    again = opened(container, source=settings.get("source", "planes"))
     assert (Action.CONTINUE, 2) == (again.recovery.action, again.generation.number)
     last = published(again, 3, bootstrapped=True)
     assert last == manifest_of(container).newest
@@ -143,7 +146,13 @@ def test_a_first_store_that_is_not_bootstrapped_is_seen_with_its_first_version(c
 
 
 @pytest.mark.parametrize(
-    "change", [{"source": "flights"}, {"partitions": PARTITIONS + 1}, {"max_age": 0.0}, {"persistent": False}]
+    "change",
+    [
+        {"source": "flights", "rebuild": True},
+        {"partitions": PARTITIONS + 1, "rebuild": True},
+        {"max_age": 0.0},
+        {"persistent": False},
+    ],
 )
 def test_readers_that_have_a_version_get_another_generation_only_when_it_is_bootstrapped(
     container: BlobContainer, change: dict[str, Any]
@@ -157,22 +166,124 @@ def test_readers_that_have_a_version_get_another_generation_only_when_it_is_boot
     assert new == manifest_of(container).newest
 
 
-@pytest.mark.parametrize("change", [{"source": "flights"}, {"partitions": PARTITIONS + 1}, {"schema": OTHER}])
-def test_a_fill_that_adds_to_what_readers_see_makes_no_other_store_of_it(
-    container: BlobContainer, change: dict[str, Any]
+ANOTHER_STORE = [{"source": "flights"}, {"partitions": PARTITIONS + 1}, {"schema": OTHER}]
+
+
+@pytest.mark.parametrize("more", [{}, {"adds": True}, {"persistent": False}, {"max_age": 0.0}, {"bootstrap": True}])
+@pytest.mark.parametrize("change", ANOTHER_STORE)
+def test_a_fill_makes_no_other_store_of_what_is_there_unless_it_is_told_to(
+    container: BlobContainer, change: dict[str, Any], more: dict[str, Any]
 ) -> None:
     old = published(opened(container), 0)
-    epoch = manifest_of(container).epoch
-    with pytest.raises(
-        ConfigurationError, match=r"it (is filled from|has|s schema).*rebuild=True|its schema has changed"
-    ):
-        opened(container, adds=True, **change)
-    assert epoch == manifest_of(container).epoch, "the fill that has the store goes on"
-    abandoned = opened(container, adds=True, rebuild=True, **change)
-    assert 2 == abandoned.generation.number
+    before = container.get(NAMES.manifest).data
+    with pytest.raises(ConfigurationError, match=r"it (is filled from|has|s schema).*rebuild=True|its schema has"):
+        opened(container, **change, **more)
+    assert before == container.get(NAMES.manifest).data, "the fill that has the store goes on"
+    told = opened(container, **change, **more, rebuild=True)
+    assert 2 == told.generation.number
     again = opened(container, adds=True)
     assert (Action.CONTINUE, old) == (again.recovery.action, again.base)
     assert {1} == {each.number for each in manifest_of(container).generations}
+
+
+def test_a_store_of_another_source_says_which_one_and_going_on_with_that_works(container: BlobContainer) -> None:
+    old = published(opened(container), 0)
+    with pytest.raises(ConfigurationError) as refused:
+        opened(container, source="flights")
+    cause, advice = "it is filled from planes, not from flights", "If both are one source, give source='planes'."
+    assert cause in str(refused.value) and advice in str(refused.value)
+    assert old == opened(container, source="planes").base
+
+
+@pytest.mark.parametrize("versions", [0, 2])
+@pytest.mark.parametrize("bounded", [False, True])
+def test_the_fill_of_the_source_that_serves_drops_what_another_one_was_told_to_begin(
+    container: BlobContainer, bounded: bool, versions: int
+) -> None:
+    old = published(opened(container), 0)
+    mistaken = opened(container, OTHER, source="flights", rebuild=True, bounded=bounded)
+    for batch in range(versions):
+        published(mistaken, batch)
+    again = opened(container)
+    assert (Action.CONTINUE, old) == (again.recovery.action, again.base)
+    with pytest.raises(FencedError):
+        published(mistaken, versions)
+    published(again, 1)
+    assert (old.number + versions + 1, 1) == (again.base and again.base.number, again.generation.number)
+    assert {1} == generations_in(container)
+
+
+def test_a_first_generation_of_another_source_is_not_taken_over(container: BlobContainer) -> None:
+    for bounded in (False, True):
+        begun = opened(container, source="flights", rebuild=True, bounded=bounded, bootstrap=True)
+        with pytest.raises(ConfigurationError, match="it is filled from flights, not from planes"):
+            opened(container)
+        published(begun, 0)
+        with pytest.raises(ConfigurationError, match="it is filled from flights, not from planes"):
+            opened(container, bounded=True)
+        published(begun, 1)
+
+
+def test_what_a_fill_finds_wrong_before_it_takes_the_store_over_leaves_the_other_fill_alone(
+    container: BlobContainer,
+) -> None:
+    def refuse(opening: Opening) -> str:
+        found.append((opening.continues, opening.generation.number, opening.base))
+        raise ConfigurationError("Spark refuses the query")
+
+    found: list[tuple[bool, int, Version | None]] = []
+    with pytest.raises(ConfigurationError, match="Spark refuses"):
+        opened(container, before_take_over=refuse)
+    assert read_manifest(container, STORE) is None
+    running = opened(container)
+    old = published(running, 0)
+    settings: list[dict[str, Any]] = [{}, {"rebuild": True, "above": 6}]
+    for more in settings:
+        with pytest.raises(ConfigurationError, match="Spark refuses"):
+            opened(container, before_take_over=refuse, **more)
+    assert [(False, 1, None), (True, 1, old), (False, 7, None)] == found
+    published(running, 1)
+
+
+def test_a_fill_looks_again_at_what_has_changed_while_it_looked(container: BlobContainer) -> None:
+    running = opened(container)
+    published(running, 0)
+    found: list[int] = []
+
+    def look(opening: Opening) -> str:
+        found.append(opening.base.batch if opening.base else -1)
+        if len(found) < 3:
+            published(running, len(found))
+        return "a query"
+
+    fill = opened(container, before_take_over=look)
+    assert [0, 1, 2] == found
+    assert (2, "a query") == (fill.base and fill.base.batch, fill.generation.query)
+
+
+def test_a_batch_is_not_added_to_what_a_streaming_query_fills(container: BlobContainer) -> None:
+    published(opened(container, before_take_over=lambda _: "7c"), 0)
+    with pytest.raises(ConfigurationError, match="streaming query 7c fills it, and numbers its batches"):
+        opened(container, adds=True)
+    published(opened(container), 1)
+
+
+def test_a_fill_builds_its_store_again_beside_what_readers_have(container: BlobContainer) -> None:
+    fill = opened(container)
+    old = published(fill, 0)
+    again = fill.build_again(above=4)
+    assert (5, "planes", SCHEMA, Action.RECREATE) == (
+        again.generation.number,
+        again.generation.source,
+        again.generation.schema,
+        again.recovery.action,
+    )
+    published(again, 0)
+    assert old == manifest_of(container).newest
+    assert published(again, 1, bootstrapped=True) == manifest_of(container).newest
+    opened(container)
+    with pytest.raises(FencedError):
+        again.build_again()
 
 
 def test_a_fill_that_adds_does_not_take_the_first_bootstrap_of_another_one_over(container: BlobContainer) -> None:
@@ -192,6 +303,7 @@ def test_a_fill_that_was_replaced_changes_nothing(container: BlobContainer) -> N
         lambda: published(old, 0),
         lambda: published(old, 5),
         lambda: old.build_beside(SCHEMA, "next"),
+        old.build_again,
         old.clean_up,
     ):
         with pytest.raises(
@@ -312,7 +424,7 @@ def test_what_is_sealed_or_replaced_cannot_be_published_to(container: BlobContai
 def test_a_replaced_generation_without_versions_is_gone_with_its_blobs(container: BlobContainer) -> None:
     fill = opened(container)
     uploaded(container, fill.generation.number, 0)
-    published(opened(container, OTHER), 0)
+    published(opened(container, OTHER, rebuild=True), 0, bootstrapped=True)
     assert ({2}, [2]) == (generations_in(container), [each.number for each in manifest_of(container).generations])
 
 
@@ -321,7 +433,7 @@ def test_what_a_replaced_fill_uploads_into_an_old_generation_is_deleted_by_the_n
 ) -> None:
     old = opened(container)
     published(old, 0)
-    new = opened(container, OTHER)
+    new = opened(container, OTHER, rebuild=True)
     published(new, 0, bootstrapped=True)
     assert {2} == generations_in(container)
     uploaded(container, old.generation.number, 1)
@@ -339,7 +451,7 @@ def test_blobs_that_cannot_be_deleted_are_left_for_the_next_clean_up(
 ) -> None:
     published(opened(account.container("box")), 0)
     container = account.restarted(Faults(on("delete", Refuse()))).container("box")
-    fill = opened(container, OTHER)
+    fill = opened(container, OTHER, rebuild=True)
     published(fill, 0, bootstrapped=True)
     assert "1 blobs of stores/planes are left for the next clean-up: 403" in caplog.text
     assert {1, 2} == generations_in(container)
@@ -366,7 +478,7 @@ def test_a_lost_answer_changes_nothing(account: MemoryAccount, fault: LostAnswer
     fill = opened(container, keep=1)
     for batch in range(3):
         published(fill, batch)
-    fill = opened(container, OTHER, keep=1)
+    fill = opened(container, OTHER, keep=1, rebuild=True)
     last = [published(fill, batch, bootstrapped=True) for batch in range(3)][-1]
     assert {6: "serving"} == numbers(manifest_of(account.container("box")))
     assert last == manifest_of(container).newest
@@ -443,7 +555,7 @@ def test_checkpoints_of_other_partitions_are_refused(
 
 @pytest.mark.parametrize("wrong", [{"keep": 0}, {"partitions": 0}, {"pins_expire": 0.0}])
 def test_settings_are_checked(container: BlobContainer, wrong: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="all must be above 0"):
+    with pytest.raises(ConfigurationError, match="must be above 0|a store has at least 1"):
         open_fill(container, STORE, SCHEMA, **{"partitions": PARTITIONS, "source": "planes", **wrong})
     assert read_manifest(container, STORE) is None
     with pytest.raises(NotFoundError, match="there is no manifest"):

@@ -172,7 +172,7 @@ def test_an_unconfirmed_pin_of_a_version_that_retires_is_replaced(container: Blo
 def test_a_rebuilt_store_leaves_a_batch_its_generation(container: BlobContainer) -> None:
     published(opened(container), 0)
     _, old = pin_version(container, STORE, "q", 0)
-    fill = opened(container, OTHER)
+    fill = opened(container, OTHER, rebuild=True)
     published(fill, 0, bootstrapped=True)
     assert old == pin_version(container, STORE, "q", 0)[1]
     assert fill.generation == pin_version(container, STORE, "q", 1)[1]

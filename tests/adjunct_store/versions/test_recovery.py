@@ -40,11 +40,14 @@ def test_every_cell_of_the_table(persistent: bool, found: Found, bootstrap: bool
     ("generation", "wanted", "happened", "expected"),
     [
         (None, WANTED, {}, (Found.NONE, "there is no generation")),
-        (None, WANTED, {"rebuild": True, "truncated": True}, (Found.NONE, "there is no generation")),
+        (None, WANTED, {"rebuild": True}, (Found.NONE, "there is no generation")),
         (GENERATION, WANTED, {}, (Found.VALID, "its schema and source are the same")),
-        (GENERATION, Wanted({}, 4, "planes"), {}, (Found.INVALID, "its schema has changed")),
-        (GENERATION, Wanted(SCHEMA, 5, "planes"), {}, (Found.INVALID, "it has 4 partitions, not 5")),
-        (GENERATION, Wanted(SCHEMA, 4, "x"), {}, (Found.INVALID, "it is filled from planes, not from x")),
+        (GENERATION, Wanted({}, 4, "planes"), {}, (Found.OTHER, "its schema has changed")),
+        (GENERATION, Wanted(SCHEMA, 5, "planes"), {}, (Found.OTHER, "it has 4 partitions, not 5")),
+        (GENERATION, Wanted({}, 4, "planes", bounded=True), {}, (Found.INVALID, "its schema has changed")),
+        (GENERATION, Wanted(SCHEMA, 4, "x"), {}, (Found.OTHER, "it is filled from planes, not from x")),
+        (GENERATION, Wanted({}, 4, "x"), {"max_age": 0.0}, (Found.OTHER, "it is filled from planes, not from x")),
+        (GENERATION, Wanted({}, 5, "x"), {"rebuild": True}, (Found.INVALID, "a rebuild is asked for")),
         (
             GENERATION,
             replace(WANTED, bounded=True),
@@ -58,7 +61,6 @@ def test_every_cell_of_the_table(persistent: bool, found: Found, bootstrap: bool
             (Found.VALID, "its schema and source are the same"),
         ),
         (GENERATION, WANTED, {"rebuild": True}, (Found.INVALID, "a rebuild is asked for")),
-        (GENERATION, WANTED, {"truncated": True}, (Found.INVALID, "its source was truncated")),
         (GENERATION, WANTED, {"age": 99.0}, (Found.VALID, "its schema and source are the same")),
         (GENERATION, WANTED, {"age": 99.0, "max_age": 99.5}, (Found.VALID, "its schema and source are the same")),
         (

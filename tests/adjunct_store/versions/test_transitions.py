@@ -92,12 +92,58 @@ def test_what_nobody_sees_is_abandoned_by_the_next_generation() -> None:
 def test_a_bounded_data_set_that_was_not_sealed_is_not_continued() -> None:
     whole = published(registered(Serves.SEALED), 0, sealed=True)
     for hidden in (registered(Serves.SEALED, whole), published(registered(Serves.SEALED, whole), 0)):
-        assert whole.current == continued(hidden).current
-        assert whole.versions == continued(hidden).versions
+        assert whole.current == continued(hidden, "planes").current
+        assert whole.versions == continued(hidden, "planes").versions
     bootstrapping = published(registered(Serves.BOOTSTRAPPED, whole), 0)
-    assert bootstrapping == continued(bootstrapping)
-    assert Manifest() == continued(Manifest())
-    assert continued(registered(Serves.SEALED)).current is None
+    assert bootstrapping == continued(bootstrapping, "planes")
+    assert Manifest() == continued(Manifest(), "planes")
+    assert continued(registered(Serves.SEALED), "planes").current is None
+
+
+@pytest.mark.parametrize("serves", list(Serves))
+@pytest.mark.parametrize("versions", [0, 1])
+def test_what_nobody_has_seen_of_another_source_is_dropped_where_ones_own_serves(serves: Serves, versions: int) -> None:
+    serving = published(registered(), 0)
+    begun = register(serving, replace(WANTED, source="boats"), serves)
+    if versions and serves is not Serves.FIRST_VERSION:
+        begun = published(begun, 0)
+    assert serving.generations == continued(begun, "planes").generations
+    assert serving.versions == continued(begun, "planes").versions
+    assert begun == continued(begun, "cars"), "it is neither's"
+    if serves is not Serves.SEALED:
+        assert begun == continued(begun, "boats"), "its own source goes on with it"
+        assert serving.generations == continued(begun, "boats", adds=True).generations
+
+
+def test_what_nobody_has_seen_of_another_source_stays_where_nothing_of_ones_own_serves() -> None:
+    for begun in (registered(), registered(Serves.BOOTSTRAPPED), published(registered(Serves.SEALED), 0)):
+        assert begun == continued(begun, "boats")
+        assert begun == continued(begun, "boats", adds=True)
+    seen = published(register(published(registered(), 0), replace(WANTED, source="boats"), Serves.FIRST_VERSION), 0)
+    assert seen == continued(seen, "planes"), "readers have switched to the other source"
+
+
+def test_a_batch_that_replaces_the_contents_leaves_nothing_of_the_partitions_that_it_does_not_have() -> None:
+    manifest = published(published(registered(), 0), 1)
+    assert manifest.current is not None
+    new = Publication(2, {1: "1700000000000-9"}, 5, 50, replaces=True)
+    version = publish(manifest, manifest.current, new)[1]
+    assert (("", "1700000000000-9"), (-1, 2), 5) == (version.checkpoints, version.batches, version.entries)
+
+
+def test_a_generation_may_have_a_number_above_the_next_one() -> None:
+    assert (4, 5) == (register(Manifest(), WANTED, Serves.SEALED, above=3).generations[0].number, 5)
+    manifest = register(registered(), WANTED, Serves.SEALED, above=3)
+    assert ([4], 5) == ([each.number for each in manifest.generations], manifest.next_generation)
+    assert 2 == register(published(registered(), 0), WANTED, Serves.SEALED, above=1).generations[-1].number
+
+
+def test_the_query_of_a_fill_is_noted_with_its_generation() -> None:
+    manifest = taken_over(published(registered(), 0), "w", 7.5, "a query")
+    assert manifest.current is not None and "a query" == manifest.current.query
+    assert manifest == from_json(to_json(manifest), "store.json")
+    assert "a query" == taken_over(manifest, "v", 0.0).generations[-1].query, "a fill without one leaves it"
+    assert b'"query"' not in to_json(registered()), "manifests without one are as in older releases"
 
 
 def test_a_publication_that_was_made_before_changes_nothing() -> None:
@@ -112,6 +158,6 @@ def test_a_publication_that_was_made_before_changes_nothing() -> None:
 
 def test_every_manifest_can_be_stored() -> None:
     manifest = published(registered(Serves.SEALED, published(registered(), 0)), 0, sealed=True)
-    for each in (manifest, drop(manifest, {1}), continued(manifest), retire(manifest)):
+    for each in (manifest, drop(manifest, {1}), continued(manifest, "planes"), retire(manifest)):
         assert each == from_json(to_json(each), "store.json")
     assert State.RETIRING is manifest.versions[1].state
