@@ -137,8 +137,8 @@ def replacement(entry: AnyEntry, draft: Draft) -> Draft:
     overwrites = isinstance(entry, LogEntry) and entry.operation == "overwrite"
     if overwrites or draft.operation == "overwrite":
         return replace(draft, operation="overwrite", replaces=entry.version)
-    removed = tuple(blob.name for blob in _blobs_of(entry))
-    return replace(draft, operation="replace", replaces=entry.version, removed=removed)
+    removed = (blob.removal for blob in _blobs_of(entry))
+    return replace(draft, operation="replace", replaces=entry.version).removing(removed)
 
 
 def _publish_batch(
@@ -233,7 +233,7 @@ def _put_after(log: CommitLog, head: LogEntry | None, draft: Draft, publisher: P
         publisher.check_names(draft.blobs)
     if draft.operation == "overwrite" and head is not None:
         try:
-            draft = replace(draft, removed=tuple(live_blobs(log.live_entries(head.version))))
+            draft = draft.removing(blob.removal for blob in live_blobs(log.live_entries(head.version)).values())
         except NotFoundError:
             if log.head() == head:
                 raise
