@@ -151,19 +151,20 @@ class Draft(Change):
         names, attempts = (each.name for each in removals), (each.attempt for each in removals)
         return replace(self, removed=tuple(names), removed_attempts=tuple(attempts))
 
-    def succeeding(self, head: LogEntry | None, published_up_to: int, restored: LogEntry | None = None) -> LogEntry:
+    def succeeding(
+        self,
+        head: LogEntry | None,
+        published_up_to: int,
+        *,
+        voids_overwrite: bool = False,
+        restored: LogEntry | None = None,
+    ) -> LogEntry:
         """The draft as the entry that follows `head`; entries up to version `published_up_to` are published.
 
-        `restored` is the entry before the overwrite that this one voids: what was live then is live again. None if a
-        vacuum has removed it, and with it all that was live.
+        voids_overwrite: it voids an overwrite, and `restored` is the entry before that: what was live then is live
+        again. None if a vacuum has removed it, and with it all that was live.
         """
         version = 0 if head is None else head.version + 1
-        voids_overwrite = (
-            head is not None
-            and self.operation == "void"
-            and self.replaces == head.version
-            and head.operation == "overwrite"
-        )
         since, schemas = self._live_from(restored if voids_overwrite else head, version)
         content: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(Change)}
         if self.epoch is None and head is not None:

@@ -153,7 +153,12 @@ def void(  # noqa: PLR0913 - the log and its head, the entry and why, and who do
         control=(), metrics={}, writers=(),
     ).removing([] if leave_blobs else sorted(own | publisher.deleted_by(entry)))  # fmt: skip
     published = entry.version - 1 if head is None else max(entry.version - 1, head.published_up_to)
-    candidate = voiding.succeeding(head, published, restored=_entry_before_overwrite(log, entry))
+    candidate = voiding.succeeding(
+        head,
+        published,
+        voids_overwrite=entry.operation == "overwrite",
+        restored=_entry_before_overwrite(log, entry),
+    )
     put = log.put(candidate)
     log.refresh()
     if put.write_id != candidate.write_id:

@@ -178,7 +178,8 @@ class Follower:
                 limits.bytes is not None and size > limits.bytes
             )
             revokes = entry.replaces is not None and after < entry.replaces <= until
-            if over and until > after and not revokes:
+            undecided = entry.published_up_to < until  # a later entry can still revoke one of this range
+            if over and until > after and not revokes and not undecided:
                 break
             until = entry.version
         return until

@@ -291,14 +291,16 @@ def test_after_a_voided_overwrite_is_live_what_was_live_before() -> None:
     before = written_with("a").succeeding(None, published_up_to=-1)
     head = written_with("b", operation="overwrite").succeeding(before, published_up_to=0)
     voiding = replace(written_with(operation="void"), replaces=1)
-    head = voiding.succeeding(head, published_up_to=0, restored=before)
-    assert (0, ("a",)) == (head.since, head.schemas)
+    epoch = written_with(operation="epoch").succeeding(head, published_up_to=0)
+    for each in (head, epoch):
+        void = voiding.succeeding(each, published_up_to=0, voids_overwrite=True, restored=before)
+        assert (0, ("a",)) == (void.since, void.schemas)
 
 
 def test_after_a_voided_overwrite_nothing_is_live_that_a_vacuum_has_deleted() -> None:
     before = written_with("a").succeeding(None, published_up_to=-1)
     head = written_with("b", operation="overwrite").succeeding(before, published_up_to=0)
-    head = replace(written_with(operation="void"), replaces=1).succeeding(head, published_up_to=0)
+    head = replace(written_with(operation="void"), replaces=1).succeeding(head, published_up_to=0, voids_overwrite=True)
     assert (2, ()) == (head.since, head.schemas)
 
 

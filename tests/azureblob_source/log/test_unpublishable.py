@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cache
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import pytest
 from azure_account.account import IF_ABSENT, BlobAttributes
 from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, FencedError
 from azure_account.memory.faults import Crash, Faults, NumberedAttempt, ProcessDied, Refuse, on
+from azureblob_source.log.commit import open_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, DISCARDED, Draft, LogEntry, Transaction, from_json, to_json
 from azureblob_source.log.fencing import publish_unless_fenced
@@ -23,6 +25,7 @@ from azureblob_source.log.status import Voided, status_of
 from azureblob_source.log.void import leave_out, void_version
 from azureblob_source.maintenance.repair import missing_blobs, plan_repair
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
+from azureblob_source.read.snapshot import take_snapshot
 from tests.azureblob_source.log.committing import ROWS, WEEK_AND_A_DAY, committed, published, rows
 from tests.azureblob_source.write.sink_rows import blob_rows, committer, new_account, plan_of, stage_rows, visible_blobs
 
@@ -491,6 +494,81 @@ def test_blobs_that_were_deleted_by_hand_can_be_left_out_and_the_others_stay_liv
     assert [] == missing_blobs(log_of(account))
     write(account, [[9]], Transaction("other", 0), seed=3)
     assert [3, 9] == numbers(account)
+
+
+# --- a new leader -----------------------------------------------------------------------------------------------------
+
+
+def torn(account: MemoryAccount, *, overwrite: bool = False) -> None:
+    """A batch of epoch 1 that is visible in part: its driver died, and the visible blob was deleted by hand."""
+    if overwrite:
+        write(account, [[7]], Transaction("q", -1), seed=9, epoch=1)
+    before = set(visible_blobs(account))
+    dying = dies(account, "commit_block_list", skip=2)
+    with pytest.raises(ProcessDied):
+        write(dying, [[1], [2], [3]], QUERY, seed=1, epoch=1, overwrite=overwrite)
+    name = min(set(visible_blobs(account)) - before)
+    account.container("container").delete(name)
+
+
+def lead(account: MemoryAccount, epoch: int) -> LogEntry:
+    """What a new leader does before it starts the writer."""
+    return open_epoch(log_of(account), Draft(f"leader-{epoch}", NOW, epoch=epoch), publisher(account))
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_new_leader_opens_its_epoch_beside_a_torn_batch_and_its_writer_writes_that_again(overwrite: bool) -> None:
+    account = new_account()
+    torn(account, overwrite=overwrite)
+    with pytest.raises(ConflictError, match=r"of its 3 blobs cannot be published.*start that writer again"):
+        write(account, [[9]], Transaction("other", 0), seed=2, epoch=1)
+    for epoch in (2, 3):  # the first leader dies before its writer starts
+        entry = lead(account, epoch)
+        assert ("epoch", epoch) == (entry.operation, entry.epoch)
+        assert entry.version > entry.published_up_to + 1
+    with pytest.raises(FencedError, match="at epoch 3"):
+        write(account, [[1], [2], [3]], QUERY, seed=2, epoch=2, overwrite=overwrite)
+    write(account, [[1], [2], [3]], QUERY, seed=3, epoch=3, overwrite=overwrite)
+    assert [1, 2, 3] == numbers(account)
+    write(account, [[4]], Transaction("q", 1), seed=4, epoch=3)
+    assert [1, 2, 3, 4] == numbers(account)
+
+
+def test_a_torn_overwrite_that_is_voided_after_an_epoch_was_opened_leaves_what_was_live_before() -> None:
+    account = new_account()
+    torn(account, overwrite=True)
+    lead(account, 2)
+    void_version(log_of(account), 1, replace(draft(account), epoch=2), publisher(account))
+    assert [7] == numbers(account)
+    head = log_of(account).refresh()
+    assert head is not None
+    assert 0 == head.since
+
+
+def test_an_epoch_that_is_opened_again_publishes_what_was_committed_before_it() -> None:
+    account = new_account()
+    with pytest.raises(ProcessDied):
+        write(dies(account, "commit_block_list"), [[1]], QUERY, seed=1, epoch=1)
+    with pytest.raises(ProcessDied):
+        lead(dies(account, "commit_block_list"), 2)
+    assert {} == visible_blobs(account)
+    lead(account, 2)
+    assert [1] == numbers(account)
+    assert ["append", "epoch"] == operations(account)
+
+
+@pytest.mark.parametrize("version", [None, 0])
+def test_a_read_of_a_torn_batch_sees_its_void_after_an_epoch_was_opened(version: int | None) -> None:
+    account = new_account()
+    torn(account)
+    log = log_of(account)
+
+    def meanwhile(_: float) -> None:
+        lead(account, 2)
+        void_version(log_of(account), 0, replace(draft(account), epoch=2), publisher(account))
+
+    snapshot = take_snapshot(log, version, meanwhile, publish_timeout=1.0)
+    assert () == snapshot.blobs
 
 
 # --- what another tool has put under a name ---------------------------------------------------------------------------
