@@ -176,6 +176,7 @@ class Draft(Change):
             transactions=self._transactions(head, version),
             since=since,
             schemas=schemas,
+            log_id=self.write_id if head is None else head.log_id,
         )
 
     def _transactions(self, head: LogEntry | None, version: int) -> dict[str, LastCommitted]:
@@ -215,6 +216,8 @@ class LogEntry(Change):
     transactions: last version of each recent transaction id, this entry's included, and the entry that holds it.
     since: the version of the last overwrite, before which no blob is live; None if an older release wrote the log.
     schemas: fingerprints of the writer schemas used since then, in order of first use; None as above.
+    log_id: the log's identity, which is the write id of its version 0; None if an older release wrote this entry or one
+      before it (see decision 18).
     """
 
     version: int
@@ -222,6 +225,11 @@ class LogEntry(Change):
     transactions: Mapping[str, LastCommitted] = field(default_factory=dict)
     since: int | None = None
     schemas: tuple[str, ...] | None = None
+    log_id: str | None = None
+
+    def belongs_with(self, other: LogEntry) -> bool:
+        """Whether this can be an entry of the log of `other`, which comes before it."""
+        return self.log_id is None or self.log_id == other.log_id
 
 
 @dataclass(frozen=True)
@@ -252,6 +260,7 @@ def to_json(entry: LogEntry) -> bytes:
         "timestamp": entry.timestamp,
         "operation": entry.operation,
         "epoch": entry.epoch,
+        "logId": entry.log_id,
         "published": entry.published_up_to,
         "since": entry.since,
         "schemas": None if entry.schemas is None else list(entry.schemas),
@@ -338,6 +347,7 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         since=int(document["since"]) if "since" in document else None,
         schemas=tuple(map(str, document.get("schemas", ()))) if "since" in document else None,
         batch_version=document.get("decision"),
+        log_id=None if document.get("logId") is None else str(document["logId"]),
     )
 
 
