@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING
 
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError
 from azureblob_source.log.entry import VOIDED, Draft, LastCommitted, LogEntry, remembered
-from azureblob_source.log.fencing import IN_PART, NOTHING, check_epoch
+from azureblob_source.log.fencing import AT_LEAST_ONCE, IN_PART, NOTHING, check_epoch
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.publish import Obstacle, Unpublishable
 from azureblob_source.log.roll_forward import NotPublished, publish_committed, publish_earlier, publish_in_effect
@@ -127,7 +127,7 @@ def commit_entry(log: CommitLog, draft: Draft, publisher: Publisher) -> AnyEntry
     """
     while True:
         head = log.head()
-        entry: AnyEntry | None = _committed_before(log, head, draft)
+        entry: AnyEntry | None = _committed_before(log, head, draft, publisher)
         if entry is None and publish_earlier(log, head, publisher, draft):
             entry = _put_after(log, head, draft, publisher)
         if entry is not None:
@@ -138,7 +138,7 @@ def commit_batch_entry(log: CommitLog, draft: Draft, publisher: Publisher) -> An
     """The same for a batch log. Its entries name blobs of streams, and are published by the logs of these."""
     while True:
         head = log.head()
-        entry = _committed_before(log, head, draft) or _put_after(log, head, draft, publisher)
+        entry = _committed_before(log, head, draft, publisher) or _put_after(log, head, draft, publisher)
         if entry is not None:
             return entry
 
@@ -216,12 +216,13 @@ def _is_voided(head: LogEntry | None, draft: Draft, *, own: bool) -> bool:
     return last.batch_version >= draft.batch_version
 
 
-def _committed_before(log: CommitLog, head: LogEntry | None, draft: Draft) -> AnyEntry | None:
+def _committed_before(log: CommitLog, head: LogEntry | None, draft: Draft, publisher: Publisher) -> AnyEntry | None:
     """The entry that has committed the draft's transaction, or a later version of it. `FencedError` by the epoch.
 
     None if the draft is to be committed: it is new, was voided, or replaces that entry.
     """
-    check_epoch(log, head, draft.epoch, NOTHING if draft.batch_version is None else IN_PART)
+    visible = AT_LEAST_ONCE if publisher.at_least_once else NOTHING if draft.batch_version is None else IN_PART
+    check_epoch(log, head, draft.epoch, visible)
     last, transaction = _known_version(head, draft), draft.transaction
     if last is None or transaction is None:
         return None

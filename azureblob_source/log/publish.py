@@ -72,13 +72,15 @@ class _Occupant(Enum):
 class Publisher:
     """Commits block lists concurrently. `deadline` (s) bounds one entry; `threads` bounds the requests at once.
 
-    `unique_names`: names end in a random suffix, so no other blob is expected to have them.
+    `unique_names`: names end in a random suffix, so no other blob is expected to have them. `at_least_once`: the tasks
+    publish blobs before the driver commits them.
     """
 
     container: BlobContainer
     threads: int = 32
     deadline: float = 300.0
     unique_names: bool = True
+    at_least_once: bool = False
 
     def check_names(self, blobs: Sequence[BlobEntry]) -> None:
         """`ConflictError` if two of `blobs` have one name, or a name is taken. Called before they are committed."""

@@ -67,7 +67,12 @@ class BatchCommitter:
     def publisher(self) -> Publisher:
         """How blobs become visible."""
         options = self.plan.options
-        return Publisher(self.container, deadline=options.close_timeout, unique_names=options.random_suffix)
+        return Publisher(
+            self.container,
+            deadline=options.close_timeout,
+            unique_names=options.random_suffix,
+            at_least_once=options.at_least_once,
+        )
 
     def commit(
         self, staged: Sequence[StagedTask], transaction: Transaction | None, *, overwrite: bool = False

@@ -475,8 +475,11 @@ def test_a_task_that_publishes_at_once_is_fenced_before_it_does() -> None:
     with pytest.raises(FencedError, match=r"at epoch 2.*this writer has epoch 1.*stays visible"):
         stage_rows(container, plan, [rows([2])], seed=2, publish=publish_with(1))
     assert [1] == numbers(account)
-    stage_rows(container, plan, [rows([3])], seed=3, publish=publish_with(2))
+    staged = stage_rows(container, plan, [rows([3])], seed=3, publish=publish_with(2))
     assert 2 == len(visible_blobs(account))
+    with pytest.raises(FencedError, match=r"this writer has epoch 1.*its tasks have published stays visible") as fenced:
+        committer(container, plan).commit([staged], None)
+    assert "Nothing of this batch" not in str(fenced.value)
 
 
 def test_blobs_that_were_deleted_by_hand_can_be_left_out_and_the_others_stay_live() -> None:
