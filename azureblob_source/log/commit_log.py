@@ -17,11 +17,11 @@ the new log: searches pass over it, and the writer that needs its version delete
 from __future__ import annotations
 
 import logging
-import time
 from functools import partial
 from typing import TYPE_CHECKING
 
 from azure_account.account import IF_ABSENT, Condition, Conflict, Done
+from azure_account.clock import SystemClock
 from azure_account.errors import AzureBlobError, ConflictError, NotFoundError, TransientError, describe
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.concurrent_map import concurrent_map
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_CLOCK = SystemClock()
 _RECENT_SECONDS = 30.0
 _TRUSTED_SECONDS = 600.0
 """How long a head without a successor is taken to be above the boundary. A vacuum keeps what is younger than an hour,
@@ -47,7 +48,8 @@ so within this time none can have deleted both the head and its successor."""
 class CommitLog:
     """The log of one stream, as one process sees it. Not thread-safe: one thread commits to a stream at a time.
 
-    `readers` is how many entries are read concurrently; `monotonic` gives seconds.
+    `readers` is how many entries are read concurrently; `monotonic` gives seconds, also those while the machine sleeps:
+    a writer that was suspended must look at the log again.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class CommitLog:
         stream: str,
         *,
         readers: int = 16,
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = _CLOCK.monotonic,
     ) -> None:
         self.container = container
         self.stream = stream
