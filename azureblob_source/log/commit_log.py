@@ -251,8 +251,9 @@ class CommitLog:
             return
         error, committed = self._replaced(), self._replaced(_after_an_unknown_put(put))
         head = self.refresh()
-        if head is not None and head.version >= put.version and self._is_there(put):
-            raise committed  # only what was before it is deleted: other processes go on after it
+        if head is not None and head.version > put.version and self._is_there(put):
+            raise committed  # another process has gone on after it
+        self._reset()
         self._withdraw(put)
         raise error
 
@@ -330,6 +331,7 @@ class CommitLog:
         for blob in self.container.list(log_prefix(self.stream), start_from=log_name(self.stream, first)):
             version = log_version(blob.name)
             if version is not None:
+                self.kept_from = max(self.kept_from, version)
                 return version
         return None
 
