@@ -187,6 +187,8 @@ class CommitLog:
             known |= found
         for version in versions:
             if version not in known or version < self.kept_from:
+                if self._head is not None and not self._is_there(self._head):
+                    raise self._replaced()
                 raise NotFoundError(self._not_kept(version))
         return [known[version] for version in versions]
 
