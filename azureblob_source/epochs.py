@@ -28,7 +28,8 @@ def open_epoch(path: str, epoch: int, options: Mapping[str, str] | None = None) 
 
     Call it before the query is started. Spark then reads its first offset from the checkpoint when nobody else can
     commit any more: a batch that the writer before has committed is in the checkpoint too, and is not written again.
-    What that writer has committed and not published is published. Idempotent. The container is created if it is absent.
+    What that writer has committed and not published is published; if that is not possible a warning says why, and the
+    batch's own query, started with this epoch, writes it again. Idempotent. The container is created if it is absent.
     `FencedError` if the stream is at a higher epoch.
     """
     given = sink_options({**(options or {}), "path": path, "epoch": str(epoch)}, os.environ)

@@ -24,13 +24,13 @@ def check_json_depth(schema: Any) -> None:
         level = [inner for one in level for inner in _inner_values(one)]
         if not level:
             return
-    raise UnsupportedSchemaError(_message())
+    raise UnsupportedSchemaError(too_deep())
 
 
 def check_depth(avro: AvroType) -> None:
     """Raise UnsupportedSchemaError for more levels of records, arrays and maps than `MAX_LEVELS`."""
     if _levels(avro, {}) > MAX_LEVELS:
-        raise UnsupportedSchemaError(_message())
+        raise UnsupportedSchemaError(too_deep())
 
 
 def _levels(avro: AvroType, known: dict[int, int]) -> int:
@@ -49,7 +49,9 @@ def _inner_values(value: Any) -> list[Any]:
     return []
 
 
-def _message() -> str:
+def too_deep() -> str:
+    """What is wrong with a schema beyond the limit; it continues "the schema …"."""
     return (
-        f"has types that are nested more than {MAX_LEVELS} levels deep, which neither this reader nor Spark can process"
+        f"has types that are nested more than {MAX_LEVELS} levels deep, which is the limit of this package "
+        "(Spark itself fails at about 300)"
     )

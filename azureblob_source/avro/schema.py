@@ -24,7 +24,7 @@ from azureblob_source.avro.compatibility import (
     match_fields,
     plain_type,
 )
-from azureblob_source.avro.nesting import check_depth, check_json_depth
+from azureblob_source.avro.nesting import check_depth, check_json_depth, too_deep
 from azureblob_source.avro.schema_parser import Rules, UnsupportedSchemaError, is_name, parse_type, unique
 from azureblob_source.avro.types import (
     CATALYST_TYPE,
@@ -82,7 +82,7 @@ def parse(text: str, *, reading: bool = False) -> AvroSchema:
             fastavro.parse_schema(raw)
         return _made(raw, Rules.READ if reading else Rules.WRITE, given=True)
     except UnsupportedSchemaError as cause:
-        raise ConfigurationError(f"the schema in option avroSchema {cause}. Give a smaller one.") from cause
+        raise ConfigurationError(f"the schema in option avroSchema {cause}. Give one without that.") from cause
     except (*_MALFORMED, SchemaParseException, UnknownType) as cause:
         detail = f"unknown type {cause}" if isinstance(cause, UnknownType) else str(cause)
         raise ConfigurationError(
@@ -97,10 +97,13 @@ def header_schema(text: str, *, blob: str) -> AvroSchema:
     """
     try:
         return read_schema(text)
-    except UnsupportedSchemaError as cause:
-        step = "Write the blob again with another schema."
-        raise ConfigurationError(describe("read", f"blob {blob}", f"the schema in its header {cause}", step)) from cause
-    except (ValueError, RecursionError) as cause:
+    except (UnsupportedSchemaError, RecursionError) as cause:
+        step = "Write the blob again with another schema, or leave it out of the read."
+        detail = too_deep() if isinstance(cause, RecursionError) else str(cause)
+        raise ConfigurationError(
+            describe("read", f"blob {blob}", f"the schema in its header {detail}", step)
+        ) from cause
+    except ValueError as cause:
         step = "Restore the blob, or skip it with option ignoreCorruptBlobs."
         detail = f"the schema in its header is not an Avro schema: {cause}"
         raise CorruptError(describe("read", f"blob {blob}", detail, step)) from cause

@@ -64,7 +64,7 @@ class Rules(Enum):
 
 def parse_type(schema: Any, rules: Rules = Rules.HEADER) -> AvroType:
     """The type of a schema. Raises ValueError if it breaks the rules, UnsupportedSchemaError if it exceeds limits."""
-    avro = _Parser(rules).type(schema, "")
+    avro = _Parser(rules, schema).type(schema, "")
     if _size(avro, {}) > MAX_TYPES:
         raise UnsupportedSchemaError(f"has more than {MAX_TYPES:,} types with its named types written out")
     return avro
@@ -88,9 +88,10 @@ def unique(name: str, taken: dict[str, int]) -> str:
 
 @dataclass
 class _Parser:
-    """Parses one schema. `known` are the named types so far, by full name."""
+    """Parses the schema `whole`. `known` are the named types so far, by full name."""
 
     rules: Rules
+    whole: Any
     known: dict[str, AvroType] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
 
@@ -123,9 +124,15 @@ class _Parser:
     def _named(self, name: str, namespace: str) -> AvroType:
         name = _text(name)
         found = self.known.get(_full(name, namespace)) or self.known.get(name)
+        if found is None and self._is_defined_later(name.rpartition(".")[2]):
+            raise UnsupportedSchemaError(f"refers to the type {name} before it defines it")
         if found is None:
             raise ValueError(f"unknown type {name}")
         return found
+
+    def _is_defined_later(self, name: str) -> bool:
+        """Whether a type of this name, without its namespace, is defined only after the place that is being parsed."""
+        return _defines(self.whole, name) and name not in (known.rpartition(".")[2] for known in self.known)
 
     def _union(self, branches: list[AvroType]) -> AvroType:
         kinds = [branch.name or branch.kind for branch in branches]
@@ -205,6 +212,22 @@ class _Parser:
     def _refuse(self, wrong: bool, message: str) -> None:
         if wrong and self.rules is not Rules.HEADER:
             raise ValueError(message)
+
+
+def _defines(schema: Any, name: str) -> bool:
+    """Whether a type of this name, in whatever namespace, is defined anywhere in a schema."""
+    left = [schema]
+    while left:
+        match left.pop():
+            case {"type": "record" | "error" | "enum" | "fixed", "name": str(given)} if (
+                given.rpartition(".")[2] == name
+            ):
+                return True
+            case dict() as inner:
+                left += inner.values()
+            case list() as inner:
+                left += inner
+    return False
 
 
 def _required(schema: dict[str, Any], key: str) -> Any:

@@ -15,7 +15,8 @@ Why this order holds (each clause is a test):
     transaction in it, and publishes that entry.
   * A block list is committed only if the blob is absent. If there is a blob, its metadata show whether this writer
     made it (an answer was lost, a second process publishes the same entry) or another one, which is never overwritten.
-  * A writer appends only when all earlier entries are published or voided, so `published` in an entry is a fact.
+  * A writer appends only when all earlier entries are published or voided, so `published` in an entry is a fact. The
+    entries that void one or open an epoch do not wait: their `published` is below the first that is not published.
   * An entry that cannot be published (its staged blocks expired after seven days, its name is taken, the service
     refuses it) is *voided*: the next entry revokes it, and its blobs that are visible are deleted. Its own writer voids
     it at once, before it fails; the repeat of the same batch does so at any age; any other writer only if no blob of
@@ -39,12 +40,12 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from azure_account.errors import NotFoundError
+from azure_account.errors import ConfigurationError, ConflictError, NotFoundError
 from azureblob_source.log.entry import VOIDED, Draft, LastCommitted, LogEntry, remembered
-from azureblob_source.log.fencing import IN_PART, NOTHING, check_epoch
+from azureblob_source.log.fencing import AT_LEAST_ONCE, IN_PART, NOTHING, check_epoch
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.publish import Obstacle, Unpublishable
-from azureblob_source.log.roll_forward import NotPublished, publish_earlier, publish_in_effect
+from azureblob_source.log.roll_forward import NotPublished, publish_committed, publish_earlier, publish_in_effect
 from azureblob_source.log.status import Replaced, read_or_gone
 from azureblob_source.log.void import voided_batch_error
 
@@ -98,12 +99,25 @@ def commit_if_repeated(log: CommitLog, draft: Draft, publisher: Publisher) -> An
     return None if known is None else commit_and_publish(log, draft, publisher)
 
 
-def open_epoch(log: CommitLog, draft: Draft, publisher: Publisher) -> AnyEntry:
-    """Append the entry that opens the draft's epoch, so that writers of lower epochs are refused from now on."""
+def open_epoch(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry:
+    """Append the entry that opens the draft's epoch, so that writers of lower epochs are refused from now on.
+
+    Then what earlier writers have committed is published. An entry that cannot be published does not prevent the epoch:
+    it may be that only the repeat of its batch can replace it, by the writer that is started with this epoch.
+    """
     head = log.refresh()
-    if head is not None and head.epoch == draft.epoch:
-        return head
-    return commit_entry(log, replace(draft, operation="epoch", transaction=None, blobs=()), publisher)
+    while head is None or head.epoch != draft.epoch:
+        check_epoch(log, head, draft.epoch)
+        published = -1 if head is None else max(head.published_up_to, log.published_up_to)
+        log.put(replace(draft, operation="epoch", transaction=None, blobs=()).succeeding(head, published))
+        head = log.refresh()
+    try:
+        publish_committed(log, draft, publisher)
+    except (ConfigurationError, ConflictError) as cause:
+        logger.warning(
+            "%s: epoch %s is open, but not all that is committed is published: %s", log.stream, draft.epoch, cause
+        )
+    return head
 
 
 def commit_entry(log: CommitLog, draft: Draft, publisher: Publisher) -> AnyEntry:
@@ -113,7 +127,7 @@ def commit_entry(log: CommitLog, draft: Draft, publisher: Publisher) -> AnyEntry
     """
     while True:
         head = log.head()
-        entry: AnyEntry | None = _committed_before(log, head, draft)
+        entry: AnyEntry | None = _committed_before(log, head, draft, publisher)
         if entry is None and publish_earlier(log, head, publisher, draft):
             entry = _put_after(log, head, draft, publisher)
         if entry is not None:
@@ -124,7 +138,7 @@ def commit_batch_entry(log: CommitLog, draft: Draft, publisher: Publisher) -> An
     """The same for a batch log. Its entries name blobs of streams, and are published by the logs of these."""
     while True:
         head = log.head()
-        entry = _committed_before(log, head, draft) or _put_after(log, head, draft, publisher)
+        entry = _committed_before(log, head, draft, publisher) or _put_after(log, head, draft, publisher)
         if entry is not None:
             return entry
 
@@ -137,8 +151,8 @@ def replacement(entry: AnyEntry, draft: Draft) -> Draft:
     overwrites = isinstance(entry, LogEntry) and entry.operation == "overwrite"
     if overwrites or draft.operation == "overwrite":
         return replace(draft, operation="overwrite", replaces=entry.version)
-    removed = tuple(blob.name for blob in _blobs_of(entry))
-    return replace(draft, operation="replace", replaces=entry.version, removed=removed)
+    removed = (blob.removal for blob in _blobs_of(entry))
+    return replace(draft, operation="replace", replaces=entry.version).removing(removed)
 
 
 def _publish_batch(
@@ -202,12 +216,13 @@ def _is_voided(head: LogEntry | None, draft: Draft, *, own: bool) -> bool:
     return last.batch_version >= draft.batch_version
 
 
-def _committed_before(log: CommitLog, head: LogEntry | None, draft: Draft) -> AnyEntry | None:
+def _committed_before(log: CommitLog, head: LogEntry | None, draft: Draft, publisher: Publisher) -> AnyEntry | None:
     """The entry that has committed the draft's transaction, or a later version of it. `FencedError` by the epoch.
 
     None if the draft is to be committed: it is new, was voided, or replaces that entry.
     """
-    check_epoch(log, head, draft.epoch, NOTHING if draft.batch_version is None else IN_PART)
+    visible = AT_LEAST_ONCE if publisher.at_least_once else NOTHING if draft.batch_version is None else IN_PART
+    check_epoch(log, head, draft.epoch, visible)
     last, transaction = _known_version(head, draft), draft.transaction
     if last is None or transaction is None:
         return None
@@ -233,7 +248,7 @@ def _put_after(log: CommitLog, head: LogEntry | None, draft: Draft, publisher: P
         publisher.check_names(draft.blobs)
     if draft.operation == "overwrite" and head is not None:
         try:
-            draft = replace(draft, removed=tuple(live_blobs(log.live_entries(head.version))))
+            draft = draft.removing(blob.removal for blob in live_blobs(log.live_entries(head.version)).values())
         except NotFoundError:
             if log.head() == head:
                 raise

@@ -7,16 +7,21 @@ A vacuum deletes old entries, after it has moved the retention boundary above th
 boundary are ignored, even if a stale writer puts one there later. So the boundary is read *after* a put, after a search
 that found another head, and after reading old entries; what is below it is then ignored. It only ever rises, and before
 anything is deleted, so entries at or above it were all in the log when they were read.
+
+A stream can be deleted by hand and begun again while a process runs that knows the old log. So a log has an identity,
+which its entries carry (decision 18). After a put, the entry before it must still be the one that the process knew:
+else what it put is no part of a log, and is withdrawn. A writer that died before it withdrew leaves such a stray above
+the new log: searches pass over it, and the writer that needs its version deletes it.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from azure_account.account import IF_ABSENT, Conflict, Done
+from azure_account.account import IF_ABSENT, Condition, Conflict, Done
+from azure_account.clock import SystemClock
 from azure_account.errors import AzureBlobError, ConflictError, NotFoundError, TransientError, describe
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.concurrent_map import concurrent_map
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_CLOCK = SystemClock()
 _RECENT_SECONDS = 30.0
 _TRUSTED_SECONDS = 600.0
 """How long a head without a successor is taken to be above the boundary. A vacuum keeps what is younger than an hour,
@@ -42,7 +48,8 @@ so within this time none can have deleted both the head and its successor."""
 class CommitLog:
     """The log of one stream, as one process sees it. Not thread-safe: one thread commits to a stream at a time.
 
-    `readers` is how many entries are read concurrently; `monotonic` gives seconds.
+    `readers` is how many entries are read concurrently; `monotonic` gives seconds, also those while the machine sleeps:
+    a writer that was suspended must look at the log again.
     """
 
     def __init__(
@@ -51,7 +58,7 @@ class CommitLog:
         stream: str,
         *,
         readers: int = 16,
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = _CLOCK.monotonic,
     ) -> None:
         self.container = container
         self.stream = stream
@@ -84,15 +91,64 @@ class CommitLog:
             same = head is not None and newest == head.version
             if same and self._monotonic() - self._boundary_read_at < _TRUSTED_SECONDS:
                 break
-            found = head if same else self._find(newest)
+            found = self._find(newest)
+            if found is not None and head is not None:
+                found = self._after_known(head, found)
+            elif found is not None and found.log_id is not None and newest > start:
+                found = self._without_strays(found, self._find(start))
             first = self.boundary().first
-            if found is not None and newest >= first:
+            if found is not None and found.version >= first:
                 head = found
                 break
             head = None
             start = first if newest < first else self._listed(first)
+        if head is None and self._head is not None:
+            raise self._replaced()
         self._head, self._looked = head, True
         return head
+
+    def _after_known(self, known: LogEntry, found: LogEntry) -> LogEntry:
+        """The newest entry of the log of `known`, which this object has read before; `found` is the newest there is.
+
+        `ConflictError` if `known` is not in the log any more, and no vacuum has deleted it.
+        """
+        if found.version > known.version and found.belongs_with(known):
+            return found
+        there = found if found.version == known.version else self._find(known.version)
+        if there is None and known.version < self.boundary().first:
+            return found
+        if there is None or there.write_id != known.write_id:
+            raise self._replaced()
+        return self._without_strays(found, known)
+
+    def _without_strays(self, found: LogEntry, known: LogEntry | None) -> LogEntry:
+        """The newest entry up to `found` that belongs to the log of `known`: those of a deleted log are passed over."""
+        newest: LogEntry | None = found
+        version = found.version
+        while known is not None and version > known.version and (newest is None or not newest.belongs_with(known)):
+            version -= 1
+            newest = self._find(version)
+        return found if newest is None else newest
+
+    def _replaced(self, step: str = "") -> ConflictError:
+        """The error for a stream that was deleted. What this object knew of it is dropped, so it can be used again."""
+        known = self._head
+        self._reset()
+        was = "" if known is None else f" (this process knew version {known.version}, write id {known.write_id})"
+        cause = f"the stream was deleted since this process last looked, and may have been begun again{was}"
+        step = step or (
+            "A writer: run the batch again, or start the query again from its checkpoint: it goes on in the stream "
+            "that is there now, without the batches that it wrote before. A streaming read: start it with a new "
+            "checkpoint."
+        )
+        return ConflictError(describe("use the log of", f"{self.stream} in {self.container.url}", cause, step))
+
+    def _reset(self) -> None:
+        """Drop everything that is known of the log."""
+        self.forget()
+        self.published_up_to, self.kept_from, self._boundary_read_at = -1, 0, 0.0
+        self.schemas.clear()
+        self.probed.clear()
 
     def forget(self) -> None:
         """Drop what is known of the head: the next call searches for it."""
@@ -131,6 +187,8 @@ class CommitLog:
             known |= found
         for version in versions:
             if version not in known or version < self.kept_from:
+                if self._head is not None and not self._is_there(self._head):
+                    raise self._replaced()
                 raise NotFoundError(self._not_kept(version))
         return [known[version] for version in versions]
 
@@ -170,16 +228,62 @@ class CommitLog:
         below the boundary: it commits nothing, and neither does any other entry that is found there.
         """
         name, data = log_name(self.stream, entry.version), to_json(entry)
+        before = self._head if self._head is not None and self._head.version == entry.version - 1 else None
 
         def read_back(answer: Doubtful) -> LogEntry | None:
             if isinstance(answer, Conflict) or self.container.properties(name) is not None:
-                return self._unless_below_boundary(self._find(entry.version), entry)
+                there = self._find(entry.version)
+                if before is not None and there is not None and not there.belongs_with(before):
+                    self._delete_stray(there, before)
+                    return None
+                return self._unless_below_boundary(there, entry)
             return None
 
         found = request_and_read_back(
             lambda: self.container.put(name, data, condition=IF_ABSENT), read_back, partial(self._unresolved, entry)
         )
-        return self._unless_below_boundary(entry, entry) if isinstance(found, Done) else found
+        there = self._unless_below_boundary(entry, entry) if isinstance(found, Done) else found
+        if before is not None and there.write_id == entry.write_id:
+            self._check_log(before, entry)
+        return there
+
+    def _check_log(self, before: LogEntry, put: LogEntry) -> None:
+        """`ConflictError` if the entry before the one that was put is gone: the log was deleted in between."""
+        if self._is_there(before):
+            return
+        error, committed = self._replaced(), self._replaced(_after_an_unknown_put(put))
+        head = self.refresh()
+        if head is not None and head.version > put.version and self._is_there(put):
+            raise committed  # another process has gone on after it
+        self._reset()
+        self._withdraw(put)
+        raise error
+
+    def _is_there(self, entry: LogEntry) -> bool:
+        """Whether an entry that this object has read or put is in the log still, or was deleted by a vacuum."""
+        there = self._find(entry.version)
+        if there is None:
+            return entry.version < self.boundary().first
+        return there.write_id == entry.write_id
+
+    def _delete_stray(self, stray: LogEntry, before: LogEntry) -> None:
+        """Delete an entry of a deleted log, which is in the way. `ConflictError` if it is this object's own that is."""
+        there = self._with_etag(stray)
+        if not self._is_there(before):
+            raise self._replaced()
+        if there is not None:
+            name = log_name(self.stream, stray.version)
+            logger.warning("%s is an entry of another log that was deleted: it is removed", name)
+            self.container.delete(name, condition=Condition(if_match=there))
+
+    def _with_etag(self, entry: LogEntry) -> str | None:
+        """The ETag of an entry, None if it is not there any more."""
+        name = log_name(self.stream, entry.version)
+        try:
+            content = self.container.get(name)
+        except NotFoundError:
+            return None
+        return content.properties.etag if from_json(content.data, name).write_id == entry.write_id else None
 
     def _unresolved(self, entry: LogEntry, answer: Doubtful) -> TransientError:
         place = f"log entry {log_name(self.stream, entry.version)} in {self.container.url}"
@@ -206,13 +310,14 @@ class CommitLog:
         raise ConflictError(message)
 
     def _withdraw(self, entry: LogEntry) -> None:
+        """Delete an entry that commits nothing, unless another one has its name by now."""
         name = log_name(self.stream, entry.version)
         try:
-            self.container.delete(name)
+            etag = self._with_etag(entry)
+            if etag is not None:
+                self.container.delete(name, condition=Condition(if_match=etag))
         except AzureBlobError as error:
-            logger.warning(
-                "%s is left below the boundary, where it is ignored; the next vacuum deletes it (%s)", name, error
-            )
+            logger.warning("%s commits nothing and could not be deleted, which does no harm (%s)", name, error)
 
     def _start(self, known: int | None) -> int | None:
         """Where the search for the head begins: a version that existed, None if there is none."""
@@ -228,6 +333,7 @@ class CommitLog:
         for blob in self.container.list(log_prefix(self.stream), start_from=log_name(self.stream, first)):
             version = log_version(blob.name)
             if version is not None:
+                self.kept_from = max(self.kept_from, version)
                 return version
         return None
 
@@ -257,10 +363,16 @@ class CommitLog:
 
     def _not_kept(self, version: int) -> str:
         oldest, head = self.first(), self.refresh()
-        known = "the log is empty"
+        known, step = "the log is empty", "Ask for a version that is kept."
         if oldest is not None and head is not None:
             known = f"the oldest entry kept is {oldest}, the newest {head.version}"
-        return describe("read version", f"{version} of {self.stream}", known, "Ask for a version that is kept.")
+            if oldest < version < head.version:
+                known = f"{known}, and this one between them is missing: it was deleted by hand"
+                step = (
+                    f"Restore {log_name(self.stream, version)} (soft delete). Or stop all writers of the stream, "
+                    "delete every blob below it, and write it again."
+                )
+        return describe("read version", f"{version} of {self.stream}", known, step)
 
 
 def _after_an_unknown_put(entry: LogEntry) -> str:

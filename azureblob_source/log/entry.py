@@ -7,7 +7,7 @@ and any process may publish them. The entry holds all that this takes: names, bl
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from azure_account.account import NO_ATTRIBUTES, BlobAttributes
@@ -15,7 +15,7 @@ from azure_account.errors import ConfigurationError, CorruptError
 from azureblob_source.log.naming import block_id, is_batch_log, log_stream, may_be_data
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 FORMAT_VERSION = 1
 ATTEMPT = "azureblob_attempt"
@@ -52,6 +52,11 @@ class BlobEntry:
     max_event_time: int | None = None
 
     @property
+    def removal(self) -> Removal:
+        """The blob as one to remove."""
+        return Removal(self.name, self.attempt)
+
+    @property
     def block_ids(self) -> list[str]:
         """The block list to commit."""
         return [block_id(self.attempt, ordinal) for ordinal in range(self.blocks)]
@@ -63,6 +68,17 @@ class Transaction:
 
     id: str
     version: int
+
+
+@dataclass(frozen=True, order=True)
+class Removal:
+    """A blob that an entry removes: the one that `attempt` has staged, and no other blob of that name.
+
+    attempt: empty if an older release wrote the entry. Then it is any blob that a writer of this project has made.
+    """
+
+    name: str
+    attempt: str = ""
 
 
 Operation: TypeAlias = Literal["append", "overwrite", "replace", "void", "epoch"]
@@ -91,7 +107,8 @@ class LastCommitted:
 class Change:
     """What a draft and an entry have in common.
 
-    removed: blobs of earlier entries that this one removes.
+    removed: names of blobs of earlier entries that this one removes; `removed_attempts` are their attempts, in the same
+      order, none if an older release wrote the entry.
     control: the control messages in the blobs, each once with its `partitions` (see `write/control_objects.py`).
     batch_version: of a stream's part of a batch over many streams, the version of its batch entry (the JSON field
       `decision`); None for other batches, and if an older release wrote the entry.
@@ -110,6 +127,13 @@ class Change:
     writers: tuple[Mapping[str, Any], ...] = ()
     attributes: BlobAttributes = NO_ATTRIBUTES
     batch_version: int | None = None
+    removed_attempts: tuple[str, ...] = ()
+
+    @property
+    def removals(self) -> list[Removal]:
+        """The blobs that this one removes."""
+        attempts = self.removed_attempts or ("",) * len(self.removed)
+        return [Removal(name, attempt) for name, attempt in zip(self.removed, attempts, strict=True)]
 
     @property
     def rows(self) -> int:
@@ -121,19 +145,26 @@ class Change:
 class Draft(Change):
     """What a writer wants to append to a log. It has no version yet."""
 
-    def succeeding(self, head: LogEntry | None, published_up_to: int, restored: LogEntry | None = None) -> LogEntry:
+    def removing(self, removals: Iterable[Removal]) -> Draft:
+        """The draft as one that removes these blobs."""
+        removals = list(removals)
+        names, attempts = (each.name for each in removals), (each.attempt for each in removals)
+        return replace(self, removed=tuple(names), removed_attempts=tuple(attempts))
+
+    def succeeding(
+        self,
+        head: LogEntry | None,
+        published_up_to: int,
+        *,
+        voids_overwrite: bool = False,
+        restored: LogEntry | None = None,
+    ) -> LogEntry:
         """The draft as the entry that follows `head`; entries up to version `published_up_to` are published.
 
-        `restored` is the entry before the overwrite that this one voids: what was live then is live again. None if a
-        vacuum has removed it, and with it all that was live.
+        voids_overwrite: it voids an overwrite, and `restored` is the entry before that: what was live then is live
+        again. None if a vacuum has removed it, and with it all that was live.
         """
         version = 0 if head is None else head.version + 1
-        voids_overwrite = (
-            head is not None
-            and self.operation == "void"
-            and self.replaces == head.version
-            and head.operation == "overwrite"
-        )
         since, schemas = self._live_from(restored if voids_overwrite else head, version)
         content: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(Change)}
         if self.epoch is None and head is not None:
@@ -145,6 +176,7 @@ class Draft(Change):
             transactions=self._transactions(head, version),
             since=since,
             schemas=schemas,
+            log_id=self.write_id if head is None else head.log_id,
         )
 
     def _transactions(self, head: LogEntry | None, version: int) -> dict[str, LastCommitted]:
@@ -184,6 +216,8 @@ class LogEntry(Change):
     transactions: last version of each recent transaction id, this entry's included, and the entry that holds it.
     since: the version of the last overwrite, before which no blob is live; None if an older release wrote the log.
     schemas: fingerprints of the writer schemas used since then, in order of first use; None as above.
+    log_id: the log's identity, which is the write id of its version 0; None if an older release wrote this entry or one
+      before it (see decision 18).
     """
 
     version: int
@@ -191,6 +225,11 @@ class LogEntry(Change):
     transactions: Mapping[str, LastCommitted] = field(default_factory=dict)
     since: int | None = None
     schemas: tuple[str, ...] | None = None
+    log_id: str | None = None
+
+    def belongs_with(self, other: LogEntry) -> bool:
+        """Whether this can be an entry of the log of `other`, which comes before it."""
+        return self.log_id is None or self.log_id == other.log_id
 
 
 @dataclass(frozen=True)
@@ -221,6 +260,7 @@ def to_json(entry: LogEntry) -> bytes:
         "timestamp": entry.timestamp,
         "operation": entry.operation,
         "epoch": entry.epoch,
+        "logId": entry.log_id,
         "published": entry.published_up_to,
         "since": entry.since,
         "schemas": None if entry.schemas is None else list(entry.schemas),
@@ -229,6 +269,7 @@ def to_json(entry: LogEntry) -> bytes:
         "transaction": _transaction_json(entry.transaction),
         "blobs": [_blob_json(blob) for blob in entry.blobs],
         "removed": list(entry.removed),
+        "removedAttempts": list(entry.removed_attempts),
         "control": [dict(message) for message in entry.control],
         "metrics": dict(entry.metrics),
         "writers": [dict(writer) for writer in entry.writers],
@@ -296,6 +337,7 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         published_up_to=int(document["published"]),
         blobs=tuple(_blob(blob) for blob in document.get("blobs", ())),
         removed=tuple(document.get("removed", ())),
+        removed_attempts=_removed_attempts(document),
         replaces=document.get("replaces"),
         control=tuple(document.get("control", ())),
         metrics=document.get("metrics", {}),
@@ -305,7 +347,15 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         since=int(document["since"]) if "since" in document else None,
         schemas=tuple(map(str, document.get("schemas", ()))) if "since" in document else None,
         batch_version=document.get("decision"),
+        log_id=None if document.get("logId") is None else str(document["logId"]),
     )
+
+
+def _removed_attempts(document: Mapping[str, Any]) -> tuple[str, ...]:
+    attempts = tuple(map(str, document.get("removedAttempts", ())))
+    if attempts and len(attempts) != len(document["removed"]):
+        raise ValueError("removedAttempts and removed differ in length")
+    return attempts
 
 
 def _operation(value: object) -> Operation:

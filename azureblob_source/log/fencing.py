@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from azureblob_source.log.publish import Publisher
 
 NOTHING = "Nothing of this batch was published."
+AT_LEAST_ONCE = "What its tasks have published stays visible in the listing, and is in no version (at-least-once)."
 IN_PART = "The batch is committed for many streams; its repeat publishes what other streams lack of it."
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
 MAX_NAME = 1024
@@ -121,6 +122,17 @@ def _stream_problem(stream: str) -> str | None:
 def block_id(attempt: str, ordinal: int) -> str:
     """Id of a blob's block `ordinal`: of one length, in order, and never the same for two attempts."""
     return f"{attempt}-{ordinal:05d}"
+
+
+def attempt_of_blocks(block_ids: Iterable[str]) -> str | None:
+    """The attempt whose blocks `0 … n-1` these are, None if they are not of one attempt."""
+    attempts = {_attempt_of_block(place, each) for place, each in enumerate(block_ids)}
+    return attempts.pop() if len(attempts) == 1 else None
+
+
+def _attempt_of_block(ordinal: int, of: str) -> str | None:
+    attempt = of.rpartition("-")[0]
+    return attempt if attempt and of == block_id(attempt, ordinal) else None
 
 
 def log_prefix(stream: str) -> str:

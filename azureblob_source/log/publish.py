@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING
 
 from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Conflict, Done, Missing
 from azure_account.errors import ConfigurationError, ConflictError, TransientError, describe
-from azure_account.readback import request_and_read_back
+from azure_account.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.concurrent_map import Item, Result, concurrent_map
 from azureblob_source.log.entry import ATTEMPT, DISCARDED, attempt_of
-from azureblob_source.log.naming import probe_name
+from azureblob_source.log.naming import attempt_of_blocks, probe_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from azure_account.account import BlobContainer, BlobProperties, Outcome
     from azure_account.readback import Doubtful
-    from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.log.entry import BlobEntry, LogEntry, Removal
 
 _FINISHED_LATER = (
     "If the batch is in the log, the next write to the stream or `python -m azureblob_source repair` publishes it. A "
@@ -72,13 +72,15 @@ class _Occupant(Enum):
 class Publisher:
     """Commits block lists concurrently. `deadline` (s) bounds one entry; `threads` bounds the requests at once.
 
-    `unique_names`: names end in a random suffix, so no other blob is expected to have them.
+    `unique_names`: names end in a random suffix, so no other blob is expected to have them. `at_least_once`: the tasks
+    publish blobs before the driver commits them.
     """
 
     container: BlobContainer
     threads: int = 32
     deadline: float = 300.0
     unique_names: bool = True
+    at_least_once: bool = False
 
     def check_names(self, blobs: Sequence[BlobEntry]) -> None:
         """`ConflictError` if two of `blobs` have one name, or a name is taken. Called before they are committed."""
@@ -118,10 +120,10 @@ class Publisher:
         Idempotent, and safe for several processes at once. An error of removing blobs is raised.
         """
         if entry.operation in ("replace", "void"):
-            self.remove(entry.removed, entry)
+            self.remove(entry.removals, entry)
         failed = self.publish_blobs(entry)
         if not failed and entry.operation == "overwrite":
-            self.remove(entry.removed, entry)
+            self.remove(entry.removals, entry)
         return failed
 
     def publish_blobs(self, entry: LogEntry) -> list[Unpublishable]:
@@ -129,12 +131,12 @@ class Publisher:
         done = self._concurrently(lambda blob: self.publish_blob(blob, entry.attributes), entry.blobs)
         return [each for each in done if each is not None]
 
-    def deleted_by(self, entry: LogEntry) -> set[str]:
+    def deleted_by(self, entry: LogEntry) -> set[Removal]:
         """The blobs that an overwrite removes and that are gone. It may have deleted them, so its void removes them."""
         if entry.operation != "overwrite":
             return set()
-        found = self._concurrently(self.container.properties, entry.removed)
-        return {name for name, there in zip(entry.removed, found, strict=True) if there is None}
+        found = self._concurrently(lambda each: still_there(self.container, each), entry.removals)
+        return {removal for removal, there in zip(entry.removals, found, strict=True) if there is None}
 
     def discard(self, blob: BlobEntry) -> bool:
         """Drop the staged blocks of a blob, so that no process can publish it any more. False if it was published."""
@@ -166,27 +168,33 @@ class Publisher:
         found = request_and_read_back(commit, read_back, lambda _: self._unresolved("publish", blob.name))
         return found if isinstance(found, Unpublishable) else None
 
-    def remove(self, names: Sequence[str], entry: LogEntry) -> None:
-        """Delete blobs that an entry removes. Idempotent: their names are never used again.
+    def remove(self, removals: Sequence[Removal], entry: LogEntry) -> None:
+        """Delete blobs that an entry removes, and no other blob that has a name of theirs. Idempotent.
 
         `ConflictError` or `ConfigurationError` if one cannot be deleted: readers of the listing would still see it.
         """
-        self._concurrently(lambda name: self._remove(name, entry), names)
+        self._concurrently(lambda removal: self._remove(removal, entry), removals)
 
-    def _remove(self, name: str, entry: LogEntry) -> None:
-        def read_back(answer: Doubtful) -> Missing | None:
-            if isinstance(answer, Conflict):
-                raise ConflictError(self._held(name, entry, answer.reason))
-            return answer if isinstance(answer, Missing) else None
-
-        try:
-            request_and_read_back(
-                lambda: self.container.delete(name), read_back, lambda _: self._unresolved("delete", name)
-            )
-        except ConfigurationError as error:
-            if self.container.properties(name) is None:
+    def _remove(self, removal: Removal, entry: LogEntry) -> None:
+        """Delete one blob, on the ETag of the blob that was seen to carry the attempt."""
+        held: BlobProperties | None = None
+        answer: Outcome | None = None
+        for _ in range(ATTEMPTS):
+            there = still_there(self.container, removal)
+            if there is None:
                 return
-            raise ConfigurationError(self._held(name, entry, str(error))) from error
+            if isinstance(answer, Conflict) and held is not None and held.etag == there.etag:
+                raise ConflictError(self._held(removal.name, entry, answer.reason))
+            held = there
+            try:
+                answer = self.container.delete(there.name, condition=Condition(if_match=there.etag))
+            except ConfigurationError as error:
+                if still_there(self.container, removal) is None:
+                    return
+                raise ConfigurationError(self._held(removal.name, entry, str(error))) from error
+            if isinstance(answer, Done):
+                return
+        raise self._unresolved("delete", removal.name)
 
     def _unresolved(self, operation: str, name: str) -> TransientError:
         return TransientError(describe(operation, self._place(name), "its state stays unknown", _FINISHED_LATER))
@@ -233,6 +241,20 @@ class Publisher:
             where = f"{len(items)} blobs in {self.container.url}"
             cause = "the time allowed by `closeTimeoutMs` is over"
             raise TransientError(describe("publish", where, cause, _FINISHED_LATER, elapsed=self.deadline)) from error
+
+
+def still_there(container: BlobContainer, removal: Removal) -> BlobProperties | None:
+    """The blob to remove, None if it is gone: its name may belong to another writer's blob since."""
+    there = container.properties(removal.name)
+    if there is None:
+        return None
+    attempt = attempt_of(there.metadata)
+    if attempt == DISCARDED:
+        return None if there.size else there
+    if attempt is not None and removal.attempt in ("", attempt):
+        return there
+    of_blocks = attempt_of_blocks(container.block_ids(removal.name))  # a tool may have replaced the metadata
+    return there if of_blocks is not None and removal.attempt in ("", of_blocks) else None
 
 
 def drop_staged_blocks(container: BlobContainer, name: str) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from azureblob_source.log.commit_log import CommitLog
-    from azureblob_source.log.entry import Draft, LogEntry
+    from azureblob_source.log.entry import Draft, LogEntry, Removal
     from azureblob_source.log.publish import Publisher, Unpublishable
 
 
@@ -91,7 +91,7 @@ def publish_in_effect(
         if not failed and log.boundary_is_recent():
             return None
         status = status_of(log, entry)
-        publisher.remove(sorted(_to_delete(entry, status, failed)), entry)
+        publisher.remove(_to_delete(entry, status, failed), entry)
         if isinstance(status, Unpublished):
             if not failed:
                 return None
@@ -111,14 +111,14 @@ def _result(status: Status, failed: Sequence[Unpublishable]) -> Replaced | NotPu
             return NotPublished(failed)
 
 
-def _to_delete(entry: LogEntry, status: Status, failed: Sequence[Unpublishable]) -> set[str]:
+def _to_delete(entry: LogEntry, status: Status, failed: Sequence[Unpublishable]) -> list[Removal]:
     """The blobs of an entry that are visible, as they were just published or were before, and must not be any more."""
     missing = {each.blob for each in failed}
-    visible = {blob.name for blob in entry.blobs if blob not in missing}
+    visible = [blob.removal for blob in entry.blobs if blob not in missing]
     match status:
         case Unpublished():
-            return set()
+            return []
         case Published(deleted):
-            return visible & deleted
+            return [removal for removal in visible if removal.name in deleted]
         case _:
             return visible

@@ -141,7 +141,7 @@ def void(  # noqa: PLR0913 - the log and its head, the entry and why, and who do
         return None
     logger.warning("%s: version %d is voided, %s", log.stream, entry.version, _cause(entry, failed))
     foreign = {each.blob for each in failed if each.obstacle is Obstacle.FOREIGN}
-    own = {blob.name for blob in entry.blobs if blob not in foreign}
+    own = {blob.removal for blob in entry.blobs if blob not in foreign}
     voiding = replace(
         draft,
         write_id=f"{draft.write_id}-void-{entry.version}",
@@ -150,11 +150,15 @@ def void(  # noqa: PLR0913 - the log and its head, the entry and why, and who do
         replaces=entry.version,
         batch_version=entry.batch_version,
         blobs=(),
-        removed=() if leave_blobs else tuple(sorted(own | publisher.deleted_by(entry))),
         control=(), metrics={}, writers=(),
-    )  # fmt: skip
+    ).removing([] if leave_blobs else sorted(own | publisher.deleted_by(entry)))  # fmt: skip
     published = entry.version - 1 if head is None else max(entry.version - 1, head.published_up_to)
-    candidate = voiding.succeeding(head, published, restored=_entry_before_overwrite(log, entry))
+    candidate = voiding.succeeding(
+        head,
+        published,
+        voids_overwrite=entry.operation == "overwrite",
+        restored=_entry_before_overwrite(log, entry),
+    )
     put = log.put(candidate)
     log.refresh()
     if put.write_id != candidate.write_id:

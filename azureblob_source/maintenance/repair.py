@@ -18,7 +18,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import DISCARDED, attempt_of
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import BATCHES, is_batch_log, is_data, log_stream
-from azureblob_source.log.publish import drop_staged_blocks
+from azureblob_source.log.publish import drop_staged_blocks, still_there
 from azureblob_source.log.published import first_unpublished
 from azureblob_source.log.roll_forward import publish_committed
 
@@ -222,8 +222,8 @@ def _unpublished_entry(
     blobs = [blob for blob in entry.blobs if blob.name not in taken_away]
     missing = tuple(blob.name for blob in blobs if not _is_visible(container, blob))
     lost = tuple(name for name in missing if name not in staged)
-    still_there = tuple(name for name in entry.removed if container.properties(name) is not None)
-    return UnpublishedEntry(stream, entry, missing, lost, still_there) if missing or still_there else None
+    kept = tuple(each.name for each in entry.removals if still_there(container, each) is not None)
+    return UnpublishedEntry(stream, entry, missing, lost, kept) if missing or kept else None
 
 
 def _is_visible(container: BlobContainer, blob: BlobEntry) -> bool:

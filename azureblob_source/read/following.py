@@ -50,6 +50,8 @@ class Follower:
     log: CommitLog
     publish_timeout: float
     monotonic: Callable[[], float]
+    log_id: str | None = None
+    """The identity of the log that is followed, as far as it is known."""
     _published: int = -1
     _waiting: tuple[int, float] | None = None
     _entries: dict[int, LogEntry] = field(default_factory=dict)
@@ -65,6 +67,7 @@ class Follower:
         first = None if head is None else self.log.first()
         if first is None or head is None:
             return -1
+        self._check_log(head)
         match start:
             case str() if start == LATEST:
                 return self._last_published(head, -1)
@@ -88,6 +91,7 @@ class Follower:
         head = self._head(after)
         if head is None or (after is not None and head.version < after):
             return self._log_ends_before(after, head)
+        self._check_log(head)
         if after is not None and at_most is not None and after >= at_most:
             return after
         published = self._unless_vacuumed(lambda: self._last_published(head, -1 if after is None else after), after)
@@ -106,8 +110,30 @@ class Follower:
         if len(kept) == until - after:
             return kept
         found = self._unless_vacuumed(lambda: self.log.entries(after + 1, until), after)
+        for entry in found:
+            self._check_log(entry)
         self._remember(found)
         return found
+
+    def expect(self, log_id: str | None) -> None:
+        """Note which log an offset is of. None: an older release wrote the offset or the log, and nothing is compared.
+
+        `ConflictError` if it is of another log than the one followed so far.
+        """
+        if log_id is not None:
+            if self.log_id not in (None, log_id):
+                raise self._another_log(log_id)
+            self.log_id = log_id
+
+    def _check_log(self, entry: LogEntry) -> None:
+        """`ConflictError` if an entry belongs to another log than the one followed so far."""
+        if entry.log_id is not None:
+            self.expect(entry.log_id)
+
+    def _another_log(self, log_id: str) -> ConflictError:
+        there = f"the stream was deleted and begun again: the query has read the log {self.log_id}, this is {log_id}"
+        step = "Start the query with a new checkpoint, which reads the stream that is there now."
+        return ConflictError(describe("read on in", self._place, there, step))
 
     def forget(self, until: int) -> None:
         """Drop the remembered entries up to this version, which will not be read again."""
@@ -200,7 +226,8 @@ class Follower:
                 limits.bytes is not None and size > limits.bytes
             )
             revokes = entry.replaces is not None and after < entry.replaces <= until
-            if over and until > after and not revokes:
+            undecided = entry.published_up_to < until  # a later entry can still revoke one of this range
+            if over and until > after and not revokes and not undecided:
                 break
             until = entry.version
         return until

@@ -136,8 +136,9 @@ class _PublishedLog:
 class _PublicationWait:
     """Waits until every batch up to `version` is published or revoked.
 
-    An entry whose blocks have expired is revoked by the next one, as nothing else is appended before all earlier
-    entries are published or revoked. A read of the head then covers that entry too.
+    An entry that cannot be published is revoked by a later one. Only entries that open an epoch can stand between the
+    two, as nothing else is appended before all earlier entries are published or revoked. A read of the head then covers
+    these entries too.
     """
 
     log: CommitLog
@@ -153,11 +154,11 @@ class _PublicationWait:
         waited = 0.0
         while True:
             revoking = self._revoking(history[-1])
-            if revoking is not None and self.version is None:
-                history.append(revoking)
+            if revoking and self.version is None:
+                history += revoking
                 continue
-            if revoking is not None:
-                revoked_by = [revoking]
+            if revoking:
+                revoked_by = revoking
             live = self._live(history, revoked_by)
             missing = self._missing(live, visible)
             if not missing:
@@ -168,13 +169,16 @@ class _PublicationWait:
             waited += _PUBLISH_POLL
             self.log.refresh()
 
-    def _revoking(self, last: LogEntry) -> LogEntry | None:
-        """The entry after the last one, if it revokes that one or an earlier one."""
-        head = self.log.head()
-        if head is None or head.version <= last.version:
-            return None
-        next_entry = self.log.read(last.version + 1)
-        return next_entry if next_entry.replaces is not None else None
+    def _revoking(self, last: LogEntry) -> list[LogEntry]:
+        """The entries after the last one up to one that revokes that or an earlier one; none if there is no such."""
+        head, later = self.log.head(), [last]
+        while head is not None and later[-1].version < head.version:
+            later.append(self.log.read(later[-1].version + 1))
+            if later[-1].replaces is not None:
+                return later[1:]
+            if later[-1].published_up_to >= last.version:
+                break
+        return []
 
     def _live(self, history: list[LogEntry], revoked_by: list[LogEntry]) -> list[tuple[LogEntry, BlobEntry]]:
         names = live_blobs(history + revoked_by)

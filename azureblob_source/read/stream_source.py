@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from azureblob_source.read.source import ReadPlan
 
 logger = logging.getLogger(__name__)
+
+Offset: TypeAlias = "dict[str, Any]"
+"""`version`: of the last entry read. `start`: where the query began. `log`: the log's identity, if it has one."""
 
 
 def stream_reader(
@@ -83,7 +86,7 @@ class StreamReader(PartitionReader, DataSourceStreamReader, SupportsTriggerAvail
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_follower": None, "_guard": None}
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+    def initialOffset(self) -> Offset:  # noqa: N802
         """Where a new query starts: the offset whose `start` is its own version.
 
         Spark calls this again when it repeats the first batch, and does not keep the first result. The offset at the
@@ -98,7 +101,12 @@ class StreamReader(PartitionReader, DataSourceStreamReader, SupportsTriggerAvail
             self._initial = self._follower.version_before(options.starting_time or options.starting_version)
             if self._follower.no_container:
                 logger.warning("container %s does not exist: the query waits for it", self._follower.log.container.url)
-        return {"version": self._initial, "start": self._initial}
+        return self._with_log({"version": self._initial, "start": self._initial})
+
+    def _with_log(self, offset: Offset) -> Offset:
+        """The offset with the identity of the log that it is of, if there is a log and it has one."""
+        log_id = self._follower.log_id
+        return offset if log_id is None or offset["version"] < 0 else {**offset, "log": log_id}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Distinguishes a normal trigger from one that reads all that is available. The limits are in the options."""
@@ -108,7 +116,7 @@ class StreamReader(PartitionReader, DataSourceStreamReader, SupportsTriggerAvail
         """Read up to the version that is published now, in batches, and end."""
         self._target = self._follower.latest(None, TriggerLimits())
 
-    def latestOffset(self, start: dict[str, int] | None = None, limit: ReadLimit | None = None) -> dict[str, int]:  # noqa: N802
+    def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:  # noqa: N802
         """Where the next micro-batch ends. Without `start`, as pyspark before 4.2 calls it, there are no limits."""
         if start is None:
             self._warn_of_limits()
@@ -116,10 +124,11 @@ class StreamReader(PartitionReader, DataSourceStreamReader, SupportsTriggerAvail
         limits = TriggerLimits(self.options.max_blobs, self.options.max_bytes)
         if isinstance(limit, ReadAllAvailable):
             limits = TriggerLimits()
+        self._follower.expect(start.get("log"))
         until = self._follower.latest(start["version"], limits, at_most=self._target)
         if self._guard is not None:
             until = self._guard.end(start["version"], until)
-        return {**start, "version": until}
+        return start if until == start["version"] else self._with_log({**start, "version": until})
 
     def _warn_of_limits(self) -> None:
         if self.options.has_limits and not self._warned:
@@ -130,21 +139,24 @@ class StreamReader(PartitionReader, DataSourceStreamReader, SupportsTriggerAvail
             )
         self._warned = True
 
-    def _unlimited(self) -> dict[str, int]:
+    def _unlimited(self) -> Offset:
         """Spark before 4.2 asks for this before the initial offset, so a start that depends on time is fixed here."""
         if self.options.starting_version != LATEST and self.options.starting_time is None:
-            return {"version": self._follower.latest(None, TriggerLimits())}
+            return self._with_log({"version": self._follower.latest(None, TriggerLimits())})
         initial = self.initialOffset()
-        return {**initial, "version": max(initial["version"], self._follower.latest(None, TriggerLimits()))}
+        latest = max(initial["version"], self._follower.latest(None, TriggerLimits()))
+        return self._with_log({**initial, "version": latest})
 
-    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
+    def reportLatestOffset(self) -> Offset | None:  # noqa: N802
         """The newest version, for the query's progress."""
         head = self._follower.head()
         return None if head is None else {"version": head.version}
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The partitions of one micro-batch: the same blobs each time the range is planned."""
         after, last = start["version"], end["version"]
+        for offset in (start, end):
+            self._follower.expect(offset.get("log"))
         if start.get("start") == after:
             after = min(after, end.get("start", after))
         first = after + 1
@@ -155,6 +167,7 @@ class StreamReader(PartitionReader, DataSourceStreamReader, SupportsTriggerAvail
         if first > last:
             return [SplitsPartition((), self.plan.reader_schema)]
         if self.options.view != "data":
+            self._follower.entries(last - 1, last)  # of the log that the offsets are of
             return [EntriesPartition(first, last)]
         entries = self._follower.entries(after, last)
         if self._guard is not None:
@@ -174,7 +187,7 @@ class StreamReader(PartitionReader, DataSourceStreamReader, SupportsTriggerAvail
         strict = is_inferred and self.options.schema_evolution == FAIL
         return SchemaGuard(self._follower, QuerySchema(self.plan.reader_schema, columns, strict))
 
-    def commit(self, end: dict[str, int]) -> None:
+    def commit(self, end: Offset) -> None:
         """The micro-batch up to this offset is done: drop its entries."""
         self._follower.forget(end["version"])
 

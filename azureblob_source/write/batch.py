@@ -67,7 +67,12 @@ class BatchCommitter:
     def publisher(self) -> Publisher:
         """How blobs become visible."""
         options = self.plan.options
-        return Publisher(self.container, deadline=options.close_timeout, unique_names=options.random_suffix)
+        return Publisher(
+            self.container,
+            deadline=options.close_timeout,
+            unique_names=options.random_suffix,
+            at_least_once=options.at_least_once,
+        )
 
     def commit(
         self, staged: Sequence[StagedTask], transaction: Transaction | None, *, overwrite: bool = False
@@ -200,7 +205,7 @@ class BatchCommitter:
         """Delete the blobs of batch entries that this one has replaced, then commit each stream's part of it."""
         replaced = _replaced_by(log, batch)
         replaced_blobs = frozenset(blob.name for blob in replaced)
-        self.publisher.remove(sorted(replaced_blobs), batch)
+        self.publisher.remove([blob.removal for blob in replaced], batch)
         blobs_by_stream, control_by_stream = _by_stream(batch.blobs), split_by_stream(batch.control)
         for blob in replaced:
             blobs_by_stream.setdefault(blob.stream, [])

@@ -13,6 +13,7 @@ no value is null). The row's score had no number; the 0 in its place does not co
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -50,14 +51,36 @@ _NOT_ASCII = 0x80  # the lowest byte that is not ASCII
 _HIGH_BITS = 0xC0  # of a UTF-8 byte: only the first of the two is set in those that continue a character
 
 
-def columns(plan: plans.Record, scan: Scan, budget: int = BATCH_BYTES) -> list[pa.Array]:
+@dataclass
+class EmptyItems:
+    """How many items without bytes (nulls, records without fields) a read may still have: its bytes do not bound them.
+
+    A row of five bytes can claim a million of them, and a blob as many such rows as it has room for.
+    """
+
+    left: int = 1 << 27
+
+    def read(self, data: int) -> None:
+        """So many bytes of blocks are read, which may have 64 items each."""
+        self.left += 64 * data
+
+    def take(self, items: int) -> None:
+        """Raises CorruptError for more items than the bytes read so far may have."""
+        self.left -= items
+        if self.left < 0:
+            raise CorruptError("its rows claim more items without bytes than a read of so few bytes may have")
+
+
+def columns(
+    plan: plans.Record, scan: Scan, budget: int = BATCH_BYTES, empty: EmptyItems | None = None
+) -> list[pa.Array]:
     """The columns of the rows that were scanned, in the order of the plan's fields.
 
     Raises UnresolvedError for values that the reader's schema has no type for, UnrepresentableValueError for those that
     its types cannot hold, DamagedValueError and CorruptError for bytes that are no values at all, BeyondLimitError if
-    items of arrays and maps take more than `budget` bytes.
+    items of arrays and maps take more than `budget` bytes. Items without bytes are taken from `empty`.
     """
-    return _Builder(scan, budget).fields(plan, scan.program.root, scan.rows)
+    return _Builder(scan, budget, empty).fields(plan, scan.program.root, scan.rows)
 
 
 def single(avro: AvroType, plan: Plan, datum: bytes) -> pa.Array:
@@ -69,9 +92,10 @@ def single(avro: AvroType, plan: Plan, datum: bytes) -> pa.Array:
 class _Builder:
     """Arrays of `count` values each, of type `plan.arrow`. `budget` is what items may take, in bytes."""
 
-    def __init__(self, scan: Scan, budget: int = BATCH_BYTES) -> None:
+    def __init__(self, scan: Scan, budget: int = BATCH_BYTES, empty: EmptyItems | None = None) -> None:
         self._scan = scan
         self._budget = budget
+        self._empty = empty or EmptyItems()
 
     def fields(self, plan: plans.Record, node: Node, count: int) -> list[pa.Array]:
         nodes = node.fields if isinstance(node, layout.Fields) else {}
@@ -186,6 +210,8 @@ class _Builder:
             raise batch_too_large()
         if total > (MAX_EMPTY_ITEMS if node.empty else INT32_MAX):
             raise CorruptError(f"a row claims {total} items without bytes")
+        if node.empty:
+            self._empty.take(total)
         if isinstance(plan, plans.List):
             offsets = indices(offsets_of(counts))
             return pa.ListArray.from_arrays(offsets, self.build(plan.item, node.item, total), type=plan.arrow)
@@ -278,7 +304,7 @@ def _microseconds(plan: plans.Leaf, numbers: I64) -> I64:
 def _times(plan: plans.Leaf, microseconds: I64) -> pa.Array:
     outside = pa.types.is_time(plan.arrow) and len(microseconds) and microseconds.view(np.uint64).max() >= _DAY
     if outside:
-        raise UnrepresentableValueError("a time of day is not between 00:00 and 24:00", plan.kind)
+        raise UnrepresentableValueError("a time of day is not from 00:00 to before 24:00", plan.kind)
     return filled(plan.arrow, len(microseconds), microseconds)
 
 

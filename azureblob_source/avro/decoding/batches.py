@@ -8,13 +8,13 @@ than a run is read by a program that counts its items.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from azure_account.errors import CorruptError
-from azureblob_source.avro.decoding.arrays import columns
+from azureblob_source.avro.decoding.arrays import EmptyItems, columns
 from azureblob_source.avro.decoding.memory_bounds import arrow_bytes, growth_factor, scanned_bytes
 from azureblob_source.avro.decoding.plan import DamagedValueError
 from azureblob_source.avro.decoding.scan import BodySlice
@@ -88,9 +88,11 @@ class Batches:
         self._bodies: list[Body] = []
         self._count = self._size = 0
         self._rows = self.budget.rows
+        self._empty = EmptyItems()
 
     def add(self, body: Body) -> None:
         """One more block."""
+        self._empty.read(len(body.data))
         self._bodies.append(body)
         self._count, self._size = self._count + body.rows, self._size + len(body.data)
 
@@ -158,7 +160,9 @@ class Batches:
         large = self.budget.items_grow and sum(len(each.body) for each in slices) > self.budget.data
         items = self.budget.items if sum(each.rows for each in slices) > 1 else 2 * self.budget.items
         scan = self.scanner.scan(slices, items if large else None)
-        arrays = columns(self.plan, scan, items)
+        empty = replace(self._empty)  # a run that fails is repeated with fewer rows
+        arrays = columns(self.plan, scan, items, empty)
+        self._empty = empty
         if arrays:
             return pa.RecordBatch.from_arrays(arrays, schema=self.arrow), scan.end
         rows = pa.Array.from_buffers(self.plan.arrow, scan.rows, [None], 0)

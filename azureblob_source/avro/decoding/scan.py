@@ -44,10 +44,10 @@ _RAISE_NOTHING = (False,) * 13  # one for each error of the machine: its name is
 _TOO_LONG = "varint too big"
 _TOO_DEEP = "recursion depth exceeded"
 _CAUSES = {
-    "user halt": ": it holds a number of more than 64 bits, or a length, a count or a branch that cannot be",
-    "read beyond": ": its bytes end within it",
-    "skip beyond": ": its bytes end within it",
-    _TOO_LONG: ": it holds a number of more than 64 bits",
+    "user halt": "it holds a number of more than 64 bits, or a length, a count or a branch that cannot be",
+    "read beyond": "its bytes end within it",
+    "skip beyond": "its bytes end within it",
+    _TOO_LONG: "it holds a number of more than 64 bits",
 }
 _STACK = 4096
 _DEPTH = 1 << 20  # of calls, about three for each level of a recursive record; 40 MB, which are touched only when used
@@ -118,7 +118,7 @@ class Scanner:
         try:
             return self._run(slices, data, Assumption(wide=self._learnt.wide, budget=budget))
         except CorruptError as error:
-            if _TOO_LONG not in str(error):
+            if f"({_CAUSES[_TOO_LONG]})" not in str(error):
                 raise
         return self._run(slices, data, Assumption(wide=None, budget=budget))
 
@@ -164,9 +164,9 @@ class Scanner:
 
 def _failed(error: str) -> Exception:
     if error == _TOO_DEEP:
-        step = "Write the blob anew with records that are not nested so deeply, or leave it out."
+        step = "Write the blob again with records that are not nested so deeply, or leave it out."
         return BeyondLimitError(f"records that contain themselves are nested too deeply to be skipped ({error})", step)
-    return CorruptError(f"a row is unreadable ({error}{_CAUSES.get(error, '')})")
+    return CorruptError(f"a row is unreadable ({_CAUSES.get(error, error)})")
 
 
 def _checked_end(slices: Sequence[BodySlice], ends: list[int]) -> int:

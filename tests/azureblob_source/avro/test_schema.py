@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from azure_account.errors import ConfigurationError
+from azure_account.errors import ConfigurationError, CorruptError
 from azureblob_source.avro import schema as avro_schema
 
 
@@ -361,3 +361,36 @@ def test_rows_of_too_many_columns_are_refused_without_naming_the_option() -> Non
     with pytest.raises(ConfigurationError, match=r"the schema of the rows has more than 50,000 types") as error:
         avro_schema.infer(rows, name="row", namespace=None)
     assert "avroSchema" not in str(error.value)
+
+
+NESTED = 100_000
+LATER = {
+    "type": "record", "name": "row",
+    "fields": [
+        {"name": "a", "type": "n.later"},
+        {"name": "b", "type": {"type": "fixed", "name": "n.later", "size": 1}},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (
+            '{"type":"array","items":' * NESTED + '"int"' + "}" * NESTED,
+            "more than 50 levels deep, which is the limit of",
+        ),
+        (json.dumps(LATER), r"refers to the type n\.later before it defines it"),
+    ],
+    ids=["levels", "later"],
+)
+def test_an_intact_header_schema_that_is_not_supported_is_not_taken_for_damaged(text: str, cause: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"read blob s/1 failed: the schema in its header .*{cause}"):
+        avro_schema.header_schema(text, blob="s/1")
+
+
+@pytest.mark.parametrize("name", ["nowhere", "other.row"])
+def test_a_type_that_is_defined_nowhere_is_no_schema(name: str) -> None:
+    row = {"type": "record", "name": "row", "fields": [{"name": "a", "type": name}]}
+    with pytest.raises(CorruptError, match=f"unknown type {name}"):
+        avro_schema.header_schema(json.dumps(row), blob="s/1")

@@ -37,6 +37,7 @@ EVENTS = (
     "repair voided",
     "repeat without rows",
     "fenced writer",
+    "epoch opened beside an unpublished batch",
     "follower's batch",
     "snapshot",
     "deleted by hand",

@@ -18,6 +18,7 @@ from azureblob_source.log.entry import (
     LastCommitted,
     LogEntry,
     Operation,
+    Removal,
     Transaction,
     from_json,
     to_json,
@@ -27,6 +28,7 @@ from azureblob_source.log.naming import batches_stream, log_name
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "log"
 GOLDEN = FIXTURES / "entry_format_1.json"
 EARLIEST = FIXTURES / "entry_format_1_without_since.json"
+ATTEMPTS = FIXTURES / "entry_format_1_with_removed_attempts.json"
 CONTROL = FIXTURES / "entry_format_1_with_control.json"
 
 FULL = LogEntry(
@@ -112,7 +114,8 @@ entries = st.builds(
     operation=st.sampled_from(["append", "overwrite", "replace", "void", "epoch"]),
     transaction=st.none() | st.builds(Transaction, names, counts), epoch=st.none() | counts,
     published_up_to=st.integers(-1, 2**63 - 1), blobs=st.lists(blobs, max_size=3).map(tuple),
-    removed=st.lists(names, max_size=2).map(tuple), replaces=st.none() | counts,
+    removed=st.lists(names, min_size=2, max_size=2).map(tuple), replaces=st.none() | counts,
+    removed_attempts=st.just(()) | st.lists(names, min_size=2, max_size=2).map(tuple),
     control=st.lists(st.dictionaries(names, names | counts), max_size=2).map(tuple),
     metrics=st.dictionaries(names, counts, max_size=2),
     writers=st.lists(st.dictionaries(names, names), max_size=2).map(tuple),
@@ -120,6 +123,15 @@ entries = st.builds(
     transactions=st.dictionaries(names, st.builds(LastCommitted, counts, counts), max_size=3),
     since=counts, schemas=st.lists(names, max_size=2).map(tuple),
 )  # fmt: skip
+
+
+def test_an_entry_of_an_older_release_does_not_name_the_attempts_of_what_it_removes() -> None:
+    (name,) = FULL.removed
+    assert [Removal(name)] == FULL.removals
+    with_attempts = replace(FULL, removed_attempts=("89abcdef01234567",))
+    assert with_attempts == from_json(ATTEMPTS.read_bytes(), "attempts")
+    assert json.loads(ATTEMPTS.read_bytes()) == json.loads(to_json(with_attempts))
+    assert [Removal(name, "89abcdef01234567")] == with_attempts.removals
 
 
 @given(entries)
@@ -180,6 +192,7 @@ def without(*path: Any) -> bytes:
         without("blobs", 0, "name"),
         without("blobs", 1, "attempt"),
         without("blobs", 1, "blocks"),
+        GOLDEN.read_bytes().replace(b'"removed":', b'"removedAttempts": ["a", "b"], "removed":'),
         GOLDEN.read_bytes().replace(b'"since": 3', b'"since": null'),
         b"[" * 100_000,
     ],
@@ -278,14 +291,16 @@ def test_after_a_voided_overwrite_is_live_what_was_live_before() -> None:
     before = written_with("a").succeeding(None, published_up_to=-1)
     head = written_with("b", operation="overwrite").succeeding(before, published_up_to=0)
     voiding = replace(written_with(operation="void"), replaces=1)
-    head = voiding.succeeding(head, published_up_to=0, restored=before)
-    assert (0, ("a",)) == (head.since, head.schemas)
+    epoch = written_with(operation="epoch").succeeding(head, published_up_to=0)
+    for each in (head, epoch):
+        void = voiding.succeeding(each, published_up_to=0, voids_overwrite=True, restored=before)
+        assert (0, ("a",)) == (void.since, void.schemas)
 
 
 def test_after_a_voided_overwrite_nothing_is_live_that_a_vacuum_has_deleted() -> None:
     before = written_with("a").succeeding(None, published_up_to=-1)
     head = written_with("b", operation="overwrite").succeeding(before, published_up_to=0)
-    head = replace(written_with(operation="void"), replaces=1).succeeding(head, published_up_to=0)
+    head = replace(written_with(operation="void"), replaces=1).succeeding(head, published_up_to=0, voids_overwrite=True)
     assert (2, ()) == (head.since, head.schemas)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cache
 from typing import TYPE_CHECKING
@@ -11,9 +12,10 @@ import pytest
 
 from azure_account.account import IF_ABSENT, BlobAttributes
 from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, FencedError
-from azure_account.memory.faults import Crash, Faults, ProcessDied, Refuse, on
+from azure_account.memory.faults import Crash, Faults, NumberedAttempt, ProcessDied, Refuse, on
+from azureblob_source.log.commit import open_epoch
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import ATTEMPT, DISCARDED, Draft, LogEntry, Transaction
+from azureblob_source.log.entry import ATTEMPT, DISCARDED, Draft, LogEntry, Transaction, from_json, to_json
 from azureblob_source.log.fencing import publish_unless_fenced
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import is_data, log_name
@@ -21,8 +23,9 @@ from azureblob_source.log.publish import Publisher, Unpublishable
 from azureblob_source.log.roll_forward import publish_committed
 from azureblob_source.log.status import Voided, status_of
 from azureblob_source.log.void import leave_out, void_version
-from azureblob_source.maintenance.repair import missing_blobs
+from azureblob_source.maintenance.repair import missing_blobs, plan_repair
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
+from azureblob_source.read.snapshot import take_snapshot
 from tests.azureblob_source.log.committing import ROWS, WEEK_AND_A_DAY, committed, published, rows
 from tests.azureblob_source.write.sink_rows import blob_rows, committer, new_account, plan_of, stage_rows, visible_blobs
 
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from azure_account.memory.account import MemoryAccount
 
 QUERY = Transaction("q", 0)
+NOW = "2026-01-01T00:00:00+00:00"
 STREAMS = ["a", "b"]
 
 
@@ -98,7 +102,7 @@ def test_a_driver_that_finds_its_batch_replaced_publishes_the_replacement_before
     account.clock.sleep(WEEK_AND_A_DAY)
     with pytest.raises(ProcessDied):
         write(dies(account, "commit_block_list", skip=2), [[1]], QUERY, seed=2)
-    assert [] == numbers(account) or operations(account)
+    assert ["append", "void", "replace"] == operations(account)
     assert {} == visible_blobs(account)
     late = Draft("late", found.timestamp, transaction=QUERY, blobs=found.blobs)
     entry = published(log_of(account), late, publisher(account))
@@ -471,8 +475,11 @@ def test_a_task_that_publishes_at_once_is_fenced_before_it_does() -> None:
     with pytest.raises(FencedError, match=r"at epoch 2.*this writer has epoch 1.*stays visible"):
         stage_rows(container, plan, [rows([2])], seed=2, publish=publish_with(1))
     assert [1] == numbers(account)
-    stage_rows(container, plan, [rows([3])], seed=3, publish=publish_with(2))
+    staged = stage_rows(container, plan, [rows([3])], seed=3, publish=publish_with(2))
     assert 2 == len(visible_blobs(account))
+    with pytest.raises(FencedError, match=r"this writer has epoch 1.*its tasks have published stays visible") as fenced:
+        committer(container, plan).commit([staged], None)
+    assert "Nothing of this batch" not in str(fenced.value)
 
 
 def test_blobs_that_were_deleted_by_hand_can_be_left_out_and_the_others_stay_live() -> None:
@@ -490,3 +497,162 @@ def test_blobs_that_were_deleted_by_hand_can_be_left_out_and_the_others_stay_liv
     assert [] == missing_blobs(log_of(account))
     write(account, [[9]], Transaction("other", 0), seed=3)
     assert [3, 9] == numbers(account)
+
+
+# --- a new leader -----------------------------------------------------------------------------------------------------
+
+
+def torn(account: MemoryAccount, *, overwrite: bool = False) -> None:
+    """A batch of epoch 1 that is visible in part: its driver died, and the visible blob was deleted by hand."""
+    if overwrite:
+        write(account, [[7]], Transaction("q", -1), seed=9, epoch=1)
+    before = set(visible_blobs(account))
+    dying = dies(account, "commit_block_list", skip=2)
+    with pytest.raises(ProcessDied):
+        write(dying, [[1], [2], [3]], QUERY, seed=1, epoch=1, overwrite=overwrite)
+    name = min(set(visible_blobs(account)) - before)
+    account.container("container").delete(name)
+
+
+def lead(account: MemoryAccount, epoch: int) -> LogEntry:
+    """What a new leader does before it starts the writer."""
+    return open_epoch(log_of(account), Draft(f"leader-{epoch}", NOW, epoch=epoch), publisher(account))
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_new_leader_opens_its_epoch_beside_a_torn_batch_and_its_writer_writes_that_again(overwrite: bool) -> None:
+    account = new_account()
+    torn(account, overwrite=overwrite)
+    with pytest.raises(ConflictError, match=r"of its 3 blobs cannot be published.*start that writer again"):
+        write(account, [[9]], Transaction("other", 0), seed=2, epoch=1)
+    for epoch in (2, 3):  # the first leader dies before its writer starts
+        entry = lead(account, epoch)
+        assert ("epoch", epoch) == (entry.operation, entry.epoch)
+        assert entry.version > entry.published_up_to + 1
+    with pytest.raises(FencedError, match="at epoch 3"):
+        write(account, [[1], [2], [3]], QUERY, seed=2, epoch=2, overwrite=overwrite)
+    write(account, [[1], [2], [3]], QUERY, seed=3, epoch=3, overwrite=overwrite)
+    assert [1, 2, 3] == numbers(account)
+    write(account, [[4]], Transaction("q", 1), seed=4, epoch=3)
+    assert [1, 2, 3, 4] == numbers(account)
+
+
+def test_a_torn_overwrite_that_is_voided_after_an_epoch_was_opened_leaves_what_was_live_before() -> None:
+    account = new_account()
+    torn(account, overwrite=True)
+    lead(account, 2)
+    void_version(log_of(account), 1, replace(draft(account), epoch=2), publisher(account))
+    assert [7] == numbers(account)
+    head = log_of(account).refresh()
+    assert head is not None
+    assert 0 == head.since
+
+
+def test_an_epoch_that_is_opened_again_publishes_what_was_committed_before_it() -> None:
+    account = new_account()
+    with pytest.raises(ProcessDied):
+        write(dies(account, "commit_block_list"), [[1]], QUERY, seed=1, epoch=1)
+    with pytest.raises(ProcessDied):
+        lead(dies(account, "commit_block_list"), 2)
+    assert {} == visible_blobs(account)
+    lead(account, 2)
+    assert [1] == numbers(account)
+    assert ["append", "epoch"] == operations(account)
+
+
+@pytest.mark.parametrize("version", [None, 0])
+def test_a_read_of_a_torn_batch_sees_its_void_after_an_epoch_was_opened(version: int | None) -> None:
+    account = new_account()
+    torn(account)
+    log = log_of(account)
+
+    def meanwhile(_: float) -> None:
+        lead(account, 2)
+        void_version(log_of(account), 0, replace(draft(account), epoch=2), publisher(account))
+
+    snapshot = take_snapshot(log, version, meanwhile, publish_timeout=1.0)
+    assert () == snapshot.blobs
+
+
+# --- what another tool has put under a name ---------------------------------------------------------------------------
+
+
+def committed_and_taken(account: MemoryAccount, **options: Any) -> str:
+    """A batch whose driver died after it had committed it; then another tool puts a blob under its name."""
+    with pytest.raises(ProcessDied):
+        write(dies(account, "commit_block_list"), [[1, 2]], QUERY, seed=1, **options)
+    (name,) = (blob.name for blob in log_of(account).read(0).blobs)
+    account.container("container").put(name, b"precious", BlobAttributes({"owner": "another tool"}))
+    return name
+
+
+def test_a_repeat_does_not_delete_another_tools_blob_that_took_a_name_of_the_batch() -> None:
+    account = new_account()
+    name = committed_and_taken(account, suffixRandomStringToBlobName=False)
+    container, plan = account.container("container"), plan_of(ROWS)
+    staged = [stage_rows(container, plan, [rows([n])], seed=20 + n) for n in (1, 2)]
+    committer(container, plan, 2).commit(staged, QUERY)
+    assert b"precious" == account.service.contents("container").pop(name)
+    container.delete(name)
+    assert [1, 2] == numbers(account)
+
+
+def test_a_repeat_over_many_streams_does_not_delete_another_tools_blob() -> None:
+    account = new_account()
+    with pytest.raises(ProcessDied):
+        write_streams(dies(account, "commit_block_list"), [0, 1], QUERY, 1)
+    name = log_of(account, "_batches/q").read(0).blobs[0].name
+    container = account.container("container")
+    container.put(name, b"precious")
+    write_streams(account, [0, 1], QUERY, 2)
+    assert b"precious" == container.get(name).data
+    container.delete(name)
+    assert [0, 1] == numbers(account)
+
+
+def test_an_overwrite_does_not_delete_another_tools_blob_that_took_the_name_of_one_deleted_by_hand() -> None:
+    account = new_account()
+    write(account, [[1]], seed=1)
+    (name,) = visible_blobs(account)
+    container = account.container("container")
+    container.delete(name)
+    container.put(name, b"precious")
+    write(account, [[2]], seed=2, overwrite=True)
+    assert b"precious" == container.get(name).data
+
+
+def test_a_repair_does_not_wait_for_another_tools_blob_to_go() -> None:
+    account = new_account()
+    name = committed_and_taken(account, suffixRandomStringToBlobName=False)
+    write(account, [[1], [2]], QUERY, seed=2)
+    container = account.container("container")
+    assert plan_repair(container, None, datetime(9999, 1, 1, tzinfo=timezone.utc)).is_empty
+    assert b"precious" == container.get(name).data
+
+
+def test_a_blob_that_was_put_again_before_its_delete_arrives_is_kept() -> None:
+    account = new_account()
+    write(account, [[1]], seed=1)
+    (name,) = visible_blobs(account)
+    container = account.container("container")
+
+    def overtake(attempt: NumberedAttempt) -> None:
+        if attempt.operation == "delete" and attempt.name == name:
+            container.put(name, b"precious")
+
+    write(account.restarted(Faults(overtake)), [[2]], seed=2, overwrite=True)
+    assert b"precious" == container.get(name).data
+
+
+@pytest.mark.parametrize("metadata", [{"owner": "somebody"}, None])
+def test_a_removal_by_an_older_release_deletes_what_a_writer_of_this_project_has_made(metadata: Any) -> None:
+    account = new_account()
+    (written,) = write(account, [[1]], seed=1)
+    blob, other = written.blobs[0], "flights/2013/01/31/12/00-09-ffffffff.avro"
+    container = account.container("container")
+    container.put(other, b"precious", BlobAttributes({"owner": "another tool"}))
+    if metadata is not None:
+        account.service._containers["container"][blob.name].attributes = BlobAttributes(metadata)
+    old = LogEntry("w", NOW, "void", version=1, removed=(blob.name, other))
+    assert [] == publisher(account).publish(from_json(to_json(old), "x"))
+    assert [other] == list(visible_blobs(account))

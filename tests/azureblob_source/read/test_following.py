@@ -217,6 +217,22 @@ def test_a_voided_batch_has_no_rows_whatever_the_limits(limit: int | None) -> No
     assert not [each for each in ranges if each[1] == 1], f"the voided batch ended a range: {ranges}"
 
 
+def test_no_range_ends_between_a_batch_and_its_void_where_an_epoch_was_opened_between_the_two() -> None:
+    account = filled(1)
+    lost = put(account, 1, blobs=2, published=0)
+    put(account, 2, blobs=0, operation="epoch", published=0, epoch=7)
+    gone = tuple(each.name for each in lost.blobs)
+    put(account, 3, blobs=0, operation="void", replaces=1, removed=gone, published=0)
+    put(account, 4)
+    reader, at, found = follower(account), -1, []
+    while at < 4:
+        until = reader.latest(at, TriggerLimits(blobs=1))
+        found += names(new_blobs(reader.entries(at, until)))
+        assert until not in {at, 1, 2}
+        at = until
+    assert ["flights/0-0.avro", "flights/4-0.avro"] == found
+
+
 def test_an_overwrite_adds_its_rows_and_removes_those_of_its_range() -> None:
     account = filled(2)
     put(account, 2, operation="overwrite", removed=("flights/0-0.avro", "flights/1-0.avro"))

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from azure_account.errors import ConfigurationError
+from azure_account.errors import ConfigurationError, ConflictError
 from azureblob_source.read.stream_source import RefusedReader, stream_reader
 from tests.spark.versions import append_version
 
@@ -33,7 +33,7 @@ def test_one_warning_says_that_limits_have_no_effect_on_a_spark_without_them(
 ) -> None:
     reader: Any = stream_reader({**stream, limit: "1"}, ROWS, {}, None)
     for _ in range(2):
-        assert {"version": 1} == reader.latestOffset()
+        assert 1 == reader.latestOffset()["version"]
     (warning,) = (record.getMessage() for record in caplog.records)
     assert "`maxBlobsPerTrigger` and `maxBytesPerTrigger` have no effect" in warning
     assert warning.endswith("Upgrade to Spark 4.2 or later")
@@ -43,10 +43,35 @@ def test_default_limits_and_limits_that_take_effect_cause_no_warning(
     stream: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     unlimited: Any = stream_reader(stream, ROWS, {}, None)
-    assert {"version": 1} == unlimited.latestOffset()
+    assert 1 == unlimited.latestOffset()["version"]
     limited: Any = stream_reader({**stream, "maxBlobsPerTrigger": "1"}, ROWS, {}, None)
-    assert {"version": 0, "start": -1} == limited.latestOffset({"version": -1, "start": -1})
+    assert 0 == limited.latestOffset({"version": -1, "start": -1})["version"]
     assert [] == caplog.records
+
+
+def test_an_offset_carries_the_identity_of_its_log(stream: dict[str, str]) -> None:
+    reader: Any = stream_reader(stream, ROWS, {}, None)
+    end = reader.latestOffset(reader.initialOffset())
+    log_id = reader.plan.log.read(0).write_id
+    assert {"version": 1, "start": -1, "log": log_id} == end
+    assert end == reader.latestOffset(end)
+    of_older_release = {"version": 1, "start": -1}
+    assert of_older_release == reader.latestOffset(of_older_release)
+
+
+@pytest.mark.parametrize("view", ["data", "commits"])
+def test_a_batch_that_was_planned_is_not_read_from_another_log(stream: dict[str, str], view: str) -> None:
+    schema = ROWS if view == "data" else StructType()
+    begun: Any = stream_reader({**stream, "view": view}, schema, {}, None)
+    start, end = {"version": -1, "start": -1}, {"version": 1, "start": -1}
+    assert 1 <= len(begun.partitions(start, end))
+    for offsets in ((start, {**end, "log": "deleted"}), ({**start, "log": "deleted"}, end)):
+        restarted: Any = stream_reader({**stream, "view": view}, schema, {}, None)
+        with pytest.raises(ConflictError, match=r"begun again.*the log deleted.*with a new checkpoint"):
+            restarted.partitions(*offsets)
+    restarted = stream_reader({**stream, "view": view}, schema, {}, None)
+    with pytest.raises(ConflictError, match=r"begun again.*with a new checkpoint"):
+        restarted.latestOffset({**start, "version": 0, "log": "deleted"})
 
 
 @pytest.mark.parametrize(

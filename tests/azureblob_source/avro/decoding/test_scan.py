@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import io
 import json
 import subprocess
@@ -388,6 +389,24 @@ def test_arrays_of_many_items_without_bytes_come_in_batches_of_their_own() -> No
         read(framed(record(v=array(array("null"))), (1, nested)))
 
 
+@pytest.mark.parametrize("items", ["null", {"type": "fixed", "name": "f", "size": 0}], ids=["null", "fixed"])
+@pytest.mark.parametrize("blocks", [1, 1000])
+def test_rows_that_claim_a_million_items_without_bytes_each_are_refused_soon(items: Any, blocks: int) -> None:
+    rows = 100_000 // blocks
+    blob = framed(record(v=array(items)), *([(rows, (encode(MAX_EMPTY_ITEMS) + b"\x00") * rows)] * blocks))
+    found = 0
+    with pytest.raises(CorruptError, match="claim more items without bytes than a read of so few bytes may have"):  # noqa: PT012 - counts until then
+        for batch in decode_blob(blob, blob="b"):
+            found += batch.num_rows
+    assert found < 200
+
+
+def test_arrays_of_items_without_bytes_are_read_however_many_rows_have_them() -> None:
+    rows = 5_000
+    blob = framed(record(v=array("null")), *([(rows, (encode(100) + b"\x00") * rows)] * 400))
+    assert 400 * rows == sum(batch.num_rows for batch in decode_blob(blob, blob="b"))
+
+
 @pytest.mark.parametrize("columns", [None, []])
 @pytest.mark.parametrize("rows", HOSTILE_COUNTS)
 def test_rows_that_the_bytes_cannot_hold_are_corrupt(rows: int, columns: list[str] | None) -> None:
@@ -502,6 +521,24 @@ def test_a_length_that_no_bytes_can_have_is_corrupt(avro: Json, size: int, wante
 def test_a_value_that_its_type_cannot_have_is_corrupt(avro: Json, body: bytes) -> None:
     with pytest.raises(CorruptError, match="in the block from byte"):
         read(framed(record(v=avro), (1, body)))
+
+
+def test_the_cause_of_an_unreadable_row_is_in_words() -> None:
+    for schema, body in ((record(v=array("int")), encode(2**40)), (record(v="string"), b"\x06a")):
+        with pytest.raises(
+            CorruptError, match="a row is unreadable .it(s bytes end within it| holds a number)"
+        ) as error:
+            read(framed(schema, (1, body)))
+        assert "halt" not in str(error.value)
+        assert "beyond" not in str(error.value)
+
+
+def test_the_end_of_the_day_is_no_time_of_day_and_the_message_says_where_the_day_ends() -> None:
+    noon = {"type": "int", "logicalType": "time-millis"}
+    last = framed(record(v=noon), (1, encode(86_399_999)))
+    assert [{"v": dt.time(23, 59, 59, 999_000)}] == read(last)
+    with pytest.raises(ConfigurationError, match="a time of day is not from 00:00 to before 24:00"):
+        read(framed(record(v=noon), (1, encode(86_400_000))))
 
 
 NOTHING = {"type": "fixed", "name": "nothing", "size": 0}

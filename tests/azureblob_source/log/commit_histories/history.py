@@ -122,7 +122,7 @@ def draw_setting(draws: Random) -> Setting:
         kinds,
         draws.getrandbits(32),
         tuple(weights.items()),
-        guarded=len(kinds) == 1 and draws.random() < 0.2,
+        guarded=len(kinds) == 1 and draws.random() < (0.7 if by_hand else 0.2),
         by_hand=by_hand,
         late=draws.random() < 0.15,
         behaviour=UnverifiedBehaviour(draws.random() < 0.5, draws.random() < 0.5, draws.random() < 0.5, create_only),

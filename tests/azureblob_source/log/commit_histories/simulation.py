@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from azure_account.clock import ManualClock
-from azure_account.errors import AzureBlobError, CorruptError, FencedError, NotFoundError, TransientError
+from azure_account.errors import AzureBlobError, ConflictError, CorruptError, FencedError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, LateEffect, LostAnswer
 from azure_account.memory.service import MemoryService, UnverifiedBehaviour
@@ -211,7 +211,7 @@ def committer(process: HistoryProcess, query: Query, epoch: int | None) -> Batch
     )
 
 
-def drive(process: HistoryProcess, query: Query, *, final: bool = False) -> None:  # noqa: C901 - as Spark's loop is
+def drive(process: HistoryProcess, query: Query, *, final: bool = False) -> None:  # noqa: C901, PLR0912 - as Spark's loop is
     """One driver process of a query: batches until the input is through, as Spark runs and repeats them.
 
     The final drivers, which meet no faults, repeat every batch with its rows.
@@ -231,9 +231,12 @@ def drive(process: HistoryProcess, query: Query, *, final: bool = False) -> None
     if query.guarded and query.kind != "many" and draws.random() < 0.5:
         try:
             log = writer.logs(query.streams[0])
+            simulation.seen["epoch opened beside an unpublished batch"] += not_whole(simulation, query.streams[0])
             open_epoch(log, Draft(simulation.new_id(), simulation.utc().isoformat(), epoch=epoch), writer.publisher)
         except AzureBlobError as error:
             _failed(process, error)
+            if isinstance(error, ConflictError):
+                simulation.truth.fail(f"{query.id} cannot open its epoch: {error}")
             query.stalled = f"{query.id} cannot open its epoch: {error}"
             return
     while batch < len(query.rows):
@@ -261,6 +264,13 @@ def drive(process: HistoryProcess, query: Query, *, final: bool = False) -> None
             return
         batch += 1
     query.stalled = ""
+
+
+def not_whole(simulation: Simulation, stream: str) -> bool:
+    """Whether the newest entry that adds blobs to a stream is visible in part or not at all."""
+    adding = [version for version, entry in simulation.truth.log[stream].items() if entry.blobs]
+    newest = simulation.truth.log[stream][max(adding)] if adding else None
+    return newest is not None and any(blob.name not in simulation.truth.visible for blob in newest.blobs)
 
 
 def _failed(process: HistoryProcess, error: AzureBlobError) -> bool:

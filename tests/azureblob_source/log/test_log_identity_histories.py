@@ -1,0 +1,239 @@
+"""Random histories of a stream that is deleted by hand and begun again, beside paused, killed and restarted writers.
+
+Each history is a function of its seed. Writers are moved request by request; a reader looks in between.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from azure_account.errors import AzureBlobError, ConflictError
+from azure_account.memory.faults import ProcessDied
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.entry import Transaction
+from azureblob_source.log.live import live_blobs
+from azureblob_source.log.naming import log_version, schema_name
+from azureblob_source.options import EARLIEST
+from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
+from tests.azureblob_source.log.committing import ROWS, rows
+from tests.azureblob_source.log.protocol import SharedState, SteppedProcess
+from tests.azureblob_source.write.sink_rows import blob_rows, committer, plan_of, stage_rows
+from tests.mutating import Mutant, edited, replaced
+
+if TYPE_CHECKING:
+    from azure_account.account import BlobContainer
+
+STREAM, HISTORIES = "flights", 120
+PLAN = plan_of(ROWS)
+EVENTS = (
+    "stream deleted",
+    "deleted again",
+    "writer of a deleted log says so",
+    "put after a deletion",
+    "killed after such a put",
+    "stray above the log",
+    "stray removed",
+    "reader of a deleted log",
+    "reader passes over a stray",
+)
+
+
+@dataclass
+class History:
+    """One history, and what it has seen."""
+
+    seed: int
+    shared: SharedState = field(default_factory=SharedState)
+    seen: Counter[str] = field(default_factory=Counter)
+    owed: set[int] = field(default_factory=set)
+    """Rows that were acknowledged since the last deletion."""
+    deletions: int = 0
+    next_row: int = 0
+    stray: bool = False
+
+    def __post_init__(self) -> None:
+        self.draws = Random(self.seed)
+        self.reader = self._follower()
+        self.at = -1
+
+    def _follower(self) -> Follower:
+        return Follower(self.shared.log(), 30.0, self.shared.account.clock.monotonic)
+
+    def write(self, container: BlobContainer, query: str, batches: int, seed: int) -> None:
+        """One writer process. It repeats a batch after an error, as a query does that is started again."""
+        draws = Random(seed)
+        writer = committer(container, PLAN, seed)
+        for batch in range(batches):
+            self.next_row += 1
+            row = self.next_row
+            for _ in range(9):
+                began = self.deletions
+                staged = stage_rows(self.shared.container, PLAN, [rows([row])], seed=draws.getrandbits(60))
+                try:
+                    writer.commit([staged], Transaction(query, batch))
+                except AzureBlobError as error:
+                    last = error
+                    self.seen["writer of a deleted log says so"] += "was deleted since" in str(error)
+                else:
+                    if began == self.deletions:  # else its rows may have been deleted before it was acknowledged
+                        self.owed.add(row)
+                    break
+            else:
+                raise AssertionError(f"batch {batch} of {query} fails again and again: {last}")
+
+    def delete(self) -> None:
+        """A person deletes everything below the stream, and another writer begins it again."""
+        for blob in list(self.shared.container.list(f"{STREAM}/", uncommitted=True)):
+            self.shared.container.delete(blob.name)
+        self.owed.clear()
+        self.deletions += 1
+        self.write(self.shared.container, f"new{self.deletions}", 1, self.draws.getrandbits(32))
+        self.seen["stream deleted"] += 1
+        self.seen["deleted again"] += self.deletions > 1
+
+    def look(self) -> None:
+        """The reader goes on; after the error for a deleted log it starts with a new checkpoint."""
+        gap = self._gap()
+        try:
+            if self.at < 0:
+                self.at = self.reader.version_before(EARLIEST)
+            until = self.reader.latest(self.at, TriggerLimits())
+            entries = self.reader.entries(self.at, until)
+            blobs = [blob.name for _, blob in new_blobs(entries)]
+        except ConflictError:
+            self.seen["reader of a deleted log"] += 1
+            self.reader, self.at = self._follower(), -1
+            return
+        except AzureBlobError:
+            return
+        identities = {self.reader.log_id, *(entry.log_id for entry in entries)}
+        assert 1 == len(identities), f"a reader mixes the logs {identities}"
+        assert list(range(self.at + 1, until + 1)) == [entry.version for entry in entries]
+        assert len(blobs) == len(set(blobs))
+        self.seen["reader passes over a stray"] += gap and until >= 0
+        self.at = until
+
+    def versions(self) -> list[int]:
+        names = self.shared.account.service.contents("container")
+        return sorted(version for name in names if (version := log_version(name)) is not None)
+
+    def _gap(self) -> bool:
+        found = self.versions()
+        return bool(found) and found[-1] - found[0] >= len(found)
+
+    def run(self) -> None:
+        """Writers, deletions, kills and looks in random order; then everybody ends, and everything is compared."""
+        processes: list[tuple[SteppedProcess, int]] = []
+        for number in range(self.draws.choice([30, 60, 90])):
+            match self.draws.choices(["start", "go", "one", "delete", "kill", "look"], [3, 8, 8, 2, 2, 3])[0]:
+                case "start" if len(processes) < 3:
+                    processes.append((self._begin(f"q{number}"), self.deletions))
+                case "go" | "one" as kind if processes:
+                    process, born = self.draws.choice(processes)
+                    for _ in range(1 if kind == "one" else self.draws.choice([3, 8, 20])):
+                        self._step(process, born)
+                case "delete" if self.deletions < 3 and self.versions():
+                    self.delete()
+                case "kill" if processes:
+                    process, born = processes.pop(self.draws.randrange(len(processes)))
+                    late = born < self.deletions and process.turns.next is not None
+                    if late and self.draws.random() < 0.7:
+                        self._until_put_is_done(process, born)
+                    process.kill()
+                case "look":
+                    self.look()
+                    self.shared.account.clock.sleep(self.draws.choice([1.0, 601.0]))
+        for process, _ in processes:
+            process.finish()
+        self._end()
+
+    def _begin(self, query: str) -> SteppedProcess:
+        batches, seed = self.draws.choice([1, 2, 4, 7]), self.draws.getrandbits(32)
+        return SteppedProcess(self.shared, lambda container: self.write(container, query, batches, seed))
+
+    def _step(self, process: SteppedProcess, born: int) -> bool:
+        """One request; a put of a log entry by a writer that may know a deleted log is noted."""
+        request, before = process.turns.next, self._gap()
+        alive = process.step()
+        is_put = request is not None and request.operation == "put" and log_version(request.name) is not None
+        self.seen["put after a deletion"] += is_put and born < self.deletions
+        self.seen["stray above the log"] += not before and self._gap()
+        removes = request is not None and request.operation == "delete" and log_version(request.name) is not None
+        self.seen["stray removed"] += removes
+        if process.error is not None and not isinstance(process.error, ProcessDied):
+            raise process.error
+        return alive
+
+    def _until_put_is_done(self, process: SteppedProcess, born: int) -> None:
+        for _ in range(60):
+            request = process.turns.next
+            done = request is not None and request.operation == "put" and log_version(request.name) is not None
+            if not self._step(process, born):
+                return
+            if done:
+                self.seen["killed after such a put"] += 1
+                return
+
+    def _end(self) -> None:
+        """Two more writers, of which the second knows nothing; the log is whole, and has what it owes."""
+        for query in ("last", "fresh"):
+            self.write(self.shared.container, query, 4, self.draws.getrandbits(32))
+        container, log = self.shared.container, CommitLog(self.shared.container, STREAM)
+        history = log.history()
+        assert list(range(history[0].version, history[-1].version + 1)) == [entry.version for entry in history]
+        assert 1 == len({entry.log_id for entry in history}), "entries of two logs are one"
+        live = live_blobs(history).values()
+        assert all(container.properties(schema_name(STREAM, blob.schema)) is not None for blob in live)
+        found = Counter(row["n"] for blob in live for row in blob_rows(container.get(blob.name).data))
+        assert dict.fromkeys(self.owed, 1) == {row: found[row] for row in self.owed}
+        assert [1] * len(found) == list(found.values()), "a row is there twice"
+        for _ in range(2):
+            self.shared.account.clock.sleep(601.0)
+            self.look()
+        assert history[-1].version == self.at, "the reader stalls"
+
+
+def run(seeds: range) -> Counter[str]:
+    seen: Counter[str] = Counter()
+    for seed in seeds:
+        history = History(seed)
+        try:
+            history.run()
+        except (AssertionError, AzureBlobError) as violation:
+            raise AssertionError(f"history {seed}: {violation}") from violation
+        seen.update(history.seen)
+    return seen
+
+
+def test_a_stream_that_is_deleted_and_begun_again_is_one_log_in_every_history() -> None:
+    seen = run(range(HISTORIES))
+    assert [] == [event for event in EVENTS if not seen[event]], seen
+
+
+MUTANTS: dict[str, Mutant] = {
+    "a writer does not look at the entry before its own": replaced(
+        "azureblob_source.log.commit_log:CommitLog._check_log", lambda *_: None
+    ),
+    "a search takes a stray for the newest entry": replaced(
+        "azureblob_source.log.commit_log:CommitLog._without_strays", lambda _, found, __: found
+    ),
+    "a stray is left in the way": edited(
+        "azureblob_source.log.commit_log:CommitLog.put", "not there.belongs_with(before)", "False"
+    ),
+    "a writer remembers that the schema is stored": edited(
+        "azureblob_source.log.commit_log:CommitLog._reset", "self.schemas.clear()", "pass"
+    ),
+    "a reader compares no identities": replaced("azureblob_source.read.following:Follower._check_log", lambda *_: None),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mistake_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    MUTANTS[name](monkeypatch)
+    with pytest.raises(AssertionError, match="history"):
+        run(range(2 * HISTORIES))
