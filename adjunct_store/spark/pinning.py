@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 _readers: dict[tuple[StoreLocation, int], str] = {}
 """The pins of this process for batch jobs, by store and version: a second job with the same version needs no other."""
 _pinning = threading.Lock()
+_DRIVER = uuid.uuid4().hex
+"""This process, in the pins of streaming queries."""
 _EXIT_SECONDS = 5.0
 
 
@@ -61,7 +63,8 @@ def plan(
     folder = None if cache_dir is None else str(cache_dir)
     found, schema = _planned(store, version)
     if streaming or _in_micro_batch():
-        return PlannedStore(PinnedStore(store, version=version, form=form, cache_dir=folder), schema)
+        pinned_later = PinnedStore(store, version=version, form=form, cache_dir=folder, driver=_DRIVER)
+        return PlannedStore(pinned_later, schema)
     reader, pinned = _pinned(store, found, version)
     if pinned.number != found.number:
         _, schema = _planned(store, pinned.number)

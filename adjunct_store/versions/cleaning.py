@@ -55,14 +55,15 @@ class KnownPins:
         """Those of the retiring versions that no pin uses, confirmed or not.
 
         manifest: is stored, with these versions retiring, before the call: pins that are put after the listing cannot
-        be confirmed. Expired pins do not count, and are deleted unless their version serves. A pin that cannot be read
-        keeps all versions.
+        be confirmed. Pins that are over do not count, and are deleted unless their version serves. A pin that cannot be
+        read keeps all versions.
         """
         pins = list(self.container.list(self.names.all_pins))
         self._read(pins)
+        followed = self._followed(pins)
         used = [pin for pin in pins if not self._serves(pin, manifest)]
-        over = [pin for pin in used if self._may_be_over(pin, manifest)]
-        deleted = mapped(lambda pin: self._deleted(pin, manifest), over, self.threads, "clean-up")
+        over = [pin for pin in used if not self._is_young(pin, manifest, pin.name in followed)]
+        deleted = mapped(lambda pin: self._deleted(pin, manifest, pin.name in followed), over, self.threads, "clean-up")
         gone = {pin.name for pin, done in zip(over, deleted, strict=True) if done}
         left = {self.versions.get(pin.etag) for pin in used if pin.name not in gone}
         return set() if None in left else {version for version in retiring if version not in left}
@@ -78,13 +79,20 @@ class KnownPins:
         version = manifest.version(self.versions.get(pin.etag, _GONE))
         return version is not None and manifest.serves(version)
 
-    def _may_be_over(self, pin: BlobProperties, manifest: Manifest) -> bool:
-        """Whether the service is asked how old a pin is."""
-        return not counts(self.now() - pin.last_modified.timestamp() + _CLOCKS_DIFFER, manifest.pins_expire)
+    def _followed(self, pins: Sequence[BlobProperties]) -> set[str]:
+        """Those whose reader has pinned the batch after the next one. A reader deletes them itself, unless it died."""
+        batches = {pin.name: self.names.reader_and_batch(pin.name) for pin in pins}
+        last = dict(filter(None, batches.values()))  # in the order of names, so of batches
+        return {name for name, found in batches.items() if found is not None and found[1] < last[found[0]] - 1}
 
-    def _deleted(self, pin: BlobProperties, manifest: Manifest) -> bool:
-        """Delete a pin that does not count any more. False if it counts."""
-        if counts(self.container.age(pin.name), manifest.pins_expire):
+    def _is_young(self, pin: BlobProperties, manifest: Manifest, followed: bool) -> bool:
+        """Whether a pin counts without a question: what looks older may be so only by the clock of this host."""
+        age = self.now() - pin.last_modified.timestamp() + _CLOCKS_DIFFER
+        return counts(age, manifest.pins_expire, followed)
+
+    def _deleted(self, pin: BlobProperties, manifest: Manifest, followed: bool) -> bool:
+        """Delete a pin that does not count any more. False if it counts, or is written again meanwhile."""
+        if counts(self.container.age(pin.name), manifest.pins_expire, followed):
             return False
         outcome = self.container.delete(pin.name, condition=Condition(if_match=pin.etag))
         return isinstance(outcome, Done | Missing)

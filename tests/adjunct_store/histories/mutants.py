@@ -96,12 +96,25 @@ MUTANTS: dict[str, Mutant] = {
         f"{_PINNING}._write", "None if stored is None else stored.etag", "getattr(self._pins.read(), 'etag', None)"
     ),
     "an old pin is not renewed": edited(
-        "adjunct_store.versions.pin:next_step",
-        "Act.RENEW if age >= RENEWED * manifest.pins_expire else Act.USE",
-        "Act.USE",
+        "adjunct_store.versions.pin:next_step", "age >= RENEWED * manifest.pins_expire, pin.driver", "False, pin.driver"
     ),
     "a batch deletes the pin of the one before": edited(
         f"{_PINNING}._delete_older", "max(self._batch - 1, 0)", "self._batch + 1"
+    ),
+    "a batch deletes the pins of other drivers": edited(
+        f"{_PINNING}._delete_own", "stored.document.driver == self._driver", "True"
+    ),
+    "a driver does not note that it shares a pin": edited(
+        "adjunct_store.versions.pin:next_step", "pin.driver in {driver, SHARED}", "True"
+    ),
+    "a driver takes over the pin of another one": edited(
+        f"{_PINNING}._write", "self._driver if alone else SHARED", "self._driver"
+    ),
+    "a followed pin does not count": edited(
+        "adjunct_store.versions.pin:counts", "FOLLOWED if followed", "FOLLOWED / 100 if followed"
+    ),
+    "a pin that is written again while it is deleted does not count": edited(
+        "adjunct_store.versions.cleaning:KnownPins._deleted", "isinstance(outcome, Done | Missing)", "True"
     ),
     "a clean-up lists the pins before it marks versions as retiring": _pins_before_retiring,
     "a clean-up drops versions without retiring them": _drops_without_retiring,
