@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,15 +20,17 @@ from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.engine import rocks
 from adjunct_store.host import cache as host_cache
+from adjunct_store.host.cleaning import clean_cache
 from adjunct_store.host.locks import exclusive, try_directory
 from adjunct_store.spark import pinning
 from adjunct_store.spark.task_reader import BATCH, QUERY, PinnedStore
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.pins import pin_version, release
-from adjunct_store.view import View
+from adjunct_store.view import FORMS, Form, View
 from azure_account.errors import AzureBlobError, CorruptError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
+from azure_account.retrying.retry_loop import Intercept, Request
 from state_backup.restoring import materialise
 from tests.adjunct_store.tasks import BatchWriter, OpenLocation, location_of
 
@@ -105,6 +109,71 @@ def test_a_batch_reads_the_newest_version_and_a_given_one_side_by_side(worker: W
     assert 3 == len(list(container.list(pins)))
     release(container, STORE, "query")
     assert [] == list(container.list(pins))
+
+
+class Together(Intercept):
+    """Each first request for a partition waits until those for all others are made."""
+
+    def __init__(self, partitions: int) -> None:
+        self.all = threading.Barrier(partitions, timeout=30)
+        self.seen: set[str] = set()
+        self.lock = threading.Lock()
+
+    def attempt(self, request: Request, send: Callable[[], Any]) -> Any:
+        place = request.name.removeprefix(f"{STORE}/g1/").partition("/")[0]
+        with self.lock:
+            first = place.startswith("p") and place not in self.seen
+            self.seen.add(place)
+        if first:
+            self.all.wait()
+        return send()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("reads", ["looks up", "scans", "counts"])
+def test_the_partitions_of_a_version_are_fetched_at_the_same_time(worker: Worker, form: Form, reads: str) -> None:
+    values = {key: {"seats": key} for key in range(100)}
+    worker.writer().run(0, dict(values))
+    together = Together(SCHEMA.partitions)
+    worker.location = location_of(worker.account.restarted(together).container("box"), STORE)
+    worker.begin_task("query")
+    view = worker.store(form=form).view()
+    match reads:
+        case "looks up":
+            assert list(values.values()) == view.get_many([(key,) for key in values])
+        case "scans":
+            assert values == {key: value for (key,), value in view.scan()}
+        case "counts":
+            assert 100 == view.entries
+    assert {"p0", "p1", "p2", "p3"} <= together.seen
+    worker.close_all()
+
+
+def test_only_the_partitions_that_have_keys_are_fetched(worker: Worker) -> None:
+    worker.writer().run(0, {key: {"seats": key} for key in range(100)})
+    worker.begin_task("query")
+    where = partition_of(KEYS, SCHEMA.partitions)
+    keys = [(key,) for key in range(100) if where[key] in (1, 3)]
+    assert None not in worker.store().view().get_many(keys)
+    assert [0, 1, 0, 1] == [len(worker.directories(partition)) for partition in range(4)]
+    worker.close_all()
+
+
+def test_a_partition_that_cannot_be_fetched_is_an_error_and_the_others_are_closed(worker: Worker) -> None:
+    version = worker.writer().run(0, {key: {"seats": key} for key in range(100)})
+    container = worker.location.open()
+    for blob in list(container.list(f"{StoreNames(STORE).state(1, 2)}/")):
+        container.delete(blob.name)
+    worker.begin_task("query")
+    for _ in range(2):
+        with pytest.raises(
+            NotFoundError, match=f"fetch checkpoint {version.checkpoints[2]} of generation 1, partition 2"
+        ):
+            worker.store().view().get_many([(key,) for key in range(100)])
+    worker.close_all()
+    assert [] != worker.directories(0)
+    clean_cache(worker.folder / "cache")
+    assert [] == [path for partition in range(4) for path in worker.directories(partition)]
 
 
 def test_a_given_version_is_read_by_all_batches_though_it_serves_no_more(worker: Worker) -> None:
