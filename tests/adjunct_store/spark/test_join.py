@@ -29,7 +29,7 @@ def rows_of(frame: DataFrame) -> list[str]:
 
 @pytest.mark.every_spark
 @pytest.mark.oldest_spark
-@pytest.mark.parametrize("how", ["left", "inner"])
+@pytest.mark.parametrize("how", ["left", "inner", "left_semi", "anti"])
 @pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"form": "memory"}], ids=["plain", "shuffle", "memory"])
 def test_a_join_answers_as_sparks_own(planes: Planes, how: Any, options: dict[str, Any]) -> None:
     right = planes.spark.range(200).selectExpr("id % 50 as k1", "cast(id as string) as k2", "id * 2 as v", "'t' as t")
@@ -37,7 +37,8 @@ def test_a_join_answers_as_sparks_own(planes: Planes, how: Any, options: dict[st
     left = planes.spark.range(300).selectExpr(
         "if(id % 17 = 0, null, id % 60) as k1", "cast(id as string) as k2", "array(id, null) as numbers"
     )
-    expected = left.join(right, on=["k1", "k2"], how=how).select("k1", "k2", "numbers", "v", "t")
+    columns = ["k1", "k2", "numbers"] if how in {"left_semi", "anti"} else ["k1", "k2", "numbers", "v", "t"]
+    expected = left.join(right, on=["k1", "k2"], how=how).select(*columns)
     found = join(left, planes.store, on=["k1", "k2"], how=how, cache_dir=planes.cache, **options)
     assert expected.columns == found.columns
     assert rows_of(expected) == rows_of(found)
@@ -48,6 +49,20 @@ def test_columns_are_chosen_and_named(planes: Planes) -> None:
     rows = planes.spark.createDataFrame([("a", 5)], "plane string, seats int")
     found = join(rows, planes.store, on={"tail": "plane"}, columns=["seats"], prefix="of_", cache_dir=planes.cache)
     assert [{"plane": "a", "seats": 5, "of_seats": 1}] == [row.asDict() for row in found.collect()]
+
+
+@pytest.mark.parametrize("form", ["rocksdb", "memory"])
+def test_a_left_join_says_which_keys_the_store_has_though_their_values_are_null(planes: Planes, form: Any) -> None:
+    planes.fill(("a", 1), ("b", None))
+    rows = planes.spark.createDataFrame([("a",), ("b",), ("c",), (None,)], "tail string")
+    found = join(rows, planes.store, on=["tail"], indicator="is.known", form=form, cache_dir=planes.cache)
+    assert [("a", 1, True), ("b", None, True), ("c", None, False), (None, None, False)] == [
+        tuple(row) for row in found.collect()
+    ]
+    assert ["tail", "seats", "is.known"] == found.columns
+    assert not found.schema["is.known"].nullable
+    only = join(rows, planes.store, on=["tail"], columns=[], indicator="known", cache_dir=planes.cache)
+    assert {"a", "b"} == {row.tail for row in only.where("known").collect()}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +79,12 @@ def test_columns_are_chosen_and_named(planes: Planes) -> None:
         (["tail"], {"columns": ["engines"]}, "columns has 'engines', which is no value column of the store: seats"),
         (["tail"], {"columns": ["seats", "seats"]}, r"columns \['seats', 'seats'\] names a column twice"),
         (["tail"], {"columns": "seats"}, r"columns is 'seats': give a list, such as columns=\['seats'\]"),
-        (["tail"], {"how": "outer"}, "how is 'outer': give left or inner"),
+        (["tail"], {"how": "outer"}, "how is 'outer': give left, inner, semi or anti"),
+        (["tail"], {"how": "anti", "columns": ["seats"]}, "how is 'anti', which adds no columns"),
+        (["tail"], {"how": "semi", "prefix": "of_"}, "how is 'semi', which adds no columns"),
+        (["tail"], {"how": "inner", "indicator": "known"}, "indicator is 'known' and how is 'inner'"),
+        (["tail"], {"columns": [], "indicator": "Number"}, "indicator is 'Number', which is also another column"),
+        (["tail"], {"prefix": "of_", "indicator": "OF_seats"}, "indicator is 'OF_seats', which is also another"),
         (["tail"], {"form": "mem"}, "form is 'mem'; it must be one of rocksdb, memory"),
         (["tail"], {"version": "1"}, "version is '1': give the number of a version"),
         (["tail"], {}, "Value column 'seats' of store .* is also a column of the DataFrame"),
