@@ -12,7 +12,8 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 
 from adjunct_store.forms.limit import TooManyBytesError
 from adjunct_store.spark.partitioning import check_not_collated, column_of, one_task_each, store_partition
-from adjunct_store.spark.pinning import plan
+from adjunct_store.spark.pinning import kept, plan
+from adjunct_store.spark.plans import has_plan
 from azure_account.errors import ConfigurationError
 from azureblob_source.spark_types import arrow_of, spark_of, well_formed
 
@@ -103,7 +104,10 @@ def join(  # noqa: PLR0913 - what is joined, and how
         partitions = planned.schema.partitions
         where = store_partition([column_of(name) for name in keys], partitions)
         rows = one_task_each(rows, where, partitions)
-    return rows.toDF(*schema.names[: len(rows.columns)]).mapInArrow(joiner.join, schema).toDF(*names)
+    joined = rows.toDF(*schema.names[: len(rows.columns)]).mapInArrow(joiner.join, schema)
+    if planned.hold is not None:
+        planned.hold.until(has_plan(joined))
+    return joined.toDF(*names)
 
 
 def task_reader(
@@ -119,7 +123,7 @@ def task_reader(
     In a task `reader.view()` is the store in the version of the task's micro-batch, with `get`, `get_many`, `lookup`,
     `prefix` and `scan`. streaming: whether it is used in tasks of a streaming query; if not, the version is pinned now.
     """
-    return plan(store, streaming=streaming, version=version, form=form, cache_dir=cache_dir).pinned
+    return kept(plan(store, streaming=streaming, version=version, form=form, cache_dir=cache_dir))
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -22,13 +20,12 @@ from adjunct_store.engine import rocks
 from adjunct_store.host import cache as host_cache
 from adjunct_store.host.cleaning import clean_cache
 from adjunct_store.host.locks import exclusive, try_directory
-from adjunct_store.spark import pinning
 from adjunct_store.spark.task_reader import BATCH, QUERY, PinnedStore
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
-from adjunct_store.versions.pins import pin_version, release
+from adjunct_store.versions.pins import release
 from adjunct_store.view import FORMS, Form, View
-from azure_account.errors import AzureBlobError, CorruptError, NotFoundError, TransientError
+from azure_account.errors import CorruptError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.retry_loop import Intercept, Request
 from state_backup.restoring import materialise
@@ -391,29 +388,6 @@ def test_a_discard_that_must_wait_too_long_keeps_no_directory_on_the_disk(
     assert [2] * 4 == [len(worker.directories(number)) for number in range(4)]
 
 
-def test_pins_of_stores_that_cannot_be_reached_are_released_later(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worker.writer().run(0, {1: {"seats": 1}})
-    first = _Away(worker.location.account, "box", "stores/away", worker.location.open())
-    readers = {(first, 1): "batch-1", (worker.location, 1): "batch-2"}
-    monkeypatch.setattr(pinning, "_readers", dict(readers))
-    worker.begin_task()
-    worker.store(reader="batch-2").view().get(1)
-    names = StoreNames(STORE)
-    assert 1 == len(list(worker.location.open().list(names.all_pins)))
-    pinning.release_pins()
-    assert [] == list(worker.location.open().list(names.all_pins))
-    assert {(first, 1): "batch-1"} == pinning._readers
-    pinning._release(0.0)
-    assert {(first, 1): "batch-1"} == pinning._readers
-
-
-class _Away(OpenLocation):
-    def open(self) -> Any:
-        raise AzureBlobError("no route to the account")
-
-
 def _patient(seconds: float) -> dict[str, Any]:
     return {**(host_cache.HostCache.__init__.__kwdefaults__ or {}), "lock_timeout": seconds}
 
@@ -454,18 +428,3 @@ def test_a_version_that_no_task_reads_any_more_is_closed_after_a_while(worker: W
         assert {"seats": 1} == worker.store(version=new.number).view().get(1)
     assert not _is_open(first)
     worker.close_all()
-
-
-def test_threads_of_a_driver_that_join_at_once_share_one_pin(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker.writer().run(0, {1: {"seats": 1}})
-    monkeypatch.setattr(pinning, "_readers", {})
-
-    def slow(*arguments: Any, **more: Any) -> Any:
-        time.sleep(0.05)
-        return pin_version(*arguments, **more)
-
-    monkeypatch.setattr(pinning, "pin_version", slow)
-    with ThreadPoolExecutor(4) as pool:
-        planned = list(pool.map(lambda _: pinning.plan(worker.location, streaming=False).pinned, range(4)))
-    assert 1 == len({each.reader for each in planned})
-    assert 1 == len(list(worker.location.open().list(StoreNames(STORE).all_pins)))

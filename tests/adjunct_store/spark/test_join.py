@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import re
+import time
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -185,6 +188,73 @@ def test_jobs_of_one_version_share_a_pin_that_the_exit_releases(planes: Planes) 
     assert 1 == len(list(planes.store.open().list(pins)))
     release_pins()
     assert [] == list(planes.store.open().list(pins))
+
+
+def garbage_is_collected(planes: Planes) -> None:
+    gc.collect()
+    java: Any = planes.spark._jvm
+    java.System.gc()
+
+
+@pytest.mark.every_spark
+@pytest.mark.oldest_spark
+def test_a_dataframe_that_nobody_has_any_more_has_no_pin(planes: Planes) -> None:
+    rows = planes.spark.createDataFrame([("a",)], "tail string")
+
+    def joined(order: int) -> DataFrame:
+        planes.fill(("a", order, order), keep=1)
+        return join(rows, planes.store, on=["tail"], cache_dir=planes.cache)
+
+    def pins() -> int:
+        return len(list(planes.store.open().list(StoreNames(planes.store.store).all_pins)))
+
+    derived = joined(1).where("seats > 0").select((F.col("seats") + 100).alias("more"))
+    joined(2).createOrReplaceTempView("forgotten")
+    cached = joined(3).cache()
+    assert [("a", 3)] == [tuple(row) for row in cached.collect()]
+    del cached
+    order, most = 3, 0
+    deadline = time.monotonic() + 60
+    while most < 5 or pins() > 5:
+        assert time.monotonic() < deadline, f"{pins()} pins of {order} joins"
+        order, most = order + 1, max(most, pins())
+        joined(order)
+        garbage_is_collected(planes)
+    assert [(101,)] == [tuple(row) for row in derived.collect()]
+    assert [("a", 2)] == [tuple(row) for row in planes.spark.table("forgotten").collect()]
+    planes.spark.catalog.dropTempView("forgotten")
+
+
+def scan_of(frame: DataFrame) -> tuple[set[str], str]:
+    """Which columns Spark reads of a file, and which filters it gives to the scan."""
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    (pushed,) = re.findall(r"PushedFilters: \[(.*?)\]", plan)
+    (read,) = re.findall(r"ReadSchema: struct<(.*?)>", plan)
+    return {each.partition(":")[0] for each in read.split(",")}, pushed
+
+
+def test_spark_reads_what_was_selected_before_a_join_or_what_is_left_after_a_lookup(planes: Planes) -> None:
+    """As the guide says of the two."""
+    planes.fill(("a", 1))
+    folder = str(planes.folder / "flights")
+    planes.spark.createDataFrame([("a", 7, "x", "y")], "tail string, n int, wide string, more string").write.parquet(
+        folder
+    )
+    flights = planes.spark.read.parquet(folder)
+    after = join(flights, planes.store, on=["tail"], cache_dir=planes.cache).where("n > 5").select("n", "seats")
+    before = join(flights.where("n > 5").select("n", "tail"), planes.store, on=["tail"], cache_dir=planes.cache)
+    assert ({"tail", "n", "wide", "more"}, "") == scan_of(after)
+    columns, pushed = scan_of(before)
+    assert {"tail", "n"} == columns
+    assert "GreaterThan(n,5)" in pushed
+    assert [(7, 1)] == [tuple(row) for row in after.collect()] == [tuple(row) for row in before.drop("tail").collect()]
+    if hasattr(F, "arrow_udf"):
+        value = lookup(planes.store, "tail", streaming=False, cache_dir=planes.cache)
+        found = flights.withColumn("plane", value).where("n > 5").select("n", "plane.seats")
+        columns, pushed = scan_of(found)
+        assert {"tail", "n"} == columns
+        assert "GreaterThan(n,5)" in pushed
+        assert [(7, 1)] == [tuple(row) for row in found.collect()]
 
 
 def test_a_damaged_file_of_the_host_is_fetched_again(planes: Planes) -> None:
