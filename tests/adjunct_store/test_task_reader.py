@@ -6,7 +6,7 @@ import importlib
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,6 +20,7 @@ from adjunct_store.engine import rocks
 from adjunct_store.host import cache as host_cache
 from adjunct_store.host.cleaning import clean_cache
 from adjunct_store.host.locks import exclusive, try_directory
+from adjunct_store.spark.pinning import plan
 from adjunct_store.spark.task_reader import BATCH, QUERY, PinnedStore
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
@@ -183,6 +184,25 @@ def test_a_given_version_is_read_by_all_batches_though_it_serves_no_more(worker:
     worker.begin_task("another", 0)
     with pytest.raises(NotFoundError, match="version 1 does not serve.*Give the number of a version that it has"):
         worker.store(version=1).view()
+
+
+def test_tasks_of_a_query_with_a_copied_checkpoint_leave_the_pins_of_the_other_one(worker: Worker) -> None:
+    writer = worker.writer()
+    writer.run(0, {1: {"seats": 0}})
+    plans = [plan(worker.location, streaming=True).pinned for _ in range(2)]
+    assert plans[0].driver == plans[1].driver != "", "both are of this process"
+    own, copy = (replace(plans[0], cache_dir=str(worker.folder / "cache"), driver=name) for name in ("own", "copy"))
+    worker.begin_task("query", 50)
+    assert {"seats": 0} == own.view().get(1)
+    for batch in range(51, 55):
+        worker.begin_task("query", batch)
+        copy.view()
+        writer.run(batch, {1: {"seats": batch}})
+    worker.close_all()
+    task_reader._pins.clear()  # another worker process
+    worker.begin_task("query", 50)
+    assert {"seats": 0} == own.view().get(1)
+    worker.close_all()
 
 
 def test_a_static_dataframe_has_its_version_in_a_streaming_query_too(worker: Worker) -> None:
