@@ -113,8 +113,13 @@ class BatchPins:
 
         seconds: for which to try, in all; by default for each as long as the account's options say.
         """
-        with self._lock:
+        if not self._lock.acquire(timeout=-1 if seconds is None else seconds):
+            logger.warning("%d pins stay until they expire: another thread is pinning a version", len(self._pins))
+            return
+        try:
             self._release(list(self._pins), seconds)
+        finally:
+            self._lock.release()
 
     def _held(self, pin: BatchPin) -> Hold:
         hold = Hold(self, pin)

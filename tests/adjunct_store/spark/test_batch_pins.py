@@ -127,6 +127,7 @@ def test_pins_of_stores_that_cannot_be_reached_are_released_later_and_those_that
     process.pins.release_all()
     assert 0 == process.stored()
     assert ["batch-no answer"] == [pin.reader for pin in process.pins._pins]
+    process.pins._pins.clear()  # the exit of the tests has nothing to release
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,16 @@ class _Away(OpenLocation):
 
     def within(self, seconds: float) -> Any:
         return self
+
+
+def test_an_exit_does_not_wait_for_a_thread_that_pins(process: Process, caplog: pytest.LogCaptureFixture) -> None:
+    process.pins.pin(process.location, published(opened(process.container), 0), None).for_good()
+    with process.pins._lock:
+        process.pins.release_all(0.01)
+    assert "1 pins stay until they expire: another thread is pinning a version" in caplog.text
+    assert 1 == process.stored()
+    process.pins.release_all(5.0)
+    assert 0 == process.stored()
 
 
 def test_threads_that_join_at_once_share_one_pin(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
