@@ -21,7 +21,7 @@ from adjunct_store.engine.entry import AFTER_DATA, DATA, values_in
 from adjunct_store.forms.disk import OnDisk
 from adjunct_store.forms.memory import InMemory
 from adjunct_store.forms.partitions import Partitions
-from adjunct_store.host.directories import PartitionDirectory
+from adjunct_store.host.directories import KnownDirectories
 from azure_account.errors import ConfigurationError, describe
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ class View:
     @property
     def entries(self) -> int:
         """How many keys have a value, in all partitions."""
+        self._partitions.fetch(range(self.schema.partitions))
         positions = (self._partitions.position(each) for each in range(self.schema.partitions))
         return sum(each.entries for each in positions if each is not None)
 
@@ -196,5 +197,5 @@ def open_view(
     metrics: count look-ups there. on_damage: is called before an error of a damaged file is raised.
     """
     if not callable(directories):
-        directories = {partition: PartitionDirectory(path) for partition, path in directories.items()}.get
+        directories = KnownDirectories(directories)
     return View(directories, schema, form, metrics, on_damage)

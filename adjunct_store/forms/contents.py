@@ -14,7 +14,7 @@ from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.encoding.values import decode_values
 from adjunct_store.engine.entry import AFTER_DATA, DATA, DELETED, VALUE, values_in
 from adjunct_store.forms.partitions import Partitions
-from adjunct_store.host.directories import PartitionDirectory
+from adjunct_store.host.directories import KnownDirectories
 from azure_account.errors import ConfigurationError, CorruptError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Contents:
 
 def contents(directory: Path, schema: StoreSchema, partition: int) -> Contents:
     """Read all of a partition. `CorruptError` if a block is damaged."""
-    partitions = Partitions({partition: PartitionDirectory(directory)}.get, schema.partitions)
+    partitions = Partitions(KnownDirectories({partition: directory}), schema.partitions)
     try:
         entries = tombstones = 0
         faults: list[str] = []

@@ -62,6 +62,7 @@ class OnDisk:
             order, partitions = order[by_partition], partitions[by_partition]
             sorted_keys = keys.take(pa.array(order))
             numbers, begins, sizes = np.unique(partitions, return_index=True, return_counts=True)
+            self._partitions.fetch(numbers.tolist())
             found = []
             for number, begin, size in zip(numbers.tolist(), begins.tolist(), sizes.tolist(), strict=True):
                 found += self._get(number, sorted_keys.slice(begin, size), limit)

@@ -57,6 +57,7 @@ class InMemory:
 
     def _read_all(self) -> KeyIndex:
         keys, values, sizes = [pa.array([], pa.large_binary())], [self._values], [self._sizes]
+        self._partitions.fetch(range(self._partitions.count))
         for partition in range(self._partitions.count):
             entries = self._partitions.scan_one(partition, DATA, AFTER_DATA)
             while some := list(islice(entries, _READ_AT_ONCE)):

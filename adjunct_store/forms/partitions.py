@@ -5,21 +5,29 @@ from __future__ import annotations
 import heapq
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from adjunct_store.engine.entry import POSITION_KEY, Position
 from adjunct_store.engine.rocks import Database
 from azure_account.errors import ConfigurationError, CorruptError, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from adjunct_store.host.directories import PartitionDirectory
 
-Directories: TypeAlias = "Callable[[int], PartitionDirectory | None]"
-"""The directory of a partition; None if it was never written."""
 OnDamage: TypeAlias = "Callable[[int, CorruptError], object]"
 """Is called with the partition before the error of a damaged file in its directory is raised."""
+
+
+class Directories(Protocol):
+    """Where the partitions of a version are on this host."""
+
+    def __call__(self, partition: int) -> PartitionDirectory | None:
+        """The directory of a partition; None if it was never written."""
+
+    def fetch(self, partitions: Iterable[int]) -> None:
+        """Fetch several that will be asked for, at the same time."""
 
 
 class Partitions:
@@ -29,6 +37,11 @@ class Partitions:
         self._directories, self.count, self._on_damage = directories, count, on_damage
         self._process = os.getpid()
         self._open: dict[int, Database | None] = {}
+
+    def fetch(self, partitions: Iterable[int]) -> None:
+        """Fetch at the same time those that are about to be read; else each is fetched when it is read."""
+        self._check_process()
+        self._directories.fetch([each for each in partitions if each not in self._open])
 
     def get_many(self, partition: int, keys: Sequence[bytes]) -> list[bytes | None]:
         """The records of keys of one partition, in their order. Sorted keys are found in half the time."""
@@ -44,6 +57,7 @@ class Partitions:
 
     def scan(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Entries of all partitions, in the order of keys."""
+        self.fetch(range(self.count))
         return heapq.merge(*(self.scan_one(each, start, stop) for each in range(self.count)))
 
     def scan_one(self, partition: int, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
@@ -62,9 +76,7 @@ class Partitions:
 
     def _database(self, partition: int) -> Database | None:
         """That of a partition. `CorruptError` if it cannot be opened since a file is damaged or missing."""
-        if self._process != os.getpid():
-            step = "Open the store in the process that uses it."
-            raise ConfigurationError(describe("read", "an adjunct store", "it was opened before a fork", step))
+        self._check_process()
         if partition not in self._open:
             directory = self._directories(partition)
             if directory is None:
@@ -73,6 +85,11 @@ class Partitions:
                 with self._reporting_damage(partition):
                     self._open[partition] = _opened(directory)
         return self._open[partition]
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            step = "Open the store in the process that uses it."
+            raise ConfigurationError(describe("read", "an adjunct store", "it was opened before a fork", step))
 
     @contextmanager
     def _reporting_damage(self, partition: int) -> Iterator[None]:

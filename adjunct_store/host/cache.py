@@ -104,11 +104,11 @@ class HostCache:
     ) -> None:
         self._container, self._store, self._state = container, store, state
         self._folder = store_folder(container, store, cache_dir)
-        self._lock_timeout, self._threads, self._clock = lock_timeout, threads, clock or SystemClock()
+        self._lock_timeout, self.threads, self._clock = lock_timeout, threads, clock or SystemClock()
         self._metrics = StoreMetrics(container.name, store)
 
-    def open(self, generation: int, partition: int, checkpoint: str) -> Lease:
-        """A checkpoint of a partition; it is fetched if the host does not have it.
+    def open(self, generation: int, partition: int, checkpoint: str, threads: int | None = None) -> Lease:
+        """A checkpoint of a partition; it is fetched if the host does not have it, by all threads or so many.
 
         `NotFoundError` if it is not stored any more, `CorruptError` if what is stored is damaged, `ConfigurationError`
         if the disk is full, `TransientError` if another process fetches the partition for too long.
@@ -117,25 +117,25 @@ class HostCache:
         folder = self._folder.partition(generation, partition)
         lock = try_shared(folder.checkpoint(checkpoint))
         if lock is None:
-            lock = self._open_locked(folder, checkpoint)
+            lock = self._open_locked(folder, checkpoint, threads or self.threads)
         return Lease(lock, lambda lock: self._discard(folder, lock))
 
-    def _open_locked(self, folder: PartitionFolder, checkpoint: str) -> Lock:
+    def _open_locked(self, folder: PartitionFolder, checkpoint: str, threads: int) -> Lock:
         with ExitStack() as locked:
             with self._metrics.measured("waitSeconds"):
                 locked.enter_context(exclusive(folder.lock, self._lock_timeout, self._clock))
             lock = try_shared(folder.checkpoint(checkpoint))
             if lock is not None:
                 return lock
-            lock = self._fetched(folder, checkpoint)
+            lock = self._fetched(folder, checkpoint, threads)
         with _released_on_error(lock):
             clean_generations(self._folder, folder.generation)
         return lock
 
-    def _fetched(self, folder: PartitionFolder, checkpoint: str) -> Lock:
+    def _fetched(self, folder: PartitionFolder, checkpoint: str, threads: int) -> Lock:
         there = fetched(folder)
         clean_partition(folder, there[:_KEPT])  # so that there is room: what killed and closed processes have left
-        self._fetch(folder, checkpoint, there[:_SOURCES])
+        self._fetch(folder, checkpoint, there[:_SOURCES], threads)
         lock = try_shared(folder.checkpoint(checkpoint))
         if lock is None:
             cause, step = "it was deleted as soon as it was fetched", "Let no other program delete files there."
@@ -144,7 +144,7 @@ class HostCache:
             clean_partition(folder, {checkpoint, *fetched(folder)[:_KEPT]})
         return lock
 
-    def _fetch(self, folder: PartitionFolder, checkpoint: str, sources: list[str]) -> None:
+    def _fetch(self, folder: PartitionFolder, checkpoint: str, sources: list[str], threads: int) -> None:
         state = self._state(folder.generation, folder.partition)
         target = folder.checkpoint(checkpoint)
         paths = [folder.checkpoint(each) for each in sources]
@@ -154,7 +154,7 @@ class HostCache:
         try:
             with self._metrics.measured("fetchSeconds"):
                 made = materialise(
-                    self._container, state, STORE, checkpoint, target, paths, known=known, threads=self._threads
+                    self._container, state, STORE, checkpoint, target, paths, known=known, threads=threads
                 )
         except NotFoundError as error:
             step = "Read the newest version; for old ones, keep more versions of the store, and pins for longer."

@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from azure_account.errors import ConfigurationError, CorruptError, describe
+from state_backup.threads import mapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from adjunct_store.host.cache import HostCache, Lease
     from adjunct_store.versions.manifest import Version
+
+PARTITIONS_AT_ONCE = 8
+"""That a process fetches. They share the threads of the cache, so they take no more memory than one."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,21 @@ class PartitionDirectory:
 
     path: Path
     batch: int | None = None
+
+
+class KnownDirectories:
+    """Directories that are there."""
+
+    def __init__(self, paths: Mapping[int, Path]) -> None:
+        self._paths = paths
+
+    def __call__(self, partition: int) -> PartitionDirectory | None:
+        """None for a partition that was never written."""
+        path = self._paths.get(partition)
+        return None if path is None else PartitionDirectory(path)
+
+    def fetch(self, partitions: Iterable[int]) -> None:
+        """Nothing is fetched."""
 
 
 class FetchedDirectories:
@@ -35,16 +55,33 @@ class FetchedDirectories:
 
         After `discard` a `CorruptError`, after `close` a `ConfigurationError`: open the version again.
         """
+        self._check_open()
+        if not self._checkpoint(partition):
+            return None
+        if partition not in self._leases:
+            self._open(partition)
+        return PartitionDirectory(self._leases[partition].directory, self._version.batches[partition])
+
+    def fetch(self, partitions: Iterable[int]) -> None:
+        """Fetch several that will be asked for, `PARTITIONS_AT_ONCE` at a time. Errors as above."""
+        self._check_open()
+        missing = [each for each in partitions if each not in self._leases and self._checkpoint(each)]
+        at_once = min(len(missing), PARTITIONS_AT_ONCE, self._cache.threads)
+        if at_once > 1:
+            mapped(lambda each: self._open(each, self._cache.threads // at_once), missing, at_once, "fetch")
+
+    def _open(self, partition: int, threads: int | None = None) -> None:
+        checkpoint = self._checkpoint(partition)
+        self._leases[partition] = self._cache.open(self._version.generation, partition, checkpoint, threads)
+
+    def _checkpoint(self, partition: int) -> str:
+        return self._version.checkpoints[partition] if partition < len(self._version.checkpoints) else ""
+
+    def _check_open(self) -> None:
         if self._damaged:
             raise CorruptError(self._over("a file of it was damaged, and is fetched again"))
         if self._closed:
             raise ConfigurationError(self._over("it was closed after its task"))
-        checkpoint = self._version.checkpoints[partition] if partition < len(self._version.checkpoints) else ""
-        if not checkpoint:
-            return None
-        if partition not in self._leases:
-            self._leases[partition] = self._cache.open(self._version.generation, partition, checkpoint)
-        return PartitionDirectory(self._leases[partition].directory, self._version.batches[partition])
 
     def close(self) -> None:
         """Let the host delete the directories. Close what reads them first."""

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.types import StructType
 
 from adjunct_store.spark.partitioning import column_of
-from adjunct_store.spark.pinning import plan
+from adjunct_store.spark.pinning import kept, plan
 from adjunct_store.spark.reading import picked, values_of
 from azure_account.errors import ConfigurationError
 from azureblob_source.spark_types import spark_of
@@ -49,7 +49,7 @@ def lookup(
         raise ConfigurationError("lookup needs Spark 4.1, which has functions over Arrow columns. Use join.")
     values = StructType(list(spark_of(planned.schema.values)))
     columns = [column_of(each) if isinstance(each, str) else each for each in keys]
-    found: Column = arrow_udf(_looker(planned.pinned, fields, planned.schema.values), values)(*columns)
+    found: Column = arrow_udf(_looker(kept(planned), fields, planned.schema.values), values)(*columns)
     return found
 
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import logging
-import threading
-import time
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,33 +10,36 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from adjunct_store.encoding.schema import StoreSchema
+from adjunct_store.spark.batch_pins import BatchPins
 from adjunct_store.spark.task_reader import BATCH, QUERY, PinnedStore
 from adjunct_store.versions.manifest_store import read_manifest
-from adjunct_store.versions.pins import pin_version, release
+from adjunct_store.versions.pins import release
 from adjunct_store.view import check_form
-from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError, describe
+from azure_account.errors import ConfigurationError, NotFoundError, describe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from adjunct_store.location import StoreLocation
+    from adjunct_store.spark.batch_pins import Hold
     from adjunct_store.versions.manifest import Version
     from adjunct_store.view import Form
 
-logger = logging.getLogger(__name__)
-
-_readers: dict[tuple[StoreLocation, int], str] = {}
-"""The pins of this process for batch jobs, by store and version: a second job with the same version needs no other."""
-_pinning = threading.Lock()
-_EXIT_SECONDS = 5.0
+_batch_pins = BatchPins()
+_DRIVER = uuid.uuid4().hex
+"""This process, in the pins of streaming queries."""
 
 
 @dataclass(frozen=True)
 class PlannedStore:
-    """What tasks need to read a store, and the schema with which the query is planned."""
+    """What tasks need to read a store, and the schema with which the query is planned.
+
+    hold: of the version that a batch job has pinned; say how long it is needed.
+    """
 
     pinned: PinnedStore
     schema: StoreSchema
+    hold: Hold | None = None
 
 
 def plan(
@@ -61,11 +60,21 @@ def plan(
     folder = None if cache_dir is None else str(cache_dir)
     found, schema = _planned(store, version)
     if streaming or _in_micro_batch():
-        return PlannedStore(PinnedStore(store, version=version, form=form, cache_dir=folder), schema)
-    reader, pinned = _pinned(store, found, version)
-    if pinned.number != found.number:
-        _, schema = _planned(store, pinned.number)
-    return PlannedStore(PinnedStore(store, reader, version=pinned.number, form=form, cache_dir=folder), schema)
+        pinned_later = PinnedStore(store, version=version, form=form, cache_dir=folder, driver=_DRIVER)
+        return PlannedStore(pinned_later, schema)
+    hold = _batch_pins.pin(store, found, version)
+    number = hold.pin.version.number
+    if number != found.number:
+        _, schema = _planned(store, number)
+    pinned = PinnedStore(store, hold.pin.reader, version=number, form=form, cache_dir=folder)
+    return PlannedStore(pinned, schema, hold)
+
+
+def kept(planned: PlannedStore) -> PinnedStore:
+    """For functions of which nobody can say when they are not called any more: the version stays pinned."""
+    if planned.hold is not None:
+        planned.hold.for_good()
+    return planned.pinned
 
 
 def _in_micro_batch() -> bool:
@@ -77,29 +86,11 @@ def _in_micro_batch() -> bool:
     return context.getLocalProperty(QUERY) is not None and context.getLocalProperty(BATCH) is not None
 
 
-def _pinned(store: StoreLocation, newest: Version, version: int | None) -> tuple[str, Version]:
-    """The reader of the pin that this process has on the version, which is renewed; a new one if it has none."""
-    with _pinning:
-        return _pinned_alone(store, newest, version)
-
-
-def _pinned_alone(store: StoreLocation, newest: Version, version: int | None) -> tuple[str, Version]:
-    known = _readers.get((store, newest.number))
-    if known is not None:
-        pin_version(store.open(), store.store, known, 0, version=newest.number)
-        return known, newest
-    if not _readers:
-        atexit.register(_release_at_exit)
-    reader = f"batch-{uuid.uuid4().hex}"
-    found, _ = pin_version(store.open(), store.store, reader, 0, version=version)
-    _readers[store, found.number] = reader
-    return reader, found
-
-
 def release_pins(store: StoreLocation | None = None, query: str | None = None) -> None:
     """Release what batch jobs of this process have pinned, when none of them runs any more.
 
-    An exit of the process does it too. The pins of a killed one expire, and their versions stay until then.
+    A join does it for DataFrames that nothing refers to any more, and an exit of the process for all. The pins of a
+    killed one expire, and their versions stay until then.
 
     store, query: release the pins that a streaming query has on a store, by its id, when it does not run. Its last
     batch, if that is run again, then reads the version that is the newest.
@@ -107,35 +98,9 @@ def release_pins(store: StoreLocation | None = None, query: str | None = None) -
     if (store is None) != (query is None):
         raise ConfigurationError("release_pins takes a store and the id of a query, or neither.")
     if store is None or query is None:
-        _release(None)
+        _batch_pins.release_all()
     else:
         release(store.open(), store.store, query)
-
-
-def _release_at_exit() -> None:
-    _release(_EXIT_SECONDS)
-
-
-def _release(seconds: float | None) -> None:
-    """Pins that cannot be released are left for another call.
-
-    seconds: for which to try, in all; by default for each as long as the account's options say.
-    """
-    began = time.monotonic()
-    for (store, version), reader in list(_readers.items()):
-        reached = store
-        if seconds is not None:
-            left = began + seconds - time.monotonic()
-            if left <= 0:
-                logger.warning("%d pins stay until they expire, such as on store %s", len(_readers), store)
-                return
-            reached = store.within(left)
-        try:
-            release(reached.open(), store.store, reader)
-        except AzureBlobError as error:
-            logger.warning("the pin of version %d of store %s stays until it expires: %s", version, store, error)
-        else:
-            _readers.pop((store, version), None)
 
 
 def _planned(store: StoreLocation, version: int | None) -> tuple[Version, StoreSchema]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.types import StructField, StructType
+import pyarrow.compute as pc
+from pyspark.sql.types import BooleanType, StructField, StructType
 
 from adjunct_store.forms.limit import TooManyBytesError
 from adjunct_store.spark.partitioning import check_not_collated, column_of, one_task_each, store_partition
-from adjunct_store.spark.pinning import plan
+from adjunct_store.spark.pinning import kept, plan
+from adjunct_store.spark.plans import has_plan
 from azure_account.errors import ConfigurationError
 from azureblob_source.spark_types import arrow_of, spark_of, well_formed
 
@@ -33,6 +35,18 @@ BYTES_FOUND = 64 << 20
 """Of values that are added to rows at once; else some rows of a few kilobytes each fill the memory of a worker."""
 _SLOWLY = 8
 """By which part more rows are tried after a look-up that found fewer bytes: what was found in vain is read again."""
+How: TypeAlias = Literal["left", "inner", "semi", "anti"]
+_HOW: Mapping[str, How] = {
+    "left": "left",
+    "leftouter": "left",
+    "inner": "inner",
+    "semi": "semi",
+    "leftsemi": "semi",
+    "anti": "anti",
+    "leftanti": "anti",
+}
+"""By what Spark calls the kinds of joins, without underscores."""
+_ROWS_ONLY = ("semi", "anti")
 _ANEW = (
     "The store was made anew with another schema: start the query again. If it fails again, its last batch has pinned "
     "an older version: call release_pins(store, query id)."
@@ -44,48 +58,56 @@ def join(  # noqa: PLR0913 - what is joined, and how
     store: StoreLocation,
     *,
     on: Sequence[str] | Mapping[str, str],
-    how: Literal["left", "inner"] = "left",
+    how: str = "left",
     columns: Sequence[str] | None = None,
     prefix: str = "",
+    indicator: str | None = None,
     shuffle: bool = False,
     version: int | None = None,
     form: Form = "rocksdb",
     cache_dir: Path | str | None = None,
 ) -> DataFrame:
-    """The rows with the values of the store for their key: null where it has none, or with `inner` left out.
+    """The rows with the values of the store for their key.
 
+    how: `left`: all rows, with null where the store has no entry; `inner`: only those with one; `semi` and `anti`:
+    those with one, and those without one, as they are. Also as Spark spells these, such as `left_anti`.
     on: columns of `rows` in the order of the store's keys, or in any order if they have the names of the keys; or a
-    mapping from each key of the store to a column. A row with a null among them has no entry. columns: value columns to
-    add, by default all; `prefix` comes before their names. shuffle: bring the rows of a store partition into one task,
-    which then opens that partition only; without it every task may open all. version: by default all tasks of a
-    micro-batch read the version that was the newest when it began, and those of a batch job the one that is the newest
-    now. form: `memory` for a store that each worker process loads whole. cache_dir: where hosts keep what they have
-    fetched, on local disks.
+    mapping from each key of the store to a column. A row with a null among them has no entry.
+    columns: value columns to add, by default all; `prefix` comes before their names.
+    indicator: the name of a Boolean column that a left join adds: whether the store has the key. Values may be null.
+    shuffle: bring the rows of a store partition into one task, which then opens that partition only; without it every
+    task may open all.
+    version: by default all tasks of a micro-batch read the version that was the newest when it began, and those of a
+    batch job the one that is the newest now.
+    form: `memory` for a store that each worker process loads whole.
+    cache_dir: where hosts keep what they have fetched, on local disks.
 
+    Spark reads all columns of `rows`, and no later filter moves before the join: select and filter first.
     `ConfigurationError` if columns are missing, of other types than the keys, or there twice; `NotFoundError` if the
     store has no version yet: see `wait_until_ready`.
     """
-    if how not in {"left", "inner"}:
-        raise ConfigurationError(f"how is {how!r}: give left or inner.")
+    kind = _how(how)
+    _check_added(kind, columns, prefix, indicator)
     planned = plan(store, streaming=rows.isStreaming, version=version, form=form, cache_dir=cache_dir)
     keys = _key_columns(planned.schema, on)
     check_key_types(planned.schema, rows, keys)
-    values = _values(planned.schema, columns)
+    values = _values(planned.schema, [] if kind in _ROWS_ONLY else columns)
     added = [StructField(prefix + each.name, each.dataType, True) for each in spark_of(values)]
-    taken = {name.lower() for name in rows.columns}
-    for each in added:
-        if each.name.lower() in taken:
-            text = f"Value column {each.name!r} of store {store.store} is also a column of the DataFrame."
-            raise ConfigurationError(f"{text} Rename or drop one, or give a prefix.")
+    if indicator is not None:
+        added.append(StructField(indicator, BooleanType(), False))
+    _check_names(rows, added, store)
     names = [*rows.columns, *(each.name for each in added)]
     schema = _by_place([*rows.schema, *added])
     places = [rows.columns.index(name) for name in keys]
-    joiner = Joiner(planned.pinned, planned.schema.keys, places, values, arrow_of(schema), inner=how == "inner")
+    joiner = Joiner(planned.pinned, planned.schema.keys, places, values, arrow_of(schema), kind)
     if shuffle:
         partitions = planned.schema.partitions
         where = store_partition([column_of(name) for name in keys], partitions)
         rows = one_task_each(rows, where, partitions)
-    return rows.toDF(*schema.names[: len(rows.columns)]).mapInArrow(joiner.join, schema).toDF(*names)
+    joined = rows.toDF(*schema.names[: len(rows.columns)]).mapInArrow(joiner.join, schema)
+    if planned.hold is not None:
+        planned.hold.until(has_plan(joined))
+    return joined.toDF(*names)
 
 
 def task_reader(
@@ -101,7 +123,7 @@ def task_reader(
     In a task `reader.view()` is the store in the version of the task's micro-batch, with `get`, `get_many`, `lookup`,
     `prefix` and `scan`. streaming: whether it is used in tasks of a streaming query; if not, the version is pinned now.
     """
-    return plan(store, streaming=streaming, version=version, form=form, cache_dir=cache_dir).pinned
+    return kept(plan(store, streaming=streaming, version=version, form=form, cache_dir=cache_dir))
 
 
 @dataclass(frozen=True)
@@ -109,7 +131,7 @@ class Joiner:
     """For `mapInArrow`: adds the values of a store. Picklable.
 
     keys: places of columns of the rows, in the order of the store's keys, whose fields are `key_fields`. schema: of the
-    result.
+    result: the rows, the values, and if there is one more field, whether the store has the key.
     """
 
     store: PinnedStore
@@ -117,7 +139,7 @@ class Joiner:
     keys: Sequence[int]
     values: pa.Schema
     schema: pa.Schema
-    inner: bool
+    how: How = "left"
 
     def join(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yields larger batches than it is given, unless values are large. A task without rows opens nothing."""
@@ -137,12 +159,41 @@ class Joiner:
 
     def _joined(self, batch: pa.RecordBatch, at_most: int | None) -> pa.RecordBatch:
         found = values_of(self.store, [batch.column(each) for each in self.keys], self.key_fields, at_most)
-        columns = [*batch.columns, *picked(found, self.values)]
-        if self.inner:
-            present = found.is_valid()
-            columns = [column.filter(present) for column in columns]
+        present = found.is_valid()
+        columns = [*batch.columns, *picked(found, self.values), present][: len(self.schema)]
+        if self.how != "left":
+            wanted = pc.invert(present) if self.how == "anti" else present
+            columns = [column.filter(wanted) for column in columns]
         typed = [column.cast(field.type) for column, field in zip(columns, self.schema, strict=True)]
         return pa.RecordBatch.from_arrays(typed, names=self.schema.names)
+
+
+def _how(how: str) -> How:
+    found = _HOW.get(how.lower().replace("_", ""))
+    if found is None:
+        raise ConfigurationError(f"how is {how!r}: give left, inner, semi or anti.")
+    return found
+
+
+def _check_added(how: How, columns: Sequence[str] | None, prefix: str, indicator: str | None) -> None:
+    """`ConfigurationError` for columns that a join of this kind does not add."""
+    if how in _ROWS_ONLY and (columns is not None or prefix):
+        raise ConfigurationError(f"how is {how!r}, which adds no columns: leave out columns and prefix.")
+    if indicator is not None and how != "left":
+        text = f"indicator is {indicator!r} and how is {how!r}: the rows of the result are all of one kind."
+        raise ConfigurationError(f"{text} Leave it out, or take a left join.")
+
+
+def _check_names(rows: DataFrame, added: Sequence[StructField], store: StoreLocation) -> None:
+    """`ConfigurationError` if a column that is added is there already."""
+    taken = {name.lower() for name in rows.columns}
+    for each in added:
+        if each.name.lower() in taken:
+            text = f"Value column {each.name!r} of store {store.store} is also a column of the DataFrame."
+            if not each.nullable:
+                text = f"indicator is {each.name!r}, which is also another column of the result."
+            raise ConfigurationError(f"{text} Rename or drop one, or give a prefix.")
+        taken.add(each.name.lower())
 
 
 def _by_place(fields: Sequence[StructField]) -> StructType:

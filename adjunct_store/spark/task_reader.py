@@ -23,7 +23,7 @@ from adjunct_store.host.cache import HostCache
 from adjunct_store.host.directories import FetchedDirectories
 from adjunct_store.metrics import StoreMetrics
 from adjunct_store.versions.names import StoreNames
-from adjunct_store.versions.pins import pin_version, reader_of
+from adjunct_store.versions.pins import Reader, pin_version, reader_of
 from adjunct_store.view import Form, View, open_view
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 
@@ -56,7 +56,8 @@ class PinnedStore:
     """A store as the tasks of a query read it. Picklable; made on the driver.
 
     reader, batch: the pin that all tasks use; by default each batch of a streaming query has its own, and other tasks
-    are refused. version: the version that all batches read, by default the newest one when a batch begins.
+    are refused. version: the version that all batches read, by default the newest one when a batch begins. driver: an
+    id of the process that made it: a process with a copy of the query's checkpoint has another one.
     """
 
     location: StoreLocation
@@ -65,6 +66,7 @@ class PinnedStore:
     version: int | None = None
     form: Form = "rocksdb"
     cache_dir: str | None = None
+    driver: str = ""
 
     def pin(self) -> tuple[Version, Generation]:
         """The version of this task's batch, and its generation. `NotFoundError` if the store has none yet."""
@@ -74,7 +76,8 @@ class PinnedStore:
         if known is not None and time.monotonic() < known.until:
             return known.version, known.generation
         try:
-            found = pin_version(self.location.open(), self.location.store, reader, batch, version=self.version)
+            who = Reader(reader, self.driver)
+            found = pin_version(self.location.open(), self.location.store, who, batch, version=self.version)
         except NotFoundError as error:
             step = "Start its fill first, and the query after wait_until_ready."
             if self.version is not None:

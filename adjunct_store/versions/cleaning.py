@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from adjunct_store.versions.pin import counts, from_json
@@ -12,16 +12,18 @@ from azure_account.errors import AzureBlobError, ConfigurationError, CorruptErro
 from state_backup.threads import mapped
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from adjunct_store.versions.manifest import Manifest
     from adjunct_store.versions.names import StoreNames
-    from azure_account.account import BlobContainer
+    from azure_account.account import BlobContainer, BlobProperties
 
 logger = logging.getLogger(__name__)
 
 _GONE = 0
 """No version has this number."""
+_CLOCKS_DIFFER = 900.0
+"""Seconds by which the clock of this host may be behind that of the service."""
 _NEXT = "!"
 """The first character that may follow in a name of a generation's blob."""
 
@@ -35,31 +37,65 @@ class CleanedUp:
     deleted_blobs: int = 0
 
 
-def unused_versions(
-    container: BlobContainer, names: StoreNames, manifest: Manifest, retiring: Collection[int], known: dict[str, int]
-) -> set[int]:
-    """Those of the retiring versions that no pin uses, confirmed or not.
+@dataclass
+class KnownPins:
+    """The pins of a store, as a fill knows them. Each is read once; those that were read before cost no request.
 
-    manifest: is stored, with these versions retiring, before the call: pins that are put after the listing cannot be
-    confirmed. Expired pins do not count, and are deleted unless their version serves. A pin that cannot be read keeps
-    all versions. known: the versions of pins by ETag, as far as they were read before; it is brought up to date.
+    now: the time of this host. It only says which pins may have expired: of these the storage service is asked.
+    versions: of pins that were read, by ETag.
     """
-    unused, read = set(retiring), dict(known)
-    known.clear()
-    for blob in container.list(names.all_pins):
-        version = read[blob.etag] if blob.etag in read else _version_of(container, blob.name)
-        if version is not None:
-            known[blob.etag] = version
-            found = manifest.version(version)
-            if found is not None and manifest.serves(found):
-                continue
-        if not counts(container.age(blob.name), manifest.pins_expire):
-            container.delete(blob.name, condition=Condition(if_match=blob.etag))
-        elif version is None:
-            unused.clear()
-        else:
-            unused.discard(version)
-    return unused
+
+    container: BlobContainer
+    names: StoreNames
+    threads: int
+    now: Callable[[], float]
+    versions: dict[str, int] = field(default_factory=dict)
+
+    def unused_versions(self, manifest: Manifest, retiring: Collection[int]) -> set[int]:
+        """Those of the retiring versions that no pin uses, confirmed or not.
+
+        manifest: is stored, with these versions retiring, before the call: pins that are put after the listing cannot
+        be confirmed. Pins that are over do not count, and are deleted unless their version serves. A pin that cannot be
+        read keeps all versions.
+        """
+        pins = list(self.container.list(self.names.all_pins))
+        self._read(pins)
+        followed = self._followed(pins)
+        used = [pin for pin in pins if not self._serves(pin, manifest)]
+        over = [pin for pin in used if not self._is_young(pin, manifest, pin.name in followed)]
+        deleted = mapped(lambda pin: self._deleted(pin, manifest, pin.name in followed), over, self.threads, "clean-up")
+        gone = {pin.name for pin, done in zip(over, deleted, strict=True) if done}
+        left = {self.versions.get(pin.etag) for pin in used if pin.name not in gone}
+        return set() if None in left else {version for version in retiring if version not in left}
+
+    def _read(self, pins: Sequence[BlobProperties]) -> None:
+        new = [pin for pin in pins if pin.etag not in self.versions]
+        versions = mapped(lambda pin: _version_of(self.container, pin.name), new, self.threads, "clean-up")
+        found = {pin.etag: version for pin, version in zip(new, versions, strict=True) if version is not None}
+        there = {pin.etag for pin in pins}
+        self.versions = {etag: version for etag, version in self.versions.items() if etag in there} | found
+
+    def _serves(self, pin: BlobProperties, manifest: Manifest) -> bool:
+        version = manifest.version(self.versions.get(pin.etag, _GONE))
+        return version is not None and manifest.serves(version)
+
+    def _followed(self, pins: Sequence[BlobProperties]) -> set[str]:
+        """Those whose reader has pinned the batch after the next one. A reader deletes them itself, unless it died."""
+        batches = {pin.name: self.names.reader_and_batch(pin.name) for pin in pins}
+        last = dict(filter(None, batches.values()))  # in the order of names, so of batches
+        return {name for name, found in batches.items() if found is not None and found[1] < last[found[0]] - 1}
+
+    def _is_young(self, pin: BlobProperties, manifest: Manifest, followed: bool) -> bool:
+        """Whether a pin counts without a question: what looks older may be so only by the clock of this host."""
+        age = self.now() - pin.last_modified.timestamp() + _CLOCKS_DIFFER
+        return counts(age, manifest.pins_expire, followed)
+
+    def _deleted(self, pin: BlobProperties, manifest: Manifest, followed: bool) -> bool:
+        """Delete a pin that does not count any more. False if it counts, or is written again meanwhile."""
+        if counts(self.container.age(pin.name), manifest.pins_expire, followed):
+            return False
+        outcome = self.container.delete(pin.name, condition=Condition(if_match=pin.etag))
+        return isinstance(outcome, Done | Missing)
 
 
 def _version_of(container: BlobContainer, blob: str) -> int | None:

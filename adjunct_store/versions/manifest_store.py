@@ -21,7 +21,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from adjunct_store.versions import transitions
-from adjunct_store.versions.cleaning import CleanedUp, delete_generations, unused_versions
+from adjunct_store.versions.cleaning import CleanedUp, KnownPins, delete_generations
 from adjunct_store.versions.manifest import Manifest, Serves, State, from_json, to_json
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.opening import FillStorage, Terms, find_opening
@@ -124,8 +124,7 @@ class Fill:
         self._storage, self._stored = storage, stored
         self._doubtful: list[Manifest] = []
         """What may be stored since a write whose outcome is unknown."""
-        self._pins: dict[str, int] = {}
-        """The versions of pins, by ETag."""
+        self._pins = KnownPins(storage.container, storage.names, storage.threads, storage.now)
         self._sweep_due = True
         current = stored.document.current
         assert current is not None  # noqa: S101 - it was registered or continued
@@ -234,7 +233,7 @@ class Fill:
         before = self._stored.document
         retiring = {each.number for each in before.versions if each.state is State.RETIRING}
         if retiring:
-            unused = unused_versions(self._storage.container, self._storage.names, before, retiring, self._pins)
+            unused = self._pins.unused_versions(before, retiring)
             if unused:
                 self._change(lambda manifest: transitions.drop(manifest, unused))
         after = self._stored.document

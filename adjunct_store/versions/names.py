@@ -96,6 +96,11 @@ class StoreNames:
             raise ConfigurationError(text)
         return f"{self.store}/{_PINS}/{reader}/"
 
+    def reader_and_batch(self, blob: str) -> tuple[str, int] | None:
+        """Of a pin's blob; None for others."""
+        reader, _, batch = blob.removeprefix(self.all_pins).removesuffix(".json").rpartition("/")
+        return (reader, int(batch)) if reader and batch.isdecimal() else None
+
     def pin(self, reader: str, batch: int) -> str:
         """The pin of a reader's batch; the names of one reader are ordered by batch."""
         if not 0 <= batch < 10**_BATCH_DIGITS:

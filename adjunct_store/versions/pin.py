@@ -1,13 +1,13 @@
 """A pin: which version a batch of a reading query uses, and what a task does when it finds one. Pure.
 
-{"format-version":1, "version":7, "confirmed":true, "write-id":"9f…", "digest":"…"}
+{"format-version":1, "version":7, "confirmed":true, "driver":"3c…", "write-id":"9f…", "digest":"…"}
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from state_backup.sealed_json import SealedForm, sealed
 
@@ -15,19 +15,27 @@ if TYPE_CHECKING:
     from adjunct_store.versions.manifest import Manifest, Version
 
 _FORM = SealedForm("Pin", 1, "Delete the blob when no task of its batch runs.")
-RENEWED = 0.5
-"""The part of its time after which a pin is written again before it is used."""
 COUNTS = 2.0
 """How many times as long as it can be found a pin counts for a clean-up."""
+FOLLOWED = 1 / 28
+"""The part of its time for which a pin counts when its reader has pinned the batch after the next one."""
+RENEWED = FOLLOWED / 2
+"""The part of its time after which a pin is written again before it is used."""
+SHARED = "*"
+"""The driver of a pin that more than one driver uses."""
 
 
 @dataclass(frozen=True)
 class Pin:
-    """A pin as it is stored. Only a confirmed one may be used; it never changes to another version while it can be."""
+    """A pin as it is stored. Only a confirmed one may be used; it never changes to another version while it can be.
+
+    driver: the one driver process whose query uses it, or `SHARED`. "" in pins of older releases.
+    """
 
     version: int
     confirmed: bool = False
     write_id: str = ""
+    driver: str = ""
 
 
 class Act(Enum):
@@ -35,7 +43,7 @@ class Act(Enum):
 
     PUT = "put an unconfirmed pin of the version in its place"
     CONFIRM = "confirm it"
-    RENEW = "write it again, for it grows old"
+    RENEW = "write it again, for it grows old, or another driver has used it alone"
     USE = "use its version"
 
 
@@ -47,25 +55,29 @@ class Step:
     version: Version
 
 
-def next_step(pin: Pin | None, age: float, manifest: Manifest, wanted: int | None) -> Step | None:
+def next_step(pin: Pin | None, age: float, manifest: Manifest, wanted: int | None, driver: str = "") -> Step | None:
     """What a task does. None if there is no version for a new pin.
 
-    age: seconds since the pin was written. wanted: the version of a new pin; by default the newest one. The manifest
-    must have been read after the pin.
+    age: seconds since the pin was written. wanted: the version of a new pin; by default the newest one. driver: of the
+    task. The manifest must have been read after the pin.
     """
     version = None if pin is None or age >= manifest.pins_expire else manifest.version(pin.version)
     if pin is not None and version is not None:
         if pin.confirmed:
-            return Step(Act.RENEW if age >= RENEWED * manifest.pins_expire else Act.USE, version)
+            old, noted = age >= RENEWED * manifest.pins_expire, pin.driver in {driver, SHARED}
+            return Step(Act.USE if noted and not old else Act.RENEW, version)
         if manifest.serves(version):
             return Step(Act.CONFIRM, version)
     target = manifest.newest if wanted is None else manifest.version(wanted)
     return Step(Act.PUT, target) if target is not None and manifest.serves(target) else None
 
 
-def counts(age: float | None, pins_expire: float) -> bool:
-    """Whether a clean-up must leave the version of a pin of this age (None: it is gone)."""
-    return age is not None and age < COUNTS * pins_expire
+def counts(age: float | None, pins_expire: float, followed: bool = False) -> bool:
+    """Whether a clean-up must leave the version of a pin of this age (None: it is gone).
+
+    followed: its reader has pinned the batch after the next one.
+    """
+    return age is not None and age < (FOLLOWED if followed else COUNTS) * pins_expire
 
 
 def to_json(pin: Pin) -> bytes:
@@ -74,6 +86,7 @@ def to_json(pin: Pin) -> bytes:
         "format-version": _FORM.format_version,
         "version": pin.version,
         "confirmed": pin.confirmed,
+        "driver": pin.driver,
         "write-id": pin.write_id,
     }
     return sealed(fields)
@@ -81,6 +94,9 @@ def to_json(pin: Pin) -> bytes:
 
 def from_json(data: bytes, blob: str) -> Pin:
     """The inverse. `ConfigurationError` for one of a newer release, `CorruptError` for what is no sound pin."""
-    return _FORM.read(
-        data, blob, lambda fields: Pin(int(fields["version"]), bool(fields["confirmed"]), str(fields["write-id"]))
-    )
+    return _FORM.read(data, blob, _pin)
+
+
+def _pin(fields: dict[str, Any]) -> Pin:
+    driver = str(fields.get("driver", ""))
+    return Pin(int(fields["version"]), bool(fields["confirmed"]), str(fields["write-id"]), driver)

@@ -7,16 +7,21 @@
 Every write of a pin has the ETag that was read as its condition. Why no order of events makes it unsafe:
 
 1. *One version.* Only a confirmed pin is used, and there is one blob for a reader's batch. A confirmed pin is
-   replaced only when it has expired. Who uses one that is older than half of `pins_expire` writes it again first, so an
-   expired one was not used for half of that time: no task of its batch runs any more. For the use the age is read
-   before the pin, so that what is used is at least as young; for a replacement after it, and the condition of the write
-   shows that it is the age of the pin that was read.
+   replaced only when it has expired. Who uses one that is older than a small part of `pins_expire` (`RENEWED`) writes
+   it again first, so an expired one was not used for most of that time: no task of its batch runs any more. For the use
+   the age is read before the pin, so that what is used is at least as young; for a replacement after it, and the
+   condition of the write shows that it is the age of the pin that was read.
 2. *It stays.* Who confirms has read the manifest after the pin was there, and its version was serving. A clean-up
    lists the pins after it has made the version retiring, which it stays. So it was made retiring after that reading,
    and the listing has the pin, confirmed or not. Unconfirmed pins count, so a confirmation may come late. A clean-up
    counts pins for twice the time for which they are found, so a task may go on using what it found in the last moment.
 3. *It serves.* A version of a generation that readers may not see yet does not serve, so it is never confirmed.
-4. *A batch that is run again* finds its pin: a batch deletes those below the one before it.
+4. *A batch that is run again* finds its pin: a batch deletes those below the one before it, and only those that its
+   own driver alone has used. Two drivers have the same reader if a checkpoint was copied and both queries run: they may
+   be at different batches, or share a pin. A driver that uses a pin of another one notes in it that it is shared.
+   Pins that no driver deletes (a driver that was restarted does not know whether the one before runs) are deleted by
+   clean-ups, once the batch after the next one is pinned and they were not written for `FOLLOWED` of `pins_expire`:
+   then they were not used for half of that. A clean-up that finds such a pin written again leaves its version.
    After `pins_expire` the version may be gone, so the batch gets the newest one, as a whole. So does one whose version
    has left the manifest by other means: no task can open it any more, and an error would come again at each restart.
 5. Tasks of batches before these, which Spark has given up but cannot stop, may pin and read something else. Spark does
@@ -27,12 +32,13 @@ from __future__ import annotations
 
 import logging
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adjunct_store.versions import manifest as manifest_json
 from adjunct_store.versions import pin as pin_json
 from adjunct_store.versions.names import StoreNames
-from adjunct_store.versions.pin import Act, Pin, next_step
+from adjunct_store.versions.pin import SHARED, Act, Pin, next_step
 from azure_account.account import Condition
 from azure_account.document_store import DocumentStore
 from azure_account.errors import AzureBlobError, NotFoundError, TransientError, describe
@@ -47,14 +53,24 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_READ_AT_MOST = 4
+"""Older pins that a batch reads: those that its driver may delete are the newest of them."""
 _ATTEMPTS = 50
 """How often a pin is read again when other tasks or the fill change it or the manifest meanwhile."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Who pins versions. driver: an id of the process that runs the query; another one may run a copy of it."""
+
+    name: str
+    driver: str = ""
 
 
 def pin_version(
     container: BlobContainer,
     store: str,
-    reader: str,
+    reader: Reader | str,
     batch: int,
     *,
     version: int | None = None,
@@ -62,13 +78,14 @@ def pin_version(
 ) -> tuple[Version, Generation]:
     """The version that this batch of a reader uses, and its generation: the same ones for all who ask.
 
-    reader: such as the id of a streaming query. version: that a batch without a pin gets, by default the newest one.
-    It stays until the reader pins the batch after the next one, releases its pins, or the pin expires. A batch that is
-    run again within the manifest's `pins_expire` gets the same version.
+    reader: such as the id of a streaming query, with the driver that runs it if it is known. version: that a batch
+    without a pin gets, by default the newest one. It stays until the reader pins the batch after the next one, releases
+    its pins, or the pin expires. A batch that is run again within the manifest's `pins_expire` gets the same version.
 
     `NotFoundError` if there is no version yet, or `version` does not serve (any more); `TransientError` if it stays
     unknown whether a pin was written: call it again.
     """
+    reader = Reader(reader) if isinstance(reader, str) else reader
     return _Pinning(container, StoreNames(store), reader, batch, new_id).pin(version)
 
 
@@ -90,11 +107,12 @@ class _Pinning:
     """One call of `pin_version`."""
 
     def __init__(
-        self, container: BlobContainer, names: StoreNames, reader: str, batch: int, new_id: Callable[[], str]
+        self, container: BlobContainer, names: StoreNames, reader: Reader, batch: int, new_id: Callable[[], str]
     ) -> None:
         self._container, self._names, self._new_id = container, names, new_id
-        self._reader, self._batch, self._blob = reader, batch, names.pin(reader, batch)
-        self._pins = DocumentStore(container, self._blob, "pin", pin_json.to_json, pin_json.from_json)
+        self._reader, self._driver, self._batch = reader.name, reader.driver, batch
+        self._blob = names.pin(reader.name, batch)
+        self._pins = self._document(self._blob)
         self._manifests = DocumentStore(
             container, names.manifest, "manifest", manifest_json.to_json, manifest_json.from_json
         )
@@ -119,6 +137,9 @@ class _Pinning:
         cause = f"pin and manifest were changed {_ATTEMPTS} times meanwhile"
         raise TransientError(describe("pin", f"batch {self._batch} of {self._reader}", cause, "Try again later."))
 
+    def _document(self, blob: str) -> DocumentStore[Pin]:
+        return DocumentStore(self._container, blob, "pin", pin_json.to_json, pin_json.from_json)
+
     def _age(self) -> float:
         return self._container.age(self._blob) or 0.0
 
@@ -129,7 +150,7 @@ class _Pinning:
         return found.document
 
     def _step(self, stored: Stored[Pin] | None, age: float, manifest: Manifest, wanted: int | None) -> Step:
-        step = next_step(None if stored is None else stored.document, age, manifest, wanted)
+        step = next_step(None if stored is None else stored.document, age, manifest, wanted, self._driver)
         if step is not None:
             return step
         if wanted is not None:
@@ -145,7 +166,9 @@ class _Pinning:
 
     def _write(self, stored: Stored[Pin] | None, step: Step) -> Stored[Pin] | None:
         """Write the pin. None if it was changed meanwhile."""
-        pin = Pin(step.version.number, step.act is not Act.PUT, self._new_id())
+        alone = step.act is Act.PUT or stored is None or stored.document.driver == self._driver
+        driver = self._driver if alone else SHARED
+        pin = Pin(step.version.number, step.act is not Act.PUT, self._new_id(), driver)
         return self._pins.write(pin, None if stored is None else stored.etag)
 
     def _found(self, manifest: Manifest, step: Step) -> tuple[Version, Generation]:
@@ -154,15 +177,20 @@ class _Pinning:
         return step.version, generation
 
     def _delete_older(self) -> None:
-        """Delete the reader's pins of batches that are over. Errors are logged: the next batch deletes them."""
+        """Delete the driver's own pins of batches that are over. Errors are logged: the next batch deletes them."""
         first_kept = self._names.pin(self._reader, max(self._batch - 1, 0))
         try:
-            for blob in self._container.list(self._names.pins(self._reader)):
-                if blob.name >= first_kept:
-                    return
-                self._container.delete(blob.name, condition=Condition(if_match=blob.etag))
+            pins = [blob.name for blob in self._container.list(self._names.pins(self._reader))]
+            older = [name for name in pins if name < first_kept]
+            for name in older[-_READ_AT_MOST:]:
+                self._delete_own(name)
         except AzureBlobError as error:
             logger.warning("old pins of %s are left for its next batch: %s", self._reader, error)
+
+    def _delete_own(self, name: str) -> None:
+        stored = self._document(name).read()
+        if stored is not None and stored.document.driver == self._driver:
+            self._container.delete(name, condition=Condition(if_match=stored.etag))
 
     def _not_found(self, cause: str, step: str) -> NotFoundError:
         return NotFoundError(describe("pin", f"store {self._names.store} in {self._container.url}", cause, step))

@@ -15,6 +15,12 @@ HISTORIES = 300
 MOST_FOR_A_MUTANT = 3_000
 EVENTS = (
     "Spark refuses a fill",
+    "a batch job is forgotten",
+    "a batch is read again while a copy of its query is ahead",
+    "a checkpoint is copied",
+    "a clean-up deletes a pin that is followed",
+    "a pin is shared",
+    "hundreds of jobs in one process",
     "a batch is published again",
     "a batch is read again",
     "a batch is read again after its version retires",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
-import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,15 +18,17 @@ from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.engine import rocks
 from adjunct_store.host import cache as host_cache
+from adjunct_store.host.cleaning import clean_cache
 from adjunct_store.host.locks import exclusive, try_directory
-from adjunct_store.spark import pinning
+from adjunct_store.spark.pinning import plan
 from adjunct_store.spark.task_reader import BATCH, QUERY, PinnedStore
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
-from adjunct_store.versions.pins import pin_version, release
-from adjunct_store.view import View
-from azure_account.errors import AzureBlobError, CorruptError, NotFoundError, TransientError
+from adjunct_store.versions.pins import release
+from adjunct_store.view import FORMS, Form, View
+from azure_account.errors import CorruptError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
+from azure_account.retrying.retry_loop import Intercept, Request
 from state_backup.restoring import materialise
 from tests.adjunct_store.tasks import BatchWriter, OpenLocation, location_of
 
@@ -107,6 +109,71 @@ def test_a_batch_reads_the_newest_version_and_a_given_one_side_by_side(worker: W
     assert [] == list(container.list(pins))
 
 
+class Together(Intercept):
+    """Each first request for a partition waits until those for all others are made."""
+
+    def __init__(self, partitions: int) -> None:
+        self.all = threading.Barrier(partitions, timeout=30)
+        self.seen: set[str] = set()
+        self.lock = threading.Lock()
+
+    def attempt(self, request: Request, send: Callable[[], Any]) -> Any:
+        place = request.name.removeprefix(f"{STORE}/g1/").partition("/")[0]
+        with self.lock:
+            first = place.startswith("p") and place not in self.seen
+            self.seen.add(place)
+        if first:
+            self.all.wait()
+        return send()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("reads", ["looks up", "scans", "counts"])
+def test_the_partitions_of_a_version_are_fetched_at_the_same_time(worker: Worker, form: Form, reads: str) -> None:
+    values = {key: {"seats": key} for key in range(100)}
+    worker.writer().run(0, dict(values))
+    together = Together(SCHEMA.partitions)
+    worker.location = location_of(worker.account.restarted(together).container("box"), STORE)
+    worker.begin_task("query")
+    view = worker.store(form=form).view()
+    match reads:
+        case "looks up":
+            assert list(values.values()) == view.get_many([(key,) for key in values])
+        case "scans":
+            assert values == {key: value for (key,), value in view.scan()}
+        case "counts":
+            assert 100 == view.entries
+    assert {"p0", "p1", "p2", "p3"} <= together.seen
+    worker.close_all()
+
+
+def test_only_the_partitions_that_have_keys_are_fetched(worker: Worker) -> None:
+    worker.writer().run(0, {key: {"seats": key} for key in range(100)})
+    worker.begin_task("query")
+    where = partition_of(KEYS, SCHEMA.partitions)
+    keys = [(key,) for key in range(100) if where[key] in (1, 3)]
+    assert None not in worker.store().view().get_many(keys)
+    assert [0, 1, 0, 1] == [len(worker.directories(partition)) for partition in range(4)]
+    worker.close_all()
+
+
+def test_a_partition_that_cannot_be_fetched_is_an_error_and_the_others_are_closed(worker: Worker) -> None:
+    version = worker.writer().run(0, {key: {"seats": key} for key in range(100)})
+    container = worker.location.open()
+    for blob in list(container.list(f"{StoreNames(STORE).state(1, 2)}/")):
+        container.delete(blob.name)
+    worker.begin_task("query")
+    for _ in range(2):
+        with pytest.raises(
+            NotFoundError, match=f"fetch checkpoint {version.checkpoints[2]} of generation 1, partition 2"
+        ):
+            worker.store().view().get_many([(key,) for key in range(100)])
+    worker.close_all()
+    assert [] != worker.directories(0)
+    clean_cache(worker.folder / "cache")
+    assert [] == [path for partition in range(4) for path in worker.directories(partition)]
+
+
 def test_a_given_version_is_read_by_all_batches_though_it_serves_no_more(worker: Worker) -> None:
     writer = worker.writer()
     writer.run(0, {1: {"seats": 0}})
@@ -117,6 +184,25 @@ def test_a_given_version_is_read_by_all_batches_though_it_serves_no_more(worker:
     worker.begin_task("another", 0)
     with pytest.raises(NotFoundError, match="version 1 does not serve.*Give the number of a version that it has"):
         worker.store(version=1).view()
+
+
+def test_tasks_of_a_query_with_a_copied_checkpoint_leave_the_pins_of_the_other_one(worker: Worker) -> None:
+    writer = worker.writer()
+    writer.run(0, {1: {"seats": 0}})
+    plans = [plan(worker.location, streaming=True).pinned for _ in range(2)]
+    assert plans[0].driver == plans[1].driver != "", "both are of this process"
+    own, copy = (replace(plans[0], cache_dir=str(worker.folder / "cache"), driver=name) for name in ("own", "copy"))
+    worker.begin_task("query", 50)
+    assert {"seats": 0} == own.view().get(1)
+    for batch in range(51, 55):
+        worker.begin_task("query", batch)
+        copy.view()
+        writer.run(batch, {1: {"seats": batch}})
+    worker.close_all()
+    task_reader._pins.clear()  # another worker process
+    worker.begin_task("query", 50)
+    assert {"seats": 0} == own.view().get(1)
+    worker.close_all()
 
 
 def test_a_static_dataframe_has_its_version_in_a_streaming_query_too(worker: Worker) -> None:
@@ -322,29 +408,6 @@ def test_a_discard_that_must_wait_too_long_keeps_no_directory_on_the_disk(
     assert [2] * 4 == [len(worker.directories(number)) for number in range(4)]
 
 
-def test_pins_of_stores_that_cannot_be_reached_are_released_later(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worker.writer().run(0, {1: {"seats": 1}})
-    first = _Away(worker.location.account, "box", "stores/away", worker.location.open())
-    readers = {(first, 1): "batch-1", (worker.location, 1): "batch-2"}
-    monkeypatch.setattr(pinning, "_readers", dict(readers))
-    worker.begin_task()
-    worker.store(reader="batch-2").view().get(1)
-    names = StoreNames(STORE)
-    assert 1 == len(list(worker.location.open().list(names.all_pins)))
-    pinning.release_pins()
-    assert [] == list(worker.location.open().list(names.all_pins))
-    assert {(first, 1): "batch-1"} == pinning._readers
-    pinning._release(0.0)
-    assert {(first, 1): "batch-1"} == pinning._readers
-
-
-class _Away(OpenLocation):
-    def open(self) -> Any:
-        raise AzureBlobError("no route to the account")
-
-
 def _patient(seconds: float) -> dict[str, Any]:
     return {**(host_cache.HostCache.__init__.__kwdefaults__ or {}), "lock_timeout": seconds}
 
@@ -385,18 +448,3 @@ def test_a_version_that_no_task_reads_any_more_is_closed_after_a_while(worker: W
         assert {"seats": 1} == worker.store(version=new.number).view().get(1)
     assert not _is_open(first)
     worker.close_all()
-
-
-def test_threads_of_a_driver_that_join_at_once_share_one_pin(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker.writer().run(0, {1: {"seats": 1}})
-    monkeypatch.setattr(pinning, "_readers", {})
-
-    def slow(*arguments: Any, **more: Any) -> Any:
-        time.sleep(0.05)
-        return pin_version(*arguments, **more)
-
-    monkeypatch.setattr(pinning, "pin_version", slow)
-    with ThreadPoolExecutor(4) as pool:
-        planned = list(pool.map(lambda _: pinning.plan(worker.location, streaming=False).pinned, range(4)))
-    assert 1 == len({each.reader for each in planned})
-    assert 1 == len(list(worker.location.open().list(StoreNames(STORE).all_pins)))

@@ -16,7 +16,7 @@ from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.engine import PartitionStore, Position
 from adjunct_store.forms import memory
-from adjunct_store.host.directories import PartitionDirectory
+from adjunct_store.host.directories import KnownDirectories, PartitionDirectory
 from adjunct_store.view import FORMS, Form, open_view
 from azure_account.errors import ConfigurationError, CorruptError
 from tests.adjunct_store.changes import AIRPORTS, ORDERED, batch_of, named
@@ -89,11 +89,12 @@ def test_a_store_of_several_partitions_is_read_as_one(tmp_path: Path) -> None:
             store.apply([batch_of(schema, rows)], Position("s", 0))
     asked: list[int] = []
 
-    def directory(partition: int) -> PartitionDirectory | None:
-        asked.append(partition)
-        return PartitionDirectory(tmp_path / str(partition), 0) if partition in by_partition else None
+    class Asked(KnownDirectories):
+        def __call__(self, partition: int) -> PartitionDirectory | None:
+            asked.append(partition)
+            return super().__call__(partition)
 
-    with open_view(directory, schema) as view:
+    with open_view(Asked({partition: tmp_path / str(partition) for partition in by_partition}), schema) as view:
         key = by_partition[2][0][0]
         assert {"v": -key} == view.get(key)
         assert [2] == asked

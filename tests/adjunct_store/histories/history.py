@@ -6,7 +6,7 @@ from collections import Counter
 from random import Random
 
 from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, Reset, Throttle
-from tests.adjunct_store.histories.truth import PINS_EXPIRE
+from tests.adjunct_store.histories.truth import COPY, PINS_EXPIRE, reader_of
 from tests.adjunct_store.histories.world import FOLDER, StoreProcess, World
 
 AIMS = (
@@ -40,10 +40,11 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
     ("any", Throttle(0.5)),
     ("any", Reset()),
 )
-PAUSES = (0.3, 0.45, 0.6, 0.9, 1.1, 2.5)
+PAUSES = (0.02, 0.04, 0.04, 0.3, 0.45, 0.6, 0.9, 1.1, 2.5)
 """Parts of the time for which a pin is found."""
 MAX_STEPS = 2000
-READERS = ("q", "r")
+QUERIES = ("q", "r", "q" + COPY)
+MANY_JOBS = 150
 
 
 def run_seed(seed: int, trace: list[str] | None = None) -> tuple[str | None, Counter[str]]:
@@ -69,6 +70,10 @@ def _events(world: World, draws: Random) -> None:
         "fill": 5,
         "task": draws.choice([6, 12]),
         "next": draws.choice([1, 3]),
+        "restart": draws.choice([0, 1]),
+        "ahead": draws.choice([0, 2]),
+        "job": draws.choice([0, 2]),
+        "forget": 1,
         "go": 6,
         "until": 14,
         "run": 8,
@@ -95,9 +100,17 @@ def _event(world: World, draws: Random, name: str) -> None:  # noqa: C901, PLR09
         case "fill" if len(fills) < 3:
             world.start("fill", world.fill_store)
         case "task" if len(tasks) < 4:
-            _start_task(world, draws.choice(READERS))
+            _start_task(world, draws.choice(QUERIES))
         case "next":
-            _next_batch(world, draws.choice(READERS))
+            _next_batch(world, draws.choice(QUERIES))
+        case "restart":
+            _restart(world, draws.choice(QUERIES))
+        case "ahead":
+            _ahead(world, draws)
+        case "job":
+            _jobs(world, draws, fills)
+        case "forget" if world.jobs:
+            world.forget_job(draws.choice(world.jobs))
         case "land" if world.late:
             world.land(draws.getrandbits(8))
         case "go" if alive:
@@ -120,27 +133,74 @@ def _event(world: World, draws: Random, name: str) -> None:  # noqa: C901, PLR09
             _pause(world, draws)
 
 
-def _start_task(world: World, reader: str) -> StoreProcess:
-    """A task of the reader's batch, perhaps of a second attempt of it."""
-    batch = world.truth.current_batch.setdefault(reader, 0)
+def _start_task(world: World, query: str) -> StoreProcess:
+    """A task of the query's batch, perhaps of a second attempt of it."""
+    current = world.truth.current_batch
+    if query not in current:
+        world.truth.seen["a checkpoint is copied"] += query.endswith(COPY)
+        current[query] = current.get(reader_of(query), 0)
+    batch, driver = current[query], world.drivers.setdefault(query, f"driver of {query}")
 
     def act(process: StoreProcess) -> None:
-        process.reader, process.batch = reader, batch
+        process.query, process.driver, process.batch = query, driver, batch
         world.read_store(process)
 
     return world.start("task", act)
 
 
-def _next_batch(world: World, reader: str) -> None:
-    """The batch of a reader is done if a task of it has read; tasks of it that are left are given up."""
-    batch = world.truth.current_batch.setdefault(reader, 0)
-    if (reader, batch) in world.truth.used:
-        world.truth.current_batch[reader] = batch + 1
+def _next_batch(world: World, query: str) -> None:
+    """The batch of a query is done if a task of it has read; tasks of it that are left are given up."""
+    batch = world.truth.current_batch.get(query, 0)
+    if (query, batch) in world.truth.used:
+        world.truth.current_batch[query] = batch + 1
+
+
+def _restart(world: World, query: str) -> None:
+    """Another process runs the query from its last batch; the one before has ended."""
+    for process in world.processes:
+        if process.kind == "task" and process.query == query:
+            process.kill()
+    world.drivers[query] = f"driver {len(world.processes)} of {query}"
+
+
+def _ahead(world: World, draws: Random) -> None:
+    """One of two queries with the same checkpoint reads some batches while the other one is in its own."""
+    slow, fast = draws.sample(["q", "q" + COPY], 2)
+    _move(_start_task(world, slow), MAX_STEPS)
+    fills = [process for process in world.processes if process.kind == "fill" and not process.ended]
+    for _ in range(draws.choice([1, 3, 4])):
+        _move(_start_task(world, fast), MAX_STEPS)
+        _next_batch(world, fast)
+        for fill in fills[:1]:
+            _move(fill, draws.choice([1, MAX_STEPS]), "put manifest")
+    if draws.random() < 0.3:
+        _wait_without_tasks(world, draws.choice(PAUSES[:2]))
+    tasks = [_start_task(world, query) for query in (slow, fast)]
+    for task in tasks:
+        _move(task, draws.choice([2, MAX_STEPS]))
+    for fill in fills[:1]:
+        _move(fill, draws.choice([5, 20]), draws.choice(["delete pin", "put manifest"]))
+    for task in tasks:
+        _move(task, MAX_STEPS)
+
+
+def _jobs(world: World, draws: Random, fills: list[StoreProcess]) -> None:
+    """Batch jobs of a long-lived process, most of which are soon forgotten; sometimes very many of them."""
+    many = draws.random() < 0.02
+    for _ in range(MANY_JOBS if many else draws.choice([1, 2, 5])):
+        job = f"batch-{len(world.processes)}"
+        _move(_start_task(world, job), MAX_STEPS)
+        world.jobs.append(job)
+        if fills and draws.random() < 0.3:
+            _move(fills[0], draws.choice([1, 5]), "put manifest")
+        if draws.random() < 0.8:
+            world.forget_job(draws.choice(world.jobs))
+    world.truth.seen["hundreds of jobs in one process"] += many
 
 
 def _beside(world: World, draws: Random, fill: StoreProcess) -> None:
     """A task rests at one of its requests while a fill publishes and cleans up; then it goes on."""
-    task = _start_task(world, draws.choice(READERS))
+    task = _start_task(world, draws.choice(QUERIES))
     _move(task, MAX_STEPS, draws.choice(["put pin", "get manifest", "get pin", "put"]))
     _move(task, draws.choice([0, 1, 2, 3]))
     for _ in range(draws.choice([1, 2, 3])):
@@ -148,7 +208,7 @@ def _beside(world: World, draws: Random, fill: StoreProcess) -> None:
     _move(fill, draws.choice([0, 1, 3, MAX_STEPS]), draws.choice(["list pin", "put manifest", "delete"]))
     _move(task, draws.choice([1, 2, MAX_STEPS]))
     if draws.random() < 0.5:
-        _move(_start_task(world, task.reader), MAX_STEPS)
+        _move(_start_task(world, task.query), MAX_STEPS)
 
 
 def _doubt(world: World, fill: StoreProcess, draws: Random) -> None:
@@ -163,18 +223,22 @@ def _doubt(world: World, fill: StoreProcess, draws: Random) -> None:
         world.land(late)
 
 
+def _wait_without_tasks(world: World, part: float) -> None:
+    for process in world.processes:
+        if process.kind == "task":
+            process.kill()
+    world.clock.advance(part * PINS_EXPIRE)
+
+
 def _pause(world: World, draws: Random) -> None:
     """The readers' queries are stopped for a long time. Their batches run again, and a fill goes on while they do."""
     for _ in range(draws.choice([1, 1, 2])):
-        for process in world.processes:
-            if process.kind == "task":
-                process.kill()
-        world.clock.advance(draws.choice(PAUSES) * PINS_EXPIRE)
+        _wait_without_tasks(world, draws.choice(PAUSES))
         fills = [process for process in world.processes if process.kind == "fill" and not process.ended]
         fill = draws.choice(fills) if fills else world.start("fill", world.fill_store)
         if draws.random() < 0.5:
             _move(fill, MAX_STEPS, draws.choice(["delete pin", "put manifest"]))
-        tasks = [_start_task(world, reader) for reader in READERS if draws.random() < 0.7]
+        tasks = [_start_task(world, query) for query in QUERIES if draws.random() < 0.7]
         for task in tasks:
             _move(task, MAX_STEPS, "get")
         if draws.random() < 0.7:

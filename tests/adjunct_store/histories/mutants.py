@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from adjunct_store.versions import cleaning, manifest_store, transitions
+from adjunct_store.versions import transitions
+from adjunct_store.versions.cleaning import KnownPins
 from adjunct_store.versions.manifest import Manifest, State
 from adjunct_store.versions.manifest_store import Fill
 from tests.mutating import Mutant, edited
@@ -18,17 +19,17 @@ _PINNING = "adjunct_store.versions.pins:_Pinning"
 
 def _pins_before_retiring(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clean-up lists the pins, then makes versions retiring; those without a pin in that listing are dropped."""
-    change, listed = Fill._change, cleaning.unused_versions
+    change, listed = Fill._change, KnownPins.unused_versions
     found: dict[int, set[int]] = {}
 
     def list_first(fill: Fill, *args: object) -> None:
-        storage, manifest = fill._storage, fill._stored.document
+        manifest = fill._stored.document
         numbers = {each.number for each in manifest.versions}
-        found[id(fill)] = listed(storage.container, storage.names, manifest, numbers, {})
+        found[id(fill)] = listed(fill._pins, manifest, numbers)
         change(fill, *args)  # type: ignore[arg-type]
 
     def from_before(*args: object) -> Collection[int]:
-        retiring = args[3]
+        retiring = args[2]
         assert isinstance(retiring, set)
         return {number for unused in found.values() for number in unused} & retiring
 
@@ -39,7 +40,7 @@ def _pins_before_retiring(monkeypatch: pytest.MonkeyPatch) -> None:
     original = Fill._clean
     monkeypatch.setattr(Fill, "_clean", clean)
     monkeypatch.setattr(Fill, "_change", list_first)
-    monkeypatch.setattr(manifest_store, "unused_versions", from_before)
+    monkeypatch.setattr(KnownPins, "unused_versions", from_before)
 
 
 def _drops_without_retiring(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,12 +53,12 @@ def _drops_without_retiring(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def clean(fill: Fill, sweep: bool) -> object:
         manifest = fill._stored.document
-        storage, numbers = fill._storage, beyond(manifest)
+        numbers = beyond(manifest)
         hidden = replace(
             manifest,
             versions=tuple(replace(v, state=State.RETIRING) if v.number in numbers else v for v in manifest.versions),
         )
-        unused = cleaning.unused_versions(storage.container, storage.names, hidden, numbers, {})
+        unused = fill._pins.unused_versions(hidden, numbers)
 
         def without(now: Manifest) -> Manifest:
             left = tuple(each for each in now.versions if each.number not in unused)
@@ -94,14 +95,26 @@ MUTANTS: dict[str, Mutant] = {
     "a pin is written without a condition": edited(
         f"{_PINNING}._write", "None if stored is None else stored.etag", "getattr(self._pins.read(), 'etag', None)"
     ),
-    "an expired pin is used": edited("adjunct_store.versions.pin:next_step", "age >= manifest.pins_expire", "False"),
     "an old pin is not renewed": edited(
-        "adjunct_store.versions.pin:next_step",
-        "Act.RENEW if age >= RENEWED * manifest.pins_expire else Act.USE",
-        "Act.USE",
+        "adjunct_store.versions.pin:next_step", "age >= RENEWED * manifest.pins_expire, pin.driver", "False, pin.driver"
     ),
     "a batch deletes the pin of the one before": edited(
         f"{_PINNING}._delete_older", "max(self._batch - 1, 0)", "self._batch + 1"
+    ),
+    "a batch deletes the pins of other drivers": edited(
+        f"{_PINNING}._delete_own", "stored.document.driver == self._driver", "True"
+    ),
+    "a driver does not note that it shares a pin": edited(
+        "adjunct_store.versions.pin:next_step", "pin.driver in {driver, SHARED}", "True"
+    ),
+    "a driver takes over the pin of another one": edited(
+        f"{_PINNING}._write", "self._driver if alone else SHARED", "self._driver"
+    ),
+    "a followed pin does not count": edited(
+        "adjunct_store.versions.pin:counts", "FOLLOWED if followed", "FOLLOWED / 100 if followed"
+    ),
+    "a pin that is written again while it is deleted does not count": edited(
+        "adjunct_store.versions.cleaning:KnownPins._deleted", "isinstance(outcome, Done | Missing)", "True"
     ),
     "a clean-up lists the pins before it marks versions as retiring": _pins_before_retiring,
     "a clean-up drops versions without retiring them": _drops_without_retiring,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from adjunct_store.versions import manifest as manifest_json
 from adjunct_store.versions import pin as pin_json
 from adjunct_store.versions.manifest import Manifest, Serves, State
+from adjunct_store.versions.pin import SHARED
 from azure_account.errors import CorruptError
 from tests.adjunct_store.stores import NAMES, PARTITIONS
 
@@ -23,7 +24,15 @@ if TYPE_CHECKING:
     from adjunct_store.versions.pin import Pin
     from azure_account.clock import Clock
 
-PINS_EXPIRE = 1000.0
+COPY = "'"
+PINS_EXPIRE = 28_000.0
+FOLLOWED = PINS_EXPIRE / 28
+"""How long a pin counts when its reader has pinned the batch after the next one."""
+
+
+def reader_of(query: str) -> str:
+    """The reader that a query is. One with a copied checkpoint, which has another name here, is the same one."""
+    return query.removesuffix(COPY)
 
 
 def changes(batch: int, partition: int) -> bool:
@@ -67,7 +76,7 @@ class StoredPin:
 class Use:
     """A task uses a version from a time on. written: when its pin was."""
 
-    reader: str
+    query: str
     batch: int
     version: int
     at: float
@@ -90,11 +99,13 @@ class Truth:
     """By generation, the last batch of the source that its first batch has; 0 if it is not here."""
     pins: dict[str, StoredPin] = field(default_factory=dict)
     used: dict[tuple[str, int], Use] = field(default_factory=dict)
-    """By reader and batch, the last use."""
+    """By query and batch, the last use."""
     at_work: dict[object, Use] = field(default_factory=dict)
     """By task, what it uses now."""
     current_batch: dict[str, int] = field(default_factory=dict)
-    """By reader: tasks of batches below it have been given up."""
+    """By query: tasks of batches below it have been given up."""
+    last_pinned: dict[str, int] = field(default_factory=dict)
+    """By reader, its highest batch that was pinned."""
 
     def fail(self, what: str) -> None:
         """Note a violation; the first one counts."""
@@ -135,7 +146,7 @@ class Truth:
             if stored.pin.confirmed and self._found(stored) and now.version(stored.pin.version) is None:
                 self.fail(f"version {stored.pin.version} is gone, and {name} uses it")
         for use in self.at_work.values():
-            if now.version(use.version) is None and not self.given_up(use.reader, use.batch):
+            if now.version(use.version) is None and not self.given_up(use.query, use.batch):
                 self.fail(f"version {use.version} is gone, and a task uses it")
 
     def _taken_over(self, now: Manifest, before: Manifest) -> None:
@@ -216,6 +227,9 @@ class Truth:
     def _pin(self, name: str, pin: Pin) -> None:
         before = self.pins.get(name)
         self.pins[name] = StoredPin(pin, self.clock.now())
+        reader, batch = NAMES.reader_and_batch(name) or ("", 0)
+        self.last_pinned[reader] = max(batch, self.last_pinned.get(reader, 0))
+        self.seen["a pin is shared"] += pin.driver == SHARED
         version = self.manifest.version(pin.version)
         if before is not None and before.pin.confirmed:
             same = pin.confirmed and pin.version == before.pin.version
@@ -236,16 +250,21 @@ class Truth:
             self.fail(f"{name} is confirmed with version {version.number}, which readers may not see")
         self.seen["a pin is confirmed after its version retires"] += version.state is State.RETIRING
 
-    def given_up(self, reader: str, batch: int) -> bool:
+    def given_up(self, query: str, batch: int) -> bool:
         """Whether Spark uses nothing of this batch's tasks any more."""
-        return batch < self.current_batch.get(reader, 0)
+        return batch < self.current_batch.get(query, 0)
 
-    def uses(self, task: object, reader: str, batch: int, version: Version) -> None:
+    def followed(self, reader: str, batch: int) -> bool:
+        """Whether the reader has pinned the batch after the next one, which another query of its name may have done."""
+        return batch < self.last_pinned.get(reader, 0) - 1
+
+    def uses(self, task: object, query: str, batch: int, version: Version) -> None:
         """A task begins to use a version."""
-        if self.given_up(reader, batch):
+        if self.given_up(query, batch):
             self.seen["a task that was given up pins"] += 1
             return
-        stored, found = self.pins.get(NAMES.pin(reader, batch)), self.manifest.version(version.number)
+        stored = self.pins.get(NAMES.pin(reader_of(query), batch))
+        found = self.manifest.version(version.number)
         if stored is None or not stored.pin.confirmed or stored.pin.version != version.number:
             self.fail(f"a task uses version {version.number} without a confirmed pin")
             return
@@ -253,16 +272,19 @@ class Truth:
         if found is None or generation is None or not generation.visible:
             self.fail(f"a task uses version {version.number}, which is gone or not visible")
             return
-        use = Use(reader, batch, version.number, self.clock.now(), stored.at)
-        last, self.used[reader, batch], self.at_work[task] = self.used.get((reader, batch)), use, use
+        use = Use(query, batch, version.number, self.clock.now(), stored.at)
+        last, self.used[query, batch], self.at_work[task] = self.used.get((query, batch)), use, use
         if last is not None:
             self._again(last, use, found.state)
 
     def _again(self, last: Use, use: Use, state: State) -> None:
         """A batch that is run again, or another task of it, uses the same version unless its pin has expired."""
         self.seen["a batch is read again"] += 1
-        running = use.at - last.at < PINS_EXPIRE / 2
-        if last.version != use.version and (running or use.at - last.written < PINS_EXPIRE):
-            self.fail(f"batch {use.batch} of {use.reader} uses versions {last.version} and {use.version}")
+        followed = self.followed(reader_of(use.query), use.batch)
+        expires = FOLLOWED if followed else PINS_EXPIRE
+        running = use.at - last.at < expires / 2
+        if last.version != use.version and (running or use.at - last.written < expires):
+            self.fail(f"batch {use.batch} of {use.query} uses versions {last.version} and {use.version}")
         if last.version == use.version and state is State.RETIRING:
             self.seen["a batch is read again after its version retires"] += 1
+            self.seen["a batch is read again while a copy of its query is ahead"] += followed

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from adjunct_store.spark.query_checkpoint import CheckpointState, one_spelling
 from adjunct_store.versions.manifest import Manifest, Serves
 from adjunct_store.versions.manifest_store import open_fill
-from adjunct_store.versions.pins import pin_version, release
+from adjunct_store.versions.pins import Reader, pin_version, release
 from azure_account.clock import ManualClock
 from azure_account.errors import AzureBlobError, ConfigurationError, FencedError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, LostAnswer, ProcessDied, Reset
 from azure_account.memory.service import MemoryService
-from tests.adjunct_store.histories.truth import PINS_EXPIRE, Filler, Truth, blob_of, changes
+from tests.adjunct_store.histories.truth import PINS_EXPIRE, Filler, Truth, blob_of, changes, reader_of
 from tests.adjunct_store.stores import NAMES, OTHER, PARTITIONS, SCHEMA, STORE, generations_in
 from tests.state_backup.histories.processes import BOX, StateProcess, effect
 
@@ -39,12 +39,13 @@ class RefusedError(AzureBlobError):
 
 
 class StoreProcess(StateProcess):
-    """A fill or a task. reader, batch: of a task. sealing: a fill does not know whether its last batch was sealed.
+    """A fill or a task. query, driver, batch: of a task. sealing: a fill does not know whether its last batch was.
 
     folder: of a fill's checkpoints. told: it replaces what is there. saw: the manifest that it has read last.
     """
 
-    reader = ""
+    query = ""
+    driver = ""
     batch = 0
     sealing = False
     folder = ""
@@ -90,6 +91,10 @@ class World:
     """By folder, the checkpoint of the query of each generation."""
     disturbed: bool = False
     """Whether a fill was told to replace the store, or a checkpoint was lost: the right fill may be refused."""
+    drivers: dict[str, str] = field(default_factory=dict)
+    """By query, the process that runs it."""
+    jobs: list[str] = field(default_factory=list)
+    """Batch jobs whose DataFrames are used."""
 
     def __post_init__(self) -> None:
         self.truth = Truth(self.clock)
@@ -121,6 +126,8 @@ class World:
             process.saw = truth.manifest
         if process.writer and truth.manifest.writer != process.writer and aim in {"put manifest", "put", "list pin"}:
             truth.seen[f"a replaced fill wakes: {aim}"] += 1
+        pin = NAMES.reader_and_batch(request.name) if aim == "delete pin" and process.kind == "fill" else None
+        truth.seen["a clean-up deletes a pin that is followed"] += pin is not None and truth.followed(*pin)
         if aim in {"put manifest", "put pin"} and isinstance(fault, LostAnswer | Reset):
             truth.seen[f"lost answer: {aim}, {'done' if isinstance(fault, LostAnswer) else 'not done'}"] += 1
 
@@ -341,7 +348,8 @@ class World:
 
     def read_store(self, process: StoreProcess) -> None:
         """Pin a version for the batch of the reader, then read it."""
-        reader, batch, could = process.reader, process.batch, self.truth.manifest.newest is not None
+        query, batch, could = process.query, process.batch, self.truth.manifest.newest is not None
+        reader = Reader(reader_of(query), process.driver)
         try:
             version, generation = pin_version(process.container, STORE, reader, batch, new_id=process.new_id)
         except NotFoundError:
@@ -351,12 +359,12 @@ class World:
             return
         if generation.number != version.generation:
             self.truth.fail(f"version {version.number} comes with generation {generation.number}")
-        self.trace(f"{process} uses version {version.number} for batch {batch} of {reader}")
-        self.truth.uses(process, reader, batch, version)
+        self.trace(f"{process} uses version {version.number} for batch {batch} of {query}")
+        self.truth.uses(process, query, batch, version)
         try:
             self._read_all(process, version)
         except NotFoundError as error:
-            if not self.truth.given_up(reader, batch):
+            if not self.truth.given_up(query, batch):
                 self.truth.fail(f"a task cannot read what it has pinned: {error}")
         finally:
             self.truth.at_work.pop(process, None)
@@ -364,6 +372,13 @@ class World:
     def _read_all(self, process: StoreProcess, version: Version) -> None:
         for partition, checkpoint in enumerate(version.checkpoints):
             self._read(process, version.generation, partition, checkpoint)
+
+    def forget_job(self, job: str) -> None:
+        """The process of a batch job releases its pin, since nobody has its DataFrame."""
+        self.jobs.remove(job)
+        self.truth.current_batch[job] = 1
+        release(self.container, STORE, job)
+        self.truth.seen["a batch job is forgotten"] += 1
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -383,8 +398,8 @@ class World:
         fill.clean_up()
         if not generations_in(self.container) <= {each.number for each in self.truth.manifest.generations}:
             self.truth.fail("after a clean-up there are blobs of generations that are gone")
-        for reader in self.truth.current_batch:
-            release(self.container, STORE, reader)
+        for query in self.truth.current_batch:
+            release(self.container, STORE, reader_of(query))
         fill.clean_up()
         manifest = self.truth.manifest
         unseen = [each for each in manifest.versions if not manifest.serves(each)]

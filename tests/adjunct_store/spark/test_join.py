@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import re
+import time
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,7 +32,7 @@ def rows_of(frame: DataFrame) -> list[str]:
 
 @pytest.mark.every_spark
 @pytest.mark.oldest_spark
-@pytest.mark.parametrize("how", ["left", "inner"])
+@pytest.mark.parametrize("how", ["left", "inner", "left_semi", "anti"])
 @pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"form": "memory"}], ids=["plain", "shuffle", "memory"])
 def test_a_join_answers_as_sparks_own(planes: Planes, how: Any, options: dict[str, Any]) -> None:
     right = planes.spark.range(200).selectExpr("id % 50 as k1", "cast(id as string) as k2", "id * 2 as v", "'t' as t")
@@ -37,7 +40,8 @@ def test_a_join_answers_as_sparks_own(planes: Planes, how: Any, options: dict[st
     left = planes.spark.range(300).selectExpr(
         "if(id % 17 = 0, null, id % 60) as k1", "cast(id as string) as k2", "array(id, null) as numbers"
     )
-    expected = left.join(right, on=["k1", "k2"], how=how).select("k1", "k2", "numbers", "v", "t")
+    columns = ["k1", "k2", "numbers"] if how in {"left_semi", "anti"} else ["k1", "k2", "numbers", "v", "t"]
+    expected = left.join(right, on=["k1", "k2"], how=how).select(*columns)
     found = join(left, planes.store, on=["k1", "k2"], how=how, cache_dir=planes.cache, **options)
     assert expected.columns == found.columns
     assert rows_of(expected) == rows_of(found)
@@ -48,6 +52,20 @@ def test_columns_are_chosen_and_named(planes: Planes) -> None:
     rows = planes.spark.createDataFrame([("a", 5)], "plane string, seats int")
     found = join(rows, planes.store, on={"tail": "plane"}, columns=["seats"], prefix="of_", cache_dir=planes.cache)
     assert [{"plane": "a", "seats": 5, "of_seats": 1}] == [row.asDict() for row in found.collect()]
+
+
+@pytest.mark.parametrize("form", ["rocksdb", "memory"])
+def test_a_left_join_says_which_keys_the_store_has_though_their_values_are_null(planes: Planes, form: Any) -> None:
+    planes.fill(("a", 1), ("b", None))
+    rows = planes.spark.createDataFrame([("a",), ("b",), ("c",), (None,)], "tail string")
+    found = join(rows, planes.store, on=["tail"], indicator="is.known", form=form, cache_dir=planes.cache)
+    assert [("a", 1, True), ("b", None, True), ("c", None, False), (None, None, False)] == [
+        tuple(row) for row in found.collect()
+    ]
+    assert ["tail", "seats", "is.known"] == found.columns
+    assert not found.schema["is.known"].nullable
+    only = join(rows, planes.store, on=["tail"], columns=[], indicator="known", cache_dir=planes.cache)
+    assert {"a", "b"} == {row.tail for row in only.where("known").collect()}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +82,12 @@ def test_columns_are_chosen_and_named(planes: Planes) -> None:
         (["tail"], {"columns": ["engines"]}, "columns has 'engines', which is no value column of the store: seats"),
         (["tail"], {"columns": ["seats", "seats"]}, r"columns \['seats', 'seats'\] names a column twice"),
         (["tail"], {"columns": "seats"}, r"columns is 'seats': give a list, such as columns=\['seats'\]"),
-        (["tail"], {"how": "outer"}, "how is 'outer': give left or inner"),
+        (["tail"], {"how": "outer"}, "how is 'outer': give left, inner, semi or anti"),
+        (["tail"], {"how": "anti", "columns": ["seats"]}, "how is 'anti', which adds no columns"),
+        (["tail"], {"how": "semi", "prefix": "of_"}, "how is 'semi', which adds no columns"),
+        (["tail"], {"how": "inner", "indicator": "known"}, "indicator is 'known' and how is 'inner'"),
+        (["tail"], {"columns": [], "indicator": "Number"}, "indicator is 'Number', which is also another column"),
+        (["tail"], {"prefix": "of_", "indicator": "OF_seats"}, "indicator is 'OF_seats', which is also another"),
         (["tail"], {"form": "mem"}, "form is 'mem'; it must be one of rocksdb, memory"),
         (["tail"], {"version": "1"}, "version is '1': give the number of a version"),
         (["tail"], {}, "Value column 'seats' of store .* is also a column of the DataFrame"),
@@ -165,6 +188,73 @@ def test_jobs_of_one_version_share_a_pin_that_the_exit_releases(planes: Planes) 
     assert 1 == len(list(planes.store.open().list(pins)))
     release_pins()
     assert [] == list(planes.store.open().list(pins))
+
+
+def garbage_is_collected(planes: Planes) -> None:
+    gc.collect()
+    java: Any = planes.spark._jvm
+    java.System.gc()
+
+
+@pytest.mark.every_spark
+@pytest.mark.oldest_spark
+def test_a_dataframe_that_nobody_has_any_more_has_no_pin(planes: Planes) -> None:
+    rows = planes.spark.createDataFrame([("a",)], "tail string")
+
+    def joined(order: int) -> DataFrame:
+        planes.fill(("a", order, order), keep=1)
+        return join(rows, planes.store, on=["tail"], cache_dir=planes.cache)
+
+    def pins() -> int:
+        return len(list(planes.store.open().list(StoreNames(planes.store.store).all_pins)))
+
+    derived = joined(1).where("seats > 0").select((F.col("seats") + 100).alias("more"))
+    joined(2).createOrReplaceTempView("forgotten")
+    cached = joined(3).cache()
+    assert [("a", 3)] == [tuple(row) for row in cached.collect()]
+    del cached
+    order, most = 3, 0
+    deadline = time.monotonic() + 60
+    while most < 5 or pins() > 5:
+        assert time.monotonic() < deadline, f"{pins()} pins of {order} joins"
+        order, most = order + 1, max(most, pins())
+        joined(order)
+        garbage_is_collected(planes)
+    assert [(101,)] == [tuple(row) for row in derived.collect()]
+    assert [("a", 2)] == [tuple(row) for row in planes.spark.table("forgotten").collect()]
+    planes.spark.catalog.dropTempView("forgotten")
+
+
+def scan_of(frame: DataFrame) -> tuple[set[str], str]:
+    """Which columns Spark reads of a file, and which filters it gives to the scan."""
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    (pushed,) = re.findall(r"PushedFilters: \[(.*?)\]", plan)
+    (read,) = re.findall(r"ReadSchema: struct<(.*?)>", plan)
+    return {each.partition(":")[0] for each in read.split(",")}, pushed
+
+
+def test_spark_reads_what_was_selected_before_a_join_or_what_is_left_after_a_lookup(planes: Planes) -> None:
+    """As the guide says of the two."""
+    planes.fill(("a", 1))
+    folder = str(planes.folder / "flights")
+    planes.spark.createDataFrame([("a", 7, "x", "y")], "tail string, n int, wide string, more string").write.parquet(
+        folder
+    )
+    flights = planes.spark.read.parquet(folder)
+    after = join(flights, planes.store, on=["tail"], cache_dir=planes.cache).where("n > 5").select("n", "seats")
+    before = join(flights.where("n > 5").select("n", "tail"), planes.store, on=["tail"], cache_dir=planes.cache)
+    assert ({"tail", "n", "wide", "more"}, "") == scan_of(after)
+    columns, pushed = scan_of(before)
+    assert {"tail", "n"} == columns
+    assert "GreaterThan(n,5)" in pushed
+    assert [(7, 1)] == [tuple(row) for row in after.collect()] == [tuple(row) for row in before.drop("tail").collect()]
+    if hasattr(F, "arrow_udf"):
+        value = lookup(planes.store, "tail", streaming=False, cache_dir=planes.cache)
+        found = flights.withColumn("plane", value).where("n > 5").select("n", "plane.seats")
+        columns, pushed = scan_of(found)
+        assert {"tail", "n"} == columns
+        assert "GreaterThan(n,5)" in pushed
+        assert [(7, 1)] == [tuple(row) for row in found.collect()]
 
 
 def test_a_damaged_file_of_the_host_is_fetched_again(planes: Planes) -> None:

@@ -71,7 +71,7 @@ def test_rows_are_joined_in_pieces_that_find_no_more_than_the_bytes_of_one(
     asked = [None, *range(2_000), *[8] * 10, 7, None, 7]
     expected = [(key, values.get(key)) for key in asked if not inner or key in values]
     with open_view({0: stored(tmp_path / "p", TEXTS, *rows)}, TEXTS, form) as view:
-        joiner = Joiner(OneView(view), TEXTS.keys, [0], TEXTS.values, JOINED, inner)  # type: ignore[arg-type]
+        joiner = Joiner(OneView(view), TEXTS.keys, [0], TEXTS.values, JOINED, "inner" if inner else "left")  # type: ignore[arg-type]
         pieces = list(joiner.join([pa.record_batch({"id": pa.array(asked, pa.int64())})]))
     assert expected == [tuple(row.values()) for piece in pieces for row in piece.to_pylist()]
     sizes = [sum(len(text or "") for text in piece.column(1).to_pylist()) for piece in pieces]
@@ -90,7 +90,7 @@ def test_many_columns_are_joined_in_pieces_though_their_values_are_small(
     monkeypatch.setattr(reading, "BYTES_FOUND", 1 << 20)
     out = pa.schema([("id", pa.int64()), ("c7", pa.int64())])
     with open_view({0: stored(tmp_path / "p", wide, (0, dict.fromkeys(names, 1)))}, wide, form) as view:
-        joiner = Joiner(OneView(view), wide.keys, [0], pa.schema([wide.values.field("c7")]), out, inner=False)  # type: ignore[arg-type]
+        joiner = Joiner(OneView(view), wide.keys, [0], pa.schema([wide.values.field("c7")]), out)  # type: ignore[arg-type]
         asked = pa.record_batch({"id": pa.array([first] * 20_000)})
         pieces = [piece.num_rows for piece in joiner.join([asked])]
     assert 20_000 == sum(pieces)
@@ -105,7 +105,7 @@ def test_lists_of_small_numbers_are_joined_in_pieces_of_what_arrow_takes(
     monkeypatch.setattr(reading, "BYTES_FOUND", 1 << 20)
     out = pa.schema([("id", pa.int64()), ("list", pa.list_(pa.int64()))])
     with open_view({0: stored(tmp_path / "p", lists, (0, {"list": [1] * 1_000}))}, lists, form) as view:
-        joiner = Joiner(OneView(view), lists.keys, [0], lists.values, out, inner=False)  # type: ignore[arg-type]
+        joiner = Joiner(OneView(view), lists.keys, [0], lists.values, out)  # type: ignore[arg-type]
         pieces = list(joiner.join([pa.record_batch({"id": pa.array([0] * 2_000)})]))
     assert 2_000 == sum(piece.num_rows for piece in pieces)
     assert 300_000 < max(piece.nbytes for piece in pieces) < 1.1 * (1 << 20)
@@ -118,7 +118,7 @@ def test_after_large_values_pieces_grow_again_and_many_small_batches_change_noth
     monkeypatch.setattr(reading, "ROWS_AT_ONCE", 1_000)
     rows = [(0, {"text": "x" * 10_000}), (1, {"text": "y"})]
     with open_view({0: stored(tmp_path / "p", TEXTS, *rows)}, TEXTS) as view:
-        joiner = Joiner(OneView(view), TEXTS.keys, [0], TEXTS.values, JOINED, inner=False)  # type: ignore[arg-type]
+        joiner = Joiner(OneView(view), TEXTS.keys, [0], TEXTS.values, JOINED)  # type: ignore[arg-type]
         asked = [pa.record_batch({"id": pa.array([0] * 100)}), *[pa.record_batch({"id": pa.array([1] * 1_000)})] * 500]
         pieces = [piece.num_rows for piece in joiner.join(asked)]
     assert 500_100 == sum(pieces)
@@ -130,7 +130,7 @@ def test_more_text_than_a_column_can_hold_is_joined(tmp_path: Path) -> None:
     """Arrow's strings have 2 GiB in a batch; 500,000 rows that find 6 kB each have 3 GB."""
     rows = [(key, {"text": str(key) * 6_000}) for key in range(10)]
     with open_view({0: stored(tmp_path / "p", TEXTS, *rows)}, TEXTS) as view:
-        joiner = Joiner(OneView(view), TEXTS.keys, [0], TEXTS.values, JOINED, inner=False)  # type: ignore[arg-type]
+        joiner = Joiner(OneView(view), TEXTS.keys, [0], TEXTS.values, JOINED)  # type: ignore[arg-type]
         asked = pa.record_batch({"id": pa.array([key % 10 for key in range(500_000)])})
         count = 0
         for piece in joiner.join([asked]):
@@ -149,7 +149,7 @@ def test_a_store_that_was_made_anew_with_other_keys_is_refused(tmp_path: Path) -
     planned = pa.schema([("origin", pa.string()), ("dest", pa.string())])
     with open_view({0: stored(tmp_path / "p", PAIRS, ("LAX", "JFK", {"km": 1}))}, PAIRS) as view:
         out = pa.schema([*planned, ("km", pa.int64())])
-        joiner = Joiner(OneView(view), planned, [0, 1], PAIRS.values, out, inner=False)  # type: ignore[arg-type]
+        joiner = Joiner(OneView(view), planned, [0, 1], PAIRS.values, out)  # type: ignore[arg-type]
         find = _looker(OneView(view), planned, PAIRS.values)  # type: ignore[arg-type]
         says = r"keys were origin string, dest string when .* and are dest string, origin string\. .*made anew"
         with pytest.raises(ConfigurationError, match=says):

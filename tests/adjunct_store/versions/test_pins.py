@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from adjunct_store.versions.manifest import Generation, Manifest, Serves, State, Version
-from adjunct_store.versions.pin import Act, Pin, Step, counts, from_json, next_step, to_json
-from adjunct_store.versions.pins import pin_version, release
+from adjunct_store.versions.pin import SHARED, Act, Pin, Step, counts, from_json, next_step, to_json
+from adjunct_store.versions.pins import Reader, pin_version, release
 from azure_account.account import BlobContainer
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Fault, Faults, LateEffect, LostAnswer, Refuse, Reset, on
+from azure_account.memory.faults import Fault, Faults, LateEffect, LostAnswer, NumberedAttempt, Refuse, Reset, on
 from state_backup.sealed_json import sealed
 from tests.adjunct_store.stores import NAMES, OTHER, STORE, manifest_of, new_account, opened, published
 
@@ -43,9 +43,12 @@ MANIFEST = Manifest(
         (Pin(4), 0, None, Step(Act.PUT, NEWEST)),
         (Pin(9), 0, None, Step(Act.PUT, NEWEST)),
         (Pin(7), 100, None, Step(Act.PUT, NEWEST)),
-        (Pin(6, confirmed=True), 49, None, Step(Act.USE, OLDER)),
-        (Pin(5, confirmed=True), 49, 7, Step(Act.USE, RETIRING)),
-        (Pin(5, confirmed=True), 50, None, Step(Act.RENEW, RETIRING)),
+        (Pin(6, confirmed=True), 1.7, None, Step(Act.USE, OLDER)),
+        (Pin(5, confirmed=True), 1.7, 7, Step(Act.USE, RETIRING)),
+        (Pin(5, confirmed=True), 1.8, None, Step(Act.RENEW, RETIRING)),
+        (Pin(5, confirmed=True), 99, None, Step(Act.RENEW, RETIRING)),
+        (Pin(6, confirmed=True, driver=SHARED), 1.7, None, Step(Act.USE, OLDER)),
+        (Pin(6, confirmed=True, driver="another"), 1.7, None, Step(Act.RENEW, OLDER)),
         (Pin(5, confirmed=True), 100, None, Step(Act.PUT, NEWEST)),
         (Pin(4, confirmed=True), 0, None, Step(Act.PUT, NEWEST)),
         (Pin(4, confirmed=True), 0, 5, None),
@@ -62,9 +65,18 @@ def test_a_clean_up_counts_a_pin_for_twice_its_time(age: float | None, expected:
     assert expected == counts(age, 100.0)
 
 
+@pytest.mark.parametrize(("age", "expected"), [(0.0, True), (3.5, True), (3.6, False), (None, False)])
+def test_a_clean_up_counts_a_pin_for_less_when_later_batches_of_its_reader_have_theirs(
+    age: float | None, expected: bool
+) -> None:
+    assert expected == counts(age, 100.0, followed=True)
+
+
 def test_a_pin_is_the_same_after_json() -> None:
-    for pin in (Pin(7), Pin(8, confirmed=True, write_id="i")):
+    for pin in (Pin(7), Pin(8, confirmed=True, write_id="i", driver="d")):
         assert pin == from_json(to_json(pin), "pin")
+    older = sealed({"format-version": 1, "version": 7, "confirmed": True, "write-id": "i"})
+    assert Pin(7, confirmed=True, write_id="i") == from_json(older, "pin")
     with pytest.raises(ConfigurationError, match="Pin a has format version 2"):
         from_json(sealed({"format-version": 2}), "a")
     for data in (b"", b"{}", to_json(Pin(7)).replace(b"7", b"8"), sealed({"format-version": 1})):
@@ -121,6 +133,70 @@ def test_a_batch_deletes_the_pins_below_the_one_before_it(container: BlobContain
     ]
     release(container, STORE, "q")
     assert [NAMES.pin("r", 3)] == [blob.name for blob in container.list(NAMES.all_pins)]
+
+
+def pins_of(container: BlobContainer) -> list[int]:
+    found = (NAMES.reader_and_batch(blob.name) for blob in container.list(NAMES.pins("q")))
+    return [each[1] for each in found if each is not None]
+
+
+@pytest.mark.parametrize("first", [50, 51], ids=["the copy repeats the batch", "the copy begins after it"])
+def test_a_query_with_a_copied_checkpoint_leaves_the_pins_of_the_other_one(
+    container: BlobContainer, first: int
+) -> None:
+    fill = opened(container, keep=1)
+    versions = [published(fill, 0)]
+    own, copy = Reader("q", "own"), Reader("q", "copy")
+    assert versions[0] == pin_version(container, STORE, own, 50)[0]
+    for batch in range(first, 60):
+        pin_version(container, STORE, copy, batch)
+        versions.append(published(fill, len(versions)))
+    assert 1 == pin_version(container, STORE, own, 50)[0].number
+    assert [50, 58, 59] == pins_of(container), "the copy has deleted its own ones"
+    pin_version(container, STORE, own, 51)
+    pin_version(container, STORE, own, 52)
+    assert versions[-1] == pin_version(container, STORE, copy, 60)[0]
+    assert [50] * (first == 50) + [51, 52, 59, 60] == pins_of(container), "a shared one is deleted by none of the two"
+
+
+def test_pins_that_no_query_deletes_are_deleted_by_a_clean_up_when_later_batches_have_theirs(
+    account: MemoryAccount,
+) -> None:
+    container = account.container("box")
+    fill = opened(container, keep=1, now=account.clock.now)
+    published(fill, 0)
+    for run in range(20):  # a query that is started anew for each batch
+        for batch in (run, run + 1):
+            pin_version(container, STORE, Reader("q", f"run {run}"), batch)
+    assert list(range(21)) == pins_of(container)
+    published(fill, 1)
+    account.clock.sleep(6 * 3600 - 100)
+    assert 20 in pins_of(container)
+    pin_version(container, STORE, Reader("q", "slow"), 7)
+    account.clock.sleep(200)
+    published(fill, 2)
+    assert [7, 19, 20] == pins_of(container), "batch 7 is read, and batches 19 and 20 may be repeated"
+    account.clock.sleep(6 * 3600)
+    published(fill, 3)
+    assert [19, 20] == pins_of(container)
+
+
+def test_a_pin_that_is_written_again_while_a_clean_up_deletes_it_keeps_its_version(account: MemoryAccount) -> None:
+    container = account.container("box")
+
+    def renew(attempt: NumberedAttempt) -> None:
+        if attempt.operation == "delete" and attempt.name == NAMES.pin("q", 0):
+            assert 1 == pin_version(container, STORE, "q", 0)[0].number
+
+    fill = opened(account.restarted(Faults(renew)).container("box"), keep=1, now=account.clock.now)
+    published(fill, 0)
+    for batch in (0, 1):
+        pin_version(container, STORE, Reader("q", f"run {batch}"), batch)
+    pin_version(container, STORE, Reader("q", "run 2"), 2)
+    account.clock.sleep(7 * 3600)
+    published(fill, 1)
+    assert [2, 1] == [each.number for each in manifest_of(container).versions]
+    assert 1 == pin_version(container, STORE, "q", 0)[0].number
 
 
 def test_pins_that_cannot_be_deleted_fail_no_batch(account: MemoryAccount, caplog: pytest.LogCaptureFixture) -> None:

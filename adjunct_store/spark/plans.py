@@ -1,0 +1,38 @@
+"""Whether Spark still has a plan: a DataFrame that was forgotten cannot be read any more."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+logger = logging.getLogger(__name__)
+
+
+def has_plan(mapped: DataFrame) -> Callable[[], bool]:
+    """Gives a function that is true as long as Spark may run the function of `mapInArrow`, whose result this is.
+
+    All plans, cached data and RDDs that need it share one object of the JVM, which has no other owner: when the JVM has
+    collected it as garbage, none is left. Where this cannot be seen, it is always true.
+    """
+    try:
+        java: Any = mapped.sparkSession._jvm  # noqa: SLF001 - only the JVM knows
+        function = mapped._jdf.queryExecution().logical().functionExpr().func()  # noqa: SLF001
+        reference = java.java.lang.ref.WeakReference(function)
+    except (AttributeError, Py4JError) as error:
+        logger.info("the pin of a DataFrame stays until the end of the process: %s", error)
+        return lambda: True
+
+    def is_there() -> bool:
+        try:
+            return reference.get() is not None
+        except (OSError, Py4JError):  # there is no answer of the JVM
+            return True
+
+    return is_there
