@@ -27,6 +27,7 @@ from azure_account.errors import (
 from state_backup.clean_up import CleanUp
 from state_backup.index.checkpoint_id import next_id
 from state_backup.index.dir_diff import next_index, stored_content, to_upload
+from state_backup.index.packs import without_worn
 from state_backup.index.snapshot_index import SnapshotIndex, SnapshotMetadata, to_json
 from state_backup.local.scan import ReadFiles, scan
 from state_backup.metrics import StateMetrics
@@ -295,6 +296,7 @@ class StateWriter:
             known = self._read_files.setdefault(store.name, ReadFiles()) if run.trust_times else None
             local = scan(store.directory, self._storage.threads, known)
             stored = {**new.content, **stored_content(local, root_before, self._lost)}
+            stored = without_worn((file.content for file in local.all_files()), stored)
             files = to_upload(local, stored)
         done = _backed_up(local, files)
         run.planned(done.uploaded_files, done.uploaded_bytes)

@@ -1,4 +1,7 @@
-"""Download files: ranges in parallel into a file of its full size, then verified by its checksums."""
+"""Download files: ranges in parallel into a file of its full size, then verified by its checksums.
+
+Small files that share a pack are downloaded by one request, verified, and then written in parallel.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import os
 import threading
 from concurrent.futures import CancelledError
 from contextlib import ExitStack
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 from azure_account.errors import ConfigurationError, CorruptError, describe
+from state_backup.index.packs import runs
 from state_backup.local.advice import next_step
 from state_backup.local.scan import READ_BYTES, ExpectedChecksum
 from state_backup.threads import pool, results
@@ -21,10 +25,14 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from azure_account.account import BlobContainer
+    from state_backup.index.packs import Run
     from state_backup.index.snapshot_index import FileBlob, FileIndex
 
 RANGE_BYTES = 4 << 20
-_FILES_AT_ONCE = 4
+_FILES_AT_ONCE = 8
+"""Files, or runs of a pack. Of each run up to 4 MiB are in memory, beside one range for each thread."""
+_NAMED = 5
+"""How many damaged files of a pack an error names."""
 
 
 class Downloader:
@@ -50,8 +58,29 @@ class Downloader:
         progress: is called with the bytes of each range. `NotFoundError` if a blob is gone, `CorruptError` if the bytes
         are not those that were backed up, `ConfigurationError` if the disk refuses them.
         """
-        calls = (self._files.submit(self._file, path, file, progress) for path, file in files.items())
+        alone, shared = runs(files)
+        calls = chain(
+            (self._files.submit(self._file, path, file, progress) for path, file in alone.items()),
+            (self._files.submit(self._run, run, progress) for run in shared),
+        )
         results(calls, self._stopped.set)
+
+    def _run(self, run: Run[Path], progress: Callable[[int], object]) -> None:
+        """Download files that share a pack. None is written before all of them are verified."""
+        if self._stopped.is_set():
+            raise CancelledError
+        pieces = list(run.pieces(self._fetched(run)))
+        damaged = [file.name for _, file, data in pieces if not _is_of(file, data)]
+        if damaged:
+            names = ", ".join(damaged[:_NAMED]) + (f" and {len(damaged) - _NAMED} more" if damaged[_NAMED:] else "")
+            cause = f"the bytes of {names} have another checksum, or are not there"
+            name = f"files from pack {run.pack}"
+            raise CorruptError(describe("restore", name, cause, "Restore an older checkpoint."))
+        results(self._ranges.submit(_write, path, data) for path, _, data in pieces)
+        progress(sum(file.metadata.size for _, file in run.files))
+
+    def _fetched(self, run: Run[Path]) -> bytes:
+        return self._container.get(run.pack, run.start, run.length).data
 
     def _file(self, path: Path, file: FileIndex, progress: Callable[[int], object]) -> None:
         try:
@@ -69,7 +98,7 @@ class Downloader:
         def fetch(blob: FileBlob, start: int, length: int) -> None:
             if self._stopped.is_set():
                 raise CancelledError
-            data = self._container.get(blob.blob_id, start, length).data
+            data = self._container.get(blob.blob_id, blob.pack_offset + start, length).data
             if len(data) < length:
                 raise _corrupt(file, f"blob {blob.blob_id} is shorter than the file")
             os.pwrite(descriptor, data, blob.offset + start)
@@ -83,6 +112,25 @@ class Downloader:
         for blob, size in file.extents():
             cuts = [*range(0, size, self._range_bytes), size]
             yield from ((blob, start, stop - start) for start, stop in pairwise(cuts))
+
+
+def _is_of(file: FileIndex, data: memoryview) -> bool:
+    """Whether these are the bytes of a file."""
+    expected = ExpectedChecksum(file.checksum, file.blake3)
+    expected.update(data)
+    return len(data) == file.metadata.size and expected.matches
+
+
+def _write(path: Path, data: memoryview) -> None:
+    """Write a new file, and have it on disk."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as target:
+            target.write(data)
+            target.flush()
+            os.fsync(descriptor)
+    except OSError as error:
+        raise ConfigurationError(describe("write", str(path), str(error), next_step(error))) from error
 
 
 def _verify(descriptor: int, path: Path, file: FileIndex) -> None:

@@ -15,6 +15,9 @@ from tests.state_backup.histories.mutants import MUTANTS
 HISTORIES = 300
 MOST_FOR_A_MUTANT = 1_000
 EVENTS = (
+    "a pack is committed",
+    "a pack is needed in part",
+    "files of a worn pack are uploaded again",
     "a sweep has condemned blobs",
     "an earlier commit took effect just before that",
     "a replaced writer wakes: delete",

@@ -78,6 +78,7 @@ def test_checkpoints_that_are_named_stay_until_they_are_not_named_any_more(tmp_p
     check_no_orphans(container)
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_blobs_of_a_checkpoint_have_no_ttl_and_only_new_ones_are_asked(tmp_path: Path) -> None:
     faults = Faults()
     account = new_account()
@@ -92,6 +93,7 @@ def test_blobs_of_a_checkpoint_have_no_ttl_and_only_new_ones_are_asked(tmp_path:
     assert 3 == len(asked), "2.sst, CURRENT and the index"
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_a_state_that_was_left_settled_is_opened_without_taking_ttls_off_again(tmp_path: Path) -> None:
     account, faults = new_account(), Faults()
     container = account.restarted(faults).container("box")
@@ -160,6 +162,7 @@ def test_an_epoch_that_is_given_must_not_be_lower(tmp_path: Path) -> None:
         opened(account, epoch=6)
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_a_backup_beside_a_sweep_uploads_again_what_was_condemned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -258,6 +261,7 @@ def test_what_a_failed_backup_has_uploaded_is_deleted_by_the_next_one(tmp_path: 
     assert not plan_sweep(account.container("box"), STATE, min_age=0).waste
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_what_a_writer_that_died_has_uploaded_is_deleted_by_the_next_one(tmp_path: Path) -> None:
     account = new_account()
     back_up(opened(account), tmp_path, 0)

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, Reset, Throttle
+from state_backup.index import packs
 from state_backup.transfer import upload
 from tests.state_backup.histories.processes import StateProcess, aim_of
 from tests.state_backup.histories.world import World, counted_warnings
@@ -35,13 +36,17 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
 )
 LONG = (1.0, 600.0, 7200.0, 2 * 86400.0)
 MAX_STEPS = 3000
+PACKS = ((0, 4 << 20, 16), (2, 4, 16), (4, 8, 1), (4, 8, 16), (4, 1000, 2))
+"""Below which size files are packed (no content has more than three bytes), up to which size, and how many small."""
 
 
 def run_seed(seed: int, trace: list[str] | None = None) -> tuple[str | None, Counter[str]]:
     """What is violated, and the events that were seen."""
     draws = Random(seed)
     folder = Path(tempfile.mkdtemp(prefix="history-", dir=MEMORY if MEMORY.is_dir() else None))
-    small, upload._SMALL = upload._SMALL, draws.choice([2, 1 << 20])
+    before = upload._SMALL, packs.SMALL_FILE, packs.PACK_BYTES, packs.MOST_SMALL_BLOBS
+    upload._SMALL = draws.choice([2, 1 << 20])
+    packs.SMALL_FILE, packs.PACK_BYTES, packs.MOST_SMALL_BLOBS = draws.choice(PACKS)
     world = World(seed, folder, draws.choice([None, None, 5]))
     if trace is not None:
         world.trace = trace.append
@@ -52,7 +57,7 @@ def run_seed(seed: int, trace: list[str] | None = None) -> tuple[str | None, Cou
                 world.end(draws)
             world.check_errors()
     finally:
-        upload._SMALL = small
+        upload._SMALL, packs.SMALL_FILE, packs.PACK_BYTES, packs.MOST_SMALL_BLOBS = before
         for process in world.processes:
             process.kill()
         shutil.rmtree(folder)

@@ -177,4 +177,15 @@ MUTANTS: dict[str, Mutant] = {
         "for each in checkpoints for blob",
         "for each in checkpoints[: self._keep] for blob",
     ),
+    "a pack is deleted when its first file is not needed any more": edited(
+        "state_backup.index.snapshot_index:SnapshotIndex.blob_ids",
+        "for blob in file.blobs",
+        "for blob in file.blobs if not blob.pack_offset",
+    ),
+    "worn packs are kept": replaced("state_backup.writer:without_worn", lambda _, stored: dict(stored)),
+    "the files of a pack lie in another order": edited(
+        "state_backup.transfer.upload:Uploader._put_group",
+        "zip(group, begins, strict=False)}",
+        "zip(group[::-1], begins, strict=False)}",
+    ),
 }
