@@ -113,7 +113,8 @@ def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
     that a restore is not overtaken by the next backup. `FencedError` if a writer with a higher epoch has the state. Of
     two writers with one epoch, the last to open the state has it. opening: an id of this call, by default random.
     settled, read_files: what an earlier writer has left, so that this one does not do it again: its newest checkpoint
-    if the writer was `settled` then, and its `read_files`, if they are of this host.
+    if the writer was `settled` then (needed only where this identity may not list tags), and its `read_files`, if they
+    are of this host.
     """
     if keep < LEAST_KEPT:
         text = f"keep is {keep}, it must be at least {LEAST_KEPT}: a restore would be overtaken by the next backup."
@@ -147,7 +148,9 @@ class StateWriter:
         self._stored = stored
         self._indexes = self._read_indexes(stored, ())
         """The snapshot indexes of the checkpoints in the record, by blob."""
-        self._left = CleanUp(self._blobs_of(self._indexes) - self._blobs_without_ttl(settled))
+        there, with_ttl = storage.listed()
+        in_use = self._blobs_of(self._indexes)
+        self._left = CleanUp(in_use - self._blobs_without_ttl(settled) if with_ttl is None else in_use & with_ttl)
         self._unused: set[str] = set()
         """Blobs of attempts that have failed, and others that no checkpoint has: the next commit condemns them."""
         self._without_tags: set[str] = set()
@@ -156,11 +159,10 @@ class StateWriter:
         self._metrics = StateMetrics(storage.state)
         self.backed_up: Mapping[str, BackedUpStore] = {}
         """What the last committed backup did, by store."""
-        there = storage.sizes()
         self._lost = self._find_lost(there)
         if len(self._indexes) == len({blob for each in self.checkpoints for blob in each.indexes.values()}):
             # What no checkpoint names is of writers that cannot commit any more: they lost the state by this opening.
-            self._unused |= set(there) - self._blobs_of(self._indexes) - set(stored.record.condemned)
+            self._unused |= set(there) - in_use - set(stored.record.condemned)
         self._clean_up()
 
     @property

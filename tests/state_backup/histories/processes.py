@@ -156,6 +156,8 @@ def aim_of(request: Request) -> str:
             return "write record" if request.operation == "put" else "read record"
         case "put" | "commit_block_list":
             return "upload"
+        case "list_tags":
+            return "list"
         case "delete" | "set_tags" | "get" | "list":
             return str(request.operation)
         case _:
