@@ -89,10 +89,14 @@ def plan_sweep(container: BlobContainer, state: str, *, min_age: float = DAY_SEC
 
 
 def _fitting(waste: Sequence[BlobProperties], record: CheckpointRecord) -> list[BlobProperties]:
-    """What the list of condemned names has, or has room for. The next sweep takes the rest."""
+    """What the list of condemned names has, or has room for. The next sweep takes the rest.
+
+    Names of blobs that are gone take no room: only a writer takes them off the list, and there may be none any more.
+    """
     names = set(record.condemned)
+    condemned = [blob for blob in waste if blob.name in names]
     new = [blob for blob in waste if blob.name not in names]
-    return [blob for blob in waste if blob.name in names] + new[: max(0, MOST_CONDEMNED - len(names))]
+    return condemned + new[: max(0, MOST_CONDEMNED - len(condemned))]
 
 
 def _read_in_use(container: BlobContainer, names: StateNames) -> tuple[StoredRecord, dict[str, tuple[str, ...]]]:

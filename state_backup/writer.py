@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from azure_account.errors import (
+    AzureBlobError,
     ConfigurationError,
     ConflictError,
     describe,
@@ -163,6 +164,7 @@ class StateWriter:
         if len(self._indexes) == len({blob for each in self.checkpoints for blob in each.indexes.values()}):
             # What no checkpoint names is of writers that cannot commit any more: they lost the state by this opening.
             self._unused |= set(there) - in_use - set(stored.record.condemned)
+        self._left.gone = set(stored.record.condemned) - set(there)
         self._clean_up()
 
     @property
@@ -225,6 +227,7 @@ class StateWriter:
                 self.backed_up = new.stores
                 self._count_commit(new)
                 self._clean_up()
+                self._condemn_the_rest()
                 return checkpoint
             condemned = new.blobs & set(self._stored.record.condemned)
             if condemned or new.base != self.newest:
@@ -329,15 +332,39 @@ class StateWriter:
         checkpoints = (checkpoint, *older[:newest], *(each for each in older[newest:] if str(each.id) in new.keep))
         known = {**self._indexes, **dict(new.indexes.values())}
         in_use = self._blobs_of({blob: known[blob] for each in checkpoints for blob in each.indexes.values()})
-        waste = sorted((self._blobs_of(known) | self._unused) - in_use - set(record.condemned))
-        condemned = sorted(set(record.condemned) - self._left.gone)
-        condemned += waste[: max(0, MOST_CONDEMNED - len(condemned))]
-        changed = replace(record, checkpoints=checkpoints, condemned=tuple(condemned))
+        waste = (self._blobs_of(known) | self._unused) - in_use
+        changed = replace(record, checkpoints=checkpoints, condemned=self._condemned(record, waste))
         stored = self._storage.records.write(changed, self._stored)
         if stored is None:
             return False
         self._go_on_from(stored, known)
         return True
+
+    def _condemned(self, record: CheckpointRecord, waste: set[str]) -> tuple[str, ...]:
+        """The list of the next record: without what is gone, and with as much of the waste as it has room for."""
+        condemned = sorted(set(record.condemned) - self._left.gone)
+        new = sorted(waste - set(record.condemned))
+        return (*condemned, *new[: max(0, MOST_CONDEMNED - len(condemned))])
+
+    def _condemn_the_rest(self) -> None:
+        """Condemn and delete what the list had no room for, part by part, until nothing is left or nothing goes.
+
+        Else waste would add up if each backup has more of it than the list has room for. An error is only logged, and
+        if the record was changed meanwhile, the next commit finds that out.
+        """
+        try:
+            while self._unused:
+                record = self._stored.record
+                condemned = self._condemned(record, self._unused)
+                if set(condemned) == set(record.condemned):
+                    return
+                stored = self._storage.records.write(replace(record, condemned=condemned), self._stored)
+                if stored is None:
+                    return
+                self._go_on_from(stored, self._indexes)
+                self._clean_up()
+        except AzureBlobError as error:
+            logger.warning("the clean-up of %s goes on with the next backup: %s", self._storage.state, error)
 
     def _find_committed(self, new: _New, checkpoint: Checkpoint) -> bool:
         """Read the record that was changed meanwhile. True if it has the checkpoint: the commit's answer was lost."""

@@ -13,6 +13,7 @@ import pytest
 
 from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, CorruptError, NotFoundError
 from azure_account.memory.faults import Faults, LostAnswer, Refuse, always, on
+from state_backup import sweeping as sweep_module
 from state_backup import writer as writer_module
 from state_backup.local import place
 from state_backup.local.scan import scan
@@ -127,6 +128,45 @@ def test_the_list_of_condemned_blobs_is_bounded_and_what_is_left_over_comes_late
     for _ in range(40):
         writer.back_up({"store": tmp_path / "live"})
     assert not plan_sweep(account.container("box"), STATE, min_age=0).waste
+
+
+@pytest.mark.usefixtures("no_packs")
+def test_more_waste_with_each_backup_than_the_list_has_room_for_does_not_add_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "MOST_CONDEMNED", 5)
+    monkeypatch.setattr(sweep_module, "MOST_CONDEMNED", 5)
+    account = new_account()
+    container = account.container("box")
+    writer = opened(account)
+    needed_by_two = 2 * (12 + 1)
+    for number in range(10):
+        tree = {f"{number}-{file}": b"%d-%d" % (number, file) for file in range(12)}
+        writer.back_up({"store": write(tmp_path / "live", tree)})
+        assert len(writer._stored.record.condemned) <= 5
+        assert len([blob for blob in container.list() if blob.name != f"{STATE}/checkpoint.json"]) <= needed_by_two
+    for name in ("one", "two"):
+        container.put(f"{STATE}/files/{name}", b"1")
+    assert 2 == sweep(container, STATE, plan_sweep(container, STATE, min_age=0)), "the list has room for a sweep"
+
+
+@pytest.mark.usefixtures("no_packs")
+def test_sweeps_go_on_though_no_writer_takes_names_off_the_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a writer takes names off: those of blobs that are gone must not keep others from being condemned."""
+    monkeypatch.setattr(sweep_module, "MOST_CONDEMNED", 5)
+    account = new_account()
+    opened(account).back_up({"store": write(tmp_path / "live", TREES[0])})
+    container = account.container("box")
+    for number in range(17):
+        container.put(f"{STATE}/files/waste-{number:02}", b"1")
+    assert [5, 5, 5, 2, 0] == [sweep(container, STATE, plan_sweep(container, STATE, min_age=0)) for _ in range(5)]
+    faults = Faults()
+    writer = opened(account.restarted(faults))
+    assert 0 == sum(each.operation == "delete" for each in faults.attempts), "a listing shows that they are gone"
+    writer.back_up({"store": write(tmp_path / "live", TREES[0])})
+    assert () == writer._stored.record.condemned
 
 
 def test_a_record_that_was_deleted_ends_the_writer_also_if_another_one_makes_a_new_one(tmp_path: Path) -> None:
