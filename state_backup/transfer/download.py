@@ -5,6 +5,7 @@ Small files that share a pack are downloaded by one request, verified, and then 
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from concurrent.futures import CancelledError
@@ -17,9 +18,10 @@ from state_backup.index.packs import runs
 from state_backup.local.advice import next_step
 from state_backup.local.scan import READ_BYTES, ExpectedChecksum
 from state_backup.threads import pool, results
+from state_backup.transfer.pieces import PieceNotes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from typing_extensions import Self
@@ -53,7 +55,9 @@ class Downloader:
         self._closing.close()
 
     def files(self, files: dict[Path, FileIndex], progress: Callable[[int], object] = lambda _: None) -> None:
-        """Download files to these paths, whose folders exist. The paths must not exist.
+        """Download files to these paths, whose folders exist.
+
+        At a path there must be nothing, or a file that an earlier download of the same content has begun.
 
         progress: is called with the bytes of each range. `NotFoundError` if a blob is gone, `CorruptError` if the bytes
         are not those that were backed up, `ConfigurationError` if the disk refuses them.
@@ -84,34 +88,61 @@ class Downloader:
 
     def _file(self, path: Path, file: FileIndex, progress: Callable[[int], object]) -> None:
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "r+b", buffering=0):
-                if file.metadata.size:
-                    os.posix_fallocate(descriptor, 0, file.metadata.size)
-                self._fill(descriptor, file, progress)
+                parts = list(self._parts(file))
+                notes = _begun(descriptor, path, file, len(parts))
+                self._fill(descriptor, file, parts, notes, progress)
                 _verify(descriptor, path, file)
                 os.fsync(descriptor)
         except OSError as error:
             raise ConfigurationError(describe("write", str(path), str(error), next_step(error))) from error
 
-    def _fill(self, descriptor: int, file: FileIndex, progress: Callable[[int], object]) -> None:
-        def fetch(blob: FileBlob, start: int, length: int) -> None:
+    def _fill(
+        self,
+        descriptor: int,
+        file: FileIndex,
+        parts: Sequence[tuple[FileBlob, int, int]],
+        notes: PieceNotes | None,
+        progress: Callable[[int], object],
+    ) -> None:
+        def fetch(number: int, blob: FileBlob, start: int, length: int) -> None:
             if self._stopped.is_set():
                 raise CancelledError
+            if notes is not None and notes.has(number, blob.offset + start, length):
+                progress(length)
+                return
             data = self._container.get(blob.blob_id, blob.pack_offset + start, length).data
             if len(data) < length:
                 raise _corrupt(file, f"blob {blob.blob_id} is shorter than the file")
             os.pwrite(descriptor, data, blob.offset + start)
+            if notes is not None:
+                notes.add(number, data)
             progress(length)
 
         # All have ended when this returns, so that none writes to a descriptor that is another file's by then.
-        results(self._ranges.submit(fetch, *part) for part in self._parts(file))
+        results(self._ranges.submit(fetch, number, *part) for number, part in enumerate(parts))
+        if notes is not None:
+            notes.end()
 
     def _parts(self, file: FileIndex) -> Iterator[tuple[FileBlob, int, int]]:
         """Ranges of the blobs of a file: blob, start in it, length."""
         for blob, size in file.extents():
             cuts = [*range(0, size, self._range_bytes), size]
             yield from ((blob, start, stop - start) for start, stop in pairwise(cuts))
+
+
+def _begun(descriptor: int, path: Path, file: FileIndex, parts: int) -> PieceNotes | None:
+    """The notes of a file of several pieces: those of an earlier download, or new ones. `OSError` for another file."""
+    notes = PieceNotes(descriptor, file, parts) if file.blake3 and parts > 1 else None
+    if os.fstat(descriptor).st_size:
+        if notes is None or not notes.are_there:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    elif notes is not None:
+        notes.begin()
+    elif file.metadata.size:
+        os.posix_fallocate(descriptor, 0, file.metadata.size)
+    return notes
 
 
 def _is_of(file: FileIndex, data: memoryview) -> bool:

@@ -18,6 +18,7 @@ EVENTS = (
     "a pack is committed",
     "a pack is needed in part",
     "files of a worn pack are uploaded again",
+    "the list of condemned blobs was too short, and the rest follows",
     "a sweep has condemned blobs",
     "an earlier commit took effect just before that",
     "a replaced writer wakes: delete",

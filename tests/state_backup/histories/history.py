@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, Reset, Throttle
+from state_backup import writer
 from state_backup.index import packs
 from state_backup.transfer import upload
 from tests.state_backup.histories.processes import StateProcess, aim_of
@@ -47,6 +48,8 @@ def run_seed(seed: int, trace: list[str] | None = None) -> tuple[str | None, Cou
     before = upload._SMALL, packs.SMALL_FILE, packs.PACK_BYTES, packs.MOST_SMALL_BLOBS
     upload._SMALL = draws.choice([2, 1 << 20])
     packs.SMALL_FILE, packs.PACK_BYTES, packs.MOST_SMALL_BLOBS = draws.choice(PACKS)
+    most_condemned = vars(writer)["MOST_CONDEMNED"]
+    vars(writer)["MOST_CONDEMNED"] = draws.choice([2, most_condemned])
     world = World(seed, folder, draws.choice([None, None, 5]))
     if trace is not None:
         world.trace = trace.append
@@ -57,6 +60,7 @@ def run_seed(seed: int, trace: list[str] | None = None) -> tuple[str | None, Cou
                 world.end(draws)
             world.check_errors()
     finally:
+        vars(writer)["MOST_CONDEMNED"] = most_condemned
         upload._SMALL, packs.SMALL_FILE, packs.PACK_BYTES, packs.MOST_SMALL_BLOBS = before
         for process in world.processes:
             process.kill()

@@ -73,6 +73,8 @@ class Truth:
             self.writers.append(record.writer)
         if record.checkpoints != before.checkpoints:
             self._checkpoints(record.checkpoints, before.checkpoints)
+        elif record.writer == before.writer and set(before.condemned) - set(record.condemned):
+            self.seen["the list of condemned blobs was too short, and the rest follows"] += 1
         self.ever_condemned |= set(record.condemned)
         if self.in_use & set(record.condemned):
             self.fail(f"{min(self.in_use & set(record.condemned))}, which a checkpoint needs, is condemned")

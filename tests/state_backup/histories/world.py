@@ -159,10 +159,18 @@ class World:
         if attempt not in self.truth.committed:
             self.truth.fail(f"{process.kind}: a checkpoint is reported and was not committed")
         if checkpoint.indexes and self.truth.record.writer == process.writer:
-            self.check_own(process)
+            self.check_own(process, writer)
 
-    def check_own(self, process: StateProcess) -> None:
-        """What a writer has uploaded in vain is condemned by its next commit."""
+    def check_own(self, process: StateProcess, writer: StateWriter) -> None:
+        """What a writer has uploaded in vain is condemned by its next commit.
+
+        Unless the list has no room, since what it has cannot be deleted, or the writer could not change it once more.
+        """
+        record = self.truth.record
+        if set(record.condemned) & set(self.truth.blobs) or process.write_failed:
+            return
+        if record.write_id != writer._stored.record.write_id:
+            return
         own = {name for name in self.truth.blobs if name.split("/")[-1].removesuffix(".json") in process.names}
         left = own - self.truth.in_use - self.truth.ever_condemned
         if left:
