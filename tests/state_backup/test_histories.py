@@ -34,6 +34,7 @@ EVENTS = (
     "a backup fails and the writer goes on",
     "a sweep follows a commit without an answer",
     "an older checkpoint is kept",
+    "a restore finds what one that was killed has left",
     "a restore is overtaken",
     "restored",
     "second take-over",

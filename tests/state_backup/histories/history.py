@@ -13,7 +13,7 @@ from state_backup import writer
 from state_backup.index import packs
 from state_backup.transfer import upload
 from tests.state_backup.histories.processes import StateProcess, aim_of
-from tests.state_backup.histories.world import World, counted_warnings
+from tests.state_backup.histories.world import World, counted_warnings, killed_restores_clean_nothing_up
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
 AIMS = ("write record", "write record", "upload", "upload", "delete", "set_tags", "get", "read record", "list")
@@ -54,7 +54,7 @@ def run_seed(seed: int, trace: list[str] | None = None) -> tuple[str | None, Cou
     if trace is not None:
         world.trace = trace.append
     try:
-        with counted_warnings(world.truth):
+        with counted_warnings(world.truth), killed_restores_clean_nothing_up():
             _events(world, draws)
             if world.truth.violation is None:
                 world.end(draws)
@@ -84,6 +84,7 @@ def _events(world: World, draws: Random) -> None:
         "beside": draws.choice([0, 1, 3]),
         "doubt": draws.choice([0, 1, 3]),
         "lost": draws.choice([0, 1, 2]),
+        "interrupted": draws.choice([0, 2]),
     }
     names = draws.choices(list(weights), list(weights.values()), k=draws.choice([15, 25, 40, 60]))
     for name in ["write", *names]:
@@ -120,6 +121,9 @@ def _event(world: World, draws: Random, name: str) -> None:  # noqa: C901, PLR09
             _doubt(world, draws.choice(writers), draws)
         case "lost" if writers:
             _lose_answer(world, draws.choice(writers))
+        case "interrupted" if not any(process.kind == "restore" for process in alive):
+            _move(world.start("restore", world.restore_state), draws.choice([1, 2, 3, 4]))
+            world.processes[-1].kill()
         case "kill" if alive:
             draws.choice(alive).kill()
         case "fault" if alive:
