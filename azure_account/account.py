@@ -87,7 +87,8 @@ NO_ATTRIBUTES = BlobAttributes()
 class BlobProperties:
     """A blob in a listing or by its properties. `size` is in bytes; an uncommitted blob has size 0 and no ETag.
 
-    leased: whether a process held its lease when it was read, by the service's clock.
+    leased: whether a process held its lease when it was read, by the service's clock. tags: only in a listing that was
+    asked for them.
     """
 
     name: str
@@ -99,6 +100,7 @@ class BlobProperties:
     content_type: str | None = None
     committed: bool = True
     leased: bool = False
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -181,11 +183,12 @@ class BlobContainer(Protocol):
         """The ids of a blob's committed blocks, in order; none if it does not exist or was not made of blocks."""
 
     def list(
-        self, prefix: str = "", *, start_from: str | None = None, uncommitted: bool = False
+        self, prefix: str = "", *, start_from: str | None = None, uncommitted: bool = False, tags: bool = False
     ) -> Iterator[BlobProperties]:
         """Blobs whose name begins with `prefix`, in name order, from the name `start_from` on.
 
-        `uncommitted` adds blobs that have staged blocks only.
+        `uncommitted` adds blobs that have staged blocks only; `tags` the index tags, for which the identity needs the
+        right to read them.
         """
 
     def delete(self, blob: str, *, condition: Condition = ALWAYS, lease_id: str | None = None) -> Outcome:

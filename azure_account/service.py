@@ -112,7 +112,7 @@ class BlobService(Protocol):
         """Get Block List, committed."""
 
     def list_page(
-        self, container: str, prefix: str, start_from: str | None, marker: str | None, *, uncommitted: bool
+        self, container: str, prefix: str, start_from: str | None, marker: str | None, *, uncommitted: bool, tags: bool
     ) -> Page[BlobProperties]:
         """List Blobs, one page. It may begin before the name `start_from`."""
 

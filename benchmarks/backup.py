@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from benchmarks.backup_small import small_files
 from benchmarks.backup_steps import EMPTY, FIRST, NEWER, SECOND, Figures, Stores, replays, restores, steps
 from benchmarks.backup_store import BATCH, STORED_BYTES, changed_copy, size_of, write_changelog, write_store
 from benchmarks.report import Report
@@ -34,8 +35,9 @@ Taken: TypeAlias = dict[str, list[dict[str, Figures]]]
 
 
 def run(rounds: int, copies: int, sizes: Sequence[int] = SIZES_MIB) -> list[Report]:  # noqa: ARG001 - no flights
-    """Five tables for each size (MiB). At most three rounds; one above 2 GiB."""
-    return [report for size in sizes for report in _measure(size, 1 if size > _ONCE_ABOVE_MIB else min(rounds, 3))]
+    """A table of small files, and five for each size (MiB). At most three rounds; one above 2 GiB."""
+    large = [report for size in sizes for report in _measure(size, 1 if size > _ONCE_ABOVE_MIB else min(rounds, 3))]
+    return [small_files(min(rounds, 3)), *large]
 
 
 def _measure(size: int, rounds: int) -> Iterator[Report]:

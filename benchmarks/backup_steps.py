@@ -40,7 +40,7 @@ REPLAY = "replay"
 class Figures:
     """Of one process. seconds: of the act. on_disk: until its files are synced. processor: seconds. peak: MiB.
 
-    Bytes are those of HTTP, with headers.
+    Bytes are those of HTTP, with headers. requests: 0 without a proxy.
     """
 
     seconds: float
@@ -49,6 +49,7 @@ class Figures:
     peak: float
     sent: int
     received: int
+    requests: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Stores:
 
 
 @dataclass(frozen=True)
-class _Storage:
+class Storage:
     """An emulator, which its clients reach through the proxy, if there is one."""
 
     azurite: Azurite
@@ -91,7 +92,8 @@ class _Storage:
         self._moved()
         answer = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
         sent, received = self._moved()
-        return Figures(**json.loads(answer.stdout), sent=sent, received=received)
+        requests = 0 if self.proxy is None else self.proxy.take_requests()
+        return Figures(**json.loads(answer.stdout), sent=sent, received=received, requests=requests)
 
     def _moved(self) -> tuple[int, int]:
         """Bytes since the last call; zeros without a proxy."""
@@ -100,66 +102,69 @@ class _Storage:
 
 def steps(stores: Stores, push: str, pull: str, *, incremental: bool) -> dict[str, Figures]:
     """All steps of a tool. One that always copies everything has no steps of their own for what has changed."""
-    with _storage() as storage:
+    with emulator() as storage:
         taken = {FIRST: storage.act(push, stores.old)}
         if incremental:
             taken[SECOND] = storage.act(push, stores.new)
-            with _deleted_after(stores.folder / "older") as target:
+            with deleted_after(stores.folder / "older") as target:
                 shutil.copytree(stores.old, target)
                 taken[NEWER] = storage.act(pull, target)
-                _check_equal(stores.new, target)
-        with _deleted_after(stores.folder / "empty") as target:
+                check_equal(stores.new, target)
+        with deleted_after(stores.folder / "empty") as target:
             taken[EMPTY] = storage.act(pull, target)
-            _check_equal(stores.new if incremental else stores.old, target)
+            check_equal(stores.new if incremental else stores.old, target)
     return taken
 
 
 def restores(stores: Stores, times: int) -> list[Figures]:
     """The store restored to an empty disk, without a proxy, which would take a part of the processors from it."""
-    with _storage(counted=False) as storage:
+    with emulator(counted=False) as storage:
         storage.act("back_up", stores.old)
         taken = []
         for _ in range(times):
-            with _deleted_after(stores.folder / "empty") as target:
+            with deleted_after(stores.folder / "empty") as target:
                 taken.append(storage.act("restore", target))
-                _check_equal(stores.old, target)
+                check_equal(stores.old, target)
         return taken
 
 
 def replays(stores: Stores) -> tuple[Figures, Figures]:
     """The changelog replayed by single puts, and by write batches; without a proxy, too."""
-    with _storage(counted=False) as storage:
+    with emulator(counted=False) as storage:
         with (
             BlobServiceClient.from_connection_string(storage.azurite.connection_string) as client,
             stores.changelog.open("rb") as source,
         ):
             container = client.get_container_client(backup_tools.CONTAINER)
             container.upload_blob(backup_tools.CHANGELOG, source, max_concurrency=backup_tools.THREADS)
-        with _deleted_after(stores.folder / "singly") as target:
+        with deleted_after(stores.folder / "singly") as target:
             singly = storage.act("replay_singly", target)
-        with _deleted_after(stores.folder / "in-batches") as target:
+        with deleted_after(stores.folder / "in-batches") as target:
             return singly, storage.act("replay_in_batches", target)
 
 
 @contextmanager
-def _storage(*, counted: bool = True) -> Iterator[_Storage]:
+def emulator(*, counted: bool = True, delay: float = 0.0) -> Iterator[Storage]:
+    """An empty one, by default behind a proxy. delay: seconds that each request waits there."""
     with running_azurite() as azurite:
         with BlobServiceClient.from_connection_string(azurite.connection_string) as client:
             client.create_container(backup_tools.CONTAINER)
         if not counted:
-            yield _Storage(azurite, None)
+            yield Storage(azurite, None)
             return
-        with counting_proxy(azurite.blob_port) as proxy:
-            yield _Storage(local_azurite(proxy.port, azurite.blob_port), proxy)
+        with counting_proxy(azurite.blob_port, delay) as proxy:
+            yield Storage(local_azurite(proxy.port, azurite.blob_port), proxy)
 
 
 @contextmanager
-def _deleted_after(directory: Path) -> Iterator[Path]:
+def deleted_after(directory: Path) -> Iterator[Path]:
+    """Delete a directory at the end of the block."""
     yield directory
     shutil.rmtree(directory)
 
 
-def _check_equal(expected: Path, actual: Path) -> None:
+def check_equal(expected: Path, actual: Path) -> None:
+    """`AssertionError` unless the two directories have the same files."""
     names = sorted(file.name for file in expected.iterdir())
     _, different, unreadable = filecmp.cmpfiles(expected, actual, names, shallow=False)
     if different or unreadable or names != sorted(file.name for file in actual.iterdir()):

@@ -102,6 +102,21 @@ def rclone_pull(directory: Path) -> float:
     return _rclone(f":azureblob:{CONTAINER}/{STORE}", str(directory))
 
 
+def restic_push(directory: Path) -> float:
+    """A snapshot of the directory in restic's repository, which rclone stores."""
+    return _restic("backup", str(directory))
+
+
+def restic_pull(directory: Path) -> float:
+    """The newest snapshot, into the directory: below it are the folders of the path that was backed up."""
+    return _restic("restore", "latest", "--target", str(directory))
+
+
+def restic_init(_: Path) -> float:
+    """Make the repository."""
+    return _restic("init")
+
+
 def replay_singly(directory: Path) -> float:
     """Read the changelog and put its records into a new store, one by one."""
     from benchmarks.backup_store import put_singly, records_in  # noqa: PLC0415
@@ -122,6 +137,7 @@ ACTS: dict[str, Callable[[Path], float]] = {
     act.__name__: act
     for act in (
         back_up, restore, sdk_upload, sdk_download, adlfs_put, adlfs_get, rclone_push, rclone_pull,
+        restic_init, restic_push, restic_pull,
         replay_singly, replay_in_batches,
     )
 }  # fmt: skip
@@ -150,6 +166,12 @@ def _each(act: Callable[..., None], items: list[Path] | list[str]) -> None:
 def _rclone(source: str, target: str) -> float:
     command = ["rclone", "--config", "", "sync", source, target]
     return seconds(lambda: subprocess.run(command, check=True))
+
+
+def _restic(*arguments: str) -> float:
+    command = ["restic", "-r", f"rclone::azureblob:{CONTAINER}/restic", "--no-cache", "--quiet", *arguments]
+    environment = {**os.environ, "RESTIC_PASSWORD": "benchmark", "RCLONE_CONFIG": ""}
+    return seconds(lambda: subprocess.run(command, env=environment, check=True))
 
 
 def _on_disk(directory: Path) -> None:

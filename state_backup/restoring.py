@@ -123,9 +123,10 @@ def materialise(  # noqa: PLR0913 - what is made, of what, and how
     verified in sources, and that are not read again; this call leaves those of the first source there.
 
     The directory is made beside its place, as `<directory>.restoring`, and renamed when all of it is on disk. What a
-    killed process has left of it is removed. Names, lock and undeletion are those of `restore`. `NotFoundError` if
-    there is no such checkpoint, `ConfigurationError` if the directory exists, also if another process has just made it,
-    or the disk is full, `CorruptError` if what is stored is damaged; after an error there is no directory.
+    killed process has downloaded of it is verified and used. Names, lock and undeletion are those of `restore`.
+    `NotFoundError` if there is no such checkpoint, `ConfigurationError` if the directory exists, also if another
+    process has just made it, or the disk is full, `CorruptError` if what is stored is damaged; after an error there is
+    no directory.
     """
     _check_new(directory)
     target = Target(_resolved({store: directory})[store], tuple(sources), private=True, known=known)
@@ -171,7 +172,7 @@ class _Attempts:
                 return self._try()
             finally:
                 for directory in directories:
-                    place.remove(place.downloaded(directory))
+                    place.forget_downloaded(directory)
 
     def _try(self) -> Restored:
         """Each checkpoint is undeleted once, and passed over once; only those that were dropped are counted."""

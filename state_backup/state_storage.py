@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from azure_account.errors import ConflictError, CorruptError, NotFoundError, TransientError, describe
 from state_backup.record_store import RecordStore, new_uuid
 from state_backup.stored_index import read_index
+from state_backup.transfer.listing import listed
+from state_backup.transfer.ttl import TAG
 from state_backup.undelete import undelete
 
 if TYPE_CHECKING:
@@ -43,9 +45,14 @@ class StateStorage:
         """Reads and changes the record."""
         return RecordStore(self.container, self.names, self.new_id)
 
-    def sizes(self) -> dict[str, int]:
-        """The blobs of the state, without the record, and their bytes."""
-        return {blob.name: blob.size for prefix in self.names.prefixes for blob in self.container.list(prefix)}
+    def listed(self) -> tuple[dict[str, int], frozenset[str] | None]:
+        """The blobs of the state, without the record, and their bytes; those that have the TTL's tag.
+
+        None for these if the service does not show tags to this identity.
+        """
+        blobs, refused = listed(self.container, self.names.prefixes)
+        with_ttl = None if refused else frozenset(blob.name for blob in blobs if TAG in blob.tags)
+        return {blob.name: blob.size for blob in blobs}, with_ttl
 
     def record(self) -> StoredRecord | None:
         """None for a new state. A record that was deleted is undeleted; `ConflictError` if that cannot be done."""
@@ -53,7 +60,7 @@ class StateStorage:
 
     def _undeleted_record(self) -> StoredRecord | None:
         """A state that has blobs and no record was not made by a writer: its record was deleted."""
-        if not self.sizes():
+        if not any(True for prefix in self.names.prefixes for _ in self.container.list(prefix)):
             return None
         undelete(self.container, [self.names.record])
         found = self.records.read()

@@ -15,12 +15,10 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from azure_account.account import Done, Missing
 from azure_account.errors import (
-    ConfigurationError,
     ConflictError,
     CorruptError,
     NotFoundError,
@@ -33,7 +31,8 @@ from state_backup.record import MOST_CONDEMNED
 from state_backup.record_store import RecordStore
 from state_backup.stored_index import read_index
 from state_backup.threads import each, mapped
-from state_backup.transfer.ttl import DAYS, TAG
+from state_backup.transfer.listing import listed
+from state_backup.transfer.ttl import TAG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -72,9 +71,11 @@ def plan_sweep(container: BlobContainer, state: str, *, min_age: float = DAY_SEC
     read might be needed.
     """
     names = StateNames(state)
-    listed = [blob for prefix in names.prefixes for blob in container.list(prefix, uncommitted=True)]
+    blobs, refused = listed(container, names.prefixes, uncommitted=True)
+    if refused is not None:
+        logger.warning("index tags are refused, so the sweep of %s takes no TTL off: %s", state, refused)
     stored, in_use = _read_in_use(container, names)
-    waste = [blob for blob in listed if blob.name not in in_use]
+    waste = [blob for blob in blobs if blob.name not in in_use]
     young = _young(container, waste, min_age, threads) if min_age > 0 else {}
     old = [blob for blob in waste if blob.name not in young]
     return SweepPlan(
@@ -82,16 +83,20 @@ def plan_sweep(container: BlobContainer, state: str, *, min_age: float = DAY_SEC
         in_use,
         {blob.name: blob.size for blob in _fitting(old, stored.record)},
         young,
-        {blob.name: blob.size for blob in listed},
-        _with_ttl(container, names, [blob for blob in listed if blob.name in in_use], threads),
+        {blob.name: blob.size for blob in blobs},
+        tuple(blob.name for blob in blobs if blob.name in in_use and TAG in blob.tags),
     )
 
 
 def _fitting(waste: Sequence[BlobProperties], record: CheckpointRecord) -> list[BlobProperties]:
-    """What the list of condemned names has, or has room for. The next sweep takes the rest."""
+    """What the list of condemned names has, or has room for. The next sweep takes the rest.
+
+    Names of blobs that are gone take no room: only a writer takes them off the list, and there may be none any more.
+    """
     names = set(record.condemned)
+    condemned = [blob for blob in waste if blob.name in names]
     new = [blob for blob in waste if blob.name not in names]
-    return [blob for blob in waste if blob.name in names] + new[: max(0, MOST_CONDEMNED - len(names))]
+    return condemned + new[: max(0, MOST_CONDEMNED - len(condemned))]
 
 
 def _read_in_use(container: BlobContainer, names: StateNames) -> tuple[StoredRecord, dict[str, tuple[str, ...]]]:
@@ -110,28 +115,6 @@ def _read_in_use(container: BlobContainer, names: StateNames) -> tuple[StoredRec
                 raise type(error)(describe("sweep", f"state {names.state}", str(error), step)) from error
     cause = "its checkpoints were dropped by newer ones faster than they could be read"
     raise ConflictError(describe("sweep", f"state {names.state}", cause, "Run it again."))
-
-
-def _with_ttl(
-    container: BlobContainer, names: StateNames, in_use: list[BlobProperties], threads: int
-) -> tuple[str, ...]:
-    """Those of these blobs that have the tag. The rule has deleted those that were older, as measured by the record."""
-    record = container.properties(names.record)
-    since = None if record is None else record.last_modified - timedelta(days=DAYS + 1)
-    recent = [blob.name for blob in in_use if since is None or blob.last_modified >= since]
-
-    def has_ttl(blob: str) -> bool:
-        try:
-            return TAG in container.tags(blob)
-        except NotFoundError:
-            return False
-
-    try:
-        found = mapped(has_ttl, recent, threads, "sweep")
-    except ConfigurationError as refused:
-        logger.warning("index tags are refused, so the sweep of %s takes no TTL off: %s", names.state, refused)
-        return ()
-    return tuple(blob for blob, has in zip(recent, found, strict=True) if has)
 
 
 def sweep(

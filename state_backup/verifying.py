@@ -1,16 +1,18 @@
 """Verify a state: whether the blobs of its checkpoints are there and hold what was backed up. Changes nothing.
 
-The sizes come from one listing. `deep` downloads each file once, whichever checkpoints need it, in pieces: at most
-`threads` of them are in memory.
+The sizes come from one listing. `deep` downloads each file once, whichever checkpoints need it, in pieces, and files
+that share a pack together: at most `threads` pieces or packs are in memory.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from azure_account.document_store import FETCHES
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from state_backup.index.packs import runs
 from state_backup.local.scan import ExpectedChecksum
 from state_backup.names import StateNames
 from state_backup.record_store import RecordStore
@@ -21,10 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from azure_account.account import BlobContainer, BlobProperties
+    from state_backup.index.packs import Run
     from state_backup.index.snapshot_index import FileBlob, FileIndex, SnapshotIndex
     from state_backup.record import Checkpoint, CheckpointRecord
 
 _PIECE_BYTES = 8 << 20
+_GONE = "it is gone"
 _OTHER_BYTES = (
     "its bytes have another checksum than the file had: overwrite the blob with an empty one, and the first backup of "
     "the next writer that opens the state uploads the file again"
@@ -142,21 +146,26 @@ class _Look:
         files = {_content(file): file for index in found for _, file in index.root.files() if file.blobs}
         there = {content: file for content, file in files.items() if not any(self._faults("", "", file))}
         planned(len(there), sum(file.metadata.size for file in there.values()))
-        causes = mapped(lambda file: self._compare(file, progress), there.values(), self._threads, "verify")
-        self._damaged = {content: cause for content, cause in zip(there, causes, strict=True) if cause}
+        alone, shared = runs(there)
+        calls: list[Callable[[], dict[_Content, str]]] = [
+            *(partial(self._compare, content, file, progress) for content, file in alone.items()),
+            *(partial(self._compare_run, run, progress) for run in shared),
+        ]
+        causes = mapped(lambda call: call(), calls, self._threads, "verify")
+        self._damaged = {content: cause for found in causes for content, cause in found.items()}
 
     def _index(self, blob: str) -> SnapshotIndex | str:
         """An index, or why it cannot be used."""
         try:
             return read_index(self._container, blob)
         except NotFoundError:
-            return "it is gone"
+            return _GONE
         except (CorruptError, ConfigurationError) as error:
             return str(error)
 
     def _faults(self, store: str, path: str, file: FileIndex) -> Iterator[Fault]:
         for blob, size in file.extents():
-            cause = self._cause(blob.blob_id, size)
+            cause = self._cause(blob.blob_id, blob.pack_size or size)
             if cause:
                 yield Fault(store, path, blob.blob_id, cause)
         if _content(file) in self._damaged:
@@ -165,7 +174,7 @@ class _Look:
     def _cause(self, blob: str, size: int) -> str:
         found = self._properties(blob)
         if found is None:
-            return "it is gone"
+            return _GONE
         if found.size != size:
             return f"it has {found.size:,} bytes, not {size:,}"
         if found.tier == "Archive":
@@ -180,8 +189,8 @@ class _Look:
                 self._listed[blob] = found
         return self._listed.get(blob)
 
-    def _compare(self, file: FileIndex, progress: Callable[[int], object]) -> str:
-        """Why the bytes are not those that were backed up; empty if they are."""
+    def _compare(self, content: _Content, file: FileIndex, progress: Callable[[int], object]) -> dict[_Content, str]:
+        """Why the bytes are not those that were backed up; nothing if they are."""
         try:
             for fetched in range(FETCHES):  # a bit may have been flipped on the way
                 expected = ExpectedChecksum(file.checksum, file.blake3)
@@ -190,15 +199,36 @@ class _Look:
                     if not fetched:
                         progress(len(piece))
                 if expected.matches:
-                    return ""
+                    return {}
         except NotFoundError:
-            return "it is gone"
-        return _OTHER_BYTES
+            return {content: _GONE}
+        return {content: _OTHER_BYTES}
+
+    def _compare_run(self, run: Run[_Content], progress: Callable[[int], object]) -> dict[_Content, str]:
+        """As `_compare`, of files that share a pack."""
+        damaged: dict[_Content, str] = {}
+        try:
+            for fetched in range(FETCHES):
+                data = self._container.get(run.pack, run.start, run.length).data
+                damaged = {}
+                for content, file, piece in run.pieces(data):
+                    expected = ExpectedChecksum(file.checksum, file.blake3)
+                    expected.update(piece)
+                    if not fetched:
+                        progress(len(piece))
+                    if not expected.matches:
+                        damaged[content] = _OTHER_BYTES
+                if not damaged:
+                    return {}
+        except NotFoundError:
+            return {content: _GONE for content, _ in run.files}
+        return damaged
 
     def _pieces(self, file: FileIndex) -> Iterator[bytes]:
         for blob, size in file.extents():
             for start in range(0, size, _PIECE_BYTES):
-                yield self._container.get(blob.blob_id, start, min(_PIECE_BYTES, size - start)).data
+                length = min(_PIECE_BYTES, size - start)
+                yield self._container.get(blob.blob_id, blob.pack_offset + start, length).data
 
 
 def _content(file: FileIndex) -> _Content:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from azure_account.errors import (
+    AzureBlobError,
     ConfigurationError,
     ConflictError,
     describe,
@@ -35,6 +36,7 @@ from state_backup.arguments import (
 from state_backup.clean_up import CleanUp
 from state_backup.index.checkpoint_id import next_id
 from state_backup.index.dir_diff import next_index, stored_content, to_upload
+from state_backup.index.packs import without_worn
 from state_backup.index.snapshot_index import DirIndex, SnapshotIndex, SnapshotMetadata, from_json, to_json
 from state_backup.keeping import LEAST_KEPT, checked_keep, kept
 from state_backup.local.scan import ReadFiles, scan
@@ -128,8 +130,8 @@ def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
     one. The state keeps the number: a lower one is ignored, with a warning (`set_keep` changes it). `FencedError` if a
     writer with a higher epoch has the state. Of two writers with one epoch, the last to open the state has it.
     opening: an id of this call, by default random. settled, read_files: what an earlier writer has left, so that this
-    one does not do it again: its newest checkpoint if the writer was `settled` then, and its `read_files`, if they are
-    of this host.
+    one does not do it again: its newest checkpoint if the writer was `settled` then (needed only where this identity
+    may not list tags), and its `read_files`, if they are of this host.
     """
     keep = None if keep is None else checked_keep(keep)
     epoch = None if epoch is None else checked_number(epoch, "epoch", 0)
@@ -163,7 +165,9 @@ class StateWriter:
         self._keep = stored.record.keep or LEAST_KEPT
         self._indexes = self._read_indexes(stored, ())
         """The snapshot indexes of the checkpoints in the record, by blob."""
-        self._left = CleanUp(self._blobs_of(self._indexes) - self._blobs_without_ttl(settled))
+        there, with_ttl = storage.listed()
+        in_use = self._blobs_of(self._indexes)
+        self._left = CleanUp(in_use - self._blobs_without_ttl(settled) if with_ttl is None else in_use & with_ttl)
         self._unused: set[str] = set()
         """Blobs of attempts that have failed, and others that no checkpoint has: the next commit condemns them."""
         self._without_tags: set[str] = set()
@@ -172,11 +176,11 @@ class StateWriter:
         self._metrics = StateMetrics(storage.state)
         self.backed_up: Mapping[str, BackedUpStore] = {}
         """What the last committed backup did, by store."""
-        there = storage.sizes()
         self._lost = self._find_lost(there)
         if len(self._indexes) == len({blob for each in self.checkpoints for blob in each.indexes.values()}):
             # What no checkpoint names is of writers that cannot commit any more: they lost the state by this opening.
-            self._unused |= set(there) - self._blobs_of(self._indexes) - set(stored.record.condemned)
+            self._unused |= set(there) - in_use - set(stored.record.condemned)
+        self._left.gone = set(stored.record.condemned) - set(there)
         self._clean_up()
 
     @property
@@ -240,6 +244,7 @@ class StateWriter:
                 self.backed_up = new.stores
                 self._count_commit(new)
                 self._clean_up()
+                self._condemn_the_rest()
                 return checkpoint
             condemned = new.blobs & set(self._stored.record.condemned)
             if condemned or new.base != self.newest:
@@ -329,6 +334,7 @@ class StateWriter:
             if store.name not in run.may_be_empty:
                 self._check_not_emptied(store, local)
             stored = {**new.content, **stored_content(local, root_before, self._lost)}
+            stored = without_worn((file.content for file in local.all_files()), stored)
             files = to_upload(local, stored)
         done = _backed_up(local, files)
         run.planned(done.uploaded_files, done.uploaded_bytes)
@@ -369,15 +375,39 @@ class StateWriter:
         checkpoints = (checkpoint, *older[:newest], *(each for each in older[newest:] if str(each.id) in new.keep))
         known = {**self._indexes, **dict(new.indexes.values())}
         in_use = self._blobs_of({blob: known[blob] for each in checkpoints for blob in each.indexes.values()})
-        waste = sorted((self._blobs_of(known) | self._unused) - in_use - set(record.condemned))
-        condemned = sorted(set(record.condemned) - self._left.gone)
-        condemned += waste[: max(0, MOST_CONDEMNED - len(condemned))]
-        changed = replace(record, checkpoints=checkpoints, condemned=tuple(condemned), keep=self._keep)
+        waste = (self._blobs_of(known) | self._unused) - in_use
+        changed = replace(record, checkpoints=checkpoints, condemned=self._condemned(record, waste), keep=self._keep)
         stored = self._storage.records.write(changed, self._stored)
         if stored is None:
             return False
         self._go_on_from(stored, known)
         return True
+
+    def _condemned(self, record: CheckpointRecord, waste: set[str]) -> tuple[str, ...]:
+        """The list of the next record: without what is gone, and with as much of the waste as it has room for."""
+        condemned = sorted(set(record.condemned) - self._left.gone)
+        new = sorted(waste - set(record.condemned))
+        return (*condemned, *new[: max(0, MOST_CONDEMNED - len(condemned))])
+
+    def _condemn_the_rest(self) -> None:
+        """Condemn and delete what the list had no room for, part by part, until nothing is left or nothing goes.
+
+        Else waste would add up if each backup has more of it than the list has room for. An error is only logged, and
+        if the record was changed meanwhile, the next commit finds that out.
+        """
+        try:
+            while self._unused:
+                record = self._stored.record
+                condemned = self._condemned(record, self._unused)
+                if set(condemned) == set(record.condemned):
+                    return
+                stored = self._storage.records.write(replace(record, condemned=condemned), self._stored)
+                if stored is None:
+                    return
+                self._go_on_from(stored, self._indexes)
+                self._clean_up()
+        except AzureBlobError as error:
+            logger.warning("the clean-up of %s goes on with the next backup: %s", self._storage.state, error)
 
     def _find_committed(self, new: _New, checkpoint: Checkpoint) -> bool:
         """Read the record that was changed meanwhile. True if it has the checkpoint: the commit's answer was lost."""

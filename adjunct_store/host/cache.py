@@ -23,6 +23,7 @@ from adjunct_store.metrics import StoreMetrics
 from azure_account.clock import SystemClock
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError, describe
 from state_backup.index.checkpoint_id import CheckpointId
+from state_backup.local import place
 from state_backup.local.advice import TOO_MANY_OPEN
 from state_backup.restoring import materialise
 
@@ -134,7 +135,10 @@ class HostCache:
 
     def _fetched(self, folder: PartitionFolder, checkpoint: str, threads: int) -> Lock:
         there = fetched(folder)
-        clean_partition(folder, there[:_KEPT])  # so that there is room: what killed and closed processes have left
+        begun = place.left_by_restore(folder.checkpoint(checkpoint))  # the fetch goes on with it
+        clean_partition(
+            folder, {*there[:_KEPT], *begun}
+        )  # so that there is room: what killed and closed processes have left
         self._fetch(folder, checkpoint, there[:_SOURCES], threads)
         lock = try_shared(folder.checkpoint(checkpoint))
         if lock is None:

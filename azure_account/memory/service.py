@@ -181,7 +181,7 @@ class MemoryService:
             return list(self._committed(container, blob).blocks)
 
     def list_page(
-        self, container: str, prefix: str, start_from: str | None, marker: str | None, *, uncommitted: bool
+        self, container: str, prefix: str, start_from: str | None, marker: str | None, *, uncommitted: bool, tags: bool
     ) -> Page[BlobProperties]:
         """List Blobs, one page."""
         first = max(prefix, start_from or "", marker or "")
@@ -190,7 +190,10 @@ class MemoryService:
             names = sorted(name for name in blobs if name >= first and name.startswith(prefix))
             found = [(name, self._blob(blobs, name)) for name in names]
             shown = [(name, blob) for name, blob in found if blob is not None and (blob.etag or uncommitted)]
-            items = tuple(self._properties(name, blob) for name, blob in shown[:PAGE_BLOBS])
+            items = tuple(
+                replace(self._properties(name, blob), tags=dict(blob.attributes.tags) if tags else {})
+                for name, blob in shown[:PAGE_BLOBS]
+            )
         return Page(items, shown[PAGE_BLOBS][0] if len(shown) > PAGE_BLOBS else None)
 
     def delete(self, container: str, blob: str, condition: Condition, lease_id: str | None) -> None:

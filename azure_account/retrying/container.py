@@ -129,15 +129,15 @@ class RetryingContainer:
         )
 
     def list(
-        self, prefix: str = "", *, start_from: str | None = None, uncommitted: bool = False
+        self, prefix: str = "", *, start_from: str | None = None, uncommitted: bool = False, tags: bool = False
     ) -> Iterator[BlobProperties]:
         """Blobs whose name begins with `prefix`, in name order, from the name `start_from` on."""
-        request, marker = Request("list", self._name, prefix), None
+        request, marker = Request("list_tags" if tags else "list", self._name, prefix), None
         while True:
             page = self._retry_loop.repeat(
                 request,
                 lambda marker=marker: self._service.list_page(  # type: ignore[misc]
-                    self._name, prefix, start_from, marker, uncommitted=uncommitted
+                    self._name, prefix, start_from, marker, uncommitted=uncommitted, tags=tags
                 ),
             )
             for item in page.items:

@@ -196,6 +196,7 @@ _VERBS = {
     "undelete": "Undelete blob",
     "tags": "Get tags of",
     "set_tags": "Set tags of",
+    "list_tags": "List with tags the blobs of",
 }
 _NEXT_STEP: dict[type[Failure], str] = {
     Throttled: "The account is throttling: lower the number of concurrent writers, or raise retryDeadlineMs.",

@@ -150,10 +150,10 @@ class AzureBlobs:
             return [block.id for block in committed]
 
     def list_page(
-        self, container: str, prefix: str, start_from: str | None, marker: str | None, *, uncommitted: bool
+        self, container: str, prefix: str, start_from: str | None, marker: str | None, *, uncommitted: bool, tags: bool
     ) -> Page[BlobProperties]:
         """List Blobs, one page. Accounts with hierarchical namespace list folders as blobs; these are left out."""
-        include = ["metadata", "uncommittedblobs"] if uncommitted else ["metadata"]
+        include = ["metadata", *(["uncommittedblobs"] if uncommitted else []), *(["tags"] if tags else [])]
         options: dict[str, Any] = {"start_from": start_from} if start_from else {}
         with self._failures("list blobs of", container):
             pages = (
@@ -281,4 +281,5 @@ def _properties(name: str, found: SdkProperties) -> BlobProperties:
         content_type=found.content_settings.content_type,
         committed=bool(etag),
         leased=found.lease.state == "leased",
+        tags=dict(found.tags or {}),
     )

@@ -2,6 +2,8 @@
 
 The JSON has the names of Samza's `SnapshotIndex`, and of our own `format-version`, `digest` (SHA-256 of the document
 without it), and for each file `blake3`; for each directory `permissions`. An index without these is one of Samza.
+A file in a pack (`packs`) has `pack-offset` and `pack-size` with its blob: where its bytes begin in it, and the bytes
+of the whole blob. An index with packs has format version 2, one without them version 1, which older releases read.
 
     {"format-version":1, "creation-time-millis":…, "snapshot-metadata":{"checkpoint-id":"…","job-name":"…",…},
      "dir-index":{"dir-name":"", "files-present":[{"file-name":"000012.sst","blobs":[{"blob-id":"…","offset":0}],
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_WITHOUT_PACKS = 1
 _BLAKE3 = re.compile("[0-9a-f]{64}")
 _PERMISSIONS = re.compile("([r-][w-][x-]){3}")
 _LARGEST = 2**63
@@ -35,10 +38,15 @@ _LARGEST = 2**63
 
 @dataclass(frozen=True)
 class FileBlob:
-    """A blob, and the place of its first byte in the file."""
+    """A blob, and the place in the file of the first byte that is taken from it.
+
+    pack_size: bytes of the blob if it is a pack, whose bytes from `pack_offset` on are the file's; 0 if it is none.
+    """
 
     blob_id: str
     offset: int
+    pack_offset: int = 0
+    pack_size: int = 0
 
 
 @dataclass(frozen=True)
@@ -125,9 +133,9 @@ class SnapshotIndex:
     previous: str | None = None
 
     def blob_sizes(self) -> Iterator[tuple[str, int]]:
-        """The blobs that hold the snapshot's files, and the bytes that a file needs of them."""
+        """The blobs that hold the snapshot's files, with the bytes that each has."""
         for _, file in self.root.files():
-            yield from ((blob.blob_id, size) for blob, size in file.extents())
+            yield from ((blob.blob_id, blob.pack_size or size) for blob, size in file.extents())
 
     def blob_ids(self) -> frozenset[str]:
         """The blobs that hold the snapshot's files."""
@@ -138,7 +146,7 @@ def to_json(index: SnapshotIndex) -> bytes:
     """As it is stored."""
     metadata = index.metadata
     fields = {
-        "format-version": FORMAT_VERSION,
+        "format-version": FORMAT_VERSION if _has_packs(index.root) else _WITHOUT_PACKS,
         "creation-time-millis": index.creation_time_millis,
         "snapshot-metadata": {
             "checkpoint-id": metadata.checkpoint_id,
@@ -153,6 +161,12 @@ def to_json(index: SnapshotIndex) -> bytes:
     return sealed(fields)
 
 
+def _has_packs(directory: DirIndex) -> bool:
+    files = (*directory.files_present, *directory.files_removed)
+    below = (*directory.sub_dirs_present, *directory.sub_dirs_removed)
+    return any(blob.pack_size for file in files for blob in file.blobs) or any(map(_has_packs, below))
+
+
 def from_json(data: bytes, blob: str) -> SnapshotIndex:
     """The inverse. `ConfigurationError` for an index of a newer release, `CorruptError` for what is no sound index.
 
@@ -163,7 +177,8 @@ def from_json(data: bytes, blob: str) -> SnapshotIndex:
         version = fields.get("format-version", 0)
         if type(version) is int and version > FORMAT_VERSION:
             text = (
-                f"Snapshot index {blob} has format version {version}; this release reads {FORMAT_VERSION}. Upgrade it."
+                f"Snapshot index {blob} has format version {version}; this release reads up to {FORMAT_VERSION}. "
+                "Upgrade it."
             )
             raise ConfigurationError(text)
         digest = fields.pop("digest", None)
@@ -238,11 +253,14 @@ def _file(fields: Mapping[str, Any]) -> FileIndex:
     offsets = [blob.offset for blob in file.blobs]
     covered = offsets[:1] == [0] and all(one < other for one, other in pairwise([*offsets, file.metadata.size]))
     _require(covered if file.metadata.size else not offsets, f"the blobs of file {name} do not cover it")
+    in_packs = all(not blob.pack_size or blob.pack_offset + size <= blob.pack_size for blob, size in file.extents())
+    _require(in_packs, f"file {name} goes beyond the end of its pack")
     return file
 
 
 def _blob(fields: Mapping[str, Any]) -> FileBlob:
-    return FileBlob(_text(fields["blob-id"]), _whole(fields["offset"]))
+    pack = _whole(fields.get("pack-offset", 0)), _whole(fields.get("pack-size", 0))
+    return FileBlob(_text(fields["blob-id"]), _whole(fields["offset"]), *pack)
 
 
 def _all(of: Callable[[Mapping[str, Any]], T], items: Sequence[Mapping[str, Any]]) -> tuple[T, ...]:
@@ -300,7 +318,7 @@ def _file_fields(file: FileIndex) -> dict[str, Any]:
     metadata = file.metadata
     return {
         "file-name": file.name,
-        "blobs": [{"blob-id": blob.blob_id, "offset": blob.offset} for blob in file.blobs],
+        "blobs": [_blob_fields(blob) for blob in file.blobs],
         "file-metadata": {
             "creation-time-millis": metadata.creation_time_millis,
             "last-modified-time-millis": metadata.last_modified_time_millis,
@@ -312,3 +330,8 @@ def _file_fields(file: FileIndex) -> dict[str, Any]:
         "checksum": file.checksum,
         "blake3": file.blake3,
     }
+
+
+def _blob_fields(blob: FileBlob) -> dict[str, Any]:
+    pack = {"pack-offset": blob.pack_offset, "pack-size": blob.pack_size} if blob.pack_size else {}
+    return {"blob-id": blob.blob_id, "offset": blob.offset, **pack}

@@ -2,7 +2,7 @@
 
     <directory>.restore.lock   who restores the directory has locked it (`claim`): the other names are its own
     <directory>.restoring      is built: files that are there already are linked, the others downloaded
-    <directory>.downloaded     what a failed attempt has downloaded, for the next attempt of the same restore
+    <directory>.downloaded     what a failed or killed attempt has built and downloaded, for the next attempt
     <directory>.replaced       the old directory, between two renames, where two names cannot be exchanged at once
 
 A crash leaves the old directory or the new one. Where names cannot be exchanged it may leave none, between the two
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _LOCK, _RESTORING, _DOWNLOADED, _REPLACED = RESERVED = (".restore.lock", ".restoring", ".downloaded", ".replaced")
 """Endings of names that belong to a restore."""
 _LATEST_NS = 2**63 - 2**20
+_SET_ASIDE, _FORGOTTEN = "kept", "forgotten"
 
 
 def claim(directory: Path, timeout: float) -> AbstractContextManager[None]:
@@ -40,13 +41,20 @@ def claim(directory: Path, timeout: float) -> AbstractContextManager[None]:
     return claimed(directory.with_name(directory.name + _LOCK), names, timeout)
 
 
+def left_by_restore(directory: Path) -> set[str]:
+    """The names beside a directory that a restore which was killed has left; none without its lock file."""
+    if not _is_there(directory.with_name(directory.name + _LOCK)):
+        return set()
+    return {directory.name + ending for ending in RESERVED}
+
+
 def restoring(directory: Path) -> Path:
     """Where the new directory is built."""
     return directory.with_name(directory.name + _RESTORING)
 
 
 def downloaded(directory: Path) -> Path:
-    """What an attempt that has failed has downloaded: some files are complete, others are not."""
+    """What an attempt that has failed or was killed has downloaded: some files are complete, others are not."""
     return directory.with_name(directory.name + _DOWNLOADED)
 
 
@@ -55,10 +63,24 @@ def _replaced(directory: Path) -> Path:
 
 
 def recover(directory: Path) -> None:
-    """Finish or undo what a crash has left of an earlier restore. Under its claim.
+    """Finish or undo what a crash has left of a restore, and set aside what it has downloaded. Under its claim.
 
     `ConflictError` if it was killed between two renames, and another program has made the directory anew since.
     """
+    _put_back(directory)
+    set_aside(directory)
+    _discard(directory)
+
+
+def undo(directory: Path) -> None:
+    """Leave the directory as it was before a restore that has failed, and nothing beside it."""
+    _put_back(directory)
+    remove(restoring(directory))
+    forget_downloaded(directory)
+    _discard(directory)
+
+
+def _put_back(directory: Path) -> None:
     old, new = _replaced(directory), restoring(directory)
     if _is_there(old) and not _is_there(directory):
         old.rename(directory)  # the new one may not be on disk yet: it is built again, from what is there
@@ -66,16 +88,29 @@ def recover(directory: Path) -> None:
         cause = f"a restore was killed when {directory} was {old} already; another program has made {directory} since"
         step = f"Move {directory} away, and the next restore puts the old one back; or delete {old} if nobody needs it."
         raise ConflictError(describe("restore", str(directory), cause, step))
-    remove(new)
-    remove(downloaded(directory))
-    _discard(directory)
 
 
 def set_aside(directory: Path) -> None:
-    """Keep what was downloaded until the next attempt."""
-    if _is_there(restoring(directory)):
+    """Keep what was built and downloaded until the next attempt, which verifies it.
+
+    If an earlier attempt has set something aside that was not forgotten yet, what was built has nothing else.
+    """
+    new, kept = restoring(directory), downloaded(directory) / _SET_ASIDE
+    if _is_there(kept) or new.is_symlink() or not new.is_dir():
+        remove(new)
+    else:
         remove(downloaded(directory))
-        restoring(directory).rename(downloaded(directory))
+        downloaded(directory).mkdir(mode=stat.S_IRWXU)
+        new.chmod(stat.S_IRWXU)
+        new.rename(kept)
+
+
+def forget_downloaded(directory: Path) -> None:
+    """Delete what was set aside. Its name goes first, so that after a crash a part is not taken for the whole."""
+    kept = downloaded(directory) / _SET_ASIDE
+    if _is_there(kept):
+        kept.rename(kept.with_name(_FORGOTTEN))
+    remove(downloaded(directory))
 
 
 def _discard(directory: Path) -> None:

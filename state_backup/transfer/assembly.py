@@ -1,7 +1,8 @@
 """Assemble the directories of a checkpoint: take what is on disk already, download the rest, verify, switch.
 
-Nothing is in place before all of it is verified. If what is stored is gone or damaged, the files that were downloaded
-stay until the next attempt, which finds them by their content; else what has failed is removed.
+Nothing is in place before all of it is verified. If what is stored is gone or damaged, or the process is killed, the
+files that were downloaded stay until the next attempt, which finds them by their content, and those that were begun by
+their notes (`pieces`); else what has failed is removed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from state_backup.local import durable, place
 from state_backup.local.scan import ReadFiles, scan
 from state_backup.stored_index import read_index
 from state_backup.transfer.download import Downloader
+from state_backup.transfer.pieces import begun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,7 +95,7 @@ def assemble(
             place.make_dirs(place.restoring(plan.directory), plan.root)
             _keep(plan)
         for plan in plans:
-            place.remove(place.downloaded(plan.directory))
+            place.forget_downloaded(plan.directory)
         with Downloader(container, threads=transfer.threads) as downloader:
             files = {path: file for plan in plans for path, file in plan.missing.items()}
             downloader.files(files, transfer.progress)
@@ -107,7 +109,7 @@ def assemble(
         raise
     except BaseException:
         for plan in plans:
-            place.recover(plan.directory)
+            place.undo(plan.directory)
         raise
     return Assembled(len(downloaded), sum(downloaded), len(sizes) - len(downloaded), sum(sizes) - sum(downloaded))
 
@@ -162,6 +164,10 @@ def _keep(plan: _Plan) -> None:
         _link(there, new)
     for new, there in plan.copies.items():
         _copy(there, new)
+    wanted = {file.blake3: new for new, file in plan.missing.items() if file.blake3}
+    for blake3, there in begun(place.downloaded(plan.directory), wanted):
+        if not os.path.lexists(wanted[blake3]):
+            _link(there, wanted[blake3])
 
 
 def _link(there: Path, new: Path) -> None:

@@ -1,7 +1,7 @@
-"""Upload files, each as one blob: read in order, staged in parallel, made visible by one request.
+"""Upload files: small ones in packs, up to 4 MiB by one request; others in blocks, made visible by one request.
 
-Each block is read once, added to the checksums of its file, and staged by a thread. At most `threads` blocks, and one
-of each file that is being read, are in memory; a block has 4 MiB, or a 50,000th of a file above 195 GiB.
+Each block is read once, added to the checksums of its file, and staged by a thread. At most `threads` blocks and packs,
+and one block of each file that is being read, are in memory; a block has 4 MiB, or a 50,000th of a file above 195 GiB.
 
 A file whose bytes are not those that were scanned is an error, and no
 blob is made of it. A blob is created, never replaced: a request that takes effect late does not bring its TTL back.
@@ -14,12 +14,14 @@ import os
 import stat
 import threading
 from concurrent.futures import CancelledError
-from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager
+from itertools import accumulate
+from typing import TYPE_CHECKING, TypeVar
 
 from azure_account.account import BLOCKS_OF_A_BLOB, IF_ABSENT, Missing
 from azure_account.errors import ConfigurationError, ConflictError, TransientError, describe
 from azure_account.readback import request_and_read_back
+from state_backup.index.packs import grouped
 from state_backup.index.snapshot_index import FileBlob
 from state_backup.local.scan import SNAPSHOT_STEP, ExpectedChecksum, open_file
 from state_backup.threads import pool, results
@@ -33,10 +35,11 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from azure_account.account import BlobAttributes, BlobContainer, Outcome
+    from azure_account.account import BlobAttributes, BlobContainer, Bytes, Outcome
     from state_backup.index.dir_diff import Blobs, Content, LocalFile
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 BLOCK_BYTES = 4 << 20
 _FILES_AT_ONCE = 4
@@ -86,23 +89,55 @@ class Uploader:
     def files(
         self, root: Path, files: Sequence[LocalFile], progress: Callable[[int], object] = lambda _: None
     ) -> dict[Content, Blobs]:
-        """Upload files below `root` under new names. Returns their blobs, by content.
+        """Upload files below `root` under new names, each content once. Returns their blobs, by content.
 
         progress: is called with the bytes of each block that was uploaded. `ConflictError` for a file that has changed
         since it was scanned. After an error some blobs may be there, which no checkpoint names.
         """
-        calls = (self._files.submit(self._file, root, file, progress) for file in files)
-        blobs = results(calls, self._stopped.set)
-        return {file.content: (FileBlob(blob, 0),) for file, blob in zip(files, blobs, strict=True)}
+        uploaded = results((self._submit(root, group, progress) for group in grouped(files)), self._stopped.set)
+        return {content: blobs for stored in uploaded for content, blobs in stored.items()}
 
-    def put(self, blob: str, data: bytes) -> None:
+    def put(self, blob: str, data: Bytes) -> None:
         """Put a small blob."""
         self._create(blob, lambda attributes: self._container.put(blob, data, attributes, condition=IF_ABSENT))
 
-    def _file(self, root: Path, file: LocalFile, progress: Callable[[int], object]) -> str:
+    def _submit(
+        self, root: Path, group: tuple[LocalFile, ...], progress: Callable[[int], object]
+    ) -> Future[dict[Content, Blobs]]:
+        """Begin to upload what shares a blob. What is put in one request takes the place of a block."""
+        if len(group) == 1 and group[0].metadata.size > min(_SMALL, self._block_bytes):
+            return self._files.submit(self._file, root, group[0], progress)
+        return self._with_slot(lambda: self._put_group(root, group, progress))
+
+    def _with_slot(self, act: Callable[[], T]) -> Future[T]:
+        """Have a thread act when fewer than `threads` blocks and packs are in memory."""
+        self._slots.acquire()
+        call = self._blocks.submit(act)
+        call.add_done_callback(lambda _: self._slots.release())  # also of one that is cancelled before it begins
+        return call
+
+    def _put_group(
+        self, root: Path, group: tuple[LocalFile, ...], progress: Callable[[int], object]
+    ) -> dict[Content, Blobs]:
+        """Put a file, or several as a pack, in one request."""
+        if self._stopped.is_set():
+            raise CancelledError
+        data = bytearray(sum(file.metadata.size for file in group))
+        begins = [0, *accumulate(file.metadata.size for file in group)]
+        for file, begin in zip(group, begins, strict=False):
+            _read_into(memoryview(data)[begin : begin + file.metadata.size], root, file)
+        blob = self._new_name()
+        self.put(blob, data)
+        progress(len(data))
+        if len(group) == 1:
+            return {group[0].content: (FileBlob(blob, 0),)}
+        return {file.content: (FileBlob(blob, 0, at, len(data)),) for file, at in zip(group, begins, strict=False)}
+
+    def _file(self, root: Path, file: LocalFile, progress: Callable[[int], object]) -> dict[Content, Blobs]:
+        """Upload a file in blocks."""
         for _ in range(_UPLOADS):
             try:
-                return self._uploaded(root, file, progress)
+                return {file.content: (FileBlob(self._uploaded(root, file, progress), 0),)}
             except _BlocksGoneError:  # noqa: PERF203 - an upload takes longer
                 logger.warning("the staged blocks of %s were deleted, by a sweep: it is uploaded again", file.path)
         cause = f"the staged blocks of {file.path} were deleted {_UPLOADS} times before they were committed"
@@ -114,29 +149,21 @@ class Uploader:
         blob = self._new_name()
         expected = ExpectedChecksum(file.checksum, file.blake3)
         staged: list[Future[None]] = []
-        only = b""
         try:
             for piece in self._pieces(root, file):
                 if self._stopped.is_set():
                     raise CancelledError
                 expected.update(piece)
-                if not staged and file.metadata.size == len(piece) <= _SMALL:
-                    only = piece
-                else:
-                    staged.append(self._stage(blob, len(staged), piece, progress))
+                staged.append(self._stage(blob, len(staged), piece, progress))
                 if any(each.done() and each.exception() for each in staged[-_LOOKED_AT:]):
                     break
         finally:
             results(staged)
         if not expected.matches:
             raise _changed(root, file)
-        if staged:
-            ids = [_block_id(number) for number in range(len(staged))]
-            commit = self._container.commit_block_list
-            self._create(blob, lambda attributes: commit(blob, ids, attributes, condition=IF_ABSENT))
-        else:
-            self.put(blob, only)
-            progress(len(only))
+        ids = [_block_id(number) for number in range(len(staged))]
+        commit = self._container.commit_block_list
+        self._create(blob, lambda attributes: commit(blob, ids, attributes, condition=IF_ABSENT))
         return blob
 
     def _stage(self, blob: str, number: int, piece: bytes, progress: Callable[[int], object]) -> Future[None]:
@@ -144,21 +171,14 @@ class Uploader:
             self._container.stage_block(blob, _block_id(number), piece)
             progress(len(piece))
 
-        self._slots.acquire()
-        staging = self._blocks.submit(stage)
-        staging.add_done_callback(lambda _: self._slots.release())  # also of one that is cancelled before it begins
-        return staging
+        return self._with_slot(stage)
 
     def _pieces(self, root: Path, file: LocalFile) -> Iterator[bytes]:
         """The blocks of a file."""
-        with _opened(root, file) as source:
-            try:
-                size = max(self._block_bytes, -(-file.metadata.size // BLOCKS_OF_A_BLOB))
-                while piece := source.read(size):
-                    yield piece
-            except OSError as error:
-                cause = f"{file.path} cannot be read ({error})"
-                raise ConfigurationError(describe("back up directory", str(root), cause, "Change that.")) from error
+        with _opened(root, file) as source, _readable(root, file):
+            size = max(self._block_bytes, -(-file.metadata.size // BLOCKS_OF_A_BLOB))
+            while piece := source.read(size):
+                yield piece
 
     def _create(self, blob: str, request: Callable[[BlobAttributes], Outcome]) -> None:
         """Make a request that creates a blob. A blob of its name, which nobody else has, is its effect."""
@@ -202,6 +222,29 @@ class Uploader:
     def _without_tag(self, request: Callable[[BlobAttributes], Outcome], used: list[BlobAttributes]) -> Outcome:
         used.append(WITHOUT_TAGS)
         return request(WITHOUT_TAGS)
+
+
+def _read_into(space: memoryview, root: Path, file: LocalFile) -> None:
+    """Read a whole file. `ConflictError` if it is not the one that was scanned."""
+    expected = ExpectedChecksum(file.checksum, file.blake3)
+    with _opened(root, file) as source, _readable(root, file):
+        read = 0
+        while length := source.readinto(space[read:]):
+            read += length
+        longer = source.read(1)
+    expected.update(space)
+    if read != len(space) or longer or not expected.matches:
+        raise _changed(root, file)
+
+
+@contextmanager
+def _readable(root: Path, file: LocalFile) -> Iterator[None]:
+    """`ConfigurationError` if the disk refuses to read a file."""
+    try:
+        yield
+    except OSError as error:
+        cause = f"{file.path} cannot be read ({error})"
+        raise ConfigurationError(describe("back up directory", str(root), cause, "Change that.")) from error
 
 
 def _opened(root: Path, file: LocalFile) -> FileIO:

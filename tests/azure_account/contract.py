@@ -294,6 +294,14 @@ class TestBlobs:
         assert {"b": "x/y=z"} == container.tags("blob")
         assert isinstance(container.set_tags("absent", {}), Missing)
 
+    def test_tags_are_listed_only_on_request(self, container: BlobContainer) -> None:
+        container.put("a", b"1", BlobAttributes(tags={"a": "1", "b": "x/y=z"}))
+        container.put("b", b"1")
+        container.stage_block("c", "01", b"1")
+        assert [{}, {}] == [blob.tags for blob in container.list()]
+        assert [{"a": "1", "b": "x/y=z"}, {}] == [blob.tags for blob in container.list(tags=True)]
+        assert ["a", "b", "c"] == [blob.name for blob in container.list(uncommitted=True, tags=True)]
+
     @pytest.mark.parametrize(
         "tags",
         [{f"k{n}": "" for n in range(11)}, {"k": "\u00e9"}, {"k,": ""}, {"": "v"}, {"k" * 129: ""}, {"k": "v" * 257}],

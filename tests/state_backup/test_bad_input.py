@@ -13,6 +13,7 @@ import pytest
 
 from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, CorruptError, NotFoundError
 from azure_account.memory.faults import Faults, LostAnswer, Refuse, always, on
+from state_backup import sweeping as sweep_module
 from state_backup import writer as writer_module
 from state_backup.local import place
 from state_backup.local.scan import scan
@@ -52,7 +53,7 @@ def container(tmp_path: Path) -> BlobContainer:
 def refused_tags() -> Faults:
     """No tag may be set, in any way."""
     return Faults(
-        *(on(operation, Refuse(), times=1000) for operation in ("tags", "set_tags")),
+        *(on(operation, Refuse(), times=1000) for operation in ("tags", "list_tags", "set_tags")),
         on("put", Refuse(), name=lambda name: "/files/" in name),
     )
 
@@ -87,7 +88,7 @@ def test_a_sweep_takes_the_ttl_off_blobs_in_use_whose_writer_has_died(container:
     assert () == plan_sweep(container, STATE).with_ttl
 
 
-@pytest.mark.parametrize("operation", ["tags", "set_tags"])
+@pytest.mark.parametrize("operation", ["list_tags", "set_tags"])
 def test_a_sweep_without_permission_for_tags_deletes_what_it_would_delete(
     tmp_path: Path, operation: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -98,7 +99,7 @@ def test_a_sweep_without_permission_for_tags_deletes_what_it_would_delete(
     account.container("box").put(f"{STATE}/files/waste", b"1")
     container = account.restarted(Faults(on(operation, Refuse(), times=1000))).container("box")
     assert 1 == sweep(container, STATE, plan_sweep(container, STATE, min_age=0))
-    said = {"tags": "index tags are refused", "set_tags": "blobs of flights/task-3 keep their TTL"}
+    said = {"list_tags": "index tags are refused", "set_tags": "blobs of flights/task-3 keep their TTL"}
     assert 1 == caplog.text.count(said[operation])
 
 
@@ -129,6 +130,45 @@ def test_the_list_of_condemned_blobs_is_bounded_and_what_is_left_over_comes_late
     for _ in range(40):
         writer.back_up({"store": tmp_path / "live"})
     assert not plan_sweep(account.container("box"), STATE, min_age=0).waste
+
+
+@pytest.mark.usefixtures("no_packs")
+def test_more_waste_with_each_backup_than_the_list_has_room_for_does_not_add_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "MOST_CONDEMNED", 5)
+    monkeypatch.setattr(sweep_module, "MOST_CONDEMNED", 5)
+    account = new_account()
+    container = account.container("box")
+    writer = opened(account)
+    needed_by_two = 2 * (12 + 1)
+    for number in range(10):
+        tree = {f"{number}-{file}": b"%d-%d" % (number, file) for file in range(12)}
+        writer.back_up({"store": write(tmp_path / "live", tree)})
+        assert len(writer._stored.record.condemned) <= 5
+        assert len([blob for blob in container.list() if blob.name != f"{STATE}/checkpoint.json"]) <= needed_by_two
+    for name in ("one", "two"):
+        container.put(f"{STATE}/files/{name}", b"1")
+    assert 2 == sweep(container, STATE, plan_sweep(container, STATE, min_age=0)), "the list has room for a sweep"
+
+
+@pytest.mark.usefixtures("no_packs")
+def test_sweeps_go_on_though_no_writer_takes_names_off_the_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a writer takes names off: those of blobs that are gone must not keep others from being condemned."""
+    monkeypatch.setattr(sweep_module, "MOST_CONDEMNED", 5)
+    account = new_account()
+    opened(account).back_up({"store": write(tmp_path / "live", TREES[0])})
+    container = account.container("box")
+    for number in range(17):
+        container.put(f"{STATE}/files/waste-{number:02}", b"1")
+    assert [5, 5, 5, 2, 0] == [sweep(container, STATE, plan_sweep(container, STATE, min_age=0)) for _ in range(5)]
+    faults = Faults()
+    writer = opened(account.restarted(faults))
+    assert 0 == sum(each.operation == "delete" for each in faults.attempts), "a listing shows that they are gone"
+    writer.back_up({"store": write(tmp_path / "live", TREES[0])})
+    assert () == writer._stored.record.condemned
 
 
 def test_a_record_that_was_deleted_ends_the_writer_also_if_another_one_makes_a_new_one(tmp_path: Path) -> None:
@@ -177,7 +217,11 @@ def test_indexes_that_are_damaged_newer_or_lead_out_of_the_directory_restore_not
 
     bad = [
         (data.replace(b"1.sst", b"2.sst"), CorruptError, "its digest is not that of its content"),
-        (sealed({**fields, "format-version": 2}), ConfigurationError, "has format version 2; this release reads 1"),
+        (
+            sealed({**fields, "format-version": 3}),
+            ConfigurationError,
+            "has format version 3; this release reads up to 2",
+        ),
         *((named(name), CorruptError, "would leave its directory") for name in ("..", ".", "a/b", "/etc/a", "a\0b")),
     ]
     for content, kind, text in bad:
@@ -189,6 +233,7 @@ def test_indexes_that_are_damaged_newer_or_lead_out_of_the_directory_restore_not
         assert {"live", "restored"} == {path.name for path in tmp_path.iterdir()}
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_a_blob_with_other_bytes_or_a_full_disk_leave_the_old_directory(
     container: BlobContainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,6 +355,8 @@ def test_a_take_over_without_a_network_is_an_error_and_its_clean_up_alone_is_not
 ) -> None:
     account = new_account()
     opened(account).back_up({"store": write(tmp_path / "live", TREES[0])})
+    for blob in plan_sweep(account.container("box"), STATE).in_use:
+        account.container("box").set_tags(blob, TTL)
     with pytest.raises(ConfigurationError, match="no network"):
         opened(account.restarted(Faults(always(Refuse("no network")))))
     opened(account.restarted(Faults(on("set_tags", Refuse("no network"), times=100))))

@@ -106,6 +106,7 @@ def test_a_damaged_index_costs_its_checkpoint_and_stops_nobody(tmp_path: Path, w
     assert equal(tmp_path / "restored", TREES[2])
 
 
+@pytest.mark.usefixtures("no_packs")
 @pytest.mark.parametrize("data", [b"", b"many", b"many 3 and more"])
 def test_a_blob_of_another_size_is_uploaded_again(tmp_path: Path, data: bytes) -> None:
     account = new_account()
@@ -194,6 +195,7 @@ class Sweeps(Faults):
         return answer
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_a_repeat_after_a_sweep_uploads_only_what_was_condemned(tmp_path: Path) -> None:
     account = new_account()
     container = account.container("box")
@@ -249,6 +251,7 @@ def test_a_file_that_is_swept_each_time_is_an_error_that_says_what_to_do(tmp_pat
         writer.back_up({"store": write(tmp_path / "live", {"large": os.urandom(9 << 20)})})
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_deletes_that_are_refused_for_good_do_not_make_backups_ever_slower(tmp_path: Path) -> None:
     account = new_account()
     faults = Faults(on("delete", Refuse(), times=10**9))
@@ -370,6 +373,7 @@ def test_a_tag_that_was_put_while_another_one_was_refused_is_taken_off(tmp_path:
     assert [] == [blob for blob in plan_sweep(container, STATE, min_age=0).in_use if TAG in container.tags(blob)]
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_what_verify_says_about_a_damaged_blob_mends_it_with_soft_delete_too(tmp_path: Path) -> None:
     container = MemoryAccount(MemoryService(soft_delete=DAY_SECONDS)).container("box")
     container.create()

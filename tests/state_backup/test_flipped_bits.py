@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import pytest
 
@@ -61,11 +61,20 @@ def account(tmp_path: Path) -> MemoryAccount:
     return account
 
 
+def with_packs_or_not(request: pytest.FixtureRequest, packs: str) -> MemoryAccount:
+    """The account, whose small files share blobs or do not."""
+    if packs == "no_packs":
+        request.getfixturevalue("no_packs")
+    return cast("MemoryAccount", request.getfixturevalue("account"))
+
+
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize(("packs", "least"), [("packs", 3), ("no_packs", 5)])
 def test_a_restore_takes_the_newest_checkpoint_whatever_was_damaged_on_the_way(
-    account: MemoryAccount, tmp_path: Path, times: int, cut: bool
+    request: pytest.FixtureRequest, tmp_path: Path, times: int, cut: bool, packs: str, least: int
 ) -> None:
+    account = with_packs_or_not(request, packs)
     for first in itertools.count(1):
         damage = Damage(first, times, cut=cut)
         restored = restore(reached(account, damage), STATE, {"store": tmp_path / f"{first}"}, threads=1)
@@ -73,7 +82,7 @@ def test_a_restore_takes_the_newest_checkpoint_whatever_was_damaged_on_the_way(
         assert equal(tmp_path / f"{first}", TREES[1])
         if not damage.done:
             break
-    assert first > 5
+    assert first > least
 
 
 def test_a_large_file_is_fetched_again_in_its_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,11 +159,17 @@ def only_in(container: BlobContainer, index: str, other: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "place", ["azure_account.document_store:fetch_document", "state_backup.transfer.download:Downloader._fill_verified"]
+    ("place", "packs"),
+    [
+        ("azure_account.document_store:fetch_document", "packs"),
+        ("state_backup.transfer.download:Downloader._fill_verified", "no_packs"),
+        ("state_backup.transfer.download:Downloader._verified", "packs"),
+    ],
 )
 def test_without_a_second_fetch_an_older_checkpoint_would_be_restored(
-    account: MemoryAccount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, packs: str
 ) -> None:
+    account = with_packs_or_not(request, packs)
     edited(place, "range(FETCHES)", "range(1)")(monkeypatch)
     names = "/index/" if "document" in place else "/files/"
     restored = restore(reached(account, Damage(1, names=names)), STATE, {"store": tmp_path / "restored"}, threads=1)

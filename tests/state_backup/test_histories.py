@@ -15,6 +15,10 @@ from tests.state_backup.histories.mutants import MUTANTS
 HISTORIES = 300
 MOST_FOR_A_MUTANT = 1_000
 EVENTS = (
+    "a pack is committed",
+    "a pack is needed in part",
+    "files of a worn pack are uploaded again",
+    "the list of condemned blobs was too short, and the rest follows",
     "a sweep has condemned blobs",
     "an earlier commit took effect just before that",
     "a replaced writer wakes: delete",
@@ -31,6 +35,7 @@ EVENTS = (
     "a sweep follows a commit without an answer",
     "an older checkpoint is kept",
     "the number of checkpoints is changed by order",
+    "a restore finds what one that was killed has left",
     "a restore is overtaken",
     "restored",
     "second take-over",

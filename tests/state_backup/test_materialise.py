@@ -134,6 +134,7 @@ def test_a_damaged_blob_and_a_full_disk_leave_nothing(tmp_path: Path) -> None:
     assert ["live"] == [path.name for path in tmp_path.iterdir()]
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_a_refused_download_leaves_nothing_and_the_next_one_goes_on(tmp_path: Path) -> None:
     account, ids = backed_up(tmp_path, TREES[1])
     refusing = account.restarted(Faults(on("get", Refuse(), name=is_blob_of_file, skip=2)))
@@ -144,6 +145,7 @@ def test_a_refused_download_leaves_nothing_and_the_next_one_goes_on(tmp_path: Pa
     assert equal(tmp_path / "new", TREES[1])
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_blobs_that_were_deleted_are_undeleted_once(tmp_path: Path) -> None:
     account, ids = backed_up(tmp_path, TREES[1], soft_delete=3600.0)
     container = account.container("box")
@@ -177,6 +179,7 @@ def test_one_that_dies_at_any_file_operation_leaves_no_directory_or_the_whole_on
     assert {"open", "os.chmod", "os.link", "os.mkdir", "os.rename"} <= died
 
 
+@pytest.mark.usefixtures("no_packs")
 @pytest.mark.parametrize("after_effect", [False, True])
 def test_one_that_dies_at_any_storage_call_leaves_no_directory(tmp_path: Path, after_effect: bool) -> None:
     account, ids = backed_up(tmp_path, TREES[1])

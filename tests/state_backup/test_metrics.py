@@ -39,6 +39,7 @@ def back_up_all(account: MemoryAccount, tmp_path: Path) -> None:
         writer.back_up({"store": write(tmp_path / "live", tree)})
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_a_backup_counts_what_it_uploads_and_what_it_retains_for_each_store(exported: Exported, tmp_path: Path) -> None:
     account = new_account()
     back_up_all(account, tmp_path)
@@ -64,6 +65,7 @@ def test_requests_that_are_repeated_count_once(exported: Exported, tmp_path: Pat
     assert [3, 7] == transferred(exported, "filesRestored", "bytesRestored")
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_what_is_not_committed_is_not_counted_as_a_checkpoint(exported: Exported, tmp_path: Path) -> None:
     account = new_account()
     old = open_state(account.container("box"), STATE, Owner("flights"))

@@ -55,6 +55,7 @@ class Overtaking(Intercept):
         return send()
 
 
+@pytest.mark.usefixtures("no_packs")
 @pytest.mark.parametrize("mode", [0o644, 0o600])
 def test_an_overtaken_restore_keeps_what_it_has_downloaded(tmp_path: Path, mode: int) -> None:
     backups = Backups(tmp_path / "live")
@@ -89,6 +90,7 @@ def test_an_older_checkpoint_uses_what_was_downloaded_of_one_that_is_damaged(tmp
     assert {"live", "r"} == {path.name for path in tmp_path.iterdir()}
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_a_restore_that_is_overtaken_too_often_leaves_nothing(tmp_path: Path) -> None:
     backups = Backups(tmp_path / "live")
     backups.add(1)

@@ -89,6 +89,7 @@ def test_a_time_that_no_disk_has_keeps_nobody_from_a_restore(
     assert equal(tmp_path / "restored", TREES[1])
 
 
+@pytest.mark.usefixtures("no_packs")
 @pytest.mark.parametrize("size", [60 * 10**9, 2**62])
 def test_a_size_that_an_index_claims_is_compared_with_the_blob_before_the_disk_makes_room(
     container: BlobContainer, tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch

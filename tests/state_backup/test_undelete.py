@@ -43,6 +43,7 @@ def needed(container: BlobContainer, checkpoint: int) -> set[str]:
     return {blob for blob, ids in plan_sweep(container, STATE, min_age=0).in_use.items() if id_ in ids}
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_whatever_is_deleted_is_undeleted_and_reported(tmp_path: Path) -> None:
     account = backed_up(tmp_path, MemoryService(soft_delete=DAY))
     container = account.container("box")

@@ -58,6 +58,7 @@ def test_a_sound_state_is_whole(account: MemoryAccount, deep: bool) -> None:
     assert sorted((each.checkpoint.id for each in found), reverse=True) == [each.checkpoint.id for each in found]
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_all_faults_are_found_and_only_those_of_checkpoints_that_have_them(account: MemoryAccount) -> None:
     container = account.container("box")
     container.delete(blob_of(container, b"owt"))
@@ -69,6 +70,7 @@ def test_all_faults_are_found_and_only_those_of_checkpoints_that_have_them(accou
     assert archived == older
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_changed_bytes_of_the_right_size_are_found_by_a_deep_look_alone(account: MemoryAccount) -> None:
     container = account.container("box")
     container.put(blob_of(container, b"owt"), b"two")
@@ -98,6 +100,7 @@ def test_an_index_that_is_gone_or_damaged_is_a_fault_of_its_store(account: Memor
     assert "its digest is not that of its content" in damaged["store", ""]
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_a_condemned_blob_that_is_needed_is_a_fault(account: MemoryAccount) -> None:
     container = account.container("box")
     records = RecordStore(container, StateNames(STATE), lambda: "id")
@@ -136,6 +139,7 @@ def test_a_checkpoint_that_is_dropped_meanwhile_is_not_called_damaged(account: M
     assert [True, True] == [each.whole for each in verify(account.container("box"), STATE)]
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_a_deep_look_downloads_each_content_once_in_pieces(
     account: MemoryAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -336,6 +336,7 @@ def test_ls_shows_a_checkpoint_whose_index_is_gone(account: MemoryAccount, live:
 # --- verify -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_verify_says_which_checkpoints_are_whole_and_ends_with_an_error_if_one_is_not(
     account: MemoryAccount, live: Path
 ) -> None:
@@ -371,6 +372,7 @@ def test_verify_of_a_state_without_checkpoints(account: MemoryAccount) -> None:
 # --- sweep ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_a_sweep_shows_its_plan_and_asks(account: MemoryAccount, live: Path) -> None:
     container = account.container("box")
     container.put(f"{STATE}/files/old", b"old", WITH_TTL)
@@ -397,6 +399,7 @@ def test_a_sweep_shows_its_plan_and_asks(account: MemoryAccount, live: Path) -> 
     assert live.exists()
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_explain_shows_who_holds_each_blob_and_when_it_goes(account: MemoryAccount, live: Path) -> None:
     container = account.container("box")
     container.put(f"{STATE}/files/old", b"old")

@@ -9,9 +9,11 @@ from pathlib import Path
 from random import Random
 
 from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, Reset, Throttle
+from state_backup import writer
+from state_backup.index import packs
 from state_backup.transfer import upload
 from tests.state_backup.histories.processes import StateProcess, aim_of
-from tests.state_backup.histories.world import World, counted_warnings
+from tests.state_backup.histories.world import World, counted_warnings, killed_restores_clean_nothing_up
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
 AIMS = ("write record", "write record", "upload", "upload", "delete", "set_tags", "get", "read record", "list")
@@ -35,24 +37,31 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
 )
 LONG = (1.0, 600.0, 7200.0, 2 * 86400.0)
 MAX_STEPS = 3000
+PACKS = ((0, 4 << 20, 16), (2, 4, 16), (4, 8, 1), (4, 8, 16), (4, 1000, 2))
+"""Below which size files are packed (no content has more than three bytes), up to which size, and how many small."""
 
 
 def run_seed(seed: int, trace: list[str] | None = None) -> tuple[str | None, Counter[str]]:
     """What is violated, and the events that were seen."""
     draws = Random(seed)
     folder = Path(tempfile.mkdtemp(prefix="history-", dir=MEMORY if MEMORY.is_dir() else None))
-    small, upload._SMALL = upload._SMALL, draws.choice([2, 1 << 20])
+    before = upload._SMALL, packs.SMALL_FILE, packs.PACK_BYTES, packs.MOST_SMALL_BLOBS
+    upload._SMALL = draws.choice([2, 1 << 20])
+    packs.SMALL_FILE, packs.PACK_BYTES, packs.MOST_SMALL_BLOBS = draws.choice(PACKS)
+    most_condemned = vars(writer)["MOST_CONDEMNED"]
+    vars(writer)["MOST_CONDEMNED"] = draws.choice([2, most_condemned])
     world = World(seed, folder, draws.choice([None, None, 5]))
     if trace is not None:
         world.trace = trace.append
     try:
-        with counted_warnings(world.truth):
+        with counted_warnings(world.truth), killed_restores_clean_nothing_up():
             _events(world, draws)
             if world.truth.violation is None:
                 world.end(draws)
             world.check_errors()
     finally:
-        upload._SMALL = small
+        vars(writer)["MOST_CONDEMNED"] = most_condemned
+        upload._SMALL, packs.SMALL_FILE, packs.PACK_BYTES, packs.MOST_SMALL_BLOBS = before
         for process in world.processes:
             process.kill()
         shutil.rmtree(folder)
@@ -76,6 +85,7 @@ def _events(world: World, draws: Random) -> None:
         "doubt": draws.choice([0, 1, 3]),
         "lost": draws.choice([0, 1, 2]),
         "keep": draws.choice([0, 1, 2]),
+        "interrupted": draws.choice([0, 2]),
     }
     names = draws.choices(list(weights), list(weights.values()), k=draws.choice([15, 25, 40, 60]))
     for name in ["write", *names]:
@@ -114,6 +124,9 @@ def _event(world: World, draws: Random, name: str) -> None:  # noqa: C901, PLR09
             _doubt(world, draws.choice(writers), draws)
         case "lost" if writers:
             _lose_answer(world, draws.choice(writers))
+        case "interrupted" if not any(process.kind == "restore" for process in alive):
+            _move(world.start("restore", world.restore_state), draws.choice([1, 2, 3, 4]))
+            world.processes[-1].kill()
         case "kill" if alive:
             draws.choice(alive).kill()
         case "fault" if alive:

@@ -146,8 +146,11 @@ MUTANTS: dict[str, Mutant] = {
     "a writer does not look whether its blobs were condemned": edited(
         "state_backup.writer:StateWriter.back_up", "new.blobs & set(self._stored.record.condemned)", "set()"
     ),
-    "what a failed attempt has uploaded is not condemned": edited(
-        "state_backup.writer:StateWriter._commit", "(self._blobs_of(known) | self._unused)", "self._blobs_of(known)"
+    "what a failed attempt has uploaded is not condemned": both(
+        edited(
+            "state_backup.writer:StateWriter._commit", "(self._blobs_of(known) | self._unused)", "self._blobs_of(known)"
+        ),
+        replaced("state_backup.writer:StateWriter._condemn_the_rest", lambda *_: None),
     ),
     "the TTL is taken off before the commit": before_commit(_take_tags_off),
     "the TTL is not taken off by who takes over": edited(
@@ -182,5 +185,19 @@ MUTANTS: dict[str, Mutant] = {
         "state_backup.writer:StateWriter._commit",
         "for each in checkpoints for blob",
         "for each in checkpoints[: self._keep] for blob",
+    ),
+    "a pack is deleted when its first file is not needed any more": edited(
+        "state_backup.index.snapshot_index:SnapshotIndex.blob_ids",
+        "for blob in file.blobs",
+        "for blob in file.blobs if not blob.pack_offset",
+    ),
+    "what the list has no room for is left": replaced(
+        "state_backup.writer:StateWriter._condemn_the_rest", lambda *_: None
+    ),
+    "worn packs are kept": replaced("state_backup.writer:without_worn", lambda _, stored: dict(stored)),
+    "the files of a pack lie in another order": edited(
+        "state_backup.transfer.upload:Uploader._put_group",
+        "zip(group, begins, strict=False)}",
+        "zip(group[::-1], begins, strict=False)}",
     ),
 }

@@ -58,6 +58,8 @@ class StateProcess(Intercept):
         self.writer = ""
         """The id under which it has opened the state."""
         self.record_reads = 0
+        self.write_failed = False
+        """Whether its last write of the record got no answer."""
         self._ids = 0
         self._killed = False
         self.container = MemoryAccount(world.storage, intercept=self, policy=POLICY).container(BOX)
@@ -103,6 +105,8 @@ class StateProcess(Intercept):
         self.next = None
         fault = self._fault(request)
         self.record_reads += self.aim_of(request) == "read record"
+        if self.aim_of(request) == "write record":
+            self.write_failed = fault is not None
         self.world.note(self, request, fault)
         return send() if fault is None else self._fail(fault, request, send)
 
@@ -156,6 +160,8 @@ def aim_of(request: Request) -> str:
             return "write record" if request.operation == "put" else "read record"
         case "put" | "commit_block_list":
             return "upload"
+        case "list_tags":
+            return "list"
         case "delete" | "set_tags" | "get" | "list":
             return str(request.operation)
         case _:

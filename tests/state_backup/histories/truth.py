@@ -13,7 +13,7 @@ from state_backup.record import CheckpointRecord, from_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from state_backup.index.snapshot_index import DirIndex
+    from state_backup.index.snapshot_index import DirIndex, FileBlob
     from state_backup.record import Checkpoint
     from tests.state_backup.index.trees import Tree
 
@@ -42,6 +42,8 @@ class Truth:
     ever_condemned: set[str] = field(default_factory=set)
     ever_in_use: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
+    homes: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The blob that has a content in the newest checkpoint, by store and BLAKE3."""
 
     def fail(self, what: str) -> None:
         """Note a violation; the first one counts."""
@@ -75,6 +77,8 @@ class Truth:
                 self.fail(f"a run changes the number of checkpoints from {before.keep} to {record.keep}")
         if record.checkpoints != before.checkpoints:
             self._checkpoints(record.checkpoints, before.checkpoints)
+        elif record.writer == before.writer and set(before.condemned) - set(record.condemned):
+            self.seen["the list of condemned blobs was too short, and the rest follows"] += 1
         self.ever_condemned |= set(record.condemned)
         if self.in_use & set(record.condemned):
             self.fail(f"{min(self.in_use & set(record.condemned))}, which a checkpoint needs, is condemned")
@@ -91,6 +95,7 @@ class Truth:
         needed: set[str] = set()
         for checkpoint in now:
             needed |= self._needed(checkpoint)
+        self._note_packs(now[0])
         self.in_use = frozenset(needed)
         self.ever_in_use |= needed
         self.committed.add(now[0].offsets["attempt"])
@@ -115,6 +120,34 @@ class Truth:
             return set()
         return {part.blob_id for _, file in root.files() for part in file.blobs}
 
+    def _note_packs(self, newest: Checkpoint) -> None:
+        """Count packs of a new checkpoint, those that it needs in part, and content that has left a worn pack."""
+        for store, index in newest.indexes.items():
+            if index not in self.blobs:
+                continue  # which is a violation already
+            root = snapshot_index.from_json(self.blobs[index], index).root
+            parts = {(file.blake3, part, size) for _, file in root.files() for part, size in file.extents()}
+            live: Counter[str] = Counter()
+            for _, part, size in parts:
+                live[part.blob_id] += size
+            packs = {part.blob_id: part.pack_size for _, part, _ in parts if part.pack_size}
+            self.seen["a pack is committed"] += len(packs)
+            self.seen["a pack is needed in part"] += sum(live[pack] < size for pack, size in packs.items())
+            if any(2 * live[pack] < size for pack, size in packs.items()):
+                self.fail("of a pack that a new checkpoint needs, more than half is waste")
+            homes, self.homes[store] = self.homes.get(store, {}), {content: part.blob_id for content, part, _ in parts}
+            moved = [content for content, blob in self.homes[store].items() if homes.get(content, blob) != blob]
+            self.seen["files of a worn pack are uploaded again"] += bool(moved)
+
+    def _part(self, part: FileBlob, size: int) -> bytes:
+        """The bytes that a file has of a blob. A blob of another size has been mixed up."""
+        blob = self.blobs[part.blob_id]
+        if len(blob) != (part.pack_size or size):
+            self.fail(f"{part.blob_id} has another size than its index says")
+        return blob[part.pack_offset : part.pack_offset + size]
+
     def _tree(self, root: DirIndex) -> Tree:
-        files = {file.name: b"".join(self.blobs[part.blob_id] for part in file.blobs) for file in root.files_present}
+        files = {
+            file.name: b"".join(self._part(part, size) for part, size in file.extents()) for file in root.files_present
+        }
         return {**files, **{below.name: self._tree(below) for below in root.sub_dirs_present}}

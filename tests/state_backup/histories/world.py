@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING
 from azure_account.clock import ManualClock
 from azure_account.errors import ConflictError, FencedError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Fault, LostAnswer, Reset
+from azure_account.memory.faults import Fault, LostAnswer, ProcessDied, Reset
 from azure_account.memory.service import MemoryService
 from state_backup.arguments import MayBeEmpty
 from state_backup.keeping import set_keep
+from state_backup.local import place
 from state_backup.restoring import restore
 from state_backup.sweeping import plan_sweep, sweep
 from state_backup.writer import Owner, open_state
@@ -162,10 +164,18 @@ class World:
         if attempt not in self.truth.committed:
             self.truth.fail(f"{process.kind}: a checkpoint is reported and was not committed")
         if checkpoint.indexes and self.truth.record.writer == process.writer:
-            self.check_own(process)
+            self.check_own(process, writer)
 
-    def check_own(self, process: StateProcess) -> None:
-        """What a writer has uploaded in vain is condemned by its next commit."""
+    def check_own(self, process: StateProcess, writer: StateWriter) -> None:
+        """What a writer has uploaded in vain is condemned by its next commit.
+
+        Unless the list has no room, since what it has cannot be deleted, or the writer could not change it once more.
+        """
+        record = self.truth.record
+        if set(record.condemned) & set(self.truth.blobs) or process.write_failed:
+            return
+        if record.write_id != writer._stored.record.write_id:
+            return
         own = {name for name in self.truth.blobs if name.split("/")[-1].removesuffix(".json") in process.names}
         left = own - self.truth.in_use - self.truth.ever_condemned
         if left:
@@ -191,9 +201,13 @@ class World:
 
     def restore_state(self, process: StateProcess) -> None:
         """Restore into a directory that has something else, or nothing."""
-        folder = self.folder / f"restored-{process.number}"
+        others = [each for each in self.processes if each.kind == "restore" and each is not process]
+        folder = self.folder / "restored"
+        if not all(each.ended for each in others):
+            folder = self.folder / f"restored-{process.number}"
         if process.draws.random() < 0.5:
             write(folder, edited({"s": {"a": b"one"}}, process.draws)["s"])
+        goes_on = any(place.restoring(folder).glob("*"))
         had = bool(self.truth.record.checkpoints)
         try:
             found = restore(process.container, STATE, {"s": folder}, threads=1)
@@ -205,6 +219,7 @@ class World:
         if read(folder) != tree:
             self.truth.fail(f"checkpoint {found.checkpoint.id} is restored with other bytes")
         self.truth.seen["restored"] += 1
+        self.truth.seen["a restore finds what one that was killed has left"] += goes_on
         self.truth.seen["a restore is overtaken"] += process.record_reads > 1
 
     def now_ns(self) -> int:
@@ -272,6 +287,22 @@ def edited(stores: Stores, draws: Random) -> Stores:
 def read(folder: Path) -> Tree:
     """A directory as a dict."""
     return {each.name: each.read_bytes() if each.is_file() else read(each) for each in folder.iterdir()}
+
+
+@contextmanager
+def killed_restores_clean_nothing_up() -> Iterator[None]:
+    """A process that was killed deletes nothing, which a death that is an exception would do."""
+    names = ("undo", "forget_downloaded")
+    before = {name: vars(place)[name] for name in names}
+
+    def unless_dead(act: Callable[[Path], None]) -> Callable[[Path], None]:
+        return lambda directory: None if isinstance(sys.exc_info()[1], ProcessDied) else act(directory)
+
+    vars(place).update({name: unless_dead(act) for name, act in before.items()})
+    try:
+        yield
+    finally:
+        vars(place).update(before)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -98,6 +99,11 @@ def changed(**fields: Any) -> bytes:
         (changed(file_blobs=[{"blob-id": "b", "offset": 0}, {"blob-id": "c", "offset": 42}]), "do not cover it"),
         (changed(file_blobs=[{"blob-id": " ", "offset": 0}]), "' ' is no text"),
         (changed(file_blobs={}), "is no list"),
+        (
+            changed(file_blobs=[{"blob-id": "b", "offset": 0, "pack-offset": 9, "pack-size": 50}]),
+            "beyond the end of its",
+        ),
+        (changed(file_blobs=[{"blob-id": "b", "offset": 0, "pack-offset": -1, "pack-size": 50}]), "'-1' is no whole"),
         (changed(meta_size=-1), "'-1' is no whole number"),
         (changed(meta_size=True), "'True' is no whole number"),
         (changed(meta_size=2**63), "no whole number"),
@@ -120,8 +126,22 @@ def test_a_document_that_is_no_sound_index_is_refused_with_the_reason(data: byte
 
 
 def test_an_index_of_a_newer_release_asks_for_an_upgrade() -> None:
-    with pytest.raises(ConfigurationError, match="has format version 2; this release reads 1. Upgrade"):
-        from_json(changed(top_format_version=2), "index/1")
+    with pytest.raises(ConfigurationError, match="has format version 3; this release reads up to 2. Upgrade"):
+        from_json(changed(top_format_version=3), "index/1")
+
+
+def test_an_index_has_the_version_that_older_releases_refuse_only_if_it_has_packs() -> None:
+    packed = replace(INDEX.root.files_present[0], blobs=(FileBlob("pack", 0, 7, 1000),))
+    removed = DirIndex("gone", files_removed=(packed,))
+    for root, version in [
+        (INDEX.root, 1),
+        (replace(INDEX.root, files_present=(packed,)), 2),
+        (replace(INDEX.root, files_present=(), files_removed=(packed,)), 2),
+        (replace(INDEX.root, sub_dirs_removed=(removed,)), 2),
+    ]:
+        index = replace(INDEX, root=root)
+        assert version == json.loads(to_json(index))["format-version"]
+        assert index == from_json(to_json(index), "index/1")
 
 
 @given(st.data())

@@ -64,6 +64,7 @@ def small_puts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upload, "_SMALL", 100)
 
 
+@pytest.mark.usefixtures("no_packs")
 @pytest.mark.usefixtures("small_puts")
 def test_files_of_every_size_come_back_byte_for_byte(tmp_path: Path) -> None:
     container, source = new_container(), tmp_path / "source"
@@ -79,6 +80,7 @@ def test_files_of_every_size_come_back_byte_for_byte(tmp_path: Path) -> None:
     assert len(sizes) - 1 == len(list(container.list()))
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_new_blobs_have_the_tag_of_the_lifecycle_rule(tmp_path: Path) -> None:
     container = new_container()
     (tmp_path / "a").write_bytes(b"1" * 5000)
@@ -215,6 +217,7 @@ class Interrupted(Faults):
         return super().attempt(request, send)
 
 
+@pytest.mark.usefixtures("no_packs")
 @pytest.mark.usefixtures("small_puts")
 def test_ctrl_c_ends_transfers_when_the_requests_on_their_way_are_answered(tmp_path: Path) -> None:
     account = MemoryAccount()
