@@ -87,7 +87,8 @@ NO_ATTRIBUTES = BlobAttributes()
 class BlobProperties:
     """A blob in a listing or by its properties. `size` is in bytes; an uncommitted blob has size 0 and no ETag.
 
-    leased: whether a process held its lease when it was read, by the service's clock.
+    leased: whether a process held its lease when it was read, by the service's clock. lease_expired: whether its last
+    lease has expired, and was neither released nor broken; the service does not show it in listings.
     """
 
     name: str
@@ -99,6 +100,7 @@ class BlobProperties:
     content_type: str | None = None
     committed: bool = True
     leased: bool = False
+    lease_expired: bool = False
 
 
 @dataclass(frozen=True)

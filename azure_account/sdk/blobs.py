@@ -279,4 +279,5 @@ def _properties(name: str, found: SdkProperties) -> BlobProperties:
         content_type=found.content_settings.content_type,
         committed=bool(etag),
         leased=found.lease.state == "leased",
+        lease_expired=found.lease.state == "expired",
     )
