@@ -105,6 +105,12 @@ def check_tasks(tasks: Iterable[object]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def tasks_digest(tasks: Iterable[str]) -> str:
+    """A short digest of a list of tasks, in whatever order: processors compare theirs."""
+    text = "".join(f"{len(name)}:{name}" for name in sorted(tasks))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def _encodes(name: str) -> bool:
     try:
         name.encode()

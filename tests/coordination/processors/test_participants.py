@@ -24,8 +24,8 @@ from coordination.leadership.election import Election
 from coordination.leadership.lease import Lease
 from coordination.processors.participant import Participant, RunnerError
 from coordination.processors.processor_table import ProcessorTable
-from coordination.timing import CoordinatorTiming
-from tests.coordination.leadership.contenders import BLOB, TIMING, OwnClock, SlowFaults
+from coordination.timing import JOB_LEASE, CoordinatorTiming
+from tests.coordination.leadership.contenders import BLOB, OwnClock, SlowFaults
 from tests.coordination.processors.mistakes import MISTAKES
 from tests.histories import SeededMachine, run_histories
 
@@ -50,7 +50,7 @@ class Process:
         policy = RetryPolicy(max_attempts=2, first_delay=0.5, deadline=3)
         account = MemoryAccount(self.world.account.service, intercept=self.faults, policy=policy)
         ids = self.world.ids
-        lease = Lease(account.container("box"), BLOB, self.name, TIMING, clock=self.clock, new_id=ids.lease)
+        lease = Lease(account.container("box"), BLOB, self.name, JOB_LEASE, clock=self.clock, new_id=ids.lease)
         self.election = Election(lease)
         table = ProcessorTable(account.table("processors"))
         new_id = ids.processor
@@ -133,9 +133,7 @@ class World:
         self.check()
 
     def check(self) -> None:
-        """No task is run at one time by two processors that may act, unless a barrier has timed out by lateness."""
-        if self.timing.barrier < 1e6:
-            return
+        """No task is run at one time by two processors that may act, ."""
         acting = Counter(task for process in self.live() if process.may_act() for task in process.running)
         twice = [task for task, count in acting.items() if count > 1]
         if twice:
@@ -148,7 +146,8 @@ class World:
     def round(self, process: Process) -> None:
         """What the threads of a process do in a poll interval."""
         self.seen["woke running"] += process.participant.overdue and bool(process.running)
-        for act in (process.participant.expire, process.participant.elect, process.participant.poll):
+        one = process.participant
+        for act in (one.expire, one.elect, one.poll, one.beat):
             try:
                 act()
             except AzureBlobError as error:  # noqa: PERF203 - each is a request of its own
@@ -187,7 +186,7 @@ class World:
         for process in self.live():
             process.faults.failing = False
             process.faults.apply_late_effects()
-        end = self.clock.monotonic() + 1.1 * (TIMING.takeover + 3 * self.timing.death + 60)
+        end = self.clock.monotonic() + 1.1 * (JOB_LEASE.takeover + 3 * self.timing.death + 60)
         while self.clock.monotonic() < end:
             for process in self.live():
                 self.round(process)
