@@ -100,11 +100,11 @@ class CoordinatorTiming:
     def takeover(self) -> float:
         """The longest time from the death of a processor until others begin its tasks.
 
-        It counts three polls whose requests all take as long as they may: the leader sees the last heartbeat, the
+        It counts three polls of three requests that take as long as they may: the leader sees the last heartbeat, the
         leader sees the death and publishes, the owners see that. What the listeners need comes on top, and
         `LeaseTiming.takeover` if it was the leader.
         """
-        return self.death + 3 * (self.heartbeat + 2 * self.request)
+        return self.death + 3 * (self.heartbeat + 3 * self.request)
 
     def __post_init__(self) -> None:
         _check_positive(self, "heartbeat", "death", "margin", "request", "barrier")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from hypothesis import Phase
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from azure_account.account import Done
-from azure_account.errors import AzureBlobError
+from azure_account.errors import AzureBlobError, ConfigurationError
 from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.policy import RetryPolicy
 from coordination.leadership.election import Election
@@ -32,8 +32,27 @@ from tests.histories import SeededMachine, run_histories
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from azure_account.retrying.retry_loop import Request
+
+T = TypeVar("T")
 TASKS = [f"t{number}" for number in range(5)]
 SLOTS = 4
+REFUSALS = ("401 InvalidAuthenticationInfo", "403 AuthorizationFailure", "404 TableNotFound")
+
+
+class StopRefusedError(Exception):
+    """A listener did not stop its tasks; it has to be asked again."""
+
+
+class RefusingFaults(SlowFaults):
+    """Storage also refuses single requests, as it does when credentials or a network rule change."""
+
+    def attempt(self, request: Request, send: Callable[[], T]) -> T:
+        if self.failing and self._draw(25) == 0:
+            reason = REFUSALS[self._draw(len(REFUSALS))]
+            self._seen[reason] += 1
+            raise ConfigurationError(reason)
+        return super().attempt(request, send)
 
 
 @dataclass
@@ -51,7 +70,7 @@ class Process:
         account = MemoryAccount(self.world.account.service, intercept=self.faults, policy=policy)
         ids = self.world.ids
         lease = Lease(account.container("box"), BLOB, self.name, JOB_LEASE, clock=self.clock, new_id=ids.lease)
-        self.election = Election(lease)
+        self.election = Election(lease, keeps_refused=True)
         table = ProcessorTable(account.table("processors"))
         new_id = ids.processor
         self.participant = Participant(
@@ -68,6 +87,9 @@ class Process:
         self.world.check()
 
     def stop(self, tasks: Mapping[str, int]) -> None:
+        if self.faults.failing and self.world.draw(8) == 0:
+            self.world.seen["stop refused"] += 1
+            raise StopRefusedError
         for task in tasks:
             del self.running[task]
         self.world.seen["stopped"] += len(tasks)
@@ -108,7 +130,7 @@ class World:
         self.start(0)
 
     def start(self, slot: int) -> None:
-        faults = SlowFaults(lambda seconds: self.take_time(slot, seconds), self.draw, self.seen)
+        faults = RefusingFaults(lambda seconds: self.take_time(slot, seconds), self.draw, self.seen)
         rate = (0.95, 1.0, 1.05)[self.draw(3)]
         clock = OwnClock(self.clock, rate, self.draw(1000))
         self.processes[slot] = Process(f"p{slot}", faults, clock, self)
@@ -152,8 +174,9 @@ class World:
                 act()
             except AzureBlobError as error:  # noqa: PERF203 - each is a request of its own
                 self.seen[type(error).__name__] += 1
-            except RunnerError as error:  # an assertion of `begin`
-                raise error.__cause__ or error from error
+            except RunnerError as error:
+                if not isinstance(error.__cause__, StopRefusedError):  # an assertion of `begin`
+                    raise error.__cause__ or error from error
         self.seen["leads"] += process.election.leads()
         self.seen["joined anew"] += process.participant.state.processor not in self.seen_ids(process)
 
@@ -168,7 +191,7 @@ class World:
     def leave(self, process: Process) -> None:
         """A process ends in order, as far as storage answers."""
         for act in (process.participant.leave, process.election.resign):
-            with suppress(AzureBlobError):
+            with suppress(AzureBlobError, RunnerError):
                 act()
         self.seen["left"] += not process.running
         self.processes[self.processes.index(process)] = None
@@ -241,6 +264,20 @@ def machine(seen: Counter[str], timing: CoordinatorTiming) -> type[SeededMachine
             if process is not None and chance:
                 self.world.leave(process)
 
+        @rule(slot=slots, times=st.integers(2, 4), polls=st.integers(1, 3), seed=seeds)
+        def a_process_crashes_in_a_loop(self, slot: int, times: int, polls: int, seed: int) -> None:
+            self.seed += seed
+            for _ in range(times):
+                if self.world.processes[slot] is None:
+                    self.world.start(slot)
+                for _ in range(polls):
+                    for process in self.world.live():
+                        self.world.round(process)
+                    for _ in range(3):
+                        self.world.advance(1.0)
+                self.world.processes[slot] = None
+                seen["crashed in a loop"] += 1
+
         @rule(chance=st.integers(0, 3))
         def somebody_deletes_the_blob(self, chance: int) -> None:
             if chance == 0:
@@ -250,12 +287,12 @@ def machine(seen: Counter[str], timing: CoordinatorTiming) -> type[SeededMachine
         def a_process_dies(self, seed: int, chance: int) -> None:
             self.seed += seed
             working = [process for process in self.world.live() if process.running]
-            leading = [process for process in working if process.election.leads()]
+            leading = [process for process in self.world.live() if process.election.leads()]
             if not working or chance == 0:
                 return
-            process = leading[0] if chance == 1 and leading else working[self.draw(len(working))]
+            process = leading[0] if chance < 3 and leading else working[self.draw(len(working))]
             seen["died leading"] += process.election.leads()
-            seen["died running"] += 1
+            seen["died running"] += bool(process.running)
             self.world.processes[self.world.processes.index(process)] = None
 
         def teardown(self) -> None:
@@ -283,6 +320,9 @@ EVENTS = (
     "died running",
     "joined anew",
     "deleted",
+    "stop refused",
+    "crashed in a loop",
+    *REFUSALS,
     "LostAnswer",
     "TimeOut",
     "Unreachable",
