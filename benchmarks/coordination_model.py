@@ -46,8 +46,8 @@ def _takeovers(kills: int) -> Report:
                 _line(setting, slowest, "none, one stops in order: its tasks have begun", left, of_tasks),
             ]
     note = (
-        f"{PROCESSORS} processors, {TASKS} tasks; {kills} kills and stops of each kind. A request takes a random time of up to "
-        "`request`, half of it before its effect.\n"
+        f"{PROCESSORS} processors, {TASKS} tasks; {kills} kills and stops of each kind. A request takes a random time "
+        "of up to `request`, half of it before its effect.\n"
         "Bounds: LeaseTiming.takeover, the sum, CoordinatorTiming.takeover."
     )
     return Report("Seconds from a kill, in memory with virtual time", lines, note)

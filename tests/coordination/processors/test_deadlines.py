@@ -12,6 +12,7 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
 from coordination.checkpoints import CheckpointStore
 from coordination.leadership.lease import Lease, Renewed, Term
+from coordination.processors.coordinator import JobCoordinator
 from coordination.processors.coordinator_state import (
     BeginTasks,
     Observation,
@@ -27,15 +28,14 @@ from coordination.processors.liveness import Liveness, Watched
 from coordination.timing import LeaseTiming
 from tests.coordination.leadership.electing import leased
 from tests.coordination.processors.rounds import TIMING, Job
+from tests.coordination.processors.test_coordinator import LEASE, Listener, start, wait_for
 from tests.coordination.processors.test_coordinator import TIMING as QUICK
-from tests.coordination.processors.test_coordinator import Listener, start, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from azure_account.clock import ManualClock
     from azure_account.memory.faults import NumberedAttempt
-    from coordination.processors.coordinator import JobCoordinator
 
 SEVEN = JobModel(7, ("a", "b"), {"t1": Assignment("a", 7), "t2": Assignment("b", 7)})
 EIGHT = JobModel(8, ("a", "b", "c"), {"t1": Assignment("a", 7), "t2": Assignment("c", 8)})
@@ -187,6 +187,35 @@ def test_the_tasks_stop_in_time_although_every_request_hangs(
     finally:
         answers.set()
     assert QUICK.overdue_after < 30
+
+
+def test_a_processor_with_another_list_of_tasks_is_named_once(
+    account: MemoryAccount, started: list[JobCoordinator], caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = Listener(), Listener()
+    first = start(started, account, one, "one")
+    wait_for(lambda: len(one.running) == 6)
+    second = JobCoordinator(
+        account, "box", "flights", tasks=["t0"], listener=two, processor="two", timing=QUICK, lease=LEASE
+    )
+    started.append(second)
+    second.start()
+    wait_for(lambda: len(two.running) == 3)
+    said = [each.getMessage() for each in caplog.records if "list of tasks" in each.getMessage()]
+    assert 1 == len(said)
+    assert f"the list of tasks of {second.processor} is not that of {first.processor}, which leads" in said[0]
+    assert "Give all processors of the job the same list." in said[0]
+
+
+def test_an_election_whose_lease_is_lost_while_heartbeats_are_overdue_pauses_between_its_steps() -> None:
+    job = Job(["t1", "t2"])
+    one = job.join("one")
+    job.settle(9)
+    job.clock.advance(60)
+    for _ in range(5):
+        one.participant.elect()
+        assert one.participant.seconds_to_election >= TIMING.quick / 2
+    assert one.election.term is None
 
 
 def test_a_checkpoint_is_not_written_over_that_of_a_process_that_took_over_meanwhile() -> None:
