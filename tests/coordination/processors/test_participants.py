@@ -1,7 +1,7 @@
 """Processors that share tasks, under pauses, crashes, lost and late answers and slow clocks.
 
 A task is never run by two processors in one epoch, nor by two at one time unless one was suspended; and when the faults
-stop, all tasks run.
+stop, all tasks run. `python -m tests.coordination.processors.test_participants` prints how often each event happens.
 """
 
 from __future__ import annotations
@@ -351,3 +351,8 @@ def test_a_wrong_design_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) ->
     mistake.make(monkeypatch)
     with pytest.raises(AssertionError, match=mistake.found):
         explore(CoordinatorTiming(barrier=mistake.barrier), 1000, (Phase.generate,))
+
+
+if __name__ == "__main__":
+    found = explore(CoordinatorTiming(barrier=20), 150)
+    print("\n".join(f"{found[event]:7,}  {event}" for event in EVENTS))  # noqa: T201

@@ -1,7 +1,4 @@
-"""Jobs at default durations in virtual time: how long tasks stand still whatever goes wrong, and with which requests.
-
-`python -m tests.coordination.processors.test_virtual_time` prints how often each event happened.
-"""
+"""Jobs at default durations in virtual time: how long tasks stand still, and with which requests, whatever happens."""
 
 from __future__ import annotations
 
