@@ -87,8 +87,9 @@ NO_ATTRIBUTES = BlobAttributes()
 class BlobProperties:
     """A blob in a listing or by its properties. `size` is in bytes; an uncommitted blob has size 0 and no ETag.
 
-    leased: whether a process held its lease when it was read, by the service's clock. tags: only in a listing that was
-    asked for them.
+    leased: whether a process held its lease when it was read, by the service's clock. lease_expired: whether its last
+    lease has expired, and was neither released nor broken; the service does not show it in listings. tags: only in a
+    listing that was asked for them.
     """
 
     name: str
@@ -101,6 +102,7 @@ class BlobProperties:
     committed: bool = True
     leased: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)
+    lease_expired: bool = False
 
 
 @dataclass(frozen=True)

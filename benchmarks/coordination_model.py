@@ -37,16 +37,17 @@ def _takeovers(kills: int) -> Report:
     for setting in (SHORTEST, BETWEEN, DEFAULT, LONGEST):
         for slowest in (QUICK, SLOW, setting.timing.request):
             job = _job(setting, slowest)
-            elected, of_leader, of_other = _killed(job, kills)
+            elected, of_leader, of_other, left = _taken_over(job, kills)
             bound, of_tasks = setting.lease.takeover, setting.timing.takeover
             lines += [
                 _line(setting, slowest, "leader: another one leads", elected, bound),
                 _line(setting, slowest, "leader: its tasks have begun", of_leader, bound + of_tasks),
                 _line(setting, slowest, "another: its tasks have begun", of_other, of_tasks),
+                _line(setting, slowest, "none, one stops in order: its tasks have begun", left, of_tasks),
             ]
     note = (
-        f"{PROCESSORS} processors, {TASKS} tasks; {kills} kills of each kind. A request takes a random time of up to "
-        "`request`, half of it before its effect.\n"
+        f"{PROCESSORS} processors, {TASKS} tasks; {kills} kills and stops of each kind. A request takes a random time "
+        "of up to `request`, half of it before its effect.\n"
         "Bounds: LeaseTiming.takeover, the sum, CoordinatorTiming.takeover."
     )
     return Report("Seconds from a kill, in memory with virtual time", lines, note)
@@ -58,9 +59,12 @@ def _job(setting: Setting, slowest: float) -> Job:
     return job
 
 
-def _killed(job: Job, kills: int) -> tuple[list[float], list[float], list[float]]:
-    """Seconds until another one leads, until the tasks of a killed leader have begun, and until those of another."""
-    elected, of_leader, of_other = list[float](), list[float](), list[float]()
+def _taken_over(job: Job, kills: int) -> tuple[list[float], list[float], list[float], list[float]]:
+    """Seconds until another one leads, until the tasks of a killed leader have begun, and until those of another.
+
+    And until those of one that stops in order have.
+    """
+    elected, of_leader, of_other, left = list[float](), list[float](), list[float](), list[float]()
     for _ in range(kills):
         before = job.elected
         job.kill([_settled(job)])
@@ -70,7 +74,10 @@ def _killed(job: Job, kills: int) -> tuple[list[float], list[float], list[float]
         leader = _settled(job)
         job.kill([job.rng.choice([processor for processor in job.live if processor is not leader])])
         of_other.append(_tasks_begin(job))
-    return elected, of_leader, of_other
+        leader = _settled(job)
+        job.rng.choice([processor for processor in job.live if processor is not leader]).leave()
+        left.append(_tasks_begin(job))
+    return elected, of_leader, of_other, left
 
 
 def _settled(job: Job) -> Processor:

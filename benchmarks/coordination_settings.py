@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from coordination import CoordinatorTiming, LeaseTiming
+from coordination.timing import JOB_LEASE
 
 
 @dataclass(frozen=True)
 class Setting:
     """A lease and its coordinator."""
 
-    lease: LeaseTiming = field(default_factory=LeaseTiming)
+    lease: LeaseTiming = JOB_LEASE
     timing: CoordinatorTiming = field(default_factory=CoordinatorTiming)
 
     @property

@@ -1,8 +1,8 @@
 """Processors in memory and in virtual time: hundreds of take-overs in seconds, and each request counted.
 
-Each loop that is a thread of a `JobCoordinator` (election, polls, watch) is a greenlet here. It waits by switching to
-the scheduler, which goes on with the loop that is due next. A request takes a random time, half of it before its
-effect; so the requests of all processors interleave as they do on a network.
+Each loop that is a thread of a `JobCoordinator` (election, polls, heartbeats, watch) is a greenlet. It waits by
+switching to the scheduler, which goes on with the loop that is due next. A request takes a random time, half of it
+before its effect; so the requests of all processors interleave as they do on a network.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ import itertools
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
 from greenlet import getcurrent, greenlet
 
+from azure_account.errors import AzureBlobError, ConfigurationError
 from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.retry_loop import Intercept, Request
 from azure_account.service import Failure
 from coordination.leadership.election import Elected, Election
 from coordination.leadership.lease import Lease
 from coordination.names import names_of
-from coordination.processors.participant import Participant
+from coordination.processors.coordinator_state import Stated
+from coordination.processors.participant import Participant, RunnerError
 from coordination.processors.processor_table import ProcessorTable
-from coordination.timing import CoordinatorTiming, LeaseTiming
+from coordination.timing import JOB_LEASE, CoordinatorTiming, LeaseTiming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -94,24 +97,34 @@ class Schedule:
 class Requests(Intercept):
     """Counts the requests of a processor, each of which takes a random time of up to `slowest` seconds."""
 
-    def __init__(self, schedule: Schedule, rng: Random, slowest: float) -> None:
-        self._schedule, self._rng, self._slowest = schedule, rng, slowest
+    def __init__(self, schedule: Schedule, rng: Random, slowest: float, seen: Counter[str]) -> None:
+        self._schedule, self._rng, self._slowest, self._seen = schedule, rng, slowest, seen
         self.count: Counter[str] = Counter()
+        self.slow = 0.0
+        """The share of requests that take up to 5 seconds."""
+        self.refused_until, self.refusal = 0.0, "403 AuthorizationFailure"
+        """Until then storage refuses every request, with this reason."""
 
     def attempt(self, request: Request, send: Callable[[], T]) -> T:
         """Wait, send the request, wait again."""
         self.count[request.operation] += 1
-        self._wait()
+        slow = self.slow > 0 and self._rng.random() < self.slow
+        self._seen["slow request"] += slow
+        slowest = 5.0 if slow else self._slowest
+        self._wait(slowest)
+        if self._schedule.now() < self.refused_until:
+            self._seen[f"refused: {self.refusal}"] += 1
+            raise ConfigurationError(self.refusal)
         try:
             answer = send()
         except Failure:
-            self._wait()
+            self._wait(slowest)
             raise
-        self._wait()
+        self._wait(slowest)
         return answer
 
-    def _wait(self) -> None:
-        self._schedule.sleep(self._rng.random() * self._slowest / 2)
+    def _wait(self, slowest: float) -> None:
+        self._schedule.sleep(self._rng.random() * slowest / 2)
 
 
 class Processor:
@@ -119,47 +132,85 @@ class Processor:
 
     def __init__(self, job: Job, name: str, delay: float) -> None:
         self.name, self.alive, self._job = name, True, job
+        self.leaving, self.paused_until = False, 0.0
         self.running: dict[str, int] = {}
         self.polls: list[float] = []
         """How long each poll took (s of real time), if requests take no virtual time."""
-        self.requests = Requests(job.schedule, job.rng, job.slowest)
+        self.requests = Requests(job.schedule, job.rng, job.slowest, job.seen)
         account = MemoryAccount(job.account.service, intercept=self.requests)
         container, new_id = account.container(CONTAINER), job.new_id
         lease = Lease(container, NAMES.blob, name, job.lease, clock=job.schedule, new_id=new_id)
-        self.election, table = Election(lease), ProcessorTable(account.table(NAMES.processors))
+        self.election, table = Election(lease, keeps_refused=True), ProcessorTable(account.table(NAMES.processors))
+        self.refuses_stops, self.begin_seconds = 0, 0.0
+        """So many calls to stop tasks fail; so long does it take to begin some."""
         self.participant = Participant(
-            self.election, table, self, lambda: job.tasks, job.timing, new_id=lambda: f"{name}-{new_id()}"
+            self.election,
+            table,
+            self,
+            job.listed,
+            job.timing,
+            new_id=lambda: f"{name}-{new_id()}",
+            stated=Stated(name=name if job.timing.restart else ""),
         )
-        for loop in (self._elect, self._poll, self._watch):
-            job.schedule.start(self, loop, delay)
+        tick = min(job.timing.quick / 2, job.timing.margin / 4)
+        for act, left in (
+            (self._elect, lambda: self.participant.seconds_to_election),
+            (self._poll, lambda: self.participant.seconds_to_poll),
+            (self.participant.beat, lambda: self.participant.seconds_to_beat),
+            (self.participant.expire, lambda: 0.0),
+        ):
+            job.schedule.start(self, partial(self._repeat, act, left, tick), delay)
 
     def begin(self, tasks: Mapping[str, int]) -> None:
         """Tasks begin."""
+        self._job.schedule.sleep(self.begin_seconds)
         self.running |= tasks
         self._job.note_begun(self.participant.state.processor, tasks)
 
     def stop(self, tasks: Mapping[str, int]) -> None:
         """Tasks stop."""
+        if self.refuses_stops:
+            self.refuses_stops -= 1
+            raise TimeoutError("the query has not stopped")
         for task in tasks:
-            del self.running[task]
+            self.running.pop(task, None)
+
+    def pause(self, seconds: float) -> None:
+        """Suspend the process."""
+        self.paused_until = self._job.schedule.now() + seconds
+
+    def leave(self) -> None:
+        """End in order, as `JobCoordinator.stop` does. Takes virtual time."""
+        self._job.lost |= set(self.running)
+        self._job.schedule.start(self, self._leave, 0.0)
+
+    def _leave(self) -> None:
+        self.leaving = True
+        self.participant.leave()
+        self.election.resign()
+        self.alive = False
+
+    def _repeat(self, act: Callable[[], object], left: Callable[[], float], tick: float) -> None:
+        while not self.leaving:
+            self._job.schedule.sleep(max(0.0, self.paused_until - self._job.schedule.now()))
+            try:
+                act()
+            except AzureBlobError as error:
+                self._job.seen[type(error).__name__] += 1
+            except RunnerError:
+                self._job.seen["listener failed"] += 1
+            self._job.schedule.sleep(tick)
+            while (seconds := left()) > 0 and not self.leaving:
+                self._job.schedule.sleep(min(tick, seconds))
 
     def _elect(self) -> None:
-        while True:
-            if isinstance(self.election.step(), Elected):
-                self._job.leader, self._job.elected = self, self._job.elected + 1
-            self._job.schedule.sleep(self.election.wait)
+        if isinstance(self.participant.elect(), Elected):
+            self._job.leader, self._job.elected = self, self._job.elected + 1
 
     def _poll(self) -> None:
-        while True:
-            begin = time.perf_counter()
-            self.participant.poll()
-            self.polls.append(time.perf_counter() - begin)
-            self._job.schedule.sleep(self._job.timing.heartbeat)
-
-    def _watch(self) -> None:
-        while True:
-            self.participant.expire()
-            self._job.schedule.sleep(self._job.timing.margin / 4)
+        begin = time.perf_counter()
+        self.participant.poll()
+        self.polls.append(time.perf_counter() - begin)
 
 
 @dataclass
@@ -168,13 +219,19 @@ class Job:
 
     tasks: tuple[str, ...]
     timing: CoordinatorTiming = field(default_factory=CoordinatorTiming)
-    lease: LeaseTiming = field(default_factory=LeaseTiming)
+    lease: LeaseTiming = JOB_LEASE
     slowest: float = 0.0
     seed: int = 2013
     schedule: Schedule = field(default_factory=Schedule)
     processors: list[Processor] = field(default_factory=list)
     leader: Processor | None = None
     elected: int = 0
+    seen: Counter[str] = field(default_factory=Counter)
+    """What has happened, and how often."""
+    begun: int = 0
+    """Tasks that have begun."""
+    twice: set[str] = field(default_factory=set)
+    listing_fails: bool = False
     lost: set[str] = field(default_factory=set)
     """Tasks of processors that were killed, which have not begun elsewhere."""
 
@@ -189,10 +246,18 @@ class Job:
         """The id of a lease or processor."""
         return f"00000000-0000-0000-0000-{next(self._ids):012}"
 
-    def join(self, count: int = 1) -> None:
+    def listed(self) -> tuple[str, ...]:
+        """All tasks."""
+        if self.listing_fails:
+            self.seen["listing failed"] += 1
+            raise LookupError("the catalogue does not answer")
+        return self.tasks
+
+    def join(self, count: int = 1, name: str = "") -> None:
         """So many processors start, at random times of the next poll interval."""
         for _ in range(count):
-            processor = Processor(self, f"p{len(self.processors)}", self.rng.random() * self.timing.heartbeat)
+            named = name or f"p{len(self.processors)}"
+            processor = Processor(self, named, self.rng.random() * self.timing.heartbeat)
             self.processors.append(processor)
 
     def kill(self, victims: Iterable[Processor]) -> None:
@@ -208,6 +273,7 @@ class Job:
 
     def note_begun(self, processor: str, tasks: Mapping[str, int]) -> None:
         """Note that tasks have begun. `AssertionError` if two processors begin one in the same epoch."""
+        self.begun += len(tasks)
         for task, epoch in tasks.items():
             owner = self._owners.setdefault((task, epoch), processor)
             if owner != processor:

@@ -116,6 +116,12 @@ def checkpoint_key(task: str) -> str:
     return re.sub("[^A-Za-z0-9]", "-", name)[:_KEPT] + "-" + hashlib.sha256(name.encode()).hexdigest()
 
 
+def tasks_digest(tasks: Iterable[str]) -> str:
+    """A short digest of a list of tasks, in whatever order: processors compare theirs."""
+    text = "".join(f"{len(name)}:{name}" for name in sorted(tasks))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def _encodes(name: str) -> bool:
     try:
         name.encode()

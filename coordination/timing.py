@@ -12,8 +12,8 @@ from azure_account.names import LEASE_SECONDS
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_REQUESTS = 3
-"""Of a poll: the blob, the rows, the heartbeat."""
+OLDER_DEATH = 30.0
+"""Seconds. `death` of a processor whose row does not state it: it is of a release whose default this was."""
 
 
 @dataclass(frozen=True)
@@ -63,18 +63,23 @@ class LeaseTiming:
 class CoordinatorTiming:
     """The durations of processors and barriers, in seconds. `ConfigurationError` for values that contradict each other.
 
-    heartbeat: between two polls of a processor, each of which counts up its row.
-    death: a processor whose row has not changed for so long is dead.
+    heartbeat: between two heartbeats of a processor, and between two polls. While a barrier is open a processor polls
+    three times as often.
+    death: a processor whose row has not changed for so long is dead. Each row states it, so processors may differ.
     margin: a processor whose heartbeat is not confirmed begins to stop its tasks so long before.
-    request: the longest that one request may take. A poll makes three, and more when the job model changes.
-    barrier: for all processors to confirm a version of the job model.
+    request: the longest that one request may take.
+    barrier: for the processors that lose tasks to confirm a version of the job model. A call of the listener that takes
+    half of it ends the heartbeats.
+    restart: a processor that stops in order keeps its tasks so long, and gets them back if it starts again under the
+    same name within that time. Nobody runs them meanwhile. 0: they move at once.
     """
 
-    heartbeat: float = 5.0
-    death: float = 30.0
-    margin: float = 5.0
+    heartbeat: float = 3.0
+    death: float = 14.0
+    margin: float = 2.0
     request: float = 5.0
     barrier: float = 60.0
+    restart: float = 0.0
 
     @property
     def overdue_after(self) -> float:
@@ -82,29 +87,41 @@ class CoordinatorTiming:
         return self.death - self.margin
 
     @property
+    def patience(self) -> float:
+        """Seconds without a finished poll after which a processor sends no heartbeats: its listener hangs."""
+        return self.barrier / 2
+
+    @property
+    def quick(self) -> float:
+        """Seconds between two polls while a barrier is open, or there is no job model yet."""
+        return self.heartbeat / 3
+
+    @property
     def takeover(self) -> float:
         """The longest time from the death of a processor until others begin its tasks.
 
-        It counts five polls whose requests all take as long as they may: one that begins before the death is seen, then
-        the leader publishes, the processors confirm, the leader sees that, the owners see it. What the listeners need
-        comes on top, and `LeaseTiming.takeover` if it was the leader.
+        It counts three polls of three requests that take as long as they may: the leader sees the last heartbeat, the
+        leader sees the death and publishes, the owners see that. What the listeners need comes on top, and
+        `LeaseTiming.takeover` if it was the leader.
         """
-        return self.death + 5 * (self.heartbeat + _REQUESTS * self.request)
+        return self.death + 3 * (self.heartbeat + 3 * self.request)
 
     def __post_init__(self) -> None:
         _check_positive(self, "heartbeat", "death", "margin", "request", "barrier")
-        needed = 2 * self.heartbeat + _REQUESTS * self.request + self.margin
+        if self.restart != 0:
+            _check_positive(self, "restart")
+        needed = 2 * self.heartbeat + self.request + self.margin
         if needed > self.death:
             text = (
-                f"2 x heartbeat ({self.heartbeat}) + 3 x request ({self.request}) + margin ({self.margin}) is {needed} "
-                f"seconds, more than death ({self.death}): one poll without answers would stop the processor's tasks. "
-                "Poll more often, or declare processors dead later."
+                f"2 x heartbeat ({self.heartbeat}) + request ({self.request}) + margin ({self.margin}) is {needed} "
+                f"seconds, more than death ({self.death}): one heartbeat without an answer would stop the processor's "
+                "tasks. Send heartbeats more often, or declare processors dead later."
             )
             raise ConfigurationError(text)
-        if self.barrier < 2 * self.heartbeat:
+        if self.barrier < self.death:
             text = (
-                f"barrier ({self.barrier}) is less than 2 x heartbeat ({self.heartbeat}): it would time out before a "
-                "processor has looked. Give it more time."
+                f"barrier ({self.barrier}) is less than death ({self.death}): the tasks of a processor that has not "
+                "stopped them could begin elsewhere before it is dead. Give the barrier more time."
             )
             raise ConfigurationError(text)
 
@@ -115,3 +132,7 @@ def _check_positive(timing: LeaseTiming | CoordinatorTiming, *names: str) -> Non
         if not isinstance(value, (int, float)) or not 0 < value < math.inf:
             text = f"{name} is {value!r}, it must be a number of seconds above 0."
             raise ConfigurationError(text)
+
+
+JOB_LEASE = LeaseTiming(duration=15, renew_every=3.0, poll_every=3.0, request=5.0, margin=2.0)
+"""The durations of the lease of a job, by default."""

@@ -81,7 +81,7 @@ def main() -> None:
     """Take part until SIGTERM, or until the coordinator fails."""
     logging.basicConfig(level=logging.WARNING)
     given = _parser().parse_args()
-    timing, lease = CoordinatorTiming(**given.timing), LeaseTiming(**given.lease)
+    timing, lease = CoordinatorTiming(**given.timing), LeaseTiming(**given.lease) if given.lease else None
     printer = Printer()
     coordinator = JobCoordinator(
         open_account(request=timing.request),

@@ -24,6 +24,10 @@ class Lease:
         """Whether it protects the blob at `now`."""
         return not self.broken and now < self.until
 
+    def expired(self, now: float) -> bool:
+        """Whether it has ended by itself."""
+        return not self.broken and now >= self.until
+
 
 def acquire(lease: Lease | None, lease_id: str, seconds: int, now: float) -> Lease:
     """A new lease; `ConditionFailed` while another id has an active one. The holder may acquire it again."""

@@ -312,6 +312,7 @@ class MemoryService:
             content_type=(blob.attributes.content_type or "application/octet-stream") if blob.etag else None,
             committed=bool(blob.etag),
             leased=blob.lease is not None and blob.lease.active(self.clock.now()),
+            lease_expired=blob.lease is not None and blob.lease.expired(self.clock.now()),
         )
 
     def _check_overwrite(self, found: _Blob, condition: Condition, lease_id: str | None) -> None:

@@ -282,4 +282,5 @@ def _properties(name: str, found: SdkProperties) -> BlobProperties:
         committed=bool(etag),
         leased=found.lease.state == "leased",
         tags=dict(found.tags or {}),
+        lease_expired=found.lease.state == "expired",
     )

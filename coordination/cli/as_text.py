@@ -79,7 +79,7 @@ def _model(report: JobReport) -> dict[str, str]:
 def _processors(report: JobReport) -> Table:
     table = new_table("processor", "role", "heartbeat>", "confirmed>", "runs>", "tasks")
     for each in report.processors:
-        beat = "no row" if each.age is None else f"{age_text(each.age)} ago"
+        beat = "no row" if each.age is None else "by lease" if each.renews else f"{age_text(each.age)} ago"
         confirmed = NONE if each.confirmed is None else str(each.confirmed)
         tasks = listing(sorted(each.running)) or NONE
         table.add_row(

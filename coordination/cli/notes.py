@@ -77,7 +77,9 @@ def _of_model(report: JobReport) -> list[str]:
             f"The barrier START {version} waits for {listing(late)} to confirm it. Tasks that move are paused."
         )
     else:
-        found.append(f"All processors have confirmed version {version}: the leader publishes END {version} next.")
+        found.append(
+            f"Those that lose tasks have confirmed version {version}: the leader publishes END {version} next."
+        )
     return found
 
 

@@ -2,15 +2,17 @@
 
 What a processor runs is not stored anywhere. It follows from the version that the processor has confirmed:
 
-    END n      it has confirmed n: its tasks in n
+    END n      it has confirmed n: its tasks in n; else: those that it got up to the version that it has confirmed
     START n    it has confirmed n: those of its tasks in n that it had before; else: its tasks in the model before
 
-A silent processor counts as one that runs nothing: it stops its tasks before the others take it for dead.
+A silent processor counts as one that runs nothing: it stops its tasks before the others take it for dead. The leader
+is not silent while the lease is held, since its renewals are its heartbeats.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from coordination.processors.job_model import BarrierState, PublishedModel, from_content
@@ -52,7 +54,7 @@ class ProcessorReport:
     """A processor that has a row, or that the job model names.
 
     age: seconds since its counter last changed; None without a row. confirmed: a version of the job model, or None.
-    running: the tasks that it runs, each with its epoch.
+    running: the tasks that it runs, each with its epoch. renews: it leads, and the lease stands for its heartbeats.
     """
 
     processor: str
@@ -62,6 +64,7 @@ class ProcessorReport:
     leads: bool
     confirmed: int | None
     running: Mapping[str, int] = field(default_factory=dict)
+    renews: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,11 +94,12 @@ class JobReport:
 
     @property
     def waits_for(self) -> tuple[str, ...]:
-        """The processors that the barrier waits for."""
-        if self.model is None or self.model.barrier is BarrierState.END:
+        """The processors that the barrier waits for: those that lose tasks, have not confirmed, and may be alive."""
+        if self.model is None:
             return ()
-        version = self.model.current.version
-        return tuple(each.processor for each in self.processors if each.member and each.confirmed != version)
+        version, losing = self.model.current.version, self.model.losing
+        waits = (each for each in self.processors if each.processor in losing and each.confirmed != version)
+        return tuple(each.processor for each in waits if each.age is not None)
 
 
 def leader_report(blob: str, seen: Seen) -> LeaderReport:
@@ -111,8 +115,13 @@ def job_report(job: str, blob: str, seen: Seen, death: float) -> JobReport:
         latest[listed.row.processor] = listed
     members = () if model is None else model.current.processors
     leads = _leader(latest.values(), leader)
+    renews = {each.row.processor for each in latest.values() if leader.held and each.row.stated.leads == leader.epoch}
     processors = tuple(
-        _processor(name, latest.get(name), model, death, leads=name == leads) for name in sorted({*latest, *members})
+        replace(
+            _processor(name, latest.get(name), model, inf if name in renews else death, leads=name == leads),
+            renews=name in renews,
+        )
+        for name in sorted({*latest, *members})
     )
     runs_on = {task: each.processor for each in processors for task in each.running}
     assigned: Mapping[str, Assignment] = {} if model is None else model.current.tasks
@@ -142,7 +151,7 @@ def _running(name: str, confirmed: int | None, model: PublishedModel) -> dict[st
     if confirmed == current.version:
         started = model.barrier is BarrierState.START
         return {task: epoch for task, epoch in current.of(name).items() if not started or epoch < current.version}
-    waits = model.barrier is BarrierState.START and name in current.processors
-    if waits and previous is not None and confirmed is not None and confirmed >= previous.version:
-        return previous.of(name)
-    return {}
+    reached = previous if model.barrier is BarrierState.START else current
+    if confirmed is None or reached is None or name not in current.processors:
+        return {}
+    return {task: epoch for task, epoch in reached.of(name).items() if epoch <= confirmed}

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 from azure_account.account import Unknown
-from azure_account.errors import TransientError
+from azure_account.errors import AzureBlobError, TransientError
 from coordination.leadership.lease import Lost, NotAcquired, Renewed, Term
 
 if TYPE_CHECKING:
@@ -59,10 +59,14 @@ Change: TypeAlias = Elected | Deposed | Waiting
 
 
 class Election:
-    """Takes part in the election for one process. Call `step`, wait `wait` seconds, and so on. Not thread-safe."""
+    """Takes part in the election for one process. Call `step`, wait `wait` seconds, and so on. Not thread-safe.
 
-    def __init__(self, lease: Lease) -> None:
-        self.lease = lease
+    keeps_refused: a renewal that storage refuses, such as for a permission, does not end the term, since it may be a
+    blip: it is raised, and the next one may succeed before the deadline.
+    """
+
+    def __init__(self, lease: Lease, *, keeps_refused: bool = False) -> None:
+        self.lease, self._keeps_refused = lease, keeps_refused
         self.term: Term | None = None
         """The term in which the process leads. Check `leads` before each use."""
         self.wait = 0.0
@@ -75,12 +79,19 @@ class Election:
 
     def step(self) -> Change:
         """Make the next request. Storage that gives no answer is no error; all else is raised, and the term is over."""
-        timing = self.lease.timing
+        timing, begin = self.lease.timing, self.lease.clock.monotonic()
         if self.term is None:
             self.wait = timing.poll_every
             return self._acquire()
-        self.wait = min(timing.renew_every, max(0.0, self.term.deadline - self.lease.clock.monotonic()))
-        return self._expire() or self._renew(self.term)
+        due = min(begin + timing.renew_every, self.term.deadline)
+        self.wait = max(0.0, due - begin)
+        ended = self.expire()
+        if ended is not None:
+            return ended
+        change = self._renew(self.term)
+        if self.term is not None:  # the next renewal begins in time, however long this one has taken
+            self.wait = max(0.0, due - self.lease.clock.monotonic())
+        return change
 
     def resign(self) -> Deposed | None:
         """End the term, if there is one, and release the lease, so that another process can lead at once.
@@ -93,27 +104,30 @@ class Election:
         self.lease.release(term)
         return Deposed(term, "it resigned", Ending.RESIGNED)
 
-    def _expire(self) -> Deposed | None:
+    def expire(self) -> Deposed | None:
         """End the term if its deadline has passed. Makes no request."""
         if self.term is None or self.leads():
             return None
         return self._end(self.term, "the lease was not renewed in time", Ending.LATE)
 
     def _acquire(self) -> Change:
+        timing = self.lease.timing
         try:
             answer = self.lease.acquire()
         except TransientError as error:
             return Waiting(str(error))
         if isinstance(answer, NotAcquired):
             return Waiting(answer.reason)
-        self.term, self.wait = answer, self.lease.timing.renew_every
+        self.term, due = answer, answer.deadline + timing.margin - timing.duration + timing.renew_every
+        self.wait = max(0.0, due - self.lease.clock.monotonic())
         return Elected(answer)
 
     def _renew(self, term: Term) -> Change:
         try:
             answer = self.lease.renew(term)
-        except BaseException:
-            self.term = None
+        except BaseException as error:
+            if not (self._keeps_refused and isinstance(error, AzureBlobError)):
+                self.term = None
             raise
         match answer:
             case Renewed(renewed):

@@ -43,6 +43,9 @@ class Term:
     lease_id: str
     deadline: float
     """Seconds of the holder's monotonic clock."""
+    expired: int | None = None
+    """The epoch of the term before, if that one's lease has expired. None if it was released or broken, or for lack of
+    knowledge: `read` must have seen it before."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,10 @@ class Lease:
         self._container, self._blob, self._holder = container, blob, holder
         self.timing, self.clock, self._new_id = timing, clock, new_id
         self._last: tuple[LeaseDocument, BlobProperties] | None = None
+        self.free = False
+        """Whether nobody had the lease, or there was no blob, at the last `read`."""
+        self._expired = ""
+        """The ETag of the document whose lease had expired at the last `read`."""
 
     @property
     def target(self) -> str:
@@ -140,6 +147,8 @@ class Lease:
         The same document, not an equal one, while the ETag is the same.
         """
         found = self._read()
+        self.free = found is None or not found[1].leased
+        self._expired = found[1].etag if found is not None and found[1].lease_expired else ""
         return None if found is None else (found[0], found[1].etag)
 
     def write(self, term: Term, content: Mapping[str, Any], etag: str) -> Outcome:
@@ -160,6 +169,7 @@ class Lease:
         if found is None:
             return NotAcquired("the blob was deleted meanwhile")
         before, properties = found
+        expired = before.epoch if properties.etag == self._expired else None
         # Epochs of a blob that was deleted are lower than the time, by a clock that all hosts share: the service's.
         least = 0 if before.lease_id else int(properties.last_modified.timestamp())
         epoch = max(before.epoch, least) + 1
@@ -176,7 +186,7 @@ class Lease:
             return TransientError(describe("Raise the epoch of", self.target, cause, "Try again later."))
 
         answer = request_and_read_back(lambda: self._put(document, term, properties.etag), read_back, unresolved)
-        begun = replace(term, epoch=document.epoch)
+        begun = replace(term, epoch=document.epoch, expired=expired)
         if isinstance(answer, Done) and self.holds(begun):
             return begun
         self.release(term)
@@ -189,9 +199,10 @@ class Lease:
         except NotFoundError:
             return None
         last = self._last
-        if last is None or last[1].etag != found.properties.etag:
-            last = self._last = from_json(found.data, self.target), found.properties
-        return last
+        same = last is not None and last[1].etag == found.properties.etag
+        document = last[0] if last is not None and same else from_json(found.data, self.target)
+        self._last = document, found.properties
+        return self._last
 
     def _put(self, document: LeaseDocument, term: Term, etag: str) -> Outcome:
         condition = Condition(if_match=etag)

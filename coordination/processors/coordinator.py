@@ -15,19 +15,21 @@ from typing import TYPE_CHECKING, Protocol
 
 from azure_account.clock import SystemClock
 from azure_account.errors import AzureBlobError, NotFoundError, TransientError
-from coordination.leadership.election import Deposed, Elected, Election, Ending
+from coordination.leadership.election import Deposed, Elected, Election
 from coordination.leadership.lease import Lease
 from coordination.metrics import ProcessorMetrics
-from coordination.names import check_processor, check_tasks, names_of
+from coordination.names import check_processor, check_tasks, names_of, tasks_digest
+from coordination.processors.coordinator_state import Stated
 from coordination.processors.participant import Participant, RunnerError
 from coordination.processors.processor_table import ProcessorTable
-from coordination.timing import CoordinatorTiming, LeaseTiming
+from coordination.timing import JOB_LEASE, CoordinatorTiming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from azure_account.account import StorageAccount
     from coordination.leadership.election import Change
+    from coordination.timing import LeaseTiming
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +83,7 @@ class JobCoordinator:
     ) -> None:
         check_processor(processor)
         names, self._timing = names_of(container, job), timing or CoordinatorTiming()
+        self._clock, self._tick = SystemClock(), min(self._timing.quick / 2, self._timing.margin / 4)
 
         def new_id() -> str:
             return f"{processor}-{uuid.uuid4().hex[:8]}"
@@ -90,25 +93,35 @@ class JobCoordinator:
             self._container,
             self._blob,
             processor,
-            lease or LeaseTiming(),
-            clock=SystemClock(),
+            lease or JOB_LEASE,
+            clock=self._clock,
             new_id=lambda: str(uuid.uuid4()),
         )
-        self._table, self._election = ProcessorTable(account.table(names.processors)), Election(held)
+        self._table = ProcessorTable(account.table(names.processors))
+        self._election = Election(held, keeps_refused=True)
         fixed = () if callable(tasks) else check_tasks(tasks)
         wanted = tasks if callable(tasks) else lambda: fixed
         self._metrics = ProcessorMetrics(job, processor)
+        stated = Stated(tasks=tasks_digest(fixed) if fixed else "", name=processor if self._timing.restart else "")
         self._participant = Participant(
-            self._election, self._table, _Runner(listener), wanted, self._timing, new_id=new_id, metrics=self._metrics
+            self._election,
+            self._table,
+            _Runner(listener),
+            wanted,
+            self._timing,
+            new_id=new_id,
+            stated=stated,
+            metrics=self._metrics,
         )
         self._listener, self._ending = listener, threading.Lock()
         self._stopping, self._ended = threading.Event(), threading.Event()
         self._threads = [
-            threading.Thread(target=self._repeat, args=(act, wait), name=f"{job}-{name}", daemon=True)
-            for name, act, wait in (
-                ("election", self._elect, lambda: self._election.wait),
-                ("poll", self._participant.poll, lambda: self._timing.heartbeat),
-                ("watch", self._participant.expire, lambda: self._timing.margin / 4),
+            threading.Thread(target=self._repeat, args=(act, left), name=f"{job}-{name}", daemon=True)
+            for name, act, left in (
+                ("election", self._elect, lambda: self._participant.seconds_to_election),
+                ("poll", self._participant.poll, lambda: self._participant.seconds_to_poll),
+                ("beat", self._participant.beat, lambda: self._participant.seconds_to_beat),
+                ("watch", self._participant.expire, lambda: 0.0),
             )
         ]
 
@@ -154,12 +167,7 @@ class JobCoordinator:
         return self._election.leads()
 
     def _elect(self) -> None:
-        led = self._election.term is not None
-        try:
-            self._count(self._participant.elect())
-        except Exception:
-            self._metrics.count("termsEnded", int(led), reason=Ending.REFUSED.value)
-            raise
+        self._count(self._participant.elect())
 
     def _count(self, change: Change | None) -> None:
         if isinstance(change, Elected):
@@ -167,16 +175,29 @@ class JobCoordinator:
         elif isinstance(change, Deposed):
             self._metrics.count("termsEnded", reason=change.ending.value)
 
-    def _repeat(self, act: Callable[[], object], wait: Callable[[], float]) -> None:
+    def _repeat(self, act: Callable[[], object], left: Callable[[], float]) -> None:
+        """Act whenever no seconds are `left`, until the coordinator stops.
+
+        What storage refuses may be a blip: it ends the coordinator when it has lasted until heartbeats are overdue.
+        """
+        done_at = self._clock.monotonic()
         while not self._stopping.is_set():
             try:
                 act()
+                done_at = self._clock.monotonic()
             except TransientError as error:
                 logger.warning("%s", error)
+            except AzureBlobError as error:
+                if self._clock.monotonic() - done_at >= self._timing.overdue_after:
+                    self._fail(error)
+                    return
+                logger.warning("it ends if this lasts for %.0f s: %s", self._timing.overdue_after, error)
             except Exception as error:  # noqa: BLE001 - a thread that ends without notice stops the job in silence
                 self._fail(error)
                 return
-            self._stopping.wait(wait())
+            self._stopping.wait(self._tick)
+            while not self._stopping.is_set() and (seconds := left()) > 0:
+                self._stopping.wait(min(self._tick, seconds))  # in steps: it may be due earlier than it was
 
     def _fail(self, error: Exception) -> None:
         if self._begin_to_end():

@@ -2,22 +2,26 @@
 
     worker   START n ─► stop the tasks that it loses ─► confirm n ─► END n ─► begin the tasks that it gets
              not in the model ─► stop all, and stand by          heartbeat not confirmed in time ─► stop all, join anew
-    leader   all have confirmed n ─► END n       one is dead, or too late ─► TIMEOUT n and START n + 1 without it
-             END n, and processors or tasks have come or gone, or nobody runs a task ─► START n + 1
+    leader   those that lose tasks have confirmed n, or are dead ─► END n
+             one of them is too late ─► TIMEOUT n and START n + 1 without it
+             END n, and processors or tasks have come or gone, or nobody runs a task ─► START n + 1; END n + 1 at once
+             if no living processor loses a task
 
-A processor is a worker always, and the leader too while it holds the lease. It reads, steps, acts, and then counts up
-in its row; so a processor whose counter rises knows the model of a moment ago.
+A processor is a worker always, and the leader too while it holds the lease. Only the leader reads the rows. A processor
+whose counter rises is alive; only its confirmation says that it has stopped a task.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from typing_extensions import assert_never
 
-from coordination.processors.job_model import BarrierState, PublishedModel, next_model
+from coordination.processors.job_model import BarrierState, Members, PublishedModel, next_model
 from coordination.processors.liveness import Liveness, observe
+from coordination.timing import OLDER_DEATH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,12 +33,29 @@ _GATHERING_POLLS = 2
 
 
 @dataclass(frozen=True)
+class Stated:
+    """What a processor states of itself in its row. An older release writes none of it.
+
+    death: seconds after which it is dead to others. tasks: a digest of its list of tasks, empty if that is a function.
+    name: under which it restarts, empty if it does not. away: the seconds for which it keeps its tasks since it has
+    stopped in order; None while it runs. leads: the epoch in which the renewals of its lease replace its heartbeats.
+    """
+
+    death: float | None = None
+    tasks: str = ""
+    name: str = ""
+    away: float | None = None
+    leads: int | None = None
+
+
+@dataclass(frozen=True)
 class Row:
     """A row of the processor table. version: of the model that the processor has confirmed; None for `UNASSIGNED`."""
 
     processor: str
     version: int | None
     counter: int
+    stated: Stated = field(default_factory=Stated)
 
 
 @dataclass(frozen=True)
@@ -51,7 +72,8 @@ class Observation:
     """What a processor has read.
 
     epoch, published: of the leased blob. begun: when (s) the reading began. overdue: the others may take this processor
-    for dead soon. leads: whether it holds the lease. tasks: all tasks of the job, which only the leader needs.
+    for dead soon. leads: whether it holds the lease. rows, tasks: of the job, which only the leader reads. expired: the
+    epoch of the term before that of the leader, if its lease has expired: the processor that led has stopped by then.
     """
 
     epoch: int
@@ -61,6 +83,12 @@ class Observation:
     overdue: bool
     leads: bool
     tasks: tuple[str, ...]
+    expired: int | None = None
+
+    @cached_property
+    def newest(self) -> Mapping[str, Row]:
+        """The last row of each processor: one that was written late may be left under another version."""
+        return {row.processor: row for row in sorted(self.rows, key=lambda row: row.counter)}
 
 
 @dataclass(frozen=True)
@@ -124,13 +152,15 @@ class WatchedBarrier:
 class ProcessorState:
     """What a processor knows of itself and of the others.
 
-    running: its tasks, each with its epoch. confirmed: the version that its row has. watched: None unless it leads.
+    running: its tasks, each with its epoch. confirmed: the version that its row has. alive: who lives, as a leader sees
+    it. watched: None unless it leads.
     """
 
     processor: str
     liveness: Liveness = field(default_factory=Liveness)
     running: Mapping[str, int] = field(default_factory=dict)
     confirmed: int | None = None
+    alive: frozenset[str] = frozenset()
     watched: WatchedBarrier | None = None
 
 
@@ -144,13 +174,36 @@ def step(
     if seen.overdue:
         stop = (StopTasks(state.running),) if state.running else ()
         return state, (*stop, JoinAnew())
-    counters = {row.processor: row.counter for row in sorted(seen.rows, key=lambda row: row.counter)}
-    state = replace(state, liveness=observe(state.liveness, counters, now))
     actions = _work(state, seen.published)
-    if not seen.leads:
-        return replace(state, watched=None), actions
-    state = replace(state, watched=_watch_barrier(state.watched, seen.published, now))
+    if not seen.leads:  # who reads no rows must not take what it has seen as a leader for what there is later
+        return replace(state, liveness=Liveness(), alive=frozenset(), watched=None), actions
+    counters = {processor: row.counter for processor, row in seen.newest.items()}
+    liveness = observe(state.liveness, counters, now, timing.heartbeat)
+    # A processor that was silent until `begun` may have counted up while this one was suspended amid its reading.
+    alive = liveness.alive(seen.begun, deaths(seen.newest, timing)) - _led_until(seen)
+    state = replace(
+        state,
+        liveness=liveness,
+        alive=alive | {state.processor},
+        watched=_watch_barrier(state.watched, seen.published, now),
+    )
     return state, (*actions, *_lead(state, seen, now, timing))
+
+
+def deaths(rows: Mapping[str, Row], timing: CoordinatorTiming) -> dict[str, float]:
+    """After how many seconds each processor is dead.
+
+    It is what the processor states, since it stops its tasks before that; not more than the barrier may last, since
+    the others wait no longer for anybody.
+    """
+    return {processor: _death(row.stated, timing) for processor, row in rows.items()}
+
+
+def _death(stated: Stated, timing: CoordinatorTiming) -> float:
+    if stated.away is not None:
+        return stated.away
+    least = max(timing.death, OLDER_DEATH) if stated.death is None else max(timing.death, stated.death)
+    return max(timing.death, min(least, timing.barrier))
 
 
 def after(state: ProcessorState, action: Action) -> ProcessorState:
@@ -169,14 +222,14 @@ def after(state: ProcessorState, action: Action) -> ProcessorState:
 
 
 def _work(state: ProcessorState, published: PublishedModel | None) -> tuple[Action, ...]:
-    if published is None or state.processor not in published.current.processors:
+    if published is None:
         return _run(state, {}, None)
     model = published.current
     wanted = model.of(state.processor)
     if published.barrier is BarrierState.START:  # what it gets begins at END
         kept = {task: epoch for task, epoch in state.running.items() if wanted.get(task) == epoch}
         return _run(state, kept, model.version)
-    # END: it has confirmed this version, or the leader would not have ended it; but the answer may have been lost.
+    # END: who does not lose a task has not confirmed it before; nor does one know that has lost the answer.
     return _run(state, wanted, model.version)
 
 
@@ -207,37 +260,86 @@ def _watch_barrier(
 def _lead(
     state: ProcessorState, seen: Observation, now: float, timing: CoordinatorTiming
 ) -> tuple[Publish | Forget, ...]:
-    # A processor that was silent until `begun` may have counted up while this one was suspended amidst its reading.
-    alive = state.liveness.alive(seen.begun, timing.death) | {state.processor}
-    published, waited = seen.published, 0.0 if state.watched is None else now - state.watched.since
+    alive, published, waited = state.alive, seen.published, 0.0 if state.watched is None else now - state.watched.since
     if published is None:
         if waited < _GATHERING_POLLS * timing.heartbeat:  # processors that start together get their shares at once
             return ()
-        return (Publish(next_model(None, seen.tasks, alive, seen.epoch)),)
-    model = published.current
-    confirmed = {row.processor for row in seen.rows if row.version == model.version}
-    late = frozenset(model.processors) - confirmed
+        return (Publish(next_model(None, seen.tasks, Members(alive - _away(seen)), seen.epoch)),)
     if published.barrier is BarrierState.END:
-        stalled = late if waited >= timing.death else frozenset[str]()
-        return _supervise(published, seen, alive, stalled)
+        late = waiting_for(published, seen.newest, _owners(published)) - _away(seen)
+        return _supervise(state, seen, late if waited >= timing.barrier else frozenset())
+    late = waiting_for(published, seen.newest, published.losing) & alive - _away(seen)
     if not late:
         return (Publish(replace(published, barrier=BarrierState.END)),)
-    too_late = late if waited >= timing.barrier else frozenset[str]()
-    members = alive - too_late
-    if (late <= alive and not too_late) or not members:
+    if waited < timing.barrier:
         return ()
-    return (Publish(next_model(published, seen.tasks, members, seen.epoch)),)
+    model = frozenset(published.current.processors)
+    if not late & model:  # they were left out before, and have had the time of another barrier
+        return (Publish(replace(published, barrier=BarrierState.END)),)
+    members = Members((model & alive) - late - _away(seen), (model & alive & _away(seen)) - late)
+    return (Publish(next_model(published, seen.tasks, members, seen.epoch)),) if members.present else ()
 
 
-def _supervise(
-    published: PublishedModel, seen: Observation, alive: frozenset[str], stalled: frozenset[str]
-) -> tuple[Publish | Forget, ...]:
+def waiting_for(published: PublishedModel, rows: Mapping[str, Row], processors: frozenset[str]) -> frozenset[str]:
+    """Those of the processors that have not confirmed the model."""
+    version = published.current.version
+    return frozenset(each for each in processors if each not in rows or rows[each].version != version)
+
+
+def _owners(published: PublishedModel) -> frozenset[str]:
+    return frozenset(to.processor for to in published.current.tasks.values())
+
+
+def _away(seen: Observation) -> frozenset[str]:
+    """The processors that have stopped in order, and are expected back."""
+    return frozenset(row.processor for row in seen.newest.values() if row.stated.away is not None)
+
+
+def _led_until(seen: Observation) -> frozenset[str]:
+    """The leader before this one, if its lease has expired: it has stopped its tasks before, or is suspended."""
+    if seen.expired is None:
+        return frozenset()
+    return frozenset(row.processor for row in seen.newest.values() if row.stated.leads == seen.expired)
+
+
+def _supervise(state: ProcessorState, seen: Observation, stalled: frozenset[str]) -> tuple[Publish | Forget, ...]:
     """What a leader does while a model is in effect. stalled: they have had time to run their tasks, and do not."""
+    alive, published, away = state.alive, seen.published, _away(seen)
+    if published is None:
+        return ()
     model = published.current
-    running = (alive & frozenset(model.processors)) - stalled
-    orphans = sum(to.processor not in running for to in model.tasks.values())
-    if orphans or set(model.processors) != alive or set(model.tasks) != set(seen.tasks):
-        return (Publish(next_model(published, seen.tasks, alive, seen.epoch), orphans),)
-    past = tuple(row for row in seen.rows if row.processor not in alive or (row.version or 0) < model.version)
+    members = _members(state, seen, stalled)
+    keep = members.present | members.away
+    orphans = sum(to.processor not in keep for to in model.tasks.values())
+    if orphans or set(model.processors) != keep or set(model.tasks) != set(seen.tasks):
+        made = next_model(published, seen.tasks, members, seen.epoch)
+        if not made.losing & alive - away:  # nobody has to stop anything first
+            made = replace(made, barrier=BarrierState.END)
+        return (Publish(made, orphans),)
+    past = tuple(row for row in seen.rows if row.processor not in alive or row != seen.newest[row.processor])
     dead = len({row.processor for row in past} - alive)
     return (Forget(past, dead),) if past else ()
+
+
+def _members(state: ProcessorState, seen: Observation, stalled: frozenset[str]) -> Members:
+    """Who is in the next model: of the present one those that live, and newcomers that have been alive for a while.
+
+    A newcomer under the name of a member waits until that one has stopped or is dead, and then takes its place.
+    """
+    alive, rows, away = state.alive, seen.newest, _away(seen)
+    published = seen.published
+    before = frozenset[str]() if published is None else frozenset(published.current.processors)
+    version = None if published is None else published.current.version
+    places = {rows[each].stated.name: each for each in sorted(before & rows.keys()) if rows[each].stated.name}
+    settled = state.liveness.settled() | {state.processor}
+    present, returned = (before & alive) - stalled - away, dict[str, str]()
+    for each in sorted((alive - before - away - stalled) & rows.keys()):
+        name, knows = rows[each].stated.name, rows[each].version in (None, version)
+        place = places.get(name)
+        if place is not None and place in alive - away:
+            continue
+        if knows and (each in settled or place in away):
+            present |= {each}
+            if place is not None:
+                returned[each], places[name] = place, each
+    return Members(present or frozenset({state.processor}), (before & alive & away) - set(returned.values()), returned)

@@ -1,6 +1,6 @@
 """What the leader publishes: which processor runs which task, and how far the processors have agreed on it. Pure.
 
-    version 7, START ──► all of its processors have confirmed ──► version 7, END
+    version 7, START ──► all that lose tasks have confirmed, or are dead ──► version 7, END
                    └───► some have not, in time ──► TIMEOUT 7, and version 8, START, without them
 
 It is kept in the leased blob, beside the epoch, and changed by one conditional write.
@@ -58,23 +58,51 @@ class PublishedModel:
     previous: JobModel | None = None
     timed_out: int = 0
 
+    @property
+    def losing(self) -> frozenset[str]:
+        """The processors that may run a task that another one gets, or nobody: the barrier waits for them, if alive.
 
-def next_model(
-    published: PublishedModel | None, tasks: Iterable[str], processors: Iterable[str], first: int
-) -> PublishedModel:
+        All others run on, or begin at END. Before the first model it is not known what runs: it waits for all.
+        """
+        if self.barrier is BarrierState.END:
+            return frozenset()
+        if self.previous is None:
+            return frozenset(self.current.processors)
+        kept = self.current.tasks
+        return frozenset(to.processor for task, to in self.previous.tasks.items() if kept.get(task) != to)
+
+
+@dataclass(frozen=True)
+class Members:
+    """The processors of a model to be made.
+
+    present: those that can run tasks. away: those that have stopped for a restart; they keep the tasks that they have.
+    returned: those that have restarted, with the id that each one had before: they get the tasks of that one.
+    """
+
+    present: frozenset[str]
+    away: frozenset[str] = frozenset()
+    returned: Mapping[str, str] = field(default_factory=dict)
+
+
+def next_model(published: PublishedModel | None, tasks: Iterable[str], members: Members, first: int) -> PublishedModel:
     """The next version for these processors, at the start of its barrier. `first` is the version of the first one.
 
     A task that stays at its processor keeps its epoch, and runs on. A task that moves has the new version as its epoch;
     so has one that was to move in a version whose barrier was not reached, since it has not begun there.
     """
-    members = tuple(sorted(set(processors)))
+    everybody = tuple(sorted(members.present | members.away))
     if published is None:
-        assigned = assign(tasks, members, {})
-        return PublishedModel(_model(first, members, assigned, {}), BarrierState.START)
+        assigned = assign(tasks, members.present, {})
+        return PublishedModel(_model(first, everybody, assigned, {}), BarrierState.START)
     current, reached = published.current, published.barrier is BarrierState.END
-    assigned = assign(tasks, members, {task: to.processor for task, to in current.tasks.items()})
+    successors = {before: now for now, before in members.returned.items()}
+    owners = {task: successors.get(to.processor, to.processor) for task, to in current.tasks.items()}
+    wanted = set(tasks)
+    left = {task: owner for task, owner in owners.items() if owner in members.away and task in wanted}
+    assigned = {**assign(wanted - left.keys(), members.present, owners), **left}
     begun = {task: to for task, to in current.tasks.items() if reached or to.epoch < current.version}
-    model = _model(current.version + 1, members, assigned, begun)
+    model = _model(current.version + 1, everybody, assigned, begun)
     if reached:
         return PublishedModel(model, BarrierState.START, current, published.timed_out)
     return PublishedModel(model, BarrierState.START, published.previous, current.version)

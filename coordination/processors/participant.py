@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from typing_extensions import assert_never
 
 from azure_account.account import Done
 from azure_account.errors import AzureBlobError, ConfigurationError, TransientError, describe
+from coordination.leadership.election import Elected
 from coordination.metrics import ProcessorMetrics
 from coordination.names import check_tasks
 from coordination.processors.coordinator_state import (
@@ -24,8 +26,10 @@ from coordination.processors.coordinator_state import (
     ProcessorState,
     Publish,
     Row,
+    Stated,
     StopTasks,
     after,
+    deaths,
     step,
 )
 from coordination.processors.job_model import BarrierState, from_content, to_content
@@ -33,7 +37,8 @@ from coordination.processors.job_model import BarrierState, from_content, to_con
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from coordination.leadership.election import Change, Election
+    from coordination.leadership.election import Change, Deposed, Election
+    from coordination.leadership.lease import Term
     from coordination.processors.coordinator_state import Action
     from coordination.processors.job_model import PublishedModel
     from coordination.processors.processor_table import ProcessorTable
@@ -58,7 +63,11 @@ class TaskRunner(Protocol):
 
 
 class Participant:
-    """One processor. One thread calls `poll` again and again, another one `expire`; the election has its own steps."""
+    """One processor. A thread calls `poll` again and again, others `beat`, `expire` and `elect`.
+
+    While it leads, the renewals of its lease are its heartbeats. It has its row say so first (`Stated.leads`): the next
+    leader then takes it for dead as soon as the lease has expired.
+    """
 
     def __init__(  # noqa: PLR0913 - what it works with, and settings
         self,
@@ -69,69 +78,147 @@ class Participant:
         timing: CoordinatorTiming,
         *,
         new_id: Callable[[], str],
+        stated: Stated | None = None,
         metrics: ProcessorMetrics | None = None,
     ) -> None:
         self._election, self._table, self._runner, self._tasks = election, table, runner, tasks
         self._timing, self._new_id, self._clock = timing, new_id, election.lease.clock
+        self._stated = replace(stated or Stated(), death=timing.death)
         self.state = ProcessorState(new_id())
         self._metrics = metrics or ProcessorMetrics("", "")
         self._counter = 0
         self._epoch: int | None = None
         self._content: Mapping[str, Any] | None = None
         self._published: PublishedModel | None = None
-        self.confirmed_at = self._clock.monotonic()
+        self._written: tuple[int, PublishedModel | None, str] | None = None
+        self._differing: frozenset[str] = frozenset()
+        now = self._clock.monotonic()
+        self._confirmed_at = now
         """When the last heartbeat that succeeded had begun."""
+        self._polled_at = now
+        """When the last poll that succeeded has ended."""
+        self._election_due = self._poll_due = self._beat_due = now
+        self._expired = False  # once overdue it stays so until it has joined anew: others may have its tasks
+        self._stands_from = now  # a leader that could not act lets others lead for a while
+        self._led: int | None = None  # the epoch in which renewals are its heartbeats
+        self._told: int | None = None  # the epoch in which its row says so
+        self._older = False  # whether the leader has seen a row of an older release, which does not know that
         self._acting = threading.RLock()  # guards the state, and all calls of the runner
+        self._writing = threading.RLock()  # guards the row
 
     def elect(self) -> Change | None:
-        """Take a step in the election; resign while the heartbeats are overdue, since this processor does not act."""
-        return self._election.resign() if self.overdue else self._election.step()
+        """Take a step in the election, if one is due: renew the lease, or acquire it when a poll has found it free.
+
+        A processor whose heartbeats are overdue, or whose polls do not end, does not lead.
+        """
+        now = self._clock.monotonic()
+        try:
+            return self._elect(unfit=self.overdue or now - self._polled_at >= self._timing.overdue_after)
+        finally:
+            asks = self._election.term is not None or self._election.lease.free
+            wait = max(self._election.wait if asks else 0.0, self._timing.quick / 2)
+            self._election_due = self._clock.monotonic() + wait
+
+    def _elect(self, *, unfit: bool) -> Change | None:
+        if self._election.term is not None:
+            return self._resign() if unfit else self._election.step()
+        if unfit or not self._election.lease.free or self._clock.monotonic() < self._stands_from:
+            return None
+        change = self._election.step()
+        self._election.lease.free = False  # until the next poll; if the step has raised it is repeated
+        if isinstance(change, Elected):
+            self._poll_due = self._clock.monotonic()
+        return change
 
     def poll(self) -> None:
-        """Read, act, count up. Errors of storage are raised; the next poll goes on from there.
+        """Read and act. Errors of storage are raised; the next poll goes on from there.
 
         `RunnerError` if the runner fails. `ConfigurationError` if the leader gets no tasks from the function.
         """
-        begun, found = self._clock.monotonic(), self._election.lease.read()
-        published = self._model({} if found is None else found[0].content)
-        self._epoch = None if found is None else found[0].epoch
-        leads = found is not None and self._election.leads()
-        tasks = self._wanted() if leads else None
+        begun, overdue = self._clock.monotonic(), self.overdue
+        self._poll_due = begun + self._timing.quick
+        leads, term = self._election.leads(), self._election.term
+        epoch, published, etag = self._read(term if leads else None)
+        leads = leads and term is not None and bool(etag)
         observation = Observation(
-            epoch=0 if found is None else found[0].epoch,
+            epoch=epoch,
             published=published,
-            rows=self._table.rows(),
+            rows=self._rows() if leads else (),
             begun=begun,
-            overdue=self.overdue,
-            leads=leads and tasks is not None,
-            tasks=tasks or (),
+            overdue=overdue or self.overdue,
+            leads=leads,
+            tasks=self._wanted() if leads else (),
+            expired=None if term is None else term.expired,
         )
         with self._acting:
             self.state, actions = step(self.state, observation, self._clock.monotonic(), self._timing)
         for action in actions:
-            if not self._do(action, "" if found is None else found[1]):
+            if not self._do(action, etag):
                 break
-        self._beat()
+        self._polled_at = self._clock.monotonic()
+        self._poll_due = self._polled_at + self._pause(observation)
+
+    @property
+    def seconds_to_election(self) -> float:
+        """Until the next call of `elect`."""
+        return max(0.0, self._election_due - self._clock.monotonic())
+
+    @property
+    def seconds_to_poll(self) -> float:
+        """Until the next call of `poll`. It may become shorter: ask again in between."""
+        return max(0.0, self._poll_due - self._clock.monotonic())
+
+    @property
+    def seconds_to_beat(self) -> float:
+        """Until the next call of `beat`."""
+        return max(0.0, self._beat_due - self._clock.monotonic())
 
     @property
     def overdue(self) -> bool:
         """Whether the others may take this processor for dead soon, so that it must not act."""
-        return self._clock.monotonic() - self.confirmed_at >= self._timing.overdue_after
+        if self._expired:
+            return True
+        if self._led is not None:
+            term = self._election.term
+            return term is None or term.epoch != self._led or not self._election.leads()
+        return self._clock.monotonic() - self._confirmed_at >= self._timing.overdue_after
 
     def expire(self) -> None:
         """Stop all tasks if the processor is overdue. Makes no request."""
+        if not self.overdue:
+            return
         with self._acting:
             if self.overdue:
+                self._expired = True
                 self._stop_all()
+
+    def beat(self) -> None:
+        """Count up, unless polls have not ended for long: then the runner hangs, and the others get the tasks.
+
+        If the processor may have been dead to the others until now, its tasks stop.
+        """
+        begin = self._clock.monotonic()
+        self._beat_due = begin + self._timing.heartbeat
+        if self.overdue:
+            self.expire()
+        elif begin - self._polled_at < self._timing.patience:
+            self._count_up()
 
     def leave(self) -> None:
         """Stop all tasks and delete the row, so that the others need not wait. The election is resigned apart.
 
-        If the tasks cannot be stopped the row stays: the others wait until the processor is dead.
+        If the tasks cannot be stopped the row stays: the others wait until the processor is dead. With `restart` the
+        row stays too, and says for how long.
         """
         with self._acting:
             self._stop_all()
-        self._table.delete(self._row())
+        with self._writing:
+            if self._timing.restart and not self.overdue:
+                self._stated = replace(self._stated, away=self._timing.restart, leads=None)
+                self._counter += 1
+                self._put(self._row())
+            else:
+                self._table.delete(self._row())
 
     def gauges(self) -> dict[str, int]:
         """The values of `coordination.metrics.GAUGES` that are known."""
@@ -142,18 +229,46 @@ class Participant:
         if published is not None:
             values["jobModelVersion"] = published.current.version
         if leads:
-            alive = state.liveness.alive(self._clock.monotonic(), self._timing.death) | {state.processor}
-            values["processorsAlive"] = len(alive)
+            values["processorsAlive"] = len(state.alive | {state.processor})
         return values
 
-    def _model(self, content: Mapping[str, Any]) -> PublishedModel | None:
-        """The model of a document, which is parsed only when it is another one: it may have thousands of tasks."""
-        if content is not self._content:
-            self._published, self._content = from_content(content, self._election.lease.target), content
-        return self._published
+    # reading
 
-    def _wanted(self) -> tuple[str, ...] | None:
-        """All tasks of the job. None if the function fails: then the model stays as it is for this poll.
+    def _read(self, term: Term | None) -> tuple[int, PublishedModel | None, str]:
+        """Epoch, model and ETag of the leased blob; the ETag is empty if there is no blob.
+
+        A leader does not read what it has written: nobody else can write it during its term.
+        """
+        if term is not None and self._written is not None and self._written[0] == term.epoch:
+            return self._written
+        found = self._election.lease.read()
+        content = {} if found is None else found[0].content
+        if content is not self._content:  # it is parsed only when it is another one: it may have thousands of tasks
+            self._published, self._content = from_content(content, self._election.lease.target), content
+        self._epoch = None if found is None else found[0].epoch
+        if found is None:
+            return 0, None, ""
+        read = found[0].epoch, self._published, found[1]
+        self._written = read if term is not None and found[0].lease_id == term.lease_id else None
+        return read
+
+    def _rows(self) -> tuple[Row, ...]:
+        """All rows. What they say about the other processors is noted."""
+        rows = self._table.rows()
+        self._older = any(row.stated.death is None for row in rows if row.processor != self.state.processor)
+        digest = self._stated.tasks
+        differing = frozenset(row.processor for row in rows if digest and row.stated.tasks not in ("", digest))
+        if differing - self._differing:
+            logger.warning(
+                "the list of tasks of %s is not that of %s, which leads %s: the tasks of the leader's list run. Give "
+                "all processors of the job the same list.",
+                ", ".join(sorted(differing)), self.state.processor, self._election.lease.target,
+            )  # fmt: skip
+        self._differing = differing
+        return rows
+
+    def _wanted(self) -> tuple[str, ...]:
+        """All tasks of the job; those of the model if the function fails.
 
         `ConfigurationError` if it fails before there is a model, unless storage gave it no answer.
         """
@@ -162,10 +277,25 @@ class Participant:
         except Exception as error:
             step = "Mend the function that is given as tasks: it returns a list of names."
             text = describe("List the tasks of", self._election.lease.target, str(error) or repr(error), step)
-            if self._published is None and not isinstance(error, TransientError):
+            if self._published is None:
+                if isinstance(error, TransientError):
+                    raise
                 raise ConfigurationError(text) from error
-            logger.error("%s The job model stays as it is.", text)  # noqa: TRY400 - the text has the cause
-            return None
+            logger.error("%s The tasks stay as they are.", text)  # noqa: TRY400 - the text has the cause
+            return tuple(self._published.current.tasks)
+
+    def _pause(self, seen: Observation) -> float:
+        """Seconds until the next poll: short while a barrier is open, and not beyond the next death."""
+        published = self._published
+        if published is None or published.barrier is BarrierState.START:
+            return self._timing.quick
+        if not seen.leads:
+            return self._timing.heartbeat
+        now = self._clock.monotonic()
+        due = self.state.liveness.next_death(now, deaths(seen.newest, self._timing))
+        return self._timing.heartbeat if due is None else min(self._timing.heartbeat, max(due, self._timing.quick / 2))
+
+    # acting
 
     def _do(self, action: Action, etag: str) -> bool:
         """Whether the action was done."""
@@ -183,15 +313,7 @@ class Participant:
                 self._metrics.count("processorsForgotten", dead)
                 return True
             case JoinAnew():
-                logger.warning(
-                    "processor %s has not confirmed its heartbeat for %.0f s: it joins %s anew",
-                    self.state.processor, self._clock.monotonic() - self.confirmed_at, self._election.lease.target,
-                )  # fmt: skip
-                self._table.delete(self._row())
-                with self._acting:
-                    self.state = ProcessorState(self._new_id(), self.state.liveness)
-                self._metrics.count("joinsAnew")
-                return True
+                return self._join_anew()
             case _:
                 assert_never(action)
 
@@ -227,13 +349,17 @@ class Participant:
 
     def _publish(self, action: Publish, etag: str) -> bool:
         term, published, watched = self._election.term, action.published, self.state.watched
+        self._written = None
         if term is None or not self._election.leads():
             return False
-        if not isinstance(self._election.lease.write(term, to_content(published), etag), Done):
+        answer = self._election.lease.write(term, to_content(published), etag)
+        if not isinstance(answer, Done):
             return False
-        if published.barrier is BarrierState.END:
-            if watched is not None:
-                self._metrics.record("barrierSeconds", self._clock.monotonic() - watched.since)
+        self._published, self._content = published, None
+        self._written = term.epoch, published, answer.etag
+        self._poll_due = self._clock.monotonic()  # what is published is for this processor too
+        if published.barrier is BarrierState.END and watched is not None and watched.barrier is BarrierState.START:
+            self._metrics.record("barrierSeconds", self._clock.monotonic() - watched.since)
             return True
         self._metrics.count("jobModelsPublished")
         self._metrics.count("barriersTimedOut", int(published.timed_out == published.current.version - 1))
@@ -241,23 +367,79 @@ class Participant:
         return True
 
     def _confirm(self, version: int | None) -> bool:
-        before = self._row()
-        self._counter += 1
-        row = Row(self.state.processor, version, self._counter)
-        if not self._put(row):
-            return False
-        with self._acting:
-            self.state = after(self.state, Confirm(version))
+        with self._writing:
+            before = self._row()
+            self._counter += 1
+            if not self._put(Row(self.state.processor, version, self._counter, self._says())):
+                return False
+            with self._acting:
+                self.state = after(self.state, Confirm(version))
         self._table.delete(before)
         return True
 
-    def _beat(self) -> None:
-        """Count up. If the processor may have been dead to the others until now, its tasks stop before."""
-        begin = self._clock.monotonic()
+    def _join_anew(self) -> bool:
+        logger.warning(
+            "processor %s has not confirmed its heartbeat for %.0f s: it joins %s anew",
+            self.state.processor, self._clock.monotonic() - self._confirmed_at, self._election.lease.target,
+        )  # fmt: skip
+        with self._writing:
+            self._expired = True
+            self._table.delete(self._row())
+            with self._acting:
+                self.state = ProcessorState(self._new_id())
+            self._led = self._told = None
+            begin = self._clock.monotonic()
+            self._counter += 1
+            if not self._put(self._row()):
+                return False
+            self._confirmed_at, self._expired = begin, False
+        self._metrics.count("joinsAnew")
+        return True
+
+    # heartbeats
+
+    def _count_up(self, *, steps_down: bool = False) -> None:
+        """Count up in the row, unless the renewals of a lease stand for that, and the row says so.
+
+        If renewals are late the row counts again, so that a leader that loses its lease keeps its tasks.
+        """
+        with self._writing:
+            begin, term = self._clock.monotonic(), self._election.term
+            leads = term.epoch if term is not None and not steps_down and self._renews(term) else None
+            if leads is not None:
+                if self._told == leads and not self._older:
+                    return
+                self._led = leads  # before the row says so
+            self._counter += 1
+            stated = replace(self._stated, leads=leads)
+            if not self._put(Row(self.state.processor, self.state.confirmed, self._counter, stated)):
+                return
+            if self.overdue:  # the answer has come too late
+                self._expired = True
+            else:
+                self._led, self._told, self._confirmed_at = leads, leads, begin
         self.expire()
-        self._counter += 1
-        if self._put(self._row()):
-            self.confirmed_at = begin
+
+    def _renews(self, term: Term) -> bool:
+        """Whether the lease was renewed of late."""
+        timing = self._election.lease.timing
+        since = timing.duration - timing.margin - (term.deadline - self._clock.monotonic())
+        return self._election.leads() and since < 2 * timing.renew_every
+
+    def _resign(self) -> Deposed | None:
+        """End the term, so that another process leads at once; this one goes on as a worker if it is not overdue.
+
+        Its row has to say before that its lease does not keep it alive any more. If that fails the lease expires.
+        """
+        ended = self._election.expire()
+        if ended is not None:
+            return ended
+        if self._led is not None and not self.overdue:
+            self._count_up(steps_down=True)
+            if self._told is not None:
+                return None
+        self._stands_from = self._clock.monotonic() + 2 * self._timing.death
+        return self._election.resign()
 
     def _put(self, row: Row) -> bool:
         """Whether storage has confirmed the row."""
@@ -269,5 +451,8 @@ class Participant:
         self._metrics.count("heartbeatsSent" if done else "heartbeatsFailed")
         return done
 
+    def _says(self) -> Stated:
+        return replace(self._stated, leads=self._led)
+
     def _row(self) -> Row:
-        return Row(self.state.processor, self.state.confirmed, self._counter)
+        return Row(self.state.processor, self.state.confirmed, self._counter, self._says())

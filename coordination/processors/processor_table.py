@@ -7,13 +7,16 @@ the leader deletes those that are left over.
 from __future__ import annotations
 
 import logging
+import math
 import re
 from typing import TYPE_CHECKING
 
 from azure_account.account import Entity
-from coordination.processors.coordinator_state import ListedRow, Row
+from coordination.processors.coordinator_state import ListedRow, Row, Stated
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from azure_account.account import Outcome, Table
 
 UNASSIGNED = "UNASSIGNED"
@@ -35,9 +38,8 @@ class ProcessorTable:
 
     def put(self, row: Row, *, leads: bool) -> Outcome:
         """Insert or replace a processor's row: its heartbeat."""
-        return self._table.replace(
-            Entity(_partition(row.version), row.processor, {"liveness": row.counter, "isLeader": leads})
-        )
+        properties = {"liveness": row.counter, "isLeader": leads, **_to_properties(row.stated)}
+        return self._table.replace(Entity(_partition(row.version), row.processor, properties))
 
     def delete(self, row: Row) -> Outcome:
         """Delete a row."""
@@ -54,7 +56,7 @@ class ProcessorTable:
     def _row(self, entity: Entity) -> Row | None:
         version, counter = _version(entity.partition_key), entity.properties.get("liveness")
         if isinstance(counter, int) and not isinstance(counter, bool) and version != _NO_VERSION:
-            return Row(entity.row_key, version, counter)
+            return Row(entity.row_key, version, counter, _stated(entity.properties))
         key = (entity.partition_key, entity.row_key)
         if key not in self._reported:
             self._reported.add(key)
@@ -73,6 +75,34 @@ class ProcessorTable:
             for entity in self._table.query()
             if (row := self._row(entity)) is not None
         )
+
+
+def _to_properties(stated: Stated) -> dict[str, str | float]:
+    """What is not stated is not stored. An older release ignores all of it."""
+    epoch = None if stated.leads is None else str(stated.leads)  # an epoch may be more than 32 bits
+    named = {"death": stated.death, "away": stated.away, "leads": epoch, "name": stated.name, "tasks": stated.tasks}
+    return {key: value for key, value in named.items() if value is not None and value != ""}
+
+
+def _stated(properties: Mapping[str, str | float | bool]) -> Stated:
+    """What a row states. A value that cannot be is taken for none."""
+    epoch = properties.get("leads")
+    return Stated(
+        _seconds(properties.get("death")),
+        _text(properties.get("tasks")),
+        _text(properties.get("name")),
+        _seconds(properties.get("away")),
+        int(epoch) if isinstance(epoch, str) and _VERSION.fullmatch(epoch) else None,
+    )
+
+
+def _seconds(value: object) -> float | None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if number and 0 < value < math.inf else None  # type: ignore[arg-type, operator]
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _partition(version: int | None) -> str:

@@ -62,12 +62,15 @@ def test_a_job_s_name_that_is_too_long_when_it_is_quoted_is_refused() -> None:
         ({"barrier": "60"}, "barrier is '60', it must be a number"),
         (
             {"heartbeat": 11},
-            r"2 x heartbeat \(11\) \+ 3 x request \(5.0\) \+ margin \(5.0\) is 42.0 seconds, more than death \(30.0\)",
+            r"2 x heartbeat \(11\) \+ request \(5.0\) \+ margin \(2.0\) is 29.0 seconds, more than death \(14.0\)",
         ),
         ({"request": 16}, r"request \(16\)"),
         ({"margin": 16}, r"margin \(16\)"),
-        ({"death": 29}, r"more than death \(29\)"),
-        ({"barrier": 9}, r"barrier \(9\) is less than 2 x heartbeat \(5.0\): it would time out before .* Give it more"),
+        ({"death": 12}, r"more than death \(12\)"),
+        (
+            {"barrier": 13},
+            r"barrier \(13\) is less than death \(14.0\): .* before it is dead. Give the barrier more time",
+        ),
     ],
 )
 def test_durations_that_contradict_each_other_are_refused_with_the_rule(given: dict[str, Any], message: str) -> None:
@@ -83,5 +86,5 @@ def test_a_duration_of_a_lease_is_a_number_above_0(name: str, value: Any) -> Non
 
 
 def test_durations_at_their_limits_are_allowed() -> None:
-    CoordinatorTiming(heartbeat=5, death=30, margin=5, request=5, barrier=10)
+    CoordinatorTiming(heartbeat=5, death=20, margin=5, request=5, barrier=20)
     LeaseTiming(duration=30, renew_every=10, request=5, margin=5)

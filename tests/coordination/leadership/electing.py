@@ -95,6 +95,6 @@ def ended(elector: LeaderElector) -> bool:
     return not any(thread.is_alive() for thread in elector._threads)
 
 
-def leased(account: MemoryAccount) -> bool:
-    found = account.container("box").properties(BLOB)
+def leased(account: MemoryAccount, blob: str = BLOB) -> bool:
+    found = account.container("box").properties(blob)
     return found is not None and found.leased

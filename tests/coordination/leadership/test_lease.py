@@ -236,3 +236,32 @@ def test_a_document_is_read_back_equal() -> None:
 def test_durations_that_would_lose_the_lease_are_refused_with_the_rule(given: dict[str, float], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         LeaseTiming(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("how", "known"), [("expires", True), ("is released", False), ("is broken", False)])
+def test_a_term_knows_whether_the_lease_of_the_one_before_has_expired(
+    account: MemoryAccount, how: str, known: bool
+) -> None:
+    one, other = lease_of(account), lease_of(account, "other")
+    first = begun(one)
+    assert (False, None) == (other.free, first.expired)
+    other.read()
+    assert not other.free
+    if how == "expires":
+        pass_time(account, 31)
+    elif how == "is released":
+        one.release(first)
+    else:
+        account.container("box").break_lease(BLOB)
+    other.read()
+    assert other.free
+    assert (first.epoch if known else None) == begun(other).expired
+
+
+def test_what_another_process_did_since_the_last_look_is_not_taken_for_an_expiry(account: MemoryAccount) -> None:
+    one, between, other = lease_of(account), lease_of(account, "between"), lease_of(account, "other")
+    begun(one)
+    pass_time(account, 31)
+    other.read()
+    between.release(begun(between))
+    assert begun(other).expired is None

@@ -10,8 +10,8 @@ from coordination.leadership.lease import Lease
 from coordination.leadership.lease_document import LeaseDocument, from_json
 from coordination.processors import coordinator_state, participant
 from coordination.processors.coordinator_state import Confirm, Row, StopTasks
-from coordination.processors.job_model import BarrierState, PublishedModel, from_content, next_model
-from coordination.processors.liveness import Liveness
+from coordination.processors.job_model import BarrierState, Members, PublishedModel, from_content, next_model
+from coordination.processors.liveness import Liveness, Watched
 from coordination.processors.participant import Participant
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def has_only_the_leader_s_epoch(patch: pytest.MonkeyPatch) -> None:
     """A task's epoch is the leader's, so it is the same for all processors that get the task in a term."""
 
     def of_the_term(
-        published: PublishedModel | None, tasks: Iterable[str], processors: Iterable[str], first: int
+        published: PublishedModel | None, tasks: Iterable[str], members: Members, first: int
     ) -> PublishedModel:
-        made = next_model(published, tasks, processors, first)
+        made = next_model(published, tasks, members, first)
         one_epoch = {task: replace(to, epoch=first) for task, to in made.current.tasks.items()}
         return replace(made, current=replace(made.current, tasks=one_epoch))
 
@@ -69,9 +69,9 @@ def begins_at_version_one(patch: pytest.MonkeyPatch) -> None:
     """The versions of a new blob begin at 1."""
 
     def from_one(
-        published: PublishedModel | None, tasks: Iterable[str], processors: Iterable[str], first: int
+        published: PublishedModel | None, tasks: Iterable[str], members: Members, first: int
     ) -> PublishedModel:
-        return next_model(published, tasks, processors, 1)
+        return next_model(published, tasks, members, 1)
 
     patch.setattr(coordinator_state, "next_model", from_one)
 
@@ -117,8 +117,8 @@ def compares_clocks(patch: pytest.MonkeyPatch) -> None:
     def with_time(self: Participant) -> Row:
         return Row(self.state.processor, self.state.confirmed, int(self._clock.monotonic()))
 
-    def by_time(liveness: Liveness, counters: Mapping[str, int], now: float) -> Liveness:
-        return Liveness({processor: (counter, float(counter)) for processor, counter in counters.items()})
+    def by_time(_: Liveness, counters: Mapping[str, int], now: float, heartbeat: float) -> Liveness:
+        return Liveness({each: Watched(counter, float(counter), 2) for each, counter in counters.items()})
 
     patch.setattr(Participant, "_row", with_time)
     patch.setattr(coordinator_state, "observe", by_time)

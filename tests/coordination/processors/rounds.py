@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from azure_account.errors import TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
 from azure_account.retrying.policy import RetryPolicy
@@ -16,7 +18,7 @@ from coordination.metrics import ProcessorMetrics
 from coordination.processors.job_model import PublishedModel, from_content
 from coordination.processors.participant import Participant
 from coordination.processors.processor_table import ProcessorTable
-from coordination.timing import CoordinatorTiming, LeaseTiming
+from coordination.timing import JOB_LEASE, CoordinatorTiming
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 BLOB = "jobs/flights"
 JOB = "flights"
 TIMING = CoordinatorTiming()
-LEASE = LeaseTiming()
+LEASE = JOB_LEASE
 
 
 class Runs:
@@ -60,6 +62,23 @@ class Member:
     @property
     def running(self) -> dict[str, int]:
         return self.runner.running
+
+
+def turn(member: Member) -> None:
+    """What the threads of a process do in a heartbeat."""
+    member.participant.expire()
+    member.participant.elect()
+    member.participant.poll()
+    if member.election.term is None:
+        member.participant.elect()  # the poll may have found the lease free
+    member.participant.beat()
+
+
+def turn_in_spite_of_errors(member: Member) -> None:
+    """A heartbeat whose threads go on when storage does not answer."""
+    for act in (member.participant.expire, member.participant.elect, member.participant.poll, member.participant.beat):
+        with suppress(TransientError):
+            act()
 
 
 @dataclass
@@ -106,8 +125,7 @@ class Job:
     def round(self, members: Iterable[Member] | None = None) -> None:
         """Each member takes a step in the election and polls; then a heartbeat passes."""
         for member in self.members if members is None else members:
-            member.participant.elect()
-            member.participant.poll()
+            turn(member)
         self.clock.advance(TIMING.heartbeat)
 
     def settle(self, rounds: int) -> int:

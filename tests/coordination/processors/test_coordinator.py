@@ -130,7 +130,7 @@ def test_a_permission_that_is_missing_stops_the_coordinator_with_the_cause(
         start(started, account.restarted(Faults(on("create_table", Refuse()))), Listener(), "one")
     started.clear()
     listener = Listener()
-    start(started, account.restarted(Faults(on("acquire_lease", Refuse()))), listener, "two")
+    start(started, account.restarted(Faults(on("acquire_lease", Refuse(), times=1000))), listener, "two")
     wait_for(lambda: listener.failure is not None)
     assert "AuthorizationPermissionMismatch" in str(listener.failure)
 

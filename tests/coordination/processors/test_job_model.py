@@ -14,6 +14,7 @@ from coordination.processors.job_model import (
     Assignment,
     BarrierState,
     JobModel,
+    Members,
     PublishedModel,
     from_content,
     next_model,
@@ -24,16 +25,20 @@ TASKS = ["t1", "t2", "t3", "t4"]
 members = st.sets(st.sampled_from(["a", "b", "c", "d", "e", "f"]), max_size=6)
 
 
+def of(*processors: str) -> Members:
+    return Members(frozenset(processors))
+
+
 def reached(published: PublishedModel) -> PublishedModel:
     return replace(published, barrier=BarrierState.END)
 
 
 def test_a_task_that_stays_keeps_its_epoch() -> None:
-    first = next_model(None, TASKS, ["a", "b"], 100)
+    first = next_model(None, TASKS, of("a", "b"), 100)
     assert (100, BarrierState.START, None) == (first.current.version, first.barrier, first.previous)
     assert {("a", 100), ("b", 100)} == {(to.processor, to.epoch) for to in first.current.tasks.values()}
 
-    second = next_model(reached(first), TASKS, ["a", "b", "c"], 100)
+    second = next_model(reached(first), TASKS, of("a", "b", "c"), 100)
     assert 101 == second.current.version
     assert [101] == list(second.current.of("c").values())
     assert [100, 100, 100] == [epoch for name in "ab" for epoch in second.current.of(name).values()]
@@ -41,10 +46,10 @@ def test_a_task_that_stays_keeps_its_epoch() -> None:
 
 
 def test_after_a_barrier_that_was_not_reached_what_had_not_begun_gets_another_epoch() -> None:
-    first = next_model(None, TASKS, ["a", "b"], 1)
-    second = next_model(reached(first), TASKS, ["a", "b", "c"], 1)
+    first = next_model(None, TASKS, of("a", "b"), 1)
+    second = next_model(reached(first), TASKS, of("a", "b", "c"), 1)
     (moved,) = second.current.of("c")
-    third = next_model(second, TASKS, ["a", "b", "c"], 1)
+    third = next_model(second, TASKS, of("a", "b", "c"), 1)
 
     assert Assignment("c", 3) == third.current.tasks[moved]
     assert {1} == {to.epoch for task, to in third.current.tasks.items() if task != moved}
@@ -55,7 +60,7 @@ def test_after_a_barrier_that_was_not_reached_what_had_not_begun_gets_another_ep
 def test_no_epoch_of_a_task_is_given_to_two_processors(history: list[tuple[set[str], bool]]) -> None:
     published, owners = None, dict[tuple[str, int], str]()
     for version, (processors, reaches) in enumerate(history, 7):
-        published = next_model(published, TASKS, processors, 7)
+        published = next_model(published, TASKS, of(*processors), 7)
         assert version == published.current.version
         for task, to in published.current.tasks.items():
             assert to.processor == owners.setdefault((task, to.epoch), to.processor)

@@ -1,7 +1,7 @@
 """Processors that share tasks, under pauses, crashes, lost and late answers and slow clocks.
 
 A task is never run by two processors in one epoch, nor by two at one time unless one was suspended; and when the faults
-stop, all tasks run.
+stop, all tasks run. `python -m tests.coordination.processors.test_participants` prints how often each event happens.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from hypothesis import Phase
@@ -17,23 +17,42 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from azure_account.account import Done
-from azure_account.errors import AzureBlobError
+from azure_account.errors import AzureBlobError, ConfigurationError
 from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.policy import RetryPolicy
 from coordination.leadership.election import Election
 from coordination.leadership.lease import Lease
 from coordination.processors.participant import Participant, RunnerError
 from coordination.processors.processor_table import ProcessorTable
-from coordination.timing import CoordinatorTiming
-from tests.coordination.leadership.contenders import BLOB, TIMING, OwnClock, SlowFaults
+from coordination.timing import JOB_LEASE, CoordinatorTiming
+from tests.coordination.leadership.contenders import BLOB, OwnClock, SlowFaults
 from tests.coordination.processors.mistakes import MISTAKES
 from tests.histories import SeededMachine, run_histories
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from azure_account.retrying.retry_loop import Request
+
+T = TypeVar("T")
 TASKS = [f"t{number}" for number in range(5)]
 SLOTS = 4
+REFUSALS = ("401 InvalidAuthenticationInfo", "403 AuthorizationFailure", "404 TableNotFound")
+
+
+class StopRefusedError(Exception):
+    """A listener did not stop its tasks; it has to be asked again."""
+
+
+class RefusingFaults(SlowFaults):
+    """Storage also refuses single requests, as it does when credentials or a network rule change."""
+
+    def attempt(self, request: Request, send: Callable[[], T]) -> T:
+        if self.failing and self._draw(25) == 0:
+            reason = REFUSALS[self._draw(len(REFUSALS))]
+            self._seen[reason] += 1
+            raise ConfigurationError(reason)
+        return super().attempt(request, send)
 
 
 @dataclass
@@ -50,8 +69,8 @@ class Process:
         policy = RetryPolicy(max_attempts=2, first_delay=0.5, deadline=3)
         account = MemoryAccount(self.world.account.service, intercept=self.faults, policy=policy)
         ids = self.world.ids
-        lease = Lease(account.container("box"), BLOB, self.name, TIMING, clock=self.clock, new_id=ids.lease)
-        self.election = Election(lease)
+        lease = Lease(account.container("box"), BLOB, self.name, JOB_LEASE, clock=self.clock, new_id=ids.lease)
+        self.election = Election(lease, keeps_refused=True)
         table = ProcessorTable(account.table("processors"))
         new_id = ids.processor
         self.participant = Participant(
@@ -68,6 +87,9 @@ class Process:
         self.world.check()
 
     def stop(self, tasks: Mapping[str, int]) -> None:
+        if self.faults.failing and self.world.draw(8) == 0:
+            self.world.seen["stop refused"] += 1
+            raise StopRefusedError
         for task in tasks:
             del self.running[task]
         self.world.seen["stopped"] += len(tasks)
@@ -108,7 +130,7 @@ class World:
         self.start(0)
 
     def start(self, slot: int) -> None:
-        faults = SlowFaults(lambda seconds: self.take_time(slot, seconds), self.draw, self.seen)
+        faults = RefusingFaults(lambda seconds: self.take_time(slot, seconds), self.draw, self.seen)
         rate = (0.95, 1.0, 1.05)[self.draw(3)]
         clock = OwnClock(self.clock, rate, self.draw(1000))
         self.processes[slot] = Process(f"p{slot}", faults, clock, self)
@@ -133,9 +155,7 @@ class World:
         self.check()
 
     def check(self) -> None:
-        """No task is run at one time by two processors that may act, unless a barrier has timed out by lateness."""
-        if self.timing.barrier < 1e6:
-            return
+        """No task is run at one time by two processors that may act, ."""
         acting = Counter(task for process in self.live() if process.may_act() for task in process.running)
         twice = [task for task, count in acting.items() if count > 1]
         if twice:
@@ -148,13 +168,15 @@ class World:
     def round(self, process: Process) -> None:
         """What the threads of a process do in a poll interval."""
         self.seen["woke running"] += process.participant.overdue and bool(process.running)
-        for act in (process.participant.expire, process.participant.elect, process.participant.poll):
+        one = process.participant
+        for act in (one.expire, one.elect, one.poll, one.beat):
             try:
                 act()
             except AzureBlobError as error:  # noqa: PERF203 - each is a request of its own
                 self.seen[type(error).__name__] += 1
-            except RunnerError as error:  # an assertion of `begin`
-                raise error.__cause__ or error from error
+            except RunnerError as error:
+                if not isinstance(error.__cause__, StopRefusedError):  # an assertion of `begin`
+                    raise error.__cause__ or error from error
         self.seen["leads"] += process.election.leads()
         self.seen["joined anew"] += process.participant.state.processor not in self.seen_ids(process)
 
@@ -169,7 +191,7 @@ class World:
     def leave(self, process: Process) -> None:
         """A process ends in order, as far as storage answers."""
         for act in (process.participant.leave, process.election.resign):
-            with suppress(AzureBlobError):
+            with suppress(AzureBlobError, RunnerError):
                 act()
         self.seen["left"] += not process.running
         self.processes[self.processes.index(process)] = None
@@ -187,7 +209,7 @@ class World:
         for process in self.live():
             process.faults.failing = False
             process.faults.apply_late_effects()
-        end = self.clock.monotonic() + 1.1 * (TIMING.takeover + 3 * self.timing.death + 60)
+        end = self.clock.monotonic() + 1.1 * (JOB_LEASE.takeover + 3 * self.timing.death + 60)
         while self.clock.monotonic() < end:
             for process in self.live():
                 self.round(process)
@@ -242,6 +264,20 @@ def machine(seen: Counter[str], timing: CoordinatorTiming) -> type[SeededMachine
             if process is not None and chance:
                 self.world.leave(process)
 
+        @rule(slot=slots, times=st.integers(2, 4), polls=st.integers(1, 3), seed=seeds)
+        def a_process_crashes_in_a_loop(self, slot: int, times: int, polls: int, seed: int) -> None:
+            self.seed += seed
+            for _ in range(times):
+                if self.world.processes[slot] is None:
+                    self.world.start(slot)
+                for _ in range(polls):
+                    for process in self.world.live():
+                        self.world.round(process)
+                    for _ in range(3):
+                        self.world.advance(1.0)
+                self.world.processes[slot] = None
+                seen["crashed in a loop"] += 1
+
         @rule(chance=st.integers(0, 3))
         def somebody_deletes_the_blob(self, chance: int) -> None:
             if chance == 0:
@@ -251,12 +287,12 @@ def machine(seen: Counter[str], timing: CoordinatorTiming) -> type[SeededMachine
         def a_process_dies(self, seed: int, chance: int) -> None:
             self.seed += seed
             working = [process for process in self.world.live() if process.running]
-            leading = [process for process in working if process.election.leads()]
+            leading = [process for process in self.world.live() if process.election.leads()]
             if not working or chance == 0:
                 return
-            process = leading[0] if chance == 1 and leading else working[self.draw(len(working))]
+            process = leading[0] if chance < 3 and leading else working[self.draw(len(working))]
             seen["died leading"] += process.election.leads()
-            seen["died running"] += 1
+            seen["died running"] += bool(process.running)
             self.world.processes[self.world.processes.index(process)] = None
 
         def teardown(self) -> None:
@@ -284,6 +320,9 @@ EVENTS = (
     "died running",
     "joined anew",
     "deleted",
+    "stop refused",
+    "crashed in a loop",
+    *REFUSALS,
     "LostAnswer",
     "TimeOut",
     "Unreachable",
@@ -312,3 +351,8 @@ def test_a_wrong_design_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) ->
     mistake.make(monkeypatch)
     with pytest.raises(AssertionError, match=mistake.found):
         explore(CoordinatorTiming(barrier=mistake.barrier), 1000, (Phase.generate,))
+
+
+if __name__ == "__main__":
+    found = explore(CoordinatorTiming(barrier=20), 150)
+    print("\n".join(f"{found[event]:7,}  {event}" for event in EVENTS))  # noqa: T201

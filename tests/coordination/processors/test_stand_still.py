@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.errors import TransientError
 from azure_account.memory.faults import Unreachable
-from tests.coordination.processors.rounds import LEASE, TIMING, Job
+from tests.coordination.processors.rounds import LEASE, TIMING, Job, turn_in_spite_of_errors
 
 if TYPE_CHECKING:
     from azure_account.memory.faults import NumberedAttempt
@@ -23,16 +22,13 @@ def test_a_leader_that_cannot_reach_the_table_leaves_the_lead_to_another_process
         return Unreachable() if cut_off and attempt.operation.endswith(("entity", "entities")) else None
 
     first, second = job.join("first", table), job.join("second")
-    job.settle(8)
+    job.settle(9)
     assert first.election.leads()
 
     cut_off = True
     rounds = int((TIMING.takeover + LEASE.takeover) / TIMING.heartbeat)
     for _ in range(rounds):
-        first.participant.elect()
-        with pytest.raises(TransientError):
-            first.participant.poll()
-        first.participant.expire()
+        turn_in_spite_of_errors(first)
         job.round([second])
     assert {} == first.running
     assert set(TASKS) == set(second.running)
@@ -46,7 +42,7 @@ def test_a_leader_that_cannot_reach_the_table_leaves_the_lead_to_another_process
 def test_a_processor_that_joins_anew_says_so(caplog: pytest.LogCaptureFixture) -> None:
     job = Job(TASKS)
     one, two = job.join("one"), job.join("two")
-    job.settle(8)
+    job.settle(9)
     for _ in range(int(TIMING.death / TIMING.heartbeat) + 1):
         job.round([one])
     job.settle(12)
@@ -58,6 +54,6 @@ def test_a_processor_that_joins_anew_says_so(caplog: pytest.LogCaptureFixture) -
 def test_processors_that_start_together_get_their_shares_at_once() -> None:
     job = Job(TASKS)
     members = [job.join(f"m{number}") for number in range(3)]
-    job.settle(8)
+    job.settle(9)
     assert {2} == {len(member.running) for member in members}
     assert job.model().previous is None

@@ -1,0 +1,244 @@
+"""Jobs at default durations in virtual time: how long tasks stand still, and with which requests, whatever happens."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from benchmarks.coordination_simulation import Job, Processor
+from coordination.timing import CoordinatorTiming
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TASKS = tuple(f"t{number:02}" for number in range(12))
+QUICK = 0.04
+"""The longest that a request takes (s)."""
+
+
+def started(processors: int = 5, restart: float = 0.0) -> Job:
+    """A job whose tasks run."""
+    job = Job(TASKS, CoordinatorTiming(restart=restart), slowest=QUICK)
+    job.join(processors)
+    rest(job)
+    return job
+
+
+def rest(job: Job) -> Processor:
+    """Wait until the job is at rest, and for a random time more. The leader."""
+    for _ in range(2):
+        job.schedule.run(lambda: job.is_shared() and any(each.election.leads() for each in job.live))
+        job.schedule.run_for(job.rng.uniform(20, 30))
+    job.schedule.run(lambda: job.is_shared() and any(each.election.leads() for each in job.live))
+    return next(each for each in job.live if each.election.leads())
+
+
+def taken_over(job: Job, remove: Callable[[Job, Processor], None], times: int = 20) -> list[float]:
+    """Seconds until the tasks of a removed processor have begun elsewhere; another one joins each time."""
+    waited = []
+    for _ in range(times):
+        remove(job, rest(job))
+        waited.append(job.schedule.run(lambda: not job.lost))
+        job.join()
+    return waited
+
+
+def idle_share(job: Job, seconds: float, act: Callable[[], None]) -> float:
+    """The share of the time of tasks in which nobody runs them. `act` is called every second."""
+    idle = 0
+    for _ in range(int(seconds)):
+        act()
+        job.schedule.run_for(1)
+        runs = Counter(task for each in job.live for task in each.running)
+        job.twice |= {task for task, count in runs.items() if count > 1}
+        idle += sum(task not in runs for task in TASKS)
+    return idle / (seconds * len(TASKS))
+
+
+# take-over at the default durations -----------------------------------------------------------------------------------
+
+
+def test_an_orderly_stop_moves_tasks_within_eight_seconds() -> None:
+    waited = taken_over(started(), lambda job, _: job.rng.choice(job.live).leave())
+    assert statistics.median(waited) <= 8, waited
+
+
+def test_the_tasks_of_a_killed_processor_move_within_eighteen_seconds() -> None:
+    def kill(job: Job, leader: Processor) -> None:
+        job.kill([job.rng.choice([each for each in job.live if each is not leader])])
+
+    waited = taken_over(started(), kill)
+    assert statistics.median(waited) <= 18, waited
+
+
+def test_the_tasks_of_a_killed_leader_move_within_twenty_two_seconds() -> None:
+    waited = taken_over(started(), lambda job, leader: job.kill([leader]))
+    assert statistics.median(waited) <= 22, waited
+
+
+def test_a_processor_makes_at_most_2500_requests_in_an_hour_and_only_the_leader_reads_rows() -> None:
+    job = started()
+    for each in job.processors:
+        each.requests.count.clear()
+    job.schedule.run_for(1200)
+    for each in job.processors:
+        counts = each.requests.count
+        assert 3 * sum(counts.values()) <= 2500, counts
+        assert each.election.leads() == (counts["query_entities"] > 0)
+        assert each.election.leads() or counts.keys() == {"get", "replace_entity"}
+
+
+# nothing moves without need ------------------------------------------------------------------------------------------
+
+
+def test_no_task_moves_while_single_requests_take_five_seconds() -> None:
+    job = started()
+    for each in job.processors:
+        each.requests.slow = 0.05
+    job.begun = 0
+    job.schedule.run_for(3600)
+    assert 0 == job.begun
+    assert job.seen["slow request"] > 100
+
+
+def test_no_task_moves_while_a_driver_pauses_for_eight_seconds() -> None:
+    job = started()
+    job.begun = 0
+    for _ in range(100):
+        job.rng.choice(job.live).pause(8)
+        job.schedule.run_for(job.rng.uniform(20, 30))
+    assert 0 == job.begun
+
+
+def test_no_task_moves_in_a_blip_of_refusals() -> None:
+    job = started()
+    job.begun = 0
+    for code in ("401 InvalidAuthenticationInfo", "403 AuthorizationFailure", "404 TableNotFound"):
+        for _ in range(10):
+            for each in job.live:
+                each.requests.refusal, each.requests.refused_until = code, job.schedule.now() + 4
+            job.schedule.run_for(30)
+    assert 0 == job.begun
+    assert job.seen["ConfigurationError"] >= 30
+    assert job.is_shared()
+
+
+def test_a_refusal_that_lasts_is_no_blip() -> None:
+    job = started()
+    for each in job.live:
+        each.requests.refused_until = job.schedule.now() + 1e9
+    job.schedule.run_for(20)
+    assert [{}] * 5 == [each.running for each in job.live], "heartbeats are overdue"
+
+
+# what happens again and again ----------------------------------------------------------------------------------------
+
+
+def crashing(job: Job, alive: float, away: float) -> Callable[[], None]:
+    """A process that is killed `alive` seconds after its start, and starts again after `away` seconds."""
+    due, living = job.schedule.now(), list[Processor]()
+
+    def act() -> None:
+        nonlocal due
+        if job.schedule.now() < due:
+            return
+        if living:
+            job.seen["crashed"] += 1
+            job.kill([living.pop()])
+            due = job.schedule.now() + away
+        else:
+            job.join()
+            living.append(job.processors[-1])
+            due = job.schedule.now() + alive
+
+    return act
+
+
+def test_a_process_that_crashes_in_a_loop_does_not_halt_the_others() -> None:
+    job = started(4)
+    assert idle_share(job, 900, crashing(job, 3, 5)) <= 0.01
+    assert set() == job.twice
+    assert job.seen["crashed"] > 90
+
+    job.kill([job.live[0]])
+    share = idle_share(job, 300, crashing(job, 3, 5))
+    assert share <= 0.03, "the tasks of the one that died move all the same"
+
+
+def test_a_process_that_crashes_as_soon_as_it_has_tasks_costs_no_more_than_its_share() -> None:
+    job = started(4)
+    share = idle_share(job, 900, crashing(job, 15, 5))
+    assert share <= 0.25
+    assert set() == job.twice
+    assert job.seen["crashed"] > 30
+
+
+def test_a_listener_that_refuses_its_first_stop_delays_only_what_moves() -> None:
+    job = started(4)
+    for each in job.live:
+        each.refuses_stops = 1
+    job.join()
+    assert idle_share(job, 120, lambda: None) <= 0.1
+    assert set() == job.twice
+    assert job.is_shared()
+    assert job.seen["listener failed"] >= 1
+
+
+def test_drivers_that_start_tasks_slowly_keep_them() -> None:
+    job = Job(TASKS, slowest=QUICK)
+    job.join(4)
+    for each in job.processors:
+        each.begin_seconds = 25
+    job.schedule.run(job.is_shared)
+    job.begun = 0
+    job.schedule.run_for(300)
+    assert 0 == job.begun
+    assert 0 == job.seen["joined anew"]
+
+
+def test_while_the_function_of_tasks_fails_the_tasks_of_the_dead_move() -> None:
+    job = started()
+    leader = rest(job)
+    job.listing_fails = True
+    job.kill([job.rng.choice([each for each in job.live if each is not leader])])
+    assert job.schedule.run(lambda: not job.lost) <= 22
+    assert job.seen["listing failed"] >= 1
+    job.kill([leader])
+    assert job.schedule.run(lambda: not job.lost) <= 30
+
+
+# restarts -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_rolling_restart_with_names_that_stay_moves_no_task_of_another() -> None:
+    job = started(restart=60.0)
+    for name in [each.name for each in job.live]:
+        rest(job)
+        before = {each.name: set(each.running) for each in job.live}
+        job.begun = 0
+        one = next(each for each in job.live if each.name == name)
+        one.leave()
+        job.schedule.run(lambda one=one: not one.alive)  # type: ignore[misc]
+        job.schedule.run_for(20)
+        job.join(name=name)
+        rest(job)
+        assert before == {each.name: set(each.running) for each in job.live}
+        assert len(before[name]) == job.begun, "only its own tasks have begun again"
+
+
+def test_a_processor_that_does_not_come_back_loses_its_tasks_after_the_time_for_a_restart() -> None:
+    job = started(restart=60.0)
+    rest(job)
+    job.rng.choice(job.live).leave()
+    assert 55 <= job.schedule.run(lambda: not job.lost) <= 90
+
+
+def test_two_processes_with_one_name_do_not_take_tasks_from_each_other() -> None:
+    job = started(restart=60.0)
+    rest(job)
+    job.begun = 0
+    job.join(name=job.live[1].name)
+    job.schedule.run_for(300)
+    assert 0 == job.begun
+    assert {} == job.live[-1].running
