@@ -121,7 +121,7 @@ entries = st.builds(
     writers=st.lists(st.dictionaries(names, names), max_size=2).map(tuple),
     attributes=st.builds(BlobAttributes, maps, maps, st.none() | st.just("Cool")),
     transactions=st.dictionaries(names, st.builds(LastCommitted, counts, counts), max_size=3),
-    since=counts, schemas=st.lists(names, max_size=2).map(tuple),
+    since=counts, schemas=st.lists(names, max_size=2).map(tuple), log_id=st.none() | names,
 )  # fmt: skip
 
 
