@@ -380,7 +380,7 @@ def test_a_file_of_sparks_own_writer_is_read() -> None:
         '{"type":"fixed","name":"a","size":"4"}',
         '{"type":"fixed","name":"a","size":4.5}',
         '{"type":"fixed","name":"a","size":Infinity}',
-        "[" * 5000,
+        "[" * 40,
     ],
 )
 def test_a_header_without_a_meaning_is_damaged(text: str) -> None:
