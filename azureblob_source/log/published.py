@@ -11,12 +11,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from azureblob_source.log.entry import attempt_of
 from azureblob_source.log.live import entries_in_effect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from azureblob_source.log.entry import LogEntry
+    from azure_account.account import BlobProperties
+    from azureblob_source.log.entry import BlobEntry, LogEntry
+
+
+def is_visible(blob: BlobEntry, there: BlobProperties | None) -> bool:
+    """Whether `there`, which has the blob's name, is this blob, and not one of another attempt or of another tool.
+
+    A tool that has replaced a blob's metadata has left its size. An empty blob is about to be deleted.
+    """
+    if there is None or not there.size:
+        return False
+    attempt = attempt_of(there.metadata)
+    return attempt == blob.attempt if attempt is not None else there.size == blob.size
 
 
 def first_unpublished(head: LogEntry | None, *, known: int = -1, kept_from: int = 0) -> int:

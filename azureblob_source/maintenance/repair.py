@@ -19,7 +19,7 @@ from azureblob_source.log.entry import DISCARDED, attempt_of
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import BATCHES, is_batch_log, is_data, log_stream
 from azureblob_source.log.publish import drop_staged_blocks, still_there
-from azureblob_source.log.published import first_unpublished
+from azureblob_source.log.published import first_unpublished, is_visible
 from azureblob_source.log.roll_forward import publish_committed
 
 if TYPE_CHECKING:
@@ -220,16 +220,10 @@ def _unpublished_entry(
         return None
     taken_away = {name for each in later for name in each.removed}
     blobs = [blob for blob in entry.blobs if blob.name not in taken_away]
-    missing = tuple(blob.name for blob in blobs if not _is_visible(container, blob))
+    missing = tuple(blob.name for blob in blobs if not is_visible(blob, container.properties(blob.name)))
     lost = tuple(name for name in missing if name not in staged)
     kept = tuple(each.name for each in entry.removals if still_there(container, each) is not None)
     return UnpublishedEntry(stream, entry, missing, lost, kept) if missing or kept else None
-
-
-def _is_visible(container: BlobContainer, blob: BlobEntry) -> bool:
-    """Whether a blob is visible, and not the empty one that an interrupted repair has left."""
-    there = container.properties(blob.name)
-    return there is not None and attempt_of(there.metadata) != DISCARDED
 
 
 def _streams_above(leftovers: Iterable[Leftover]) -> set[str]:

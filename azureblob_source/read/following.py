@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from azure_account.errors import ConflictError, NotFoundError, TransientError, describe
 from azureblob_source.concurrent_map import concurrent_map
 from azureblob_source.log.live import live_blobs, live_since
-from azureblob_source.log.published import first_unpublished, last_published
+from azureblob_source.log.published import first_unpublished, is_visible, last_published
 from azureblob_source.options import EARLIEST, LATEST
 from azureblob_source.read.snapshot import writer_schema
 
@@ -188,14 +188,11 @@ class Follower:
         return self._published
 
     def _is_published(self, entry: LogEntry) -> bool:
-        published = self._are_visible(entry.blobs)
+        found = concurrent_map(self.log.container.properties, [blob.name for blob in entry.blobs], _AT_ONCE)
+        published = all(map(is_visible, entry.blobs, found))
         if published:
             self._remember([entry])
         return published
-
-    def _are_visible(self, blobs: Iterable[BlobEntry]) -> bool:
-        found = concurrent_map(self.log.container.properties, [blob.name for blob in blobs], _AT_ONCE)
-        return all(blob is not None and blob.size for blob in found)  # an empty one is about to be deleted
 
     def _check_timeout(self, after: int | None, published: int, head: LogEntry) -> None:
         """`TransientError` if the reader has waited too long for a committed batch to be published."""

@@ -17,7 +17,7 @@ from azureblob_source.avro.schema import arrow_schema, header_schema
 from azureblob_source.concurrent_map import concurrent_map
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import schema_name
-from azureblob_source.log.published import first_unpublished
+from azureblob_source.log.published import first_unpublished, is_visible
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blob_bytes import BlobBytes, RangeReader, without_gzip
 from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, listed_blobs, stream_blob
@@ -187,10 +187,10 @@ class _PublicationWait:
     def _missing(self, live: Sequence[tuple[LogEntry, BlobEntry]], visible: set[str]) -> list[str]:
         """Names of live blobs that are not visible yet. Those that are, are added to `visible`."""
         first = first_unpublished(self.log.head())
-        names = [blob.name for entry, blob in live if entry.version >= first and blob.name not in visible]
-        there = concurrent_map(self.log.container.properties, names, _AT_ONCE)
-        visible.update(name for name, found in zip(names, there, strict=True) if found is not None and found.size)
-        return [name for name in names if name not in visible]
+        asked = [blob for entry, blob in live if entry.version >= first and blob.name not in visible]
+        there = concurrent_map(self.log.container.properties, [blob.name for blob in asked], _AT_ONCE)
+        visible.update(blob.name for blob, found in zip(asked, there, strict=True) if is_visible(blob, found))
+        return [blob.name for blob in asked if blob.name not in visible]
 
     def _timed_out(self, name: str, waited: float) -> str:
         return describe(

@@ -42,6 +42,9 @@ EVENTS = (
     "snapshot",
     "deleted by hand",
     "void at the head",
+    "another tool's blob before stage",
+    "another tool's blob before publish",
+    "void beside another tool's blob",
 )
 
 

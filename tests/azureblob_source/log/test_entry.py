@@ -29,6 +29,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "log"
 GOLDEN = FIXTURES / "entry_format_1.json"
 EARLIEST = FIXTURES / "entry_format_1_without_since.json"
 ATTEMPTS = FIXTURES / "entry_format_1_with_removed_attempts.json"
+LOG_ID = FIXTURES / "entry_format_1_with_log_id.json"
 CONTROL = FIXTURES / "entry_format_1_with_control.json"
 
 FULL = LogEntry(
@@ -65,6 +66,11 @@ FULL = LogEntry(
 
 def test_the_first_format_is_read_for_ever() -> None:
     assert FULL == from_json(GOLDEN.read_bytes(), "golden")
+
+
+def test_a_stored_entry_names_the_identity_of_its_log() -> None:
+    without = from_json(ATTEMPTS.read_bytes(), "without")
+    assert replace(without, log_id="d9cb469fa1657086") == from_json(LOG_ID.read_bytes(), "with")
 
 
 def test_an_entry_of_the_first_release_has_neither_since_nor_schemas() -> None:

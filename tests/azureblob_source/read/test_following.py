@@ -10,12 +10,13 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from azure_account.account import BlobAttributes
 from azure_account.errors import ConflictError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
 from azureblob_source.avro.schema import AvroSchema, parse
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import BlobEntry, LogEntry, to_json
+from azureblob_source.log.entry import ATTEMPT, BlobEntry, LogEntry, to_json
 from azureblob_source.log.naming import log_name, schema_name
 from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits, new_blobs
 from azureblob_source.read.query_schema import QuerySchema
@@ -55,7 +56,7 @@ def put(
     container.put(log_name("flights", version), to_json(entry))
     if published is None:
         for each in entry.blobs:
-            container.put(each.name, b"x")
+            container.put(each.name, b"x", BlobAttributes({ATTEMPT: each.attempt}))
     return entry
 
 
@@ -173,13 +174,17 @@ def test_a_batch_that_is_being_published_is_waited_for() -> None:
     assert 1 == reader.latest(1, TriggerLimits())
     assert 1 == reader.version_before("latest")
     clock[0] = 29.0
-    account.container("container").put(unpublished.blobs[0].name, b"x")
+    account.container("container").put(
+        unpublished.blobs[0].name, b"x", BlobAttributes({ATTEMPT: unpublished.blobs[0].attempt})
+    )
     assert 1 == reader.latest(1, TriggerLimits())
     clock[0] = 31.0
     with pytest.raises(TransientError, match=r"version 2 of .*flights.*committed.*repair") as caught:
         reader.latest(1, TriggerLimits())
     assert "31" in str(caught.value)
-    account.container("container").put(unpublished.blobs[1].name, b"x")
+    account.container("container").put(
+        unpublished.blobs[1].name, b"x", BlobAttributes({ATTEMPT: unpublished.blobs[1].attempt})
+    )
     assert 2 == reader.latest(1, TriggerLimits())
 
 
@@ -189,7 +194,7 @@ def test_waiting_begins_anew_with_each_batch() -> None:
     reader = follower(account, clock=clock)
     assert 0 == reader.latest(0, TriggerLimits())
     clock[0] = 20.0
-    account.container("container").put(late.blobs[0].name, b"x")
+    account.container("container").put(late.blobs[0].name, b"x", BlobAttributes({ATTEMPT: late.blobs[0].attempt}))
     assert 1 == reader.latest(0, TriggerLimits())
     put(account, 2, published=1)
     assert 1 == reader.latest(1, TriggerLimits())

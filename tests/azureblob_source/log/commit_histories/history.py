@@ -9,10 +9,12 @@ from datetime import timedelta
 from functools import partial
 from random import Random
 
+from azure_account.account import BlobAttributes
 from azure_account.errors import AzureBlobError
 from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, Reset, Throttle
 from azure_account.memory.service import UnverifiedBehaviour
 from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.entry import ATTEMPT
 from azureblob_source.maintenance.repair import plan_repair
 from azureblob_source.read.following import TriggerLimits
 from tests.azureblob_source.log.commit_histories.processes import HistoryProcess, aim_of, effect, inline_pools
@@ -72,6 +74,7 @@ class Setting:
     guarded: bool = False
     by_hand: bool = False
     late: bool = False
+    suffixed: bool = True
     behaviour: UnverifiedBehaviour = field(default_factory=UnverifiedBehaviour)
 
 
@@ -118,13 +121,18 @@ def draw_setting(draws: Random) -> Setting:
     by_hand = draws.random() < 0.03
     if by_hand:
         weights["delete"] = 3
+    seed = draws.getrandbits(32)
+    suffixed = bool(seed % 10)
+    if not suffixed:
+        weights["foreign"] = 6
     return Setting(
         kinds,
-        draws.getrandbits(32),
+        seed,
         tuple(weights.items()),
         guarded=len(kinds) == 1 and draws.random() < (0.7 if by_hand else 0.2),
         by_hand=by_hand,
         late=draws.random() < 0.15,
+        suffixed=suffixed,
         behaviour=UnverifiedBehaviour(draws.random() < 0.5, draws.random() < 0.5, draws.random() < 0.5, create_only),
     )
 
@@ -153,6 +161,7 @@ def draw_simulation(setting: Setting, trace: Callable[[str], object] | None) -> 
             moving=draws.random() < 0.6,
             forgetful=draws.random() < 0.6,
             guarded=setting.guarded,
+            suffixed=setting.suffixed,
         )
         for place, kind in enumerate(setting.kinds)
     ]
@@ -376,6 +385,24 @@ class History:
             if how & 192:
                 self._finish(process)
 
+    def _foreign(self, where: int, how: int) -> None:
+        """Another tool puts a blob under a name of ours: before the batch is committed, or before it is published."""
+        process = self._driver(where, how)
+        aim = "publish" if (how >> 4) % 4 else "stage"
+        if process is None or not self._until_aim(process, aim) or process.next is None:
+            return
+        name, truth = process.next.name, self.simulation.truth
+        if aim_of(process.next) != aim or self.simulation.container.properties(name) is not None:
+            return
+        self.simulation.seen[f"another tool's blob before {aim}"] += 1
+        self._say(f"  another tool puts {name}")
+        data, metadata = (b"x", {ATTEMPT: "another"}) if how & 1 else (b"another tool's", {})
+        truth.tool = True
+        self.simulation.container.put(name, data, BlobAttributes(metadata))
+        truth.tool = False
+        if (how >> 7) % 3 == 0:
+            self._kill_process(process)
+
     def _delete(self, where: int, how: int) -> None:
         """Delete a visible blob by hand."""
         names = sorted(self.simulation.truth.visible)
@@ -484,6 +511,7 @@ class History:
                 for entry in entries:
                     truth.check_batch(f"batch {batch} of {query.id}", entry, query.allowed[batch])
         truth.check_revoked()
+        truth.check_foreign(lambda name: simulation.container.get(name).data)
         for stream in simulation.streams:
             self._check_readers(stream)
         simulation.seen["history"] += 1

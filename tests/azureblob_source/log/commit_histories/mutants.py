@@ -26,6 +26,20 @@ MUTANTS: dict[str, Mutant] = {
     "a batch entry that was replaced is taken to be in effect": replaced(
         "azureblob_source.write.batch:_newest_of", lambda _, entry: entry
     ),
+    "a blob is deleted whatever attempt it carries": edited(
+        "azureblob_source.log.publish:still_there", 'removal.attempt in ("", attempt)', "True"
+    ),
+    "a follower takes any blob of the name for published": replaced(
+        "azureblob_source.read.following:is_visible", lambda _, there: there is not None and there.size > 0
+    ),
+    "a snapshot takes any blob of the name for published": replaced(
+        "azureblob_source.read.snapshot:is_visible", lambda _, there: there is not None and there.size > 0
+    ),
+    "an epoch is opened only when earlier batches are published": edited(
+        "azureblob_source.log.commit:open_epoch",
+        "head = log.refresh()\n    while",
+        "head = publish_committed(log, draft, publisher)\n    while",
+    ),
     "a repeat without rows finishes nothing": replaced(
         "azureblob_source.write.batch:commit_if_repeated", lambda *_: None
     ),

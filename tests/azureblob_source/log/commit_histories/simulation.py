@@ -77,6 +77,8 @@ class Query:
     forgetful: bool = True
     """Whether a failed driver takes new logs, as one does that is started anew."""
     guarded: bool = False
+    suffixed: bool = True
+    """Whether the names of its blobs end in a random suffix; else another tool may take one."""
     committed: int = -1
     epoch: int = 0
     allowed: dict[int, set[frozenset[Row]]] = field(default_factory=dict)
@@ -182,9 +184,13 @@ class Simulation:
 
 
 @lru_cache(maxsize=1000)
-def write_plan(stream: str | None, epoch: int | None, transaction: Transaction | None) -> WritePlan:
+def write_plan(
+    stream: str | None, epoch: int | None, transaction: Transaction | None, *, suffixed: bool = True
+) -> WritePlan:
     """The plan of a write into one stream, or into those that the rows name; with the transaction of an application."""
     options: dict[str, object] = {} if epoch is None else {"epoch": epoch}
+    if not suffixed:
+        options["suffixRandomStringToBlobName"] = "false"
     if transaction is not None:
         options |= {"txnAppId": transaction.id, "txnVersion": transaction.version}
     if stream is None:
@@ -201,7 +207,7 @@ FINGERPRINT = write_plan("a", None, None).avro.fingerprint
 def committer(process: HistoryProcess, query: Query, epoch: int | None) -> BatchCommitter:
     """A driver's committer, with logs that it has just opened."""
     logs: dict[str, CommitLog] = {}
-    plan = write_plan(None if query.kind == "many" else query.streams[0], epoch, None)
+    plan = write_plan(None if query.kind == "many" else query.streams[0], epoch, None, suffixed=query.suffixed)
     return BatchCommitter(
         plan,
         process.container,
@@ -235,7 +241,7 @@ def drive(process: HistoryProcess, query: Query, *, final: bool = False) -> None
             open_epoch(log, Draft(simulation.new_id(), simulation.utc().isoformat(), epoch=epoch), writer.publisher)
         except AzureBlobError as error:
             _failed(process, error)
-            if isinstance(error, ConflictError):
+            if isinstance(error, ConflictError) and "a vacuum has made" not in str(error):
                 simulation.truth.fail(f"{query.id} cannot open its epoch: {error}")
             query.stalled = f"{query.id} cannot open its epoch: {error}"
             return
@@ -248,7 +254,7 @@ def drive(process: HistoryProcess, query: Query, *, final: bool = False) -> None
             staged = stage_batch(process, query, batch, whole=final)
             rows = [row for task in staged for blob in task.blobs for row in simulation.truth.blob_rows[blob.name]]
             if query.kind == "app":
-                plan = write_plan(query.streams[0], epoch, query.transaction(batch))
+                plan = write_plan(query.streams[0], epoch, query.transaction(batch), suffixed=query.suffixed)
                 writer = replace(writer, plan=plan)
             before = in_effect(simulation, query, batch)
             entries = writer.commit(staged, query.transaction(batch), overwrite=query.kind == "overwrite")
@@ -408,7 +414,8 @@ def forgive(act: Callable[[HistoryProcess], object]) -> Callable[[HistoryProcess
         try:
             act(process)
         except AzureBlobError as error:
-            if isinstance(error, CorruptError):
+            foreign = any(name in str(error) for name in process.simulation.truth.foreign)
+            if isinstance(error, CorruptError) and not foreign:
                 process.simulation.truth.fail(f"a {process.kind} takes for damaged what is not: {error}")
             process.simulation.seen[f"{process.kind} failed: {type(error).__name__}"] += 1
             if process.simulation.trace is not None:
@@ -456,6 +463,8 @@ def read_blobs(process: HistoryProcess, names: Iterable[str]) -> Counter[Row]:
         except NotFoundError:
             process.simulation.seen["blob gone when it is read"] += 1
             continue
+        if name in process.simulation.truth.foreign:
+            process.simulation.truth.fail(f"a {process.kind} reads another tool's blob {name} as one of the stream")
         found.update(process.simulation.truth.blob_rows[name])
     return found
 

@@ -77,6 +77,10 @@ class Truth:
     """Revoked blobs that are visible: a process that was paused before its Put Block List can make them so, if a Put
     Block took effect late. It reads the log again and deletes them, if it was paused for long and not killed; else a
     repair does."""
+    tool: bool = False
+    """Whether the request that is under way is another tool's."""
+    foreign: dict[str, bytes] = field(default_factory=dict)
+    """Blobs of another tool that have names of ours: nothing may touch them."""
     voids: int = 0
     puts: int = 0
 
@@ -89,6 +93,12 @@ class Truth:
 
     def written(self, name: str, etag: str, data: bytes) -> None:
         """A blob was put or committed."""
+        if self.tool:
+            self.foreign[name] = data
+            return
+        if name in self.foreign:
+            self.fail(f"another tool's blob {name} is written again")
+            return
         if name.endswith(_BOUNDARY):
             first = json.loads(data)["first"]
             self.first[name[: -len(_BOUNDARY)]] = first
@@ -101,6 +111,8 @@ class Truth:
 
     def deleted(self, name: str) -> None:
         """A blob was deleted."""
+        if name in self.foreign:
+            self.fail(f"another tool's blob {name} is deleted")
         self.discarded.discard(name)
         self.revoked.discard(name)
         if self.visible.pop(name, None) is None:
@@ -195,6 +207,7 @@ class Truth:
                 self.voided_by_repeat.update(entry.removed)
             self.voids += 1
             self.seen["void"] += 1
+            self.seen["void beside another tool's blob"] += any(blob.name in self.foreign for blob in replaced.blobs)
             self.seen["voided overwrite"] += self.is_overwrite(stream, replaced)
             self.seen["voided replacement"] += again
         elif is_batch_log(stream):
@@ -286,6 +299,12 @@ class Truth:
             if version >= self.first[stream]:
                 self.fail(f"{name} was revoked and is visible at the end")
             self.seen["visible at the end after a vacuum: known limit"] += 1
+
+    def check_foreign(self, read: Callable[[str], bytes]) -> None:
+        """At the end: another tool's blobs are as it has put them."""
+        for name, data in self.foreign.items():
+            if read(name) != data:
+                self.fail(f"another tool's blob {name} has changed")
 
     def check_batch(self, batch: str, entry: LogEntry, allowed: Iterable[frozenset[Row]]) -> None:
         """At the end: the rows of a batch that was acknowledged are visible once, or rightly gone."""
