@@ -18,6 +18,7 @@ from state_backup.names import StateNames
 from state_backup.record_store import RecordStore
 from state_backup.stored_index import read_index
 from state_backup.threads import mapped
+from state_backup.transfer.packed import fetch_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -206,23 +207,12 @@ class _Look:
 
     def _compare_run(self, run: Run[_Content], progress: Callable[[int], object]) -> dict[_Content, str]:
         """As `_compare`, of files that share a pack."""
-        damaged: dict[_Content, str] = {}
         try:
-            for fetched in range(FETCHES):
-                data = self._container.get(run.pack, run.start, run.length).data
-                damaged = {}
-                for content, file, piece in run.pieces(data):
-                    expected = ExpectedChecksum(file.checksum, file.blake3)
-                    expected.update(piece)
-                    if not fetched:
-                        progress(len(piece))
-                    if not expected.matches:
-                        damaged[content] = _OTHER_BYTES
-                if not damaged:
-                    return {}
+            whole = fetch_run(self._container, run)
         except NotFoundError:
             return {content: _GONE for content, _ in run.files}
-        return damaged
+        progress(sum(file.metadata.size for _, file in run.files))
+        return {content: _OTHER_BYTES for content, _ in run.files if content not in whole}
 
     def _pieces(self, file: FileIndex) -> Iterator[bytes]:
         for blob, size in file.extents():

@@ -61,7 +61,7 @@ class Lease:
         """A RocksDB directory to open read-only. `ConfigurationError` if the lease is closed, or of another process."""
         if not self._lock.held:
             cause = "the lease is closed, or was opened by another process"
-            step = "Open it anew; after a fork in the child."
+            step = "Open it again; after a fork in the child."
             raise ConfigurationError(describe("read", str(self._lock.path), cause, step))
         return self._lock.path
 
@@ -136,9 +136,8 @@ class HostCache:
     def _fetched(self, folder: PartitionFolder, checkpoint: str, threads: int) -> Lock:
         there = fetched(folder)
         begun = place.left_by_restore(folder.checkpoint(checkpoint))  # the fetch goes on with it
-        clean_partition(
-            folder, {*there[:_KEPT], *begun}
-        )  # so that there is room: what killed and closed processes have left
+        # So that there is room: what killed and closed processes have left goes.
+        clean_partition(folder, {*there[:_KEPT], *begun})
         self._fetch(folder, checkpoint, there[:_SOURCES], threads)
         lock = try_shared(folder.checkpoint(checkpoint))
         if lock is None:
@@ -170,7 +169,7 @@ class HostCache:
             raise ConfigurationError(describe("fetch", what, str(error), step)) from error
         except CorruptError as error:
             step = (
-                "Read another version, and make the store anew from its source (rebuild=True); "
+                "Read another version, and build the store again from its source (rebuild=True); "
                 "`python -m adjunct_store verify --deep` shows which versions are whole."
             )
             raise CorruptError(describe("fetch", what, str(error), step)) from error

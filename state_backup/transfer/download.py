@@ -21,6 +21,7 @@ from state_backup.local.advice import next_step
 from state_backup.local.place import set_time
 from state_backup.local.scan import READ_BYTES, ExpectedChecksum
 from state_backup.threads import pool, results
+from state_backup.transfer.packed import fetch_run
 from state_backup.transfer.pieces import PieceNotes
 
 if TYPE_CHECKING:
@@ -78,21 +79,11 @@ class Downloader:
         """Download files that share a pack. None is written before all of them are verified."""
         if self._stopped.is_set():
             raise CancelledError
-        pieces = self._verified(run)
-        results(self._ranges.submit(_write, path, file, data) for path, file, data in pieces)
+        whole = fetch_run(self._container, run)
+        if len(whole) < len(run.files):
+            raise _corrupt_run(run, [file.name for path, file in run.files if path not in whole])
+        results(self._ranges.submit(_write, path, file, whole[path]) for path, file in run.files)
         progress(sum(file.metadata.size for _, file in run.files))
-
-    def _verified(self, run: Run[Path]) -> list[tuple[Path, FileIndex, memoryview]]:
-        """The files of a run. If one is not what was backed up, all are fetched again."""
-        for left in reversed(range(FETCHES)):
-            pieces = list(run.pieces(self._container.get(run.pack, run.start, run.length).data))
-            damaged = [file.name for _, file, data in pieces if not _is_of(file, data)]
-            if not damaged:
-                return pieces
-            error = _corrupt_run(run, damaged)
-            if left:
-                logger.warning("it is fetched again: %s", error)
-        raise error
 
     def _file(self, path: Path, file: FileIndex, progress: Callable[[int], object]) -> None:
         try:
@@ -180,13 +171,6 @@ def _begun(descriptor: int, path: Path, file: FileIndex, parts: int) -> PieceNot
     elif file.metadata.size:
         os.posix_fallocate(descriptor, 0, file.metadata.size)
     return notes
-
-
-def _is_of(file: FileIndex, data: memoryview) -> bool:
-    """Whether these are the bytes of a file."""
-    expected = ExpectedChecksum(file.checksum, file.blake3)
-    expected.update(data)
-    return len(data) == file.metadata.size and expected.matches
 
 
 def _write(path: Path, file: FileIndex, data: memoryview) -> None:

@@ -365,6 +365,7 @@ class RefusesTheSecondTag(MemoryService):
         return etag
 
 
+@pytest.mark.usefixtures("no_packs")
 def test_a_tag_that_was_put_while_another_one_was_refused_is_taken_off(tmp_path: Path) -> None:
     account = MemoryAccount(RefusesTheSecondTag())
     container = account.container("box")

@@ -163,7 +163,7 @@ def only_in(container: BlobContainer, index: str, other: str) -> str:
     [
         ("azure_account.document_store:fetch_document", "packs"),
         ("state_backup.transfer.download:Downloader._fill_verified", "no_packs"),
-        ("state_backup.transfer.download:Downloader._verified", "packs"),
+        ("state_backup.transfer.packed:fetch_run", "packs"),
     ],
 )
 def test_without_a_second_fetch_an_older_checkpoint_would_be_restored(

@@ -39,6 +39,7 @@ EVENTS = (
     "a restore is overtaken",
     "restored",
     "second take-over",
+    "two writers of one epoch back up",
 )
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from azure_account.account import BlobContent
 from azure_account.errors import CorruptError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
 from azure_account.memory.service import MemoryService
+from azure_account.retrying.retry_loop import Intercept, Request
 from state_backup.index import packs
 from state_backup.index.snapshot_index import from_json
 from state_backup.restoring import checkpoints, materialise, restore
@@ -23,12 +26,14 @@ from state_backup.writer import Owner, open_state
 from tests.state_backup.states import STATE, check_no_orphans, equal, new_account, write
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from azure_account.account import BlobContainer
     from state_backup.writer import StateWriter
     from tests.state_backup.index.trees import Tree
 
+T = TypeVar("T")
 FILES = 300
 
 
@@ -218,6 +223,40 @@ def test_damage_in_a_pack_names_the_files_whose_bytes_are_not_theirs(tmp_path: P
     opened(container).back_up({"store": tmp_path / "live"})
     newest, older = verify(container, STATE, deep=True)
     assert (True, False) == (newest.whole, older.whole), "the next writer has uploaded the files again"
+
+
+class FlipsInTurn(Intercept):
+    """Flips a bit of the first file of a pack in the first answer, of the second file in the second one, and so on."""
+
+    def __init__(self, size: int, times: int) -> None:
+        self.size, self.left, self.done = size, times, 0
+
+    def attempt(self, request: Request, send: Callable[[], T]) -> T:
+        answer = send()
+        if "/files/" not in request.name or not isinstance(answer, BlobContent) or not self.left:
+            return answer
+        place = self.size * self.done
+        self.left, self.done = self.left - 1, self.done + 1
+        flipped = bytes([*answer.data[:place], answer.data[place] ^ 1, *answer.data[place + 1 :]])
+        return replace(answer, data=flipped)
+
+
+def test_a_file_of_a_pack_is_whole_if_it_arrived_whole_once(tmp_path: Path) -> None:
+    """Else a file that is damaged in storage, or bad luck, condemns its neighbours."""
+    account = new_account()
+    tree = {name: name.encode() * 10 for name in "abcd"}
+    opened(account.container("box")).back_up({"store": write(tmp_path / "live", tree)})
+    flips = FlipsInTurn(10, 3)
+    restore(account.restarted(flips).container("box"), STATE, {"store": tmp_path / "restored"})
+    assert (2, True) == (flips.done, equal(tmp_path / "restored", tree))
+    (pack,) = file_blobs(account.container("box"))
+    stored = bytearray(account.container("box").get(pack).data)
+    stored[-1] ^= 1
+    account.container("box").put(pack, bytes(stored))
+    flips, progress = FlipsInTurn(10, 3), list[int]()
+    container = account.restarted(flips).container("box")
+    (found,) = verify(container, STATE, deep=True, progress=progress.append)
+    assert (3, ["d"], 40) == (flips.done, [fault.path for fault in found.faults], sum(progress))
 
 
 def test_many_damaged_files_of_a_pack_are_not_all_named(tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ def _events(world: World, draws: Random) -> None:
         "lost": draws.choice([0, 1, 2]),
         "keep": draws.choice([0, 1, 2]),
         "interrupted": draws.choice([0, 2]),
+        "rival": draws.choice([0, 1, 2]),
     }
     names = draws.choices(list(weights), list(weights.values()), k=draws.choice([15, 25, 40, 60]))
     for name in ["write", *names]:
@@ -124,6 +125,8 @@ def _event(world: World, draws: Random, name: str) -> None:  # noqa: C901, PLR09
             _doubt(world, draws.choice(writers), draws)
         case "lost" if writers:
             _lose_answer(world, draws.choice(writers))
+        case "rival" if world.epoch is not None and writers:
+            _open_again(world, draws.choice(writers), draws)
         case "interrupted" if not any(process.kind == "restore" for process in alive):
             _move(world.start("restore", world.restore_state), draws.choice([1, 2, 3, 4]))
             world.processes[-1].kill()
@@ -152,6 +155,18 @@ def _lose_answer(world: World, writer: StateProcess) -> None:
     writer.step()
     _move(world.start("sweep", world.sweep_state), MAX_STEPS)
     world.truth.seen["a sweep follows a commit without an answer"] += len(world.truth.committed) > before
+
+
+def _open_again(world: World, writer: StateProcess, draws: Random) -> None:
+    """A writer is about to commit; a second one opens the state with the same epoch, and both back up."""
+    _move(writer, MAX_STEPS, "write record")
+    rival = world.start("writer", world.write_state)
+    while not (rival.writer or rival.ended):
+        rival.step()
+    _move(rival, MAX_STEPS, draws.choice(["upload", "write record"]))
+    both = writer.writer and rival.writer and not (writer.ended or rival.ended)
+    world.truth.seen["two writers of one epoch back up"] += bool(both)
+    _move(writer, MAX_STEPS, draws.choice(["", "delete"]))
 
 
 def _move(process: StateProcess, steps: int, aim: str = "") -> None:

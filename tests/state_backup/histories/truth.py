@@ -31,6 +31,8 @@ class Truth:
     seen: Counter[str] = field(default_factory=Counter)
     attempts: dict[str, Stores] = field(default_factory=dict)
     """What each backup is of, by the offset that it was given."""
+    made_by: dict[str, str] = field(default_factory=dict)
+    """The writer of each backup."""
     kept: dict[str, frozenset[str]] = field(default_factory=dict)
     """The checkpoint ids that each backup was told to keep."""
     blobs: dict[str, bytes] = field(default_factory=dict)
@@ -90,6 +92,8 @@ class Truth:
         self.seen["an older checkpoint is kept"] += len(stay) >= keep
         if now[1:] != stay or (before and now[0].id <= before[0].id):
             self.fail(f"checkpoint {now[0].id} does not follow {before[0].id if before else None}")
+        if self.made_by[now[0].offsets["attempt"]] != self.record.writer:
+            self.fail(f"checkpoint {now[0].id} is of a writer that was replaced")
         if now[0].offsets["attempt"] in self.committed:
             self.fail(f"checkpoint {now[0].id} is of a backup that was committed before")
         needed: set[str] = set()

@@ -150,7 +150,7 @@ class World:
         """One backup, and what holds after it."""
         self.attempts += 1
         attempt = str(self.attempts)
-        self.truth.attempts[attempt] = stores
+        self.truth.attempts[attempt], self.truth.made_by[attempt] = stores, process.writer
         live = {name: self.folder / f"live-{process.number}-{name}" for name in stores}
         for name, folder in live.items():
             if not folder.exists() or read(folder) != stores[name]:  # else it keeps its times, and its index
