@@ -101,7 +101,8 @@ class CoordinatorTiming:
         """The longest time from the death of a processor until others begin its tasks.
 
         It counts three polls of three requests that take as long as they may: the leader sees the last heartbeat, the
-        leader sees the death and publishes, the owners see that. What the listeners need comes on top, and
+        leader sees the death and publishes, the owners see that. A poll of a leader reads the blob and the rows, and
+        writes one of them; it is assumed not to delete several rows before. What the listeners need comes on top, and
         `LeaseTiming.takeover` if it was the leader.
         """
         return self.death + 3 * (self.heartbeat + 3 * self.request)

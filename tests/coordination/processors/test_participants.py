@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 from hypothesis import Phase
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import initialize, rule
 
 from azure_account.account import Done
 from azure_account.errors import AzureBlobError, ConfigurationError
@@ -32,6 +32,7 @@ from tests.histories import SeededMachine, run_histories
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from azure_account.memory.faults import Fault, NumberedAttempt
     from azure_account.retrying.retry_loop import Request
 
 T = TypeVar("T")
@@ -47,8 +48,18 @@ class StopRefusedError(Exception):
 class RefusingFaults(SlowFaults):
     """Storage also refuses single requests, as it does when credentials or a network rule change."""
 
+    calm = 1
+    """Faults are so many times rarer."""
+
+    def _fault(self, attempt: NumberedAttempt) -> Fault | None:
+        return super()._fault(attempt) if self._draw(self.calm) == 0 else None
+
+    def _pass_time(self) -> None:
+        if self._draw(self.calm) == 0:
+            super()._pass_time()
+
     def attempt(self, request: Request, send: Callable[[], T]) -> T:
-        if self.failing and self._draw(25) == 0:
+        if self.failing and self._draw(25 * self.calm) == 0:
             reason = REFUSALS[self._draw(len(REFUSALS))]
             self._seen[reason] += 1
             raise ConfigurationError(reason)
@@ -60,7 +71,7 @@ class Process:
     """One process and the tasks that it runs. `death` is its number of lives before."""
 
     name: str
-    faults: SlowFaults
+    faults: RefusingFaults
     clock: OwnClock
     world: World
     running: dict[str, int] = field(default_factory=dict)
@@ -74,8 +85,14 @@ class Process:
         table = ProcessorTable(account.table("processors"))
         new_id = ids.processor
         self.participant = Participant(
-            self.election, table, self, lambda: TASKS, self.world.timing, new_id=lambda: new_id(self.name)
+            self.election, table, self, self.listed, self.world.timing, new_id=lambda: new_id(self.name)
         )
+
+    def listed(self) -> list[str]:
+        if self.faults.failing and self.world.draw(10) == 0:
+            self.world.seen["listing failed"] += 1
+            raise LookupError("the catalogue does not answer")
+        return TASKS
 
     def begin(self, tasks: Mapping[str, int]) -> None:
         for task, epoch in tasks.items():
@@ -85,6 +102,8 @@ class Process:
         self.running |= tasks
         self.world.seen["begun"] += len(tasks)
         self.world.check()
+        if self.faults.failing and self.world.draw(6) == 0:
+            self.world.begin_slowly(self)
 
     def stop(self, tasks: Mapping[str, int]) -> None:
         if self.faults.failing and self.world.draw(8) == 0:
@@ -120,6 +139,8 @@ class World:
     owners: dict[tuple[str, int], str] = field(default_factory=dict)
     sound: bool = True
     suspended: int | None = None
+    calm: int = 1
+    known: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.account, self.ids = MemoryAccount(), Ids()
@@ -133,29 +154,45 @@ class World:
         faults = RefusingFaults(lambda seconds: self.take_time(slot, seconds), self.draw, self.seen)
         rate = (0.95, 1.0, 1.05)[self.draw(3)]
         clock = OwnClock(self.clock, rate, self.draw(1000))
+        faults.calm = self.calm
         self.processes[slot] = Process(f"p{slot}", faults, clock, self)
 
     def take_time(self, slot: int, seconds: float) -> None:
         """A request takes time. Now and then its process is suspended meanwhile, and the others go on."""
         self.advance(seconds)
-        if self.suspended is not None or self.draw(40) != 0:
+        if self.suspended is None and self.draw(40) == 0:
+            self.seen["suspended in a poll"] += 1
+            self.suspended = slot
+            self.others_go_on(slot, 1 + self.draw(12))
+            self.suspended = None
+
+    def begin_slowly(self, process: Process) -> None:
+        """The listener takes a while to begin tasks. The others go on, and so do the heartbeats of this process."""
+        if self.suspended is not None or process not in self.processes:
             return
-        self.suspended = slot
-        self.seen["suspended in a poll"] += 1
-        for _ in range(1 + self.draw(12)):
+        self.seen["begun slowly"] += 1
+        self.suspended = self.processes.index(process)
+        for _ in range(1 + self.draw(4)):
+            self.others_go_on(self.suspended, 1)
+            if not process.participant.overdue:  # `expire` waits until the listener has returned
+                self.attempt(process.participant.elect)
+                self.attempt(process.participant.beat)
+        self.suspended = None
+
+    def others_go_on(self, slot: int | None, rounds: int) -> None:
+        for _ in range(rounds):
             for other, process in enumerate(self.processes):
                 if process is not None and other != slot:
                     self.round(process)
             for _ in range(4):
                 self.advance(1.0)
-        self.suspended = None
 
     def advance(self, seconds: float) -> None:
         self.account.service.clock.advance(seconds)  # type: ignore[attr-defined]
         self.check()
 
     def check(self) -> None:
-        """No task is run at one time by two processors that may act, ."""
+        """No task is run at one time by two processors that may act."""
         acting = Counter(task for process in self.live() if process.may_act() for task in process.running)
         twice = [task for task, count in acting.items() if count > 1]
         if twice:
@@ -170,18 +207,22 @@ class World:
         self.seen["woke running"] += process.participant.overdue and bool(process.running)
         one = process.participant
         for act in (one.expire, one.elect, one.poll, one.beat):
-            try:
-                act()
-            except AzureBlobError as error:  # noqa: PERF203 - each is a request of its own
-                self.seen[type(error).__name__] += 1
-            except RunnerError as error:
-                if not isinstance(error.__cause__, StopRefusedError):  # an assertion of `begin`
-                    raise error.__cause__ or error from error
+            self.attempt(act)
         self.seen["leads"] += process.election.leads()
         self.seen["joined anew"] += process.participant.state.processor not in self.seen_ids(process)
 
+    def attempt(self, act: Callable[[], object]) -> None:
+        """Do what a thread does; its errors are those of storage, or of a listener that refuses to stop."""
+        try:
+            act()
+        except AzureBlobError as error:
+            self.seen[type(error).__name__] += 1
+        except RunnerError as error:
+            if not isinstance(error.__cause__, StopRefusedError):  # an assertion of `begin`
+                raise error.__cause__ or error from error
+
     def seen_ids(self, process: Process) -> set[str]:
-        known: set[str] = self.__dict__.setdefault("known", set())
+        known = self.known
         if not any(name.startswith(f"{process.name}-") for name in known):
             known.add(process.participant.state.processor)
         before = set(known)
@@ -231,6 +272,18 @@ def machine(seen: Counter[str], timing: CoordinatorTiming) -> type[SeededMachine
             super().__init__()
             self.world = World(self.draw, seen, timing)
 
+        @initialize(calm=st.sampled_from([1, 4, 20]), seed=seeds)
+        def storage_is(self, calm: int, seed: int) -> None:
+            self.seed += seed
+            self.world.calm = calm
+            for process in self.world.live():
+                process.faults.calm = calm
+
+        @rule(rounds=st.integers(3, 10), seed=seeds)
+        def all_go_on(self, rounds: int, seed: int) -> None:
+            self.seed += seed
+            self.world.others_go_on(None, rounds)
+
         @rule(slots=st.lists(slots, min_size=1, max_size=8), seconds=st.sampled_from([0, 1, 3, 5]), seed=seeds)
         def processes_poll(self, slots: list[int], seconds: int, seed: int) -> None:
             self.seed += seed
@@ -245,12 +298,7 @@ def machine(seen: Counter[str], timing: CoordinatorTiming) -> type[SeededMachine
         def all_but_one_go_on(self, suspended: int, rounds: int, seed: int) -> None:
             self.seed += seed
             seen["suspended"] += 1
-            for _ in range(rounds):
-                for slot, process in enumerate(self.world.processes):
-                    if process is not None and slot != suspended:
-                        self.world.round(process)
-                for _ in range(4):
-                    self.world.advance(1.0)
+            self.world.others_go_on(suspended, rounds)
 
         @rule(slot=slots)
         def a_process_starts(self, slot: int) -> None:
@@ -322,6 +370,8 @@ EVENTS = (
     "deleted",
     "stop refused",
     "crashed in a loop",
+    "begun slowly",
+    "listing failed",
     *REFUSALS,
     "LostAnswer",
     "TimeOut",
