@@ -28,7 +28,7 @@ BATCHES = "_batches"
 
 _VERSION_DIGITS = 20
 _LOG_NAME = re.compile(r"(.*)/_log/(\d{20})\.json")
-_DATA_NAME = re.compile(r".+/\d{4}/\d\d/\d\d/\d\d/\d\d-\d\d(?:-[^/]+)?\.avro(?:\.gz)?")
+_DATA_NAME = re.compile(r".+/\d{4}/\d\d/\d\d/\d\d/\d\d-\d\d(?:-([^/]+))?\.avro(?:\.gz)?")
 # What a path, a URL, Hive-style partition discovery or Azure would read as something other than plain text.
 _ESCAPED = frozenset('/\\%?#*:"<>|=`{}[]^')
 _UNPRINTABLE = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
@@ -54,6 +54,12 @@ def blob_name(stream: str, partition: str | None, started: datetime, suffix: str
 def is_data(name: str) -> bool:
     """Whether `name` is of the form that `blob_name` gives."""
     return _DATA_NAME.fullmatch(name) is not None
+
+
+def has_suffix(name: str) -> bool:
+    """Whether a data blob's name has a random suffix, so that no other writer makes a blob of that name by chance."""
+    found = _DATA_NAME.fullmatch(name)
+    return found is not None and found[1] is not None
 
 
 def may_be_data(name: str, stream: str | None = None) -> bool:

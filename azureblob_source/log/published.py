@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from azureblob_source.log.entry import attempt_of
 from azureblob_source.log.live import entries_in_effect
+from azureblob_source.log.naming import has_suffix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,12 +25,16 @@ if TYPE_CHECKING:
 def is_visible(blob: BlobEntry, there: BlobProperties | None) -> bool:
     """Whether `there`, which has the blob's name, is this blob, and not one of another attempt or of another tool.
 
-    A tool that has replaced a blob's metadata has left its size. An empty blob is about to be deleted.
+    A tool that has replaced a blob's metadata has left its name, and its size if the name has no random suffix that
+    would tell. So what a tool has damaged is still the blob, which its reader reports. An empty blob is about to be
+    deleted.
     """
     if there is None or not there.size:
         return False
     attempt = attempt_of(there.metadata)
-    return attempt == blob.attempt if attempt is not None else there.size == blob.size
+    if attempt is not None:
+        return attempt == blob.attempt
+    return has_suffix(blob.name) or there.size == blob.size
 
 
 def first_unpublished(head: LogEntry | None, *, known: int = -1, kept_from: int = 0) -> int:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pytest
 
-from azureblob_source.log.entry import LogEntry
-from azureblob_source.log.published import first_unpublished, last_published
+from azure_account.account import BlobProperties
+from azureblob_source.log.entry import ATTEMPT, BlobEntry, LogEntry
+from azureblob_source.log.published import first_unpublished, is_visible, last_published
 
 if TYPE_CHECKING:
     from azureblob_source.log.entry import Operation
@@ -51,3 +53,33 @@ def test_a_revoked_entry_is_passed_over() -> None:
     entries = [entry(8), entry(9, replaces=8), entry(10)]
     assert (10, [9, 10]) == published_if_visible(entries, 9, 10)
     assert (7, [9]) == published_if_visible(entries, 8, 10)
+
+
+PLAIN, WITH_SUFFIX = "flights/2026/11/21/10/42-45.avro", "flights/2026/11/21/10/42-45-3f2a91c0.avro"
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "attempt", "expected"),
+    [
+        (PLAIN, 9, "a1", True),
+        (PLAIN, 8, "a1", True),
+        (PLAIN, 9, "a2", False),
+        (PLAIN, 9, None, True),
+        (PLAIN, 8, None, False),
+        (PLAIN, 0, "a1", False),
+        (WITH_SUFFIX, 8, None, True),
+        (WITH_SUFFIX, 8, "a2", False),
+        (WITH_SUFFIX, 0, None, False),
+    ],
+)
+def test_a_blob_is_visible_unless_another_one_has_its_name(
+    name: str, size: int, attempt: str | None, expected: bool
+) -> None:
+    blob = BlobEntry(name, "flights", None, "a1", 1, 1, 9, 9, "f", "close")
+    metadata = {} if attempt is None else {ATTEMPT: attempt}
+    there = BlobProperties(name, size, "e", datetime(2026, 11, 21, tzinfo=timezone.utc), metadata)
+    assert expected == is_visible(blob, there)
+
+
+def test_a_blob_that_is_gone_is_not_visible() -> None:
+    assert not is_visible(BlobEntry(PLAIN, "flights", None, "a1", 1, 1, 9, 9, "f", "close"), None)
