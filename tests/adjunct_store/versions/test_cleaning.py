@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from adjunct_store.versions.pins import pin_version
-from azure_account.account import BlobContainer
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
-from tests.adjunct_store.stores import STORE, new_account, opened, published
+from tests.adjunct_store.stores import STORE, opened, published
 
 JOBS = 60
-
-
-@pytest.fixture
-def account() -> MemoryAccount:
-    return new_account()
-
-
-@pytest.fixture
-def container(account: MemoryAccount) -> BlobContainer:
-    return account.container("box")
 
 
 def test_a_publication_asks_nothing_about_pins_that_it_knows(account: MemoryAccount) -> None:

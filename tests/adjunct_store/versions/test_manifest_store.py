@@ -25,22 +25,11 @@ from tests.adjunct_store.stores import (
     STORE,
     generations_in,
     manifest_of,
-    new_account,
     numbers,
     opened,
     published,
     uploaded,
 )
-
-
-@pytest.fixture
-def account() -> MemoryAccount:
-    return new_account()
-
-
-@pytest.fixture
-def container(account: MemoryAccount) -> BlobContainer:
-    return account.container("box")
 
 
 def test_the_first_fill_creates_a_generation_and_publishes_versions(container: BlobContainer) -> None:

@@ -12,7 +12,7 @@ from azure_account.errors import ConfigurationError, CorruptError, NotFoundError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, Faults, LateEffect, LostAnswer, NumberedAttempt, Refuse, Reset, on
 from state_backup.sealed_json import sealed
-from tests.adjunct_store.stores import NAMES, OTHER, STORE, manifest_of, new_account, opened, published
+from tests.adjunct_store.stores import NAMES, OTHER, STORE, manifest_of, opened, published
 
 HIDDEN, NEWEST, OLDER, RETIRING = (
     Version(9, 2, (), (), 0, 0, 0),
@@ -82,16 +82,6 @@ def test_a_pin_is_the_same_after_json() -> None:
     for data in (b"", b"{}", to_json(Pin(7)).replace(b"7", b"8"), sealed({"format-version": 1})):
         with pytest.raises(CorruptError, match="Pin a is damaged"):
             from_json(data, "a")
-
-
-@pytest.fixture
-def account() -> MemoryAccount:
-    return new_account()
-
-
-@pytest.fixture
-def container(account: MemoryAccount) -> BlobContainer:
-    return account.container("box")
 
 
 def test_all_tasks_of_a_batch_and_its_repetition_get_one_version(container: BlobContainer) -> None:
