@@ -87,7 +87,7 @@ class CoordinatorTiming:
         return self.death - self.margin
 
     @property
-    def patience(self) -> float:
+    def silent_after(self) -> float:
         """Seconds without a finished poll after which a processor sends no heartbeats: its listener hangs."""
         return self.barrier / 2
 

@@ -201,7 +201,7 @@ class Participant:
         self._beat_due = begin + self._timing.heartbeat
         if self.overdue:
             self.expire()
-        elif begin - self._polled_at < self._timing.patience:
+        elif begin - self._polled_at < self._timing.silent_after:
             self._count_up()
 
     def leave(self) -> None:
