@@ -141,8 +141,8 @@ class Processor:
         container, new_id = account.container(CONTAINER), job.new_id
         lease = Lease(container, NAMES.blob, name, job.lease, clock=job.schedule, new_id=new_id)
         self.election, table = Election(lease, keeps_refused=True), ProcessorTable(account.table(NAMES.processors))
-        self.refuses_stops, self.begin_seconds = 0, 0.0
-        """So many calls to stop tasks fail; so long does it take to begin some."""
+        self.refuses_stops, self.begin_seconds, self.stop_seconds = 0, 0.0, 0.0
+        """So many calls to stop tasks fail; so long does it take to begin some, and to stop some."""
         self.participant = Participant(
             self.election,
             table,
@@ -172,6 +172,7 @@ class Processor:
         if self.refuses_stops:
             self.refuses_stops -= 1
             raise TimeoutError("the query has not stopped")
+        self._job.schedule.sleep(self.stop_seconds)
         for task in tasks:
             self.running.pop(task, None)
 

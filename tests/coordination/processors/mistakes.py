@@ -174,6 +174,20 @@ def publishes_from_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(participant, "step", step)
 
 
+def waits_for_every_processor(patch: pytest.MonkeyPatch) -> None:
+    """A barrier waits for all processors of the model, also for those that lose no task."""
+
+    def losing(self: PublishedModel) -> frozenset[str]:
+        return frozenset(self.current.processors)
+
+    patch.setattr(PublishedModel, "losing", property(losing))
+
+
+def gives_newcomers_tasks_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A newcomer gets tasks when its first heartbeat is seen."""
+    patch.setattr(Liveness, "settled", lambda self: frozenset(self.seen))
+
+
 MISTAKES = {
     mistake.make.__name__: mistake
     for mistake in (
@@ -186,3 +200,6 @@ MISTAKES = {
         Mistake(publishes_from_memory, 20, f"{IN_ONE_EPOCH}|{NEVER_ALL}"),
     )
 }
+
+IDLE_MISTAKES = {make.__name__: make for make in (waits_for_every_processor, gives_newcomers_tasks_at_once)}
+"""Wrong designs that are safe, but leave tasks idle."""

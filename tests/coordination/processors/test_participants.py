@@ -26,7 +26,7 @@ from coordination.processors.participant import Participant, RunnerError
 from coordination.processors.processor_table import ProcessorTable
 from coordination.timing import JOB_LEASE, CoordinatorTiming
 from tests.coordination.leadership.contenders import BLOB, OwnClock, SlowFaults
-from tests.coordination.processors.mistakes import MISTAKES
+from tests.coordination.processors.mistakes import IDLE_MISTAKES, MISTAKES
 from tests.histories import SeededMachine, run_histories
 
 if TYPE_CHECKING:
@@ -262,6 +262,31 @@ class World:
                 return
         raise AssertionError(f"tasks do not run: {running}")
 
+    def crash_in_a_loop_while_all_is_calm(self) -> None:
+        """After `settle`: a process that dies within seconds of each start costs the others nothing."""
+        free = [slot for slot, process in enumerate(self.processes) if process is None]
+        if not free or not self.live():
+            return
+        for _ in range(6):
+            self.start(free[0])
+            for process in self.live():
+                process.faults.failing = False
+            self.rounds_of_heartbeats(2)
+            self.processes[free[0]] = None
+            self.seen["crashed in calm"] += 1
+            self.rounds_of_heartbeats(1)
+
+    def rounds_of_heartbeats(self, rounds: int) -> None:
+        """All processes go on; it is counted how long tasks are idle."""
+        for _ in range(rounds):
+            for process in self.live():
+                self.round(process)
+            for _ in range(3):
+                self.advance(1.0)
+                running = {task for process in self.live() for task in process.running}
+                self.seen["task seconds"] += len(TASKS)
+                self.seen["idle task seconds"] += len(TASKS) - len(running)
+
 
 def machine(seen: Counter[str], timing: CoordinatorTiming) -> type[SeededMachine]:  # noqa: C901 - a class with rules
     slots = st.integers(0, SLOTS - 1)
@@ -346,6 +371,7 @@ def machine(seen: Counter[str], timing: CoordinatorTiming) -> type[SeededMachine
         def teardown(self) -> None:
             if self.world.sound:
                 self.world.settle()
+                self.world.crash_in_a_loop_while_all_is_calm()
 
     return Machine
 
@@ -353,6 +379,7 @@ def machine(seen: Counter[str], timing: CoordinatorTiming) -> type[SeededMachine
 def explore(timing: CoordinatorTiming, examples: int, phases: tuple[Phase, ...] = tuple(Phase)) -> Counter[str]:
     seen: Counter[str] = Counter()
     run_histories(machine(seen, timing), examples, 25, phases)
+    assert seen["idle task seconds"] <= 0.05 * seen["task seconds"], f"tasks are idle: {dict(seen)}"
     return seen
 
 
@@ -370,6 +397,7 @@ EVENTS = (
     "deleted",
     "stop refused",
     "crashed in a loop",
+    "crashed in calm",
     "begun slowly",
     "listing failed",
     *REFUSALS,
@@ -401,6 +429,12 @@ def test_a_wrong_design_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) ->
     mistake.make(monkeypatch)
     with pytest.raises(AssertionError, match=mistake.found):
         explore(CoordinatorTiming(barrier=mistake.barrier), 1000, (Phase.generate,))
+
+
+def test_newcomers_that_get_tasks_at_once_leave_them_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    IDLE_MISTAKES["gives_newcomers_tasks_at_once"](monkeypatch)
+    with pytest.raises(AssertionError, match="tasks are idle"):
+        explore(CoordinatorTiming(barrier=20.0), 30, (Phase.generate,))
 
 
 if __name__ == "__main__":

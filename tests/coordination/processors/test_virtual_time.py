@@ -6,8 +6,11 @@ import statistics
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import pytest
+
 from benchmarks.coordination_simulation import Job, Processor
-from coordination.timing import CoordinatorTiming
+from coordination.timing import JOB_LEASE, CoordinatorTiming
+from tests.coordination.processors.mistakes import IDLE_MISTAKES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,6 +92,16 @@ def test_a_processor_makes_at_most_2500_requests_in_an_hour_and_only_the_leader_
         assert each.election.leads() or counts.keys() == {"get", "replace_entity"}
 
 
+@pytest.mark.parametrize("slowest", [QUICK, 1.0, CoordinatorTiming().request])
+def test_a_take_over_lasts_no_longer_than_the_durations_say(slowest: float) -> None:
+    job = Job(TASKS, slowest=slowest)
+    job.join(5)
+    of_other = taken_over(job, lambda job, leader: job.kill([next(each for each in job.live if each is not leader)]))
+    assert max(of_other) <= job.timing.takeover
+    of_leader = taken_over(job, lambda job, leader: job.kill([leader]))
+    assert max(of_leader) <= JOB_LEASE.takeover + job.timing.takeover
+
+
 # nothing moves without need ------------------------------------------------------------------------------------------
 
 
@@ -166,6 +179,57 @@ def test_a_process_that_crashes_in_a_loop_does_not_halt_the_others() -> None:
     assert share <= 0.03, "the tasks of the one that died move all the same"
 
 
+def random_history(seed: int, seen: Counter[str]) -> float:
+    """The share of task-time that is idle in a random history in which nobody dies that has tasks.
+
+    A process crashes in a loop. Now and then a processor stops in order, and another one joins. Another one is
+    suspended just before that, mostly: it loses no task, and wakes before it is overdue.
+    """
+    job = Job(TASKS, slowest=QUICK, seed=seed)
+    job.join(5)
+    leader = rest(job)
+    crash, due = crashing(job, 3, 5), job.schedule.now()
+
+    def act() -> None:
+        nonlocal due
+        crash()
+        if job.schedule.now() < due:
+            return
+        due = job.schedule.now() + job.rng.uniform(20, 40)
+        leaving, paused = job.rng.sample([each for each in job.live if each.running and each is not leader], 2)
+        if job.rng.random() < 0.8:
+            seen["paused"] += 1
+            paused.pause(9)
+        seen["left"] += 1
+        leaving.leave()
+        job.join()
+
+    share = idle_share(job, 300, act)
+    assert set() == job.twice
+    seen["crashed"] += job.seen["crashed"]
+    return share
+
+
+def check_idle_share() -> None:
+    """`AssertionError` if more than 5.5 % of task-time is idle in random histories: it is 4.0 if all is right."""
+    seen = Counter[str]()
+    shares = [random_history(seed, seen) for seed in range(8)]
+    for event in ("left", "paused", "crashed"):
+        assert seen[event] >= 40, f"{event} happened too rarely: {dict(seen)}"
+    assert statistics.mean(shares) <= 0.055, f"tasks are idle for {shares}"
+
+
+def test_tasks_are_hardly_idle_in_random_histories() -> None:
+    check_idle_share()
+
+
+@pytest.mark.parametrize("name", IDLE_MISTAKES)
+def test_a_design_that_leaves_tasks_idle_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    IDLE_MISTAKES[name](monkeypatch)
+    with pytest.raises(AssertionError, match="tasks are idle"):
+        check_idle_share()
+
+
 def test_a_process_that_crashes_as_soon_as_it_has_tasks_costs_no_more_than_its_share() -> None:
     job = started(4)
     share = idle_share(job, 900, crashing(job, 15, 5))
@@ -195,6 +259,20 @@ def test_drivers_that_start_tasks_slowly_keep_them() -> None:
     job.schedule.run_for(300)
     assert 0 == job.begun
     assert 0 == job.seen["joined anew"]
+
+
+def test_a_stop_that_takes_longer_than_half_of_the_barrier_holds_up_nobody_and_ends_no_driver() -> None:
+    job = started(4)
+    leader = rest(job)
+    slow = next(each for each in job.live if each is not leader)
+    before, slow.stop_seconds = slow.participant.state.processor, 100
+    job.join(2)
+    others = [each for each in job.live if each is not slow]
+    waited = job.schedule.run(lambda: {task for each in others for task in each.running} == set(TASKS))
+    assert waited <= 80, "its heartbeats end after half of the barrier, and `death` later the others begin its tasks"
+    job.schedule.run(lambda: slow.participant.state.processor != before)
+    rest(job)
+    assert slow.running, "it has joined again"
 
 
 def test_while_the_function_of_tasks_fails_the_tasks_of_the_dead_move() -> None:
