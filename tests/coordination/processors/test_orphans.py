@@ -134,6 +134,30 @@ def test_a_member_without_a_row_of_the_version_in_effect_loses_its_tasks_after_t
     assert (1, 8, BarrierState.START) == (publish.orphans, publish.published.current.version, publish.published.barrier)
 
 
+def test_two_barriers_that_time_out_in_a_row_end() -> None:
+    """A member counts up, but does not confirm that it has stopped its tasks."""
+    job = Job(TASKS)
+    job.join("one")
+    job.join("two")
+    three = job.join("three")
+    job.settle(12)
+    before = dict(three.running)
+    row = next(row for row in job.table.rows() if row.processor == three.id)
+    job.members.remove(three)
+    job.join("four")
+    job.join("five")
+    opened = job.clock.monotonic()
+    while not before.keys() <= {task for member in job.members for task in member.running}:
+        row = replace(row, counter=row.counter + 1)
+        job.table.put(row, leads=False)
+        job.round()
+        assert job.clock.monotonic() - opened <= 3 * TIMING.barrier
+    assert job.clock.monotonic() - opened >= 2 * TIMING.barrier
+    assert max(before.values()) + 1 == job.model().timed_out, "the second barrier ends without it"
+    job.settle(3)
+    assert all(job.model().current.tasks[task].epoch > epoch for task, epoch in before.items()), "it is fenced"
+
+
 def test_a_member_that_stands_by_without_a_row_is_no_reason_for_a_new_model() -> None:
     model = replace(MODEL, tasks={"t1": Assignment("a", 7), "t2": Assignment("a", 7)})
     state, now = ProcessorState("a", running=model.of("a"), confirmed=7), 0.0
