@@ -98,12 +98,12 @@ class CoordinatorTiming:
 
     @property
     def takeover(self) -> float:
-        """The longest time from the death of a processor until others begin its tasks.
+        """The longest time from the death of a processor until others begin its tasks, in ordinary operation.
 
-        It counts three polls of three requests that take as long as they may: the leader sees the last heartbeat, the
-        leader sees the death and publishes, the owners see that. A poll of a leader reads the blob and the rows, and
-        writes one of them; it is assumed not to delete several rows before. What the listeners need comes on top, and
-        `LeaseTiming.takeover` if it was the leader.
+        It is `death` and three polls of three requests each, all as slow as they may be: the leader sees the last
+        heartbeat; it sees the death, and publishes; the new owners see that. Not counted are an open barrier, failed
+        requests, the time of listeners, and polls in which the leader deletes rows. If it was the leader,
+        `LeaseTiming.takeover` comes on top.
         """
         return self.death + 3 * (self.heartbeat + 3 * self.request)
 
