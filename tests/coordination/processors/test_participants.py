@@ -267,7 +267,7 @@ class World:
         free = [slot for slot, process in enumerate(self.processes) if process is None]
         if not free or not self.live():
             return
-        for _ in range(6):
+        for _ in range(2):
             self.start(free[0])
             for process in self.live():
                 process.faults.failing = False
