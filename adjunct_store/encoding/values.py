@@ -36,9 +36,7 @@ def decode_values(datums: pa.Array, schema: StoreSchema, store: str) -> pa.Struc
         batches = list(decode_blocks(header, [block], blob=store, reader=schema.avro, batch_rows=len(datums)))
     except (CorruptError, ConfigurationError) as error:  # of blobs, with other advice
         cause = "some are not of the store's schema, though the files are as they were published"
-        step = (
-            "`python -m adjunct_store verify --deep` shows which; make the store anew from its source (rebuild=True)."
-        )
+        step = "`python -m adjunct_store verify --deep` shows which; rebuild the store from its source (rebuild=True)."
         raise CorruptError(describe("decode", store, cause, step)) from error
     arrays = [batch.to_struct_array() for batch in batches]
     return pa.concat_arrays(arrays) if arrays else pa.array([], schema.value_type)

@@ -181,7 +181,7 @@ class PartitionWriter:
         """The offsets of the checkpoint from which the batch begins; empty if there is none."""
         found = {str(each.id): each.offsets for each in writer.checkpoints}
         if base and base not in found:
-            step = "See that no other fill has the store; otherwise make the store anew (rebuild=True)."
+            step = "See that no other fill has the store; otherwise rebuild the store (rebuild=True)."
             cause = f"checkpoint {base}, from which the batch begins, is gone"
             raise NotFoundError(describe("write", f"partition {partition} of {self.location}", cause, step))
         return found.get(base, {})

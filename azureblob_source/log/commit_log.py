@@ -92,8 +92,8 @@ class CommitLog:
             if same and self._monotonic() - self._boundary_read_at < _TRUSTED_SECONDS:
                 break
             found = self._find(newest)
-            if found is not None and head is not None:
-                found = self._after_known(head, found)
+            if found is not None and self._head is not None:
+                found = self._after_known(self._head, found)
             elif found is not None and found.log_id is not None and newest > start:
                 found = self._without_strays(found, self._find(start))
             first = self.boundary().first

@@ -233,6 +233,28 @@ def test_a_withdrawal_that_is_refused_leaves_a_stray_that_stops_nobody() -> None
     assert list(range(100, 106)) == numbers(account)
 
 
+def test_a_batch_is_not_acknowledged_by_a_log_that_was_begun_while_its_writer_searched_for_the_head() -> None:
+    account = new_account()
+    lengths: list[int] = []
+
+    def begin_again(attempt: NumberedAttempt) -> None:
+        published = attempt.operation == "commit_block_list" and versions(account) == [0, 1]
+        searched = attempt.operation == "get" and attempt.name == log_name(STREAM, 5) and lengths == [6]
+        if published or searched:
+            delete_stream(account)
+            lengths.append(6 if published else 5)
+            for batch in range(lengths[-1]):
+                Writer(account, f"new{len(lengths)}").write(100 + batch)
+
+    old = Writer(account, "old", Faults(begin_again))
+    old.write(0)
+    with pytest.raises(ConflictError, match="was deleted"):
+        old.write(1)
+    assert [6, 5] == lengths
+    old.write(1)
+    assert [1, 100, 101, 102, 103, 104] == numbers(account)
+
+
 # --- a reader that knows the deleted log ------------------------------------------------------------------------------
 
 

@@ -52,6 +52,12 @@ class History:
     seen: Counter[str] = field(default_factory=Counter)
     owed: set[int] = field(default_factory=set)
     """Rows that were acknowledged since the last deletion."""
+    deleted: set[str] = field(default_factory=set)
+    """Blobs that were published when their stream was deleted.
+
+    A batch that is acknowledged with one of them owes nothing: its last request may have published it, and the
+    writer has no reason to look at the log again before it returns.
+    """
     deletions: int = 0
     next_row: int = 0
     stray: bool = False
@@ -72,15 +78,15 @@ class History:
             self.next_row += 1
             row = self.next_row
             for _ in range(9):
-                began = self.deletions
                 staged = stage_rows(self.shared.container, PLAN, [rows([row])], seed=draws.getrandbits(60))
                 try:
-                    writer.commit([staged], Transaction(query, batch))
+                    entries = writer.commit([staged], Transaction(query, batch))
                 except AzureBlobError as error:
                     last = error
                     self.seen["writer of a deleted log says so"] += "was deleted since" in str(error)
                 else:
-                    if began == self.deletions:  # else its rows may have been deleted before it was acknowledged
+                    published = {blob.name for entry in entries for blob in entry.blobs}
+                    if not published & self.deleted:
                         self.owed.add(row)
                     break
             else:
@@ -88,6 +94,7 @@ class History:
 
     def delete(self) -> None:
         """A person deletes everything below the stream, and another writer begins it again."""
+        self.deleted |= {blob.name for blob in self.shared.container.list(f"{STREAM}/")}
         for blob in list(self.shared.container.list(f"{STREAM}/", uncommitted=True)):
             self.shared.container.delete(blob.name)
         self.owed.clear()

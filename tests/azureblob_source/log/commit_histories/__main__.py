@@ -11,6 +11,7 @@ import sys
 
 from tests.azureblob_source.log.commit_histories.history import History, run_seed, shrink
 from tests.azureblob_source.log.commit_histories.many import kind_of, quiet, run_many
+from tests.azureblob_source.log.test_log_identity_histories import HISTORIES, run
 
 
 def _one(seed: int, *, shorter: bool) -> int:
@@ -40,7 +41,11 @@ def main() -> int:
     quiet()
     if given.seed is not None:
         return _one(given.seed, shorter=given.shrink)
-    return run_many(given.first, given.count, given.processes)
+    failed = run_many(given.first, given.count, given.processes)
+    print(f"{HISTORIES} histories of a stream that is deleted and begun again:")
+    for event, number in sorted(run(range(HISTORIES)).items()):
+        print(f"{number:>10,}  {event}")
+    return failed
 
 
 if __name__ == "__main__":
