@@ -1,4 +1,9 @@
-"""How many checkpoints a state keeps. The number is the state's, not that of a run: it is in the record."""
+"""How many checkpoints a state keeps. The number is the state's, not that of a run: it is in the record (`keep`).
+
+A run without a number goes on with it, a higher one replaces it, a lower one is ignored with a warning. `set_keep` is
+the order to keep fewer; it fences nobody, and a writer follows the record that it reads. Records of earlier releases
+have no number: a writer that runs writes its own again, one that opens the state keeps as many as there are.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ keeps two restores of one directory apart.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from contextlib import ExitStack
@@ -320,10 +321,14 @@ def _directory(path: Path) -> Path:
     try:
         resolved = path.resolve()
         file = resolved.exists() and not resolved.is_dir()
+        mounted = resolved.is_mount()
     except (OSError, RuntimeError) as error:  # Python 3.10 reports a circle of links so
         raise ConfigurationError(describe("restore", str(path), str(error), "Check the path.")) from error
     if file:
         raise ConfigurationError(describe("restore", str(path), "it is no directory", "Remove it, or check the path."))
+    if mounted:
+        cause = "it is a mount point, which cannot be replaced by another directory"
+        raise ConfigurationError(describe("restore", str(path), cause, next_step(OSError(errno.EBUSY, ""))))
     return resolved
 
 

@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +24,6 @@ from tests.state_backup.states import STATE, TREES, equal, new_account, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from azure_account.memory.account import MemoryAccount
 
@@ -238,6 +238,28 @@ def test_the_next_step_after_an_error_of_the_disk_fits_the_error(
         restore(account.container("box"), STATE, {"store": target})
     assert before == state_of(target)
     assert ["db"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_a_mount_point_is_refused_before_anything_is_read_or_written(account: MemoryAccount) -> None:
+    with pytest.raises(
+        ConfigurationError, match="restore /proc failed: it is a mount point.* below a mount point and not itself one"
+    ):
+        restore(account.container("box"), STATE, {"store": Path("/proc")})
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_file_that_is_there_has_the_permissions_of_the_backup_and_keeps_its_time_if_it_is_linked(
+    account: MemoryAccount, tmp_path: Path, alike: bool
+) -> None:
+    target = tmp_path / "db"
+    restore(account.container("box"), STATE, {"store": target})
+    (file,) = target.glob("2.sst")
+    mode = file.stat().st_mode
+    os.utime(file, (1_000_000, 1_000_000))
+    file.chmod(mode if alike else 0o600)
+    assert mode == file.stat().st_mode or not alike
+    restore(account.container("box"), STATE, {"store": target})
+    assert (mode, alike) == (file.stat().st_mode, file.stat().st_mtime == 1_000_000)
 
 
 def fails(number: int) -> None:
