@@ -25,7 +25,7 @@ from azure_account.errors import ConfigurationError, ConflictError, CorruptError
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.local import place
 from state_backup.local.advice import TOO_MANY_OPEN
-from state_backup.restoring import materialise
+from state_backup.restoring.restore import materialise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

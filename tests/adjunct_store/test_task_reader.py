@@ -29,7 +29,7 @@ from adjunct_store.view import FORMS, Form, View
 from azure_account.errors import CorruptError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.retry_loop import Intercept, Request
-from state_backup.restoring import materialise
+from state_backup.restoring.restore import materialise
 from tests.adjunct_store.tasks import BatchWriter, OpenLocation, location_of
 
 task_reader = importlib.import_module("adjunct_store.spark.task_reader")  # a function has the name too
