@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from adjunct_store.spark.changes import changes_of
-from adjunct_store.spark.fill_spec import FillSpec, KeyValueExtractor
+from adjunct_store.spark.filling.changes import changes_of
+from adjunct_store.spark.filling.fill_spec import FillSpec, KeyValueExtractor
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adjunct_store.spark.query_checkpoint import CheckpointState, one_spelling
+from adjunct_store.spark.filling.query_checkpoint import CheckpointState, one_spelling
 
 
 @pytest.mark.parametrize(

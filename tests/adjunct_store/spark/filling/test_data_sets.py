@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from adjunct_store.spark import data_sets as module
 from adjunct_store.spark import fill_data_sets, load_data_set, wait_until_ready
-from adjunct_store.spark.data_sets import DataSet, data_sets
+from adjunct_store.spark.filling import data_sets as module
+from adjunct_store.spark.filling.data_sets import DataSet, data_sets
 from adjunct_store.versions.manifest_store import read_manifest
 from azure_account.errors import ConfigurationError, NotFoundError
 from azureblob_source.log.commit_log import CommitLog

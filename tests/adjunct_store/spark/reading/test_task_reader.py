@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import threading
 from collections.abc import Callable
@@ -20,8 +19,9 @@ from adjunct_store.engine import rocks
 from adjunct_store.host import cache as host_cache
 from adjunct_store.host.cleaning import clean_cache
 from adjunct_store.host.locks import exclusive, try_directory
-from adjunct_store.spark.pinning import plan
-from adjunct_store.spark.task_reader import BATCH, QUERY, PinnedStore
+from adjunct_store.spark.reading import task_reader
+from adjunct_store.spark.reading.pinning import plan
+from adjunct_store.spark.reading.task_reader import BATCH, QUERY, PinnedStore
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.pins import release
@@ -32,7 +32,6 @@ from azure_account.retrying.retry_loop import Intercept, Request
 from state_backup.restoring.restore import materialise
 from tests.adjunct_store.tasks import BatchWriter, OpenLocation, location_of
 
-task_reader = importlib.import_module("adjunct_store.spark.task_reader")  # a function has the name too
 STORE = "stores/planes"
 SCHEMA = StoreSchema(pa.schema([("id", pa.int64())]), pa.schema([("seats", pa.int64())]), partitions=4)
 PARTITION_OF_1 = int(partition_of(pa.record_batch({"id": [1]}), SCHEMA.partitions)[0])

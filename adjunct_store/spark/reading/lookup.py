@@ -9,8 +9,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.types import StructType
 
 from adjunct_store.spark.partitioning import column_of
-from adjunct_store.spark.pinning import kept, plan
-from adjunct_store.spark.reading import picked, values_of
+from adjunct_store.spark.reading.join import picked, values_of
+from adjunct_store.spark.reading.pinning import kept, plan
 from azure_account.errors import ConfigurationError
 from azureblob_source.spark_types import spark_of
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
     from adjunct_store.location import StoreLocation
-    from adjunct_store.spark.task_reader import PinnedStore
+    from adjunct_store.spark.reading.task_reader import PinnedStore
     from adjunct_store.view import Form
 
 

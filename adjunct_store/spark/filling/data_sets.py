@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from adjunct_store.spark.changes import changes_of
-from adjunct_store.spark.fill_spec import FillSpec
-from adjunct_store.spark.filling import BatchFiller, open_store
-from adjunct_store.spark.task_errors import own_errors
+from adjunct_store.spark.filling.changes import changes_of
+from adjunct_store.spark.filling.fill import BatchFiller, open_store
+from adjunct_store.spark.filling.fill_spec import FillSpec
+from adjunct_store.spark.filling.task_errors import own_errors
 from adjunct_store.versions.manifest_store import read_manifest
 from azure_account.connect import connect
 from azure_account.errors import ConfigurationError, NotFoundError, describe
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from adjunct_store.location import StoreLocation
-    from adjunct_store.spark.fill_spec import FillColumns
-    from adjunct_store.spark.filling import Filled
+    from adjunct_store.spark.filling.fill import Filled
+    from adjunct_store.spark.filling.fill_spec import FillColumns
 
 logger = logging.getLogger(__name__)
 

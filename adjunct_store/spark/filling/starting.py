@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from adjunct_store.spark.query_checkpoint import java_cause
-from adjunct_store.spark.task_errors import own_error
+from adjunct_store.spark.filling.query_checkpoint import java_cause
+from adjunct_store.spark.filling.task_errors import own_error
 from azure_account.errors import ConfigurationError, ConflictError, describe
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from adjunct_store.spark.filling import BatchFiller
+    from adjunct_store.spark.filling.fill import BatchFiller
     from adjunct_store.versions.opening import Opening
 
 MOST_SECONDS = 60.0

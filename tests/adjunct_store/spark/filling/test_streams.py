@@ -20,8 +20,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from adjunct_store.location import StoreLocation
-from adjunct_store.spark import join, release_pins, stream_plan, wait_until_ready
-from adjunct_store.spark.streams import is_truncation
+from adjunct_store.spark import join, release_pins, wait_until_ready
+from adjunct_store.spark.filling import stream_plan
+from adjunct_store.spark.filling.streams import is_truncation
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.pins import pin_version
 from azure_account.errors import AzureBlobError, ConfigurationError, FencedError, NotFoundError

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from adjunct_store.spark import batch_pins
-from adjunct_store.spark.batch_pins import BatchPins, Hold
+from adjunct_store.spark.reading import batch_pins
+from adjunct_store.spark.reading.batch_pins import BatchPins, Hold
 from adjunct_store.versions.pins import pin_version
 from azure_account.errors import AzureBlobError, ConfigurationError, TransientError
 from azure_account.memory.account import MemoryAccount

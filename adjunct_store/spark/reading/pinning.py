@@ -10,8 +10,8 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from adjunct_store.encoding.schema import StoreSchema
-from adjunct_store.spark.batch_pins import BatchPins
-from adjunct_store.spark.task_reader import BATCH, QUERY, PinnedStore
+from adjunct_store.spark.reading.batch_pins import BatchPins
+from adjunct_store.spark.reading.task_reader import BATCH, QUERY, PinnedStore
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.pins import release
 from adjunct_store.view import check_form
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from adjunct_store.location import StoreLocation
-    from adjunct_store.spark.batch_pins import Hold
+    from adjunct_store.spark.reading.batch_pins import Hold
     from adjunct_store.versions.manifest import Version
     from adjunct_store.view import Form
 

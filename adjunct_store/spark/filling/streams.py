@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.errors import PySparkException
 
-from adjunct_store.spark.changes import changes_of
-from adjunct_store.spark.fill_spec import FillSpec
-from adjunct_store.spark.filling import check_schema, open_store
-from adjunct_store.spark.query_checkpoint import CheckpointFolder
-from adjunct_store.spark.starting import QueryStart
-from adjunct_store.spark.stream_plan import StreamPlan
-from adjunct_store.spark.task_errors import own_error
+from adjunct_store.spark.filling.changes import changes_of
+from adjunct_store.spark.filling.fill import check_schema, open_store
+from adjunct_store.spark.filling.fill_spec import FillSpec
+from adjunct_store.spark.filling.query_checkpoint import CheckpointFolder
+from adjunct_store.spark.filling.starting import QueryStart
+from adjunct_store.spark.filling.stream_plan import StreamPlan
+from adjunct_store.spark.filling.task_errors import own_error
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.recovery import Action
 from azure_account.errors import ConfigurationError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from adjunct_store.location import StoreLocation
-    from adjunct_store.spark.fill_spec import FillColumns
+    from adjunct_store.spark.filling.fill_spec import FillColumns
     from adjunct_store.versions.opening import FillTerms
 
 logger = logging.getLogger(__name__)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adjunct_store.spark import starting
-from adjunct_store.spark.query_checkpoint import CheckpointState
-from adjunct_store.spark.starting import BatchGate, QueryStart
+from adjunct_store.spark.filling import starting
+from adjunct_store.spark.filling.query_checkpoint import CheckpointState
+from adjunct_store.spark.filling.starting import BatchGate, QueryStart
 from azure_account.errors import ConfigurationError
 from tests.adjunct_store.stores import manifest_of, new_account, opened, published
 

@@ -10,9 +10,9 @@ import pytest
 
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.engine import PartitionStore, Position
-from adjunct_store.spark import reading
-from adjunct_store.spark.lookup import _looker
-from adjunct_store.spark.reading import Joiner, gathered
+from adjunct_store.spark.reading import join as join_module
+from adjunct_store.spark.reading.join import Joiner, gathered
+from adjunct_store.spark.reading.lookup import _looker
 from adjunct_store.view import FORMS, Form, View, open_view
 from azure_account.errors import ConfigurationError
 from tests.adjunct_store.changes import batch_of as changes_of
@@ -27,8 +27,8 @@ def batch_of(*keys: str) -> pa.RecordBatch:
 
 
 def test_batches_are_joined_until_they_have_the_rows_or_bytes_of_one_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 3)
-    monkeypatch.setattr(reading, "BYTES_AT_ONCE", 1_000)
+    monkeypatch.setattr(join_module, "ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(join_module, "BYTES_AT_ONCE", 1_000)
     given = [batch_of("a"), batch_of(), batch_of("b", "c"), batch_of("d" * 1_000), batch_of("e"), batch_of("f")]
     found = [batch.column(0).to_pylist() for batch in gathered(given)]
     assert [["a", "b", "c"], ["d" * 1_000], ["e", "f"]] == found
@@ -64,7 +64,7 @@ def test_rows_are_joined_in_pieces_that_find_no_more_than_the_bytes_of_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Form, inner: bool
 ) -> None:
     most = 20_000
-    monkeypatch.setattr(reading, "BYTES_FOUND", most)
+    monkeypatch.setattr(join_module, "BYTES_FOUND", most)
     large = {7: 50_000, 8: 15_000, 9: 15_000}
     values = {key: str(key)[0] * large.get(key, 400 if key < 100 else 30) for key in (7, *range(0, 2_000, 2))}
     rows = [(key, {"text": value}) for key, value in values.items()]
@@ -87,7 +87,7 @@ def test_many_columns_are_joined_in_pieces_though_their_values_are_small(
 ) -> None:
     names = [f"c{number}" for number in range(40)]
     wide = StoreSchema(TEXTS.keys, pa.schema([(name, pa.int64()) for name in names]), partitions=1)
-    monkeypatch.setattr(reading, "BYTES_FOUND", 1 << 20)
+    monkeypatch.setattr(join_module, "BYTES_FOUND", 1 << 20)
     out = pa.schema([("id", pa.int64()), ("c7", pa.int64())])
     with open_view({0: stored(tmp_path / "p", wide, (0, dict.fromkeys(names, 1)))}, wide, form) as view:
         joiner = Joiner(OneView(view), wide.keys, [0], pa.schema([wide.values.field("c7")]), out)  # type: ignore[arg-type]
@@ -102,7 +102,7 @@ def test_lists_of_small_numbers_are_joined_in_pieces_of_what_arrow_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Form
 ) -> None:
     lists = StoreSchema(TEXTS.keys, pa.schema([("list", pa.list_(pa.int64()))]), partitions=1)
-    monkeypatch.setattr(reading, "BYTES_FOUND", 1 << 20)
+    monkeypatch.setattr(join_module, "BYTES_FOUND", 1 << 20)
     out = pa.schema([("id", pa.int64()), ("list", pa.list_(pa.int64()))])
     with open_view({0: stored(tmp_path / "p", lists, (0, {"list": [1] * 1_000}))}, lists, form) as view:
         joiner = Joiner(OneView(view), lists.keys, [0], lists.values, out)  # type: ignore[arg-type]
@@ -114,8 +114,8 @@ def test_lists_of_small_numbers_are_joined_in_pieces_of_what_arrow_takes(
 def test_after_large_values_pieces_grow_again_and_many_small_batches_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "BYTES_FOUND", 100_000)
-    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 1_000)
+    monkeypatch.setattr(join_module, "BYTES_FOUND", 100_000)
+    monkeypatch.setattr(join_module, "ROWS_AT_ONCE", 1_000)
     rows = [(0, {"text": "x" * 10_000}), (1, {"text": "y"})]
     with open_view({0: stored(tmp_path / "p", TEXTS, *rows)}, TEXTS) as view:
         joiner = Joiner(OneView(view), TEXTS.keys, [0], TEXTS.values, JOINED)  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def test_more_text_than_a_column_can_hold_is_joined(tmp_path: Path) -> None:
         asked = pa.record_batch({"id": pa.array([key % 10 for key in range(500_000)])})
         count = 0
         for piece in joiner.join([asked]):
-            assert piece.nbytes < 1.1 * reading.BYTES_FOUND
+            assert piece.nbytes < 1.1 * join_module.BYTES_FOUND
             assert piece.column(1)[0].as_py()[0] == str(piece.column(0)[0].as_py())
             count += piece.num_rows
     assert 500_000 == count

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from adjunct_store.spark.fill_spec import FillSpec
+    from adjunct_store.spark.filling.fill_spec import FillSpec
 
 PARTITION, VALUE, ORDER = "partition", "value", "order"
 KEY, TIE = re.compile("k[0-9]+"), re.compile("t[0-9]+")

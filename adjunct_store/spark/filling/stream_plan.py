@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from adjunct_store.spark.filling import BatchFiller
-from adjunct_store.spark.starting import BatchGate, refusal
+from adjunct_store.spark.filling.fill import BatchFiller
+from adjunct_store.spark.filling.starting import BatchGate, refusal
 from adjunct_store.versions.manifest import Serves
 from azure_account.errors import ConfigurationError, describe
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from adjunct_store.encoding.schema import StoreSchema
     from adjunct_store.location import StoreLocation
-    from adjunct_store.spark.fill_spec import FillSpec
-    from adjunct_store.spark.query_checkpoint import CheckpointFolder
+    from adjunct_store.spark.filling.fill_spec import FillSpec
+    from adjunct_store.spark.filling.query_checkpoint import CheckpointFolder
     from adjunct_store.versions.manifest import Generation
     from adjunct_store.versions.manifest_store import Fill
     from adjunct_store.versions.opening import FillTerms, Opening

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from adjunct_store.metrics import LastVersion, StoreMetrics
-from adjunct_store.spark.changes import changes_of
-from adjunct_store.spark.fill_spec import FillSpec
-from adjunct_store.spark.partition_writer import REPORT, PartitionReport, PartitionWriter
-from adjunct_store.spark.task_errors import own_errors
+from adjunct_store.spark.filling.changes import changes_of
+from adjunct_store.spark.filling.fill_spec import FillSpec
+from adjunct_store.spark.filling.partition_writer import REPORT, PartitionReport, PartitionWriter
+from adjunct_store.spark.filling.task_errors import own_errors
 from adjunct_store.versions.manifest_store import open_fill, read_manifest
 from adjunct_store.versions.transitions import continued
 from azure_account.errors import ConfigurationError, FencedError, NotFoundError, describe
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from adjunct_store.encoding.schema import StoreSchema
     from adjunct_store.location import StoreLocation
-    from adjunct_store.spark.fill_spec import FillColumns
+    from adjunct_store.spark.filling.fill_spec import FillColumns
     from adjunct_store.versions.manifest import Version
     from adjunct_store.versions.manifest_store import Fill
     from adjunct_store.versions.opening import FillTerms, Opening

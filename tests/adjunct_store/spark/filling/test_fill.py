@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from adjunct_store.spark import KeyValueExtractor, fill, join
-from adjunct_store.spark.changes import changes_of
-from adjunct_store.spark.fill_spec import FillSpec
-from adjunct_store.spark.filling import BATCH_SOURCE, BatchFiller, open_store
+from adjunct_store.spark.filling.changes import changes_of
+from adjunct_store.spark.filling.fill import BATCH_SOURCE, BatchFiller, open_store
+from adjunct_store.spark.filling.fill_spec import FillSpec
 from adjunct_store.versions.manifest_store import read_manifest
 from azure_account.errors import ConfigurationError, FencedError
 from tests.adjunct_store.spark.planes import COLUMNS, Planes

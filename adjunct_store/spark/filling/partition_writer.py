@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from adjunct_store.engine import PartitionStore, Position
 from adjunct_store.host.cache import STORE
 from adjunct_store.host.working import Marker, working_directory
-from adjunct_store.spark.changes import KEY, ORDER, PARTITION, TIE, VALUE, key_column
+from adjunct_store.spark.filling.changes import KEY, ORDER, PARTITION, TIE, VALUE, key_column
 from adjunct_store.versions.names import StoreNames
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from azureblob_source.arrow_values import first_not_utf8

@@ -12,8 +12,8 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 
 from adjunct_store.forms.limit import TooManyBytesError
 from adjunct_store.spark.partitioning import check_not_collated, column_of, one_task_each, store_partition
-from adjunct_store.spark.pinning import kept, plan
-from adjunct_store.spark.plans import has_plan
+from adjunct_store.spark.reading.pinning import kept, plan
+from adjunct_store.spark.reading.plans import has_plan
 from azure_account.errors import ConfigurationError
 from azureblob_source.spark_types import arrow_of, spark_of, well_formed
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from adjunct_store.encoding.schema import StoreSchema
     from adjunct_store.location import StoreLocation
-    from adjunct_store.spark.task_reader import PinnedStore
+    from adjunct_store.spark.reading.task_reader import PinnedStore
     from adjunct_store.view import Form, View
 
 ROWS_AT_ONCE = 500_000
