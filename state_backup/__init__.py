@@ -8,20 +8,26 @@ local/          directories on disk: reading them, and putting restored ones in 
 index/          what a directory has: the snapshot index, and what differs from the one before
 spark/          checkpoints of Spark on local disks, backed up while their queries run
 cli/            back up, restore, list, verify, sweep
+
+Users import what is here and in `spark`. Other packages import what is here, the tools of `local`, and two pure
+modules: `index.checkpoint_id` and `record.names`. A contract in pyproject.toml lists them.
 """
 
 from __future__ import annotations
 
 from azure_account.connect import open_account
 from state_backup.backup.arguments import MayBeEmpty
-from state_backup.backup.keeping import set_keep
+from state_backup.backup.keeping import LEAST_KEPT, set_keep
+from state_backup.backup.rocksdb import rocksdb_checkpoint
 from state_backup.backup.writer import Owner, StateWriter, open_state
 from state_backup.local.scan import ReadFiles
 from state_backup.record.record import Checkpoint
 from state_backup.restoring.restore import Restored, checkpoints, materialise, restore
+from state_backup.restoring.verifying import Verified, verify
 from state_backup.sweeping.sweep import SweepPlan, plan_sweep, sweep
 
 __all__ = [
+    "LEAST_KEPT",
     "Checkpoint",
     "MayBeEmpty",
     "Owner",
@@ -29,12 +35,15 @@ __all__ = [
     "Restored",
     "StateWriter",
     "SweepPlan",
+    "Verified",
     "checkpoints",
     "materialise",
     "open_account",
     "open_state",
     "plan_sweep",
     "restore",
+    "rocksdb_checkpoint",
     "set_keep",
     "sweep",
+    "verify",
 ]

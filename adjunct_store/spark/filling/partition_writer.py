@@ -26,8 +26,7 @@ from adjunct_store.versions.names import StoreNames
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from azureblob_source.arrow_values import first_not_utf8
 from azureblob_source.spark_types import well_formed
-from state_backup import Owner, open_state, restore
-from state_backup.backup.keeping import LEAST_KEPT
+from state_backup import LEAST_KEPT, Owner, open_state, restore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
