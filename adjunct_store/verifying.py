@@ -18,9 +18,9 @@ from adjunct_store.host.cache import HostCache
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.names import StoreNames
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from state_backup import Verified as VerifiedCheckpoint
+from state_backup import verify as verify_state
 from state_backup.threads import mapped
-from state_backup.verifying import Verified as VerifiedCheckpoint
-from state_backup.verifying import verify as verify_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +72,7 @@ def verify(  # noqa: PLR0913 - what is verified, how, and what is reported
     Else than `deep`, the blobs of all checkpoints must be there with the right sizes. deep: download all files and
     compare their checksums; then read all entries: each key must be in the partition that its hash gives, each value
     must decode, and the numbers of entries must be those that partition and version say. scratch: a folder with room
-    for the store, by default the temporary folder. planned, progress: see `state_backup.verifying.verify`.
+    for the store, by default the temporary folder. planned, progress: see `state_backup.verify`.
 
     `NotFoundError` if there is no store, `CorruptError` if its manifest is damaged.
     """

@@ -16,7 +16,7 @@ from adjunct_store.engine.changes import Applied, effective, encoded, last_chang
 from adjunct_store.engine.entry import POSITION_KEY, VALUE, Position
 from adjunct_store.engine.rocks import Database, IngestExternalFileOptions, SstFileWriter, options, storage_errors
 from adjunct_store.engine.sorting import RUN_BYTES, in_order
-from state_backup.rocksdb import rocksdb_checkpoint
+from state_backup import rocksdb_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

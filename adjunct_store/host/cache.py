@@ -22,10 +22,10 @@ from adjunct_store.host.verified import forget_verified, note_verified, verified
 from adjunct_store.metrics import StoreMetrics
 from azure_account.clock import SystemClock
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError, describe
+from state_backup import materialise
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.local import place
 from state_backup.local.advice import TOO_MANY_OPEN
-from state_backup.restoring import materialise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from adjunct_store.spark.changes import changes_of
-from adjunct_store.spark.filling import BatchFiller, check_schema, open_store
+from adjunct_store.spark.filling.changes import changes_of
+from adjunct_store.spark.filling.fill import BatchFiller, check_schema, open_store
 from adjunct_store.spark.partitioning import column_of
-from adjunct_store.spark.task_reader import QUERY
+from adjunct_store.spark.reading.task_reader import QUERY
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from adjunct_store.location import StoreLocation
-    from adjunct_store.spark.fill_spec import FillSpec
-    from adjunct_store.spark.filling import Filled
+    from adjunct_store.spark.filling.fill import Filled
+    from adjunct_store.spark.filling.fill_spec import FillSpec
     from adjunct_store.versions.opening import FillTerms
 
 

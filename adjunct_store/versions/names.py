@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from azure_account.errors import ConfigurationError
 from azure_account.names import check_blob
-from state_backup.names import StateNames
+from state_backup.record.names import StateNames
 
 MANIFEST = "store.json"
 _PINS = "pins"

@@ -17,7 +17,7 @@ from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.recovery import Action, Found, Recovery, Wanted, recovery, validity
 from azure_account.document_store import DocumentStore, Stored
 from azure_account.errors import ConfigurationError, ConflictError, describe
-from state_backup.undelete import undelete
+from state_backup.record.undelete import undelete
 
 if TYPE_CHECKING:
     from collections.abc import Callable

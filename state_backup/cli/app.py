@@ -30,18 +30,18 @@ from azure_account.cli.json_lines import print_json
 from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import plural
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
-from state_backup.arguments import MayBeEmpty, checked_offsets, checked_stores
+from state_backup.backup.arguments import MayBeEmpty, checked_offsets, checked_stores
+from state_backup.backup.keeping import set_keep
+from state_backup.backup.writer import Owner, open_state
 from state_backup.cli import as_json as document
 from state_backup.cli import as_text as text
 from state_backup.cli.progress import steps, transfer
 from state_backup.cli.reading import blobs_with_ttl, checkpoint_sizes, find_states, read_record
-from state_backup.keeping import set_keep
-from state_backup.lifecycle import lifecycle_policy
-from state_backup.names import StateNames
-from state_backup.restoring import restore
-from state_backup.sweeping import plan_sweep, sweep
-from state_backup.verifying import verify
-from state_backup.writer import Owner, open_state
+from state_backup.record.names import StateNames
+from state_backup.restoring.restore import restore
+from state_backup.restoring.verifying import verify
+from state_backup.sweeping.lifecycle import lifecycle_policy
+from state_backup.sweeping.sweep import plan_sweep, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from state_backup.backup.writer import BackedUpStore
     from state_backup.cli.reading import CheckpointSize, FoundState
-    from state_backup.record import Checkpoint, CheckpointRecord
-    from state_backup.restoring import Restored
-    from state_backup.sweeping import SweepPlan
-    from state_backup.verifying import Verified
-    from state_backup.writer import BackedUpStore
+    from state_backup.record.record import Checkpoint, CheckpointRecord
+    from state_backup.restoring.restore import Restored
+    from state_backup.restoring.verifying import Verified
+    from state_backup.sweeping.sweep import SweepPlan
 
 
 def states_json(container: str, states: Sequence[FoundState]) -> dict[str, object]:

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from state_backup.backup.writer import BackedUpStore
     from state_backup.cli.reading import CheckpointSize, FoundState
     from state_backup.index.checkpoint_id import CheckpointId
-    from state_backup.record import Checkpoint, CheckpointRecord
-    from state_backup.restoring import Restored
-    from state_backup.sweeping import SweepPlan
-    from state_backup.verifying import Verified
-    from state_backup.writer import BackedUpStore
+    from state_backup.record.record import Checkpoint, CheckpointRecord
+    from state_backup.restoring.restore import Restored
+    from state_backup.restoring.verifying import Verified
+    from state_backup.sweeping.sweep import SweepPlan
 
 _LATEST = 253_402_300_799_000
 """The last millisecond that has a date."""

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError
-from state_backup.names import RECORD, StateNames
-from state_backup.record_store import RecordStore
-from state_backup.stored_index import read_index
+from state_backup.record.names import RECORD, StateNames
+from state_backup.record.store import RecordStore
+from state_backup.record.stored_index import read_index
+from state_backup.record.ttl import TAG
 from state_backup.threads import mapped
-from state_backup.transfer.ttl import TAG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from azure_account.account import BlobContainer
-    from state_backup.record import Checkpoint, CheckpointRecord
+    from state_backup.record.record import Checkpoint, CheckpointRecord
 
 _REQUESTS_AT_ONCE = 16
 _INDEX = re.compile(r"(.+)/index/[0-9a-f]+\.json")

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from azure_account.errors import ConfigurationError, ConflictError, FencedError, describe
+from state_backup.backup.writer import Owner, open_state
 from state_backup.local.claim import check_names, claimed
 from state_backup.local.place import remove
-from state_backup.names import StateNames
-from state_backup.restoring import Restored, restore
+from state_backup.record.names import StateNames
+from state_backup.record.state_storage import StateStorage
+from state_backup.restoring.restore import Restored, restore
 from state_backup.spark.openings import note_openings, openings_of
 from state_backup.spark.position import STORE, Position
 from state_backup.spark.snapshot import newest_batch, query_id, take_snapshot, whole_batch
 from state_backup.spark.stop_due import StopDue
-from state_backup.state_storage import StateStorage
-from state_backup.writer import Owner, open_state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from azure_account.account import BlobContainer
-    from state_backup.writer import StateWriter
+    from state_backup.backup.writer import StateWriter
 
 logger = logging.getLogger(__name__)
 

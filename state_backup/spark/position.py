@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from azure_account.errors import ConfigurationError, describe
 
 if TYPE_CHECKING:
-    from state_backup.record import Checkpoint
+    from state_backup.record.record import Checkpoint
 
 STORE = "checkpoint"
 """The name of the store that a backed up checkpoint is, in its state."""

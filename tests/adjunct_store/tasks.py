@@ -14,7 +14,7 @@ from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.host.cache import HostCache
 from adjunct_store.host.directories import FetchedDirectories
 from adjunct_store.location import StoreLocation
-from adjunct_store.spark.partition_writer import PartitionReport, PartitionWriter
+from adjunct_store.spark.filling.partition_writer import PartitionReport, PartitionWriter
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.pins import pin_version
 from adjunct_store.view import open_view

@@ -15,8 +15,8 @@ import pytest
 
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.engine import PartitionStore, Position
-from adjunct_store.spark import partition_writer
-from adjunct_store.spark.partition_writer import KeyedRows
+from adjunct_store.spark.filling import partition_writer
+from adjunct_store.spark.filling.partition_writer import KeyedRows
 from adjunct_store.view import open_view
 from azure_account.errors import ConfigurationError
 from tests.mutating import edited
@@ -115,17 +115,17 @@ def test_a_store_has_the_same_contents_however_its_source_is_divided_into_batche
 
 MUTANTS = {
     "the first one counts": edited(
-        "adjunct_store.spark.partition_writer:last_of_ties",
+        "adjunct_store.spark.filling.partition_writer:last_of_ties",
         "yield joined.slice(0, joined.num_rows - 1).filter(_not_followed(joined, ties))",
         "yield joined.slice(1).filter(_not_followed(joined, ties))",
     ),
     "what follows in the next piece is not seen": edited(
-        "adjunct_store.spark.partition_writer:last_of_ties",
+        "adjunct_store.spark.filling.partition_writer:last_of_ties",
         "joined = batch if last is None else pa.concat_batches([last, batch])",
         "joined = batch\n            if last is not None:\n                yield last",
     ),
     "only the first column counts": edited(
-        "adjunct_store.spark.partition_writer:_not_followed",
+        "adjunct_store.spark.filling.partition_writer:_not_followed",
         "_equal_to_next(batch, ties))",
         "_equal_to_next(batch, ties[:1]))",
     ),

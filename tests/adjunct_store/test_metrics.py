@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections import OrderedDict
 from dataclasses import replace
@@ -18,7 +17,8 @@ from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.host.cache import HostCache
 from adjunct_store.host.directories import FetchedDirectories
 from adjunct_store.location import StoreLocation
-from adjunct_store.spark.task_reader import PinnedStore
+from adjunct_store.spark.reading import task_reader
+from adjunct_store.spark.reading.task_reader import PinnedStore
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
 from tests.adjunct_store.tasks import BatchWriter
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 STORE = "stores/planes"
 SCHEMA = StoreSchema(pa.schema([("id", pa.int64())]), pa.schema([("seats", pa.int64())]), partitions=1)
 LAST = metrics.LastVersion(7, 41, 1000, 5, 65536, bootstrapped=True, published=0.0)
-
-
-task_reader = importlib.import_module("adjunct_store.spark.task_reader")  # a function has the name too
 
 
 @pytest.fixture

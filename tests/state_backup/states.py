@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from azure_account.memory.account import MemoryAccount
 from state_backup.local.scan import scan
-from state_backup.sweeping import plan_sweep, sweep
+from state_backup.sweeping.sweep import plan_sweep, sweep
 from tests.state_backup.index.trees import local
 from tests.state_backup.local.test_scan import dirs_in, found_in, put
 

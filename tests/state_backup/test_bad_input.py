@@ -13,16 +13,16 @@ import pytest
 
 from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, CorruptError, NotFoundError
 from azure_account.memory.faults import Faults, LostAnswer, Refuse, always, on
-from state_backup import sweeping as sweep_module
-from state_backup import writer as writer_module
+from state_backup.backup import upload
+from state_backup.backup import writer as writer_module
+from state_backup.backup.writer import Owner, open_state
 from state_backup.local import place
 from state_backup.local.scan import scan
-from state_backup.restoring import checkpoints, restore
+from state_backup.restoring.restore import checkpoints, restore
 from state_backup.sealed_json import sealed
-from state_backup.sweeping import plan_sweep, sweep
+from state_backup.sweeping import sweep as sweep_module
+from state_backup.sweeping.sweep import plan_sweep, sweep
 from state_backup.threads import pool, results
-from state_backup.transfer import upload
-from state_backup.writer import Owner, open_state
 from tests.state_backup.dying import dying, state_of
 from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, write
 from tools.reporting import wait_for
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer
     from azure_account.memory.account import MemoryAccount
-    from state_backup.writer import StateWriter
+    from state_backup.backup.writer import StateWriter
 
 TTL = {"azureblobTtl": "30d"}
 

@@ -13,10 +13,10 @@ import pytest
 
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, Faults, ProcessDied, at, on
+from state_backup.backup.writer import Owner, open_state
 from state_backup.local import place
-from state_backup.restoring import checkpoints, restore
-from state_backup.sweeping import plan_sweep, sweep
-from state_backup.writer import Owner, open_state
+from state_backup.restoring.restore import checkpoints, restore
+from state_backup.sweeping.sweep import plan_sweep, sweep
 from tests.state_backup.dying import dying, state_of
 from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, write
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state_backup.arguments import MayBeEmpty
+from state_backup.backup.arguments import MayBeEmpty
+from state_backup.backup.writer import Owner, open_state
 from state_backup.local import place
-from state_backup.restoring import checkpoints, restore
-from state_backup.sweeping import plan_sweep
-from state_backup.writer import Owner, open_state
+from state_backup.restoring.restore import checkpoints, restore
+from state_backup.sweeping.sweep import plan_sweep
 from tests.state_backup.dying import state_of
 from tests.state_backup.states import STATE, new_account
 
@@ -87,8 +87,8 @@ _AS_ANOTHER_USER = """
 import os, sys
 from pathlib import Path
 from azure_account.errors import ConfigurationError
-from state_backup.restoring import restore
-from state_backup.writer import Owner, open_state
+from state_backup.restoring.restore import restore
+from state_backup.backup.writer import Owner, open_state
 from tests.state_backup.dying import state_of
 from tests.state_backup.states import STATE, new_account
 os.setgroups([]); os.setgid(65534); os.setuid(65534)

@@ -19,14 +19,14 @@ from azure_account.memory.faults import Faults, Refuse, Unreachable, on
 from azure_account.memory.service import MemoryService
 from azure_account.retrying.retry_loop import Request
 from state_backup import Owner, StateWriter, open_state, plan_sweep, restore, sweep
-from state_backup.names import StateNames
-from state_backup.record_store import RecordStore
-from state_backup.sweeping import DAY_SECONDS
+from state_backup.backup import upload
+from state_backup.backup.upload import Uploader
+from state_backup.record.names import StateNames
+from state_backup.record.store import RecordStore
+from state_backup.record.ttl import TAG
+from state_backup.restoring.verifying import verify
+from state_backup.sweeping.sweep import DAY_SECONDS
 from state_backup.threads import mapped
-from state_backup.transfer import upload
-from state_backup.transfer.ttl import TAG
-from state_backup.transfer.upload import Uploader
-from state_backup.verifying import verify
 from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, write
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ def test_an_unchanged_directory_of_new_hard_links_gets_no_new_index(tmp_path: Pa
 
 
 def test_a_sweep_leaves_the_list_of_condemned_blobs_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("state_backup.sweeping.MOST_CONDEMNED", 10)
+    monkeypatch.setattr("state_backup.sweeping.sweep.MOST_CONDEMNED", 10)
     account = new_account()
     opened(account.container("box")).back_up({"store": write(tmp_path / "live", TREES[0])})
     container = account.restarted(Faults(on("delete", Refuse(), times=10**9))).container("box")
@@ -326,7 +326,7 @@ def test_blobs_that_can_be_deleted_are_even_if_many_before_them_cannot(tmp_path:
 def test_a_sweep_deletes_what_is_condemned_though_the_list_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("state_backup.sweeping.MOST_CONDEMNED", 10)
+    monkeypatch.setattr("state_backup.sweeping.sweep.MOST_CONDEMNED", 10)
     account = new_account()
     container = account.container("box")
     opened(container).back_up({"store": write(tmp_path / "live", TREES[0])})

@@ -14,8 +14,8 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.retry_loop import Intercept, Request
 from state_backup import Owner, checkpoints, open_state, plan_sweep, restore
 from state_backup.cli.reading import checkpoint_sizes, read_record
-from state_backup.transfer import download
-from state_backup.verifying import verify
+from state_backup.restoring import download
+from state_backup.restoring.verifying import verify
 from tests.mutating import edited
 from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, write
 
@@ -162,8 +162,8 @@ def only_in(container: BlobContainer, index: str, other: str) -> str:
     ("place", "packs"),
     [
         ("azure_account.document_store:fetch_document", "packs"),
-        ("state_backup.transfer.download:Downloader._fill_verified", "no_packs"),
-        ("state_backup.transfer.packed:fetch_run", "packs"),
+        ("state_backup.restoring.download:Downloader._fill_verified", "no_packs"),
+        ("state_backup.restoring.packed:fetch_run", "packs"),
     ],
 )
 def test_without_a_second_fetch_an_older_checkpoint_would_be_restored(

@@ -12,13 +12,13 @@ from azure_account.account import BlobAttributes
 from azure_account.errors import CorruptError, NotFoundError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.service import MemoryService
-from state_backup.names import StateNames
-from state_backup.record import from_json, to_json
-from state_backup.record_store import RecordStore
-from state_backup.restoring import checkpoints, restore
+from state_backup.backup.writer import Owner, open_state
+from state_backup.record.names import StateNames
+from state_backup.record.record import from_json, to_json
+from state_backup.record.store import RecordStore
+from state_backup.restoring.restore import checkpoints, restore
 from state_backup.sealed_json import sealed
-from state_backup.sweeping import plan_sweep
-from state_backup.writer import Owner, open_state
+from state_backup.sweeping.sweep import plan_sweep
 from tests.state_backup.states import STATE, TREES, new_account, write
 
 if TYPE_CHECKING:

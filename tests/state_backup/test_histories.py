@@ -46,7 +46,9 @@ EVENTS = (
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     """The protocol warns all the time here. Only what the histories count is emitted."""
-    loggers = [logging.getLogger(f"state_backup.{name}") for name in ("restore", "sweep", "transfer.upload")]
+    loggers = [
+        logging.getLogger(f"state_backup.{name}") for name in ("backup.upload", "restoring.restore", "sweeping.sweep")
+    ]
     for each in loggers:
         each.disabled = True
     yield

@@ -13,9 +13,9 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, LostAnswer, Reset, TimeOut, on
 from azure_account.memory.service import MemoryService
 from state_backup import metrics
-from state_backup.restoring import restore
-from state_backup.sweeping import plan_sweep, sweep
-from state_backup.writer import Owner, open_state
+from state_backup.backup.writer import Owner, open_state
+from state_backup.restoring.restore import restore
+from state_backup.sweeping.sweep import plan_sweep, sweep
 from tests.exported import Exported, exporting
 from tests.state_backup.states import STATE, TREES, new_account, write
 

@@ -16,13 +16,13 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
 from azure_account.memory.service import MemoryService
 from azure_account.retrying.retry_loop import Intercept, Request
+from state_backup.backup.writer import Owner, open_state
 from state_backup.index import packs
 from state_backup.index.snapshot_index import from_json
-from state_backup.restoring import checkpoints, materialise, restore
-from state_backup.sweeping import plan_sweep
-from state_backup.transfer import download
-from state_backup.verifying import verify
-from state_backup.writer import Owner, open_state
+from state_backup.restoring import download
+from state_backup.restoring.restore import checkpoints, materialise, restore
+from state_backup.restoring.verifying import verify
+from state_backup.sweeping.sweep import plan_sweep
 from tests.state_backup.states import STATE, check_no_orphans, equal, new_account, write
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from azure_account.account import BlobContainer
-    from state_backup.writer import StateWriter
+    from state_backup.backup.writer import StateWriter
     from tests.state_backup.index.trees import Tree
 
 T = TypeVar("T")

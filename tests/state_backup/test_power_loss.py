@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from azure_account.errors import ConfigurationError
-from state_backup.restoring import restore
+from state_backup.restoring.restore import restore
 from state_backup.spark.openings import note_openings, openings_of
 from tests.mutating import Mutant, edited
 from tests.state_backup.local.test_scan import put
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 MUTANTS: dict[str, Mutant] = {
     "downloads are not synced": edited(
-        "state_backup.transfer.download:Downloader._file", "os.fsync(descriptor)", "os.fstat(descriptor)"
+        "state_backup.restoring.download:Downloader._file", "os.fsync(descriptor)", "os.fstat(descriptor)"
     ),
     "packed files are not synced": edited(
-        "state_backup.transfer.download:_write", "os.fsync(descriptor)", "os.fstat(descriptor)"
+        "state_backup.restoring.download:_write", "os.fsync(descriptor)", "os.fstat(descriptor)"
     ),
-    "copies are not synced": edited("state_backup.transfer.assembly:_copy", "durable.sync(new)", "new.stat()"),
+    "copies are not synced": edited("state_backup.restoring.assembly:_copy", "durable.sync(new)", "new.stat()"),
     "directories are not synced": edited("state_backup.local.place:apply_permissions", "sync(root)", "root.stat()"),
     "the switch is not synced": edited(
         "state_backup.local.place:switch", "sync(directory.parent)", "directory.parent.stat()"

@@ -27,8 +27,8 @@ from azure_account.cli.texts import size_text
 from azure_account.errors import ConfigurationError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, Refuse, on
+from state_backup.backup.writer import Owner, open_state
 from state_backup.local import scan
-from state_backup.writer import Owner, open_state
 from tests.adjunct_store import tasks
 from tests.adjunct_store.tasks import BatchWriter, location_of
 

@@ -185,7 +185,7 @@ MUTANTS: dict[str, Mutant] = {
         "rebuild=terms.rebuild or (manifest.current is not None and not terms.above))",
     ),
     "a checkpoint that is lost is not missed": edited(
-        "adjunct_store.spark.query_checkpoint:CheckpointState.misfit",
+        "adjunct_store.spark.filling.query_checkpoint:CheckpointState.misfit",
         "if self.planned < 0 and (published >= 0 or (query and not self.query)):",
         "if self.planned < 0:\n        return ''\n    if False:",
     ),

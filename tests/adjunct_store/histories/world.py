@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from adjunct_store.spark.query_checkpoint import CheckpointState, one_spelling
+from adjunct_store.spark.filling.query_checkpoint import CheckpointState, one_spelling
 from adjunct_store.versions.manifest import Manifest, Serves
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.pins import Reader, pin_version, release

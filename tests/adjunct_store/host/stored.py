@@ -12,7 +12,7 @@ from adjunct_store.host.folders import VERIFIED
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
 from azure_account.retrying.retry_loop import Intercept
-from state_backup.writer import Owner, open_state
+from state_backup.backup.writer import Owner, open_state
 from tests.state_backup.index.trees import Tree
 from tests.state_backup.states import write
 

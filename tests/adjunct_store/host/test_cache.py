@@ -16,7 +16,7 @@ from adjunct_store.host.locks import exclusive, try_directory
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
 from azure_account.memory.faults import Faults
-from state_backup.sweeping import plan_sweep
+from state_backup.sweeping.sweep import plan_sweep
 from tests.adjunct_store.host.stored import FILES, STORE, Stored, downloads, is_whole, state, tree
 from tests.limits import file_size_limit
 from tests.state_backup.dying import dying

@@ -9,8 +9,8 @@ from rocksdict import AccessType, Rdict
 from adjunct_store.host.working import Marker, working_directory
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
-from state_backup.rocksdb import rocksdb_checkpoint
-from state_backup.writer import Owner, open_state
+from state_backup.backup.rocksdb import rocksdb_checkpoint
+from state_backup.backup.writer import Owner, open_state
 from tests.adjunct_store.host.stored import STORE, downloads, opened, state
 from tests.state_backup.dying import state_of
 

@@ -19,15 +19,15 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, Refuse, on
 from azure_account.memory.service import MemoryService
 from azure_account.retrying.retry_loop import Intercept, Request
+from state_backup.backup.writer import Owner, open_state
 from state_backup.cli.app import app
 from state_backup.cli.as_text import moment_text
 from state_backup.cli.progress import EVERY_SECONDS
 from state_backup.index.checkpoint_id import CheckpointId
-from state_backup.names import StateNames
-from state_backup.record_store import RecordStore
-from state_backup.restoring import checkpoints
-from state_backup.transfer.ttl import WITH_TTL
-from state_backup.writer import Owner, open_state
+from state_backup.record.names import StateNames
+from state_backup.record.store import RecordStore
+from state_backup.record.ttl import WITH_TTL
+from state_backup.restoring.restore import checkpoints
 from tests.state_backup.states import STATE, TREES, equal, write
 
 if TYPE_CHECKING:

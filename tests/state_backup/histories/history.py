@@ -9,9 +9,8 @@ from pathlib import Path
 from random import Random
 
 from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, Reset, Throttle
-from state_backup import writer
+from state_backup.backup import upload, writer
 from state_backup.index import packs
-from state_backup.transfer import upload
 from tests.state_backup.histories.processes import StateProcess, aim_of
 from tests.state_backup.histories.world import World, counted_warnings, killed_restores_clean_nothing_up
 

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.errors import TransientError
-from state_backup import sweeping as sweep_module
-from state_backup.names import StateNames
-from state_backup.record_store import RecordStore
-from state_backup.writer import StateWriter
+from state_backup.backup.writer import StateWriter
+from state_backup.record.names import StateNames
+from state_backup.record.store import RecordStore
+from state_backup.sweeping import sweep as sweep_module
 from tests.mutating import Mutant, edited, replaced
 from tests.state_backup.histories import world
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
-    from state_backup.record import Checkpoint
-    from state_backup.sweeping import SweepPlan
-    from state_backup.writer import _New
+    from state_backup.backup.writer import _New
+    from state_backup.record.record import Checkpoint
+    from state_backup.sweeping.sweep import SweepPlan
 
-_WITHOUT_RECORD = edited("state_backup.sweeping:sweep", "if records.write(", "if False and records.write(")
-_OVERWRITES = edited("state_backup.transfer.upload:Uploader.put", ", condition=IF_ABSENT", "")
+_WITHOUT_RECORD = edited("state_backup.sweeping.sweep:sweep", "if records.write(", "if False and records.write(")
+_OVERWRITES = edited("state_backup.backup.upload:Uploader.put", ", condition=IF_ABSENT", "")
 _HOUR = 3600.0
 
 
@@ -40,7 +40,7 @@ def both(*mutants: Mutant) -> Mutant:
 def named(text: str) -> Mutant:
     """A file's blob is named so."""
     new = edited(
-        "state_backup.transfer.upload:Uploader._uploaded",
+        "state_backup.backup.upload:Uploader._uploaded",
         "blob = self._new_name()",
         f"blob = self._new_name().rpartition('/')[0] + '/' + {text}",
     )
@@ -144,45 +144,47 @@ MUTANTS: dict[str, Mutant] = {
     "a sweep deletes before it condemns": _sweep_deletes_first,
     "a writer deletes before it commits": before_commit(_delete_unused_first),
     "a writer does not look whether its blobs were condemned": edited(
-        "state_backup.writer:StateWriter.back_up", "new.blobs & set(self._stored.record.condemned)", "set()"
+        "state_backup.backup.writer:StateWriter.back_up", "new.blobs & set(self._stored.record.condemned)", "set()"
     ),
     "what a failed attempt has uploaded is not condemned": both(
         edited(
-            "state_backup.writer:StateWriter._commit", "(self._blobs_of(known) | self._unused)", "self._blobs_of(known)"
+            "state_backup.backup.writer:StateWriter._commit",
+            "(self._blobs_of(known) | self._unused)",
+            "self._blobs_of(known)",
         ),
-        replaced("state_backup.writer:StateWriter._condemn_the_rest", lambda *_: None),
+        replaced("state_backup.backup.writer:StateWriter._condemn_the_rest", lambda *_: None),
     ),
     "the TTL is taken off before the commit": before_commit(_take_tags_off),
     "the TTL is not taken off by who takes over": edited(
-        "state_backup.clean_up:CleanUp.run",
+        "state_backup.record.clean_up:CleanUp.run",
         "self.with_ttl -= _each(storage, take_ttl_off, sorted(self.with_ttl)).done",
         "self.with_ttl = set()",
     ),
     "the epoch is not checked when the record is read again": replaced(
-        "state_backup.record_store:RecordStore.check_epoch", lambda *_: None
+        "state_backup.record.store:RecordStore.check_epoch", lambda *_: None
     ),
     "two writers of one epoch are not told apart": edited(
-        "state_backup.record_store:RecordStore.check_epoch", "record.writer != writer", "False"
+        "state_backup.record.store:RecordStore.check_epoch", "record.writer != writer", "False"
     ),
     "a commit whose answer was lost is made again": edited(
-        "state_backup.writer:StateWriter._find_committed",
+        "state_backup.backup.writer:StateWriter._find_committed",
         "return checkpoint in stored.record.checkpoints",
         "return False",
     ),
     "a commit of its own that takes effect late is not noticed": edited(
-        "state_backup.writer:StateWriter._find_committed",
+        "state_backup.backup.writer:StateWriter._find_committed",
         "self._go_on_from(stored, {**known, **self._read_indexes(stored, known)})",
         "self._stored = stored",
     ),
     "blobs are put without a condition": _OVERWRITES,
     "a run that asks for fewer checkpoints drops the others": edited(
-        "state_backup.keeping:kept", "max(record.keep, wanted or 0)", "wanted or record.keep"
+        "state_backup.backup.keeping:kept", "max(record.keep, wanted or 0)", "wanted or record.keep"
     ),
     "a writer goes on with the number of checkpoints that it was opened with": edited(
-        "state_backup.writer:StateWriter._go_on_from", "stored.record.keep or self._keep", "self._keep"
+        "state_backup.backup.writer:StateWriter._go_on_from", "stored.record.keep or self._keep", "self._keep"
     ),
     "blobs of a checkpoint that is kept are condemned": edited(
-        "state_backup.writer:StateWriter._commit",
+        "state_backup.backup.writer:StateWriter._commit",
         "for each in checkpoints for blob",
         "for each in checkpoints[: self._keep] for blob",
     ),
@@ -192,11 +194,11 @@ MUTANTS: dict[str, Mutant] = {
         "for blob in file.blobs if not blob.pack_offset",
     ),
     "what the list has no room for is left": replaced(
-        "state_backup.writer:StateWriter._condemn_the_rest", lambda *_: None
+        "state_backup.backup.writer:StateWriter._condemn_the_rest", lambda *_: None
     ),
-    "worn packs are kept": replaced("state_backup.writer:without_worn", lambda _, stored: dict(stored)),
+    "worn packs are kept": replaced("state_backup.backup.writer:without_worn", lambda _, stored: dict(stored)),
     "the files of a pack lie in another order": edited(
-        "state_backup.transfer.upload:Uploader._put_group",
+        "state_backup.backup.upload:Uploader._put_group",
         "zip(group, begins, strict=False)}",
         "zip(group[::-1], begins, strict=False)}",
     ),

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from azure_account.errors import AzureBlobError
 from state_backup.index import snapshot_index
-from state_backup.record import CheckpointRecord, from_json
+from state_backup.record.record import CheckpointRecord, from_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from state_backup.index.snapshot_index import DirIndex, FileBlob
-    from state_backup.record import Checkpoint
+    from state_backup.record.record import Checkpoint
     from tests.state_backup.index.trees import Tree
 
 Stores: TypeAlias = "Mapping[str, Tree]"

@@ -14,12 +14,12 @@ from azure_account.errors import ConflictError, FencedError, NotFoundError, Tran
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, LostAnswer, ProcessDied, Reset
 from azure_account.memory.service import MemoryService
-from state_backup.arguments import MayBeEmpty
-from state_backup.keeping import set_keep
+from state_backup.backup.arguments import MayBeEmpty
+from state_backup.backup.keeping import set_keep
+from state_backup.backup.writer import Owner, open_state
 from state_backup.local import place
-from state_backup.restoring import restore
-from state_backup.sweeping import plan_sweep, sweep
-from state_backup.writer import Owner, open_state
+from state_backup.restoring.restore import restore
+from state_backup.sweeping.sweep import plan_sweep, sweep
 from tests.state_backup.histories.processes import BOX, StateProcess, aim_of, effect
 from tests.state_backup.histories.truth import KEEP, RECORD, STATE, Truth
 from tests.state_backup.states import write
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer
     from azure_account.retrying.retry_loop import Request
-    from state_backup.writer import StateWriter
+    from state_backup.backup.writer import StateWriter
     from tests.state_backup.histories.truth import Stores
     from tests.state_backup.index.trees import Tree
 
@@ -308,7 +308,7 @@ def killed_restores_clean_nothing_up() -> Iterator[None]:
 @contextmanager
 def counted_warnings(truth: Truth) -> Iterator[None]:
     """Count how often the writer says that a backup is repeated."""
-    logger = logging.getLogger("state_backup.writer")
+    logger = logging.getLogger("state_backup.backup.writer")
 
     class Counts(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -17,10 +17,10 @@ from azure_account.memory.faults import Crash, Faults, ProcessDied, Refuse, on
 from azure_account.memory.service import MemoryService
 from azure_account.retrying.retry_loop import Intercept, Request
 from state_backup import checkpoints, open_state
+from state_backup.backup.writer import Owner
 from state_backup.local.claim import claimed
-from state_backup.names import StateNames
+from state_backup.record.names import StateNames
 from state_backup.spark import CheckpointBackup, back_up_checkpoint, restore_checkpoint
-from state_backup.writer import Owner
 from tests.state_backup.spark.checkpoint_files import QUERY, batch_files, write_files
 from tests.state_backup.states import new_account
 from tools import reporting

@@ -1,0 +1,1 @@
+"""A store is filled: rows of DataFrames and streams become its versions."""

@@ -1,0 +1,188 @@
+"""Bounded data sets: each is all that the store has, built beside the one before and seen when it is whole.
+
+    rows ─► load_data_set ─► the next generation ─► sealed: readers switch by one write of the manifest
+    stream ─► its ends of streams, in its log ─► the newest data set that is complete ─► load_data_set
+
+In a stream a data set is what its producer has written from one end of the stream to the next, as `run_bounded` does.
+An end is one commit of the stream, so data sets are ranges of versions: no row can be counted to another one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from adjunct_store.spark.filling.changes import changes_of
+from adjunct_store.spark.filling.fill import BatchFiller, open_store
+from adjunct_store.spark.filling.fill_spec import FillSpec
+from adjunct_store.spark.filling.task_errors import own_errors
+from adjunct_store.versions.manifest_store import read_manifest
+from azure_account.connect import connect
+from azure_account.errors import ConfigurationError, NotFoundError, describe
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.read.options import source_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, Row, SparkSession
+    from typing_extensions import Unpack
+
+    from adjunct_store.location import StoreLocation
+    from adjunct_store.spark.filling.fill import Filled
+    from adjunct_store.spark.filling.fill_spec import FillColumns
+
+logger = logging.getLogger(__name__)
+
+DATA_SETS = "data sets"
+"""The source of a store that is filled by `load_data_set`, unless another one is named."""
+_USER = b"\x00"
+"""What the envelope of a row begins with; other envelopes are control messages."""
+
+
+def load_data_set(  # noqa: PLR0913 - what is loaded, and settings
+    store: StoreLocation,
+    rows: DataFrame,
+    *,
+    source: str = DATA_SETS,
+    number: int = 0,
+    rebuild: bool = False,
+    keep: int = 3,
+    cache_dir: Path | str | None = None,
+    **columns: Unpack[FillColumns],
+) -> Filled:
+    """Make the rows of a batch DataFrame all that a store has. Readers see what was there before until it is whole.
+
+    columns: see `FillSpec`; they may be others than those before. number: of the data set, which its version has as
+    batch. After a death it is built from the beginning by the next call. Other arguments and errors: see `fill`.
+    rebuild: replace a store that another fill, or data sets of another source, have made.
+    """
+    if rows.isStreaming:
+        raise ConfigurationError("load_data_set takes a batch DataFrame, and this one is a stream: use fill_data_sets.")
+    spec = FillSpec(**columns)
+    schema = changes_of(rows, spec).schema
+    opened = open_store(store, schema, source=source, bounded=True, rebuild=rebuild, keep=keep)
+    if opened.generation.sealed:
+        opened = opened.build_beside(schema.to_json(), source, partitions=schema.partitions)
+    return BatchFiller(store, opened, spec, schema, cache_dir).run(rows, number, bootstrapped=True, sealed=True)
+
+
+def fill_data_sets(  # noqa: PLR0913 - what is filled from what, and settings
+    store: StoreLocation,
+    spark: SparkSession,
+    path: str,
+    rows: Callable[[DataFrame], DataFrame],
+    *,
+    options: Mapping[str, str] | None = None,
+    rebuild: bool = False,
+    keep: int = 3,
+    cache_dir: Path | str | None = None,
+    **columns: Unpack[FillColumns],
+) -> Filled | None:
+    """Load the newest complete data set of a stream that `control_messages` has written, unless it is loaded already.
+
+    path: of the stream, of format `azureblob`; options: those that name its account. rows: makes the columns of the
+    fill of a DataFrame with the columns `partition` and `value`, the payload of each message (binary). None if there is
+    no newer complete data set than the one that the store has. Call it again whenever another one may be there.
+
+    rebuild: see `load_data_set`. None also if there is no such stream yet. `ConfigurationError` if an end of it is
+    spread over several commits, or if a vacuum may have removed rows of the data set.
+    """
+    given = dict(options or {})
+    control = spark.read.format("azureblob").options(**given, view="control")
+    try:
+        with own_errors():
+            found = data_sets(control.load(path).where("type = 'endOfStream'").collect(), path)
+    except NotFoundError:
+        return None
+    source = f"data sets of {path}"
+    loaded = _loaded(store, source)
+    if not found or found[-1].last == loaded:
+        return None
+    newest = found[-1]
+    if newest.last < loaded:
+        text = "stream %s was written anew: it ends at version %d, and store %s had version %d of it"
+        logger.warning(text, path, newest.last, store, loaded)
+    _check_kept(newest, given, path)
+    reader = spark.read.format("azureblob").options(**given, metadataColumns="version", versionAsOf=newest.last)
+    envelopes = reader.load(path)
+    own = envelopes.where((F.col("_version") > newest.after) & (F.substring("value", 1, 1) == F.lit(_USER)))
+    messages = own.select("partition", F.expr("substring(value, 2)").alias("value"))
+    return load_data_set(
+        store,
+        rows(messages),
+        source=source,
+        number=newest.last,
+        rebuild=rebuild,
+        keep=keep,
+        cache_dir=cache_dir,
+        **columns,
+    )
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """The versions of a stream that a data set is: those above `after`, up to `last`, which has its end.
+
+    generation: of its producer.
+    """
+
+    generation: int
+    after: int
+    last: int
+
+
+def data_sets(ends: Iterable[Row], path: str) -> list[DataSet]:
+    """The complete data sets of a stream, in their order.
+
+    ends: rows of the view `control` for ends of the stream. A repeated end of a generation is none: its first counts.
+    """
+    by_version: dict[tuple[int, int], list[Row]] = {}
+    for end in ends:
+        by_version.setdefault((end["version"], end["generation"] or 0), []).append(end)
+    found: list[DataSet] = []
+    for (version, generation), rows in sorted(by_version.items()):
+        if found and generation <= found[-1].generation:
+            continue
+        _check_whole(rows, path, version)
+        found.append(DataSet(generation, found[-1].last if found else -1, version))
+    return found
+
+
+def _check_whole(ends: Iterable[Row], path: str, version: int) -> None:
+    """`ConfigurationError` unless every task has ended in every partition that has an end."""
+    tasks: dict[int, set[str | None]] = {}
+    count = 0
+    for end in ends:
+        tasks.setdefault(end["partition"], set()).add(end["taskName"])
+        count = max(count, end["taskCount"] or 1)
+    for partition, names in tasks.items():
+        if None not in names and len(names) < count:
+            cause = f"its version {version} has the ends of {len(names)} of {count} tasks in partition {partition}"
+            step = "Write the ends of all tasks by one append, as run_bounded does."
+            raise ConfigurationError(describe("read data sets of", path, cause, step))
+
+
+def _check_kept(wanted: DataSet, options: Mapping[str, str], path: str) -> None:
+    """`ConfigurationError` if rows of the data set may be gone."""
+    given = source_options({"path": path, **options}, os.environ)
+    log = CommitLog(connect(given.account).container(given.location.container), given.stream)
+    first = log.boundary().first
+    if first > wanted.after + 1:
+        cause = f"a vacuum has removed the versions before {first}, and the newest data set may begin before that"
+        step = "Keep two data sets at least (vacuum --older-than), and write another one."
+        raise ConfigurationError(describe("read data sets of", path, cause, step))
+
+
+def _loaded(store: StoreLocation, source: str) -> int:
+    """The last version of the stream that the store has; -1 if it has none of it."""
+    manifest = read_manifest(store.open(), store.store)
+    if manifest is None:
+        return -1
+    sealed = [each.number for each in manifest.generations if each.sealed and each.source == source]
+    return max((each.batch for each in manifest.versions if each.generation in sealed), default=-1)

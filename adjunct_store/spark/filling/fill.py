@@ -1,0 +1,241 @@
+"""Fills a store from DataFrames: each becomes one published version, written by a task for each partition."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from adjunct_store.metrics import LastVersion, StoreMetrics
+from adjunct_store.spark.filling.changes import changes_of
+from adjunct_store.spark.filling.fill_spec import FillSpec
+from adjunct_store.spark.filling.partition_writer import REPORT, PartitionReport, PartitionWriter
+from adjunct_store.spark.filling.task_errors import own_errors
+from adjunct_store.versions.manifest_store import open_fill, read_manifest
+from adjunct_store.versions.transitions import continued
+from azure_account.errors import ConfigurationError, FencedError, NotFoundError, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+    from typing_extensions import Unpack
+
+    from adjunct_store.encoding.schema import StoreSchema
+    from adjunct_store.location import StoreLocation
+    from adjunct_store.spark.filling.fill_spec import FillColumns
+    from adjunct_store.versions.manifest import Version
+    from adjunct_store.versions.manifest_store import Fill
+    from adjunct_store.versions.opening import FillTerms, Opening
+
+BATCH_SOURCE = "batch"
+"""The source of a store that is filled by `fill`, unless another one is named."""
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What a batch did. version: the published one. nulls: rows left out since a key column is null.
+
+    ignored: rows that were older than what the store had. The counts are 0 for a batch that had been published before.
+    """
+
+    version: Version
+    upserts: int = 0
+    deletes: int = 0
+    ignored: int = 0
+    nulls: int = 0
+
+
+def fill(
+    store: StoreLocation,
+    rows: DataFrame,
+    *,
+    source: str = BATCH_SOURCE,
+    rebuild: bool = False,
+    keep: int = 3,
+    cache_dir: Path | str | None = None,
+    **columns: Unpack[FillColumns],
+) -> Filled:
+    """Apply the rows of a batch DataFrame to a store, as one version, and publish it. Makes the store if it is absent.
+
+    columns: see `FillSpec`. source: a name of where the rows come from; a store has one. rebuild: make it anew of
+    these rows only; what was there serves until they are published. keep: versions that new readers can still choose.
+    cache_dir: where tasks write, on local disks.
+
+    Takes the store over from another fill, which gets a `FencedError` with its next batch. `ConfigurationError`, before
+    anything is written, if a column is missing, a type is not possible, or the store has others or another source; and
+    if keys are null and not to be skipped, or two rows of a key contradict each other: then nothing is published.
+    """
+    spec = FillSpec(**columns)
+    if rows.isStreaming:
+        raise ConfigurationError("fill takes a batch DataFrame, and this one is a stream: use fill_stream.")
+    schema = changes_of(rows, spec).schema
+    if not rebuild:
+        check_schema(store, schema, source, adds=True)
+    opened = open_store(store, schema, source=source, rebuild=rebuild, adds=True, keep=keep)
+    batch = 0 if opened.base is None else opened.base.batch + 1
+    return BatchFiller(store, opened, spec, schema, cache_dir).run(rows, batch, bootstrapped=True)
+
+
+@dataclass
+class BatchFiller:
+    """Makes versions of one generation, one after the other, as the holder of the fill.
+
+    replaces: the rows of a batch are all that the store has after it; else they are changes.
+    """
+
+    location: StoreLocation
+    fill: Fill
+    spec: FillSpec
+    schema: StoreSchema
+    cache_dir: Path | str | None = None
+    replaces: bool = False
+    _tombstones: dict[int, int] = field(default_factory=dict, init=False)
+
+    @property
+    def metrics(self) -> StoreMetrics:
+        """Of the store."""
+        return StoreMetrics(self.location.container, self.location.store)
+
+    def run(self, rows: DataFrame, batch: int, *, bootstrapped: bool = False, sealed: bool = False) -> Filled:
+        """Apply the rows, and publish. A batch that was published before is not applied again.
+
+        `FencedError` if another fill has taken the store over.
+        """
+        base = self.fill.base
+        if base is not None and batch <= base.batch and not sealed:
+            return Filled(base)
+        try:
+            with self.metrics.measured("fillSeconds"):
+                filled = self._run(rows, batch, bootstrapped=bootstrapped, sealed=sealed)
+        except FencedError:
+            self.metrics.hide()
+            raise
+        for name, number in (
+            ("upserts", filled.upserts),
+            ("deletes", filled.deletes),
+            ("olderIgnored", filled.ignored),
+            ("nullKeys", filled.nulls),
+        ):
+            self.metrics.count(name, number)
+        return filled
+
+    @property
+    def _base(self) -> Version | None:
+        """The version that the next batch changes; None if it begins with nothing."""
+        return None if self.replaces else self.fill.base
+
+    def _run(self, rows: DataFrame, batch: int, *, bootstrapped: bool, sealed: bool) -> Filled:
+        base = self._base
+        reports = self._written(rows, batch)
+        nulls = sum(each.nulls for each in reports)
+        if nulls and self.spec.null_keys == "fail":
+            cause = f"{nulls} rows have a null in a key column ({', '.join(self.spec.keys)})"
+            step = 'Filter them, or leave them out by null_keys="skip". Nothing was published.'
+            raise ConfigurationError(describe("fill", f"store {self.location}", cause, step))
+        entries = sum(each.entries for each in reports) + (0 if base is None else base.entries)
+        size = sum(each.bytes for each in reports) + (0 if base is None else base.bytes)
+        checkpoints = {each.partition: each.checkpoint for each in reports if each.checkpoint}
+        if self.replaces:
+            self._tombstones.clear()
+        self._tombstones.update((each.partition, each.tombstones) for each in reports if each.checkpoint)
+        version = self._publish(batch, checkpoints, entries, size, bootstrapped=bootstrapped, sealed=sealed)
+        return Filled(
+            version,
+            sum(each.upserts for each in reports),
+            sum(each.deletes for each in reports),
+            sum(each.ignored for each in reports),
+            nulls,
+        )
+
+    def finish_bootstrap(self) -> Version:
+        """Publish what is there as bootstrapped: all that the source had is in it, which may be nothing."""
+        base = self.fill.base
+        if base is None:
+            return self._publish(-1, {}, 0, 0, bootstrapped=True)
+        return self._publish(base.batch, {}, base.entries, base.bytes, bootstrapped=True)
+
+    def _publish(self, batch: int, checkpoints: Mapping[int, str], entries: int, size: int, **flags: bool) -> Version:
+        base = self.fill.base
+        with self.metrics.measured("publishSeconds"):
+            version = self.fill.publish(batch, checkpoints, entries, size, replaces=self.replaces, **flags)
+        self.metrics.count("versionsPublished", int(base is None or version.number != base.number))
+        sizes = version.entries, sum(self._tombstones.values()), version.bytes
+        bootstrapped = self.fill.generation.bootstrapped
+        self.metrics.show(LastVersion(version.number, version.batch, *sizes, bootstrapped, time.monotonic()))
+        return version
+
+    def _written(self, rows: DataFrame, batch: int) -> list[PartitionReport]:
+        """Write the partitions that have rows, in tasks."""
+        changes = changes_of(rows, self.spec)
+        _check_same(self.location, self.schema.to_json(), changes.schema.to_json())
+        base = () if self._base is None else self._base.checkpoints
+        writer = PartitionWriter(
+            location=self.location,
+            generation=self.fill.generation.number,
+            schema=self.schema,
+            epoch=self.fill.epoch,
+            source=self.fill.generation.source,
+            batch=batch,
+            base=dict(enumerate(base)),
+            in_use={each: self.fill.in_use(each) for each in range(self.schema.partitions)},
+            allow_nulls=self.spec.null_keys == "skip",
+            cache_dir=None if self.cache_dir is None else str(self.cache_dir),
+        )
+        try:
+            with own_errors():
+                found = changes.by_partition().mapInArrow(writer.write, REPORT).collect()
+        except NotFoundError:
+            self.fill.clean_up()  # is fenced, if another fill has taken the store over and deleted this generation
+            raise
+        return [PartitionReport(**row.asDict()) for row in found]
+
+
+def open_store(
+    store: StoreLocation,
+    schema: StoreSchema,
+    before_take_over: Callable[[Opening], str] = lambda _: "",
+    **terms: Unpack[FillTerms],
+) -> Fill:
+    """Take a store over from other fills. See `open_fill`."""
+    return open_fill(
+        store.open(),
+        store.store,
+        schema.to_json(),
+        partitions=schema.partitions,
+        before_take_over=before_take_over,
+        **terms,
+    )
+
+
+def check_schema(store: StoreLocation, schema: StoreSchema, source: str, *, adds: bool) -> None:
+    """`ConfigurationError` if the generation that a fill would continue has another schema. adds: see `continued`."""
+    manifest = read_manifest(store.open(), store.store)
+    current = None if manifest is None else continued(manifest, source, adds=adds).current
+    if current is not None and current.source == source:
+        _check_same(store, current.schema, schema.to_json())
+
+
+def _check_same(store: StoreLocation, stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    for part in ("keys", "values", "partitions", "order_by"):
+        if stored[part] != given[part]:
+            cause = f"its {part} are {_text(stored[part])}, those of this fill are {_text(given[part])}"
+            change = f"Give partitions={stored[part]}" if part == "partitions" else "Cast or rename the columns"
+            step = f"{change}, or build the store again from its whole source (rebuild=True)."
+            raise ConfigurationError(describe("fill", f"store {store.store}", cause, step))
+
+
+def _text(part: Any) -> str:
+    """A part of a schema in a message: columns with their types."""
+    columns = part["fields"] if isinstance(part, dict) else part
+    if not isinstance(columns, list):
+        return str(columns) or "none"
+    return ", ".join(f"{each['name']} {_type(each['type'])}" for each in columns)
+
+
+def _type(kind: Any) -> str:
+    """A type of a key, or of Avro without what all have: that it may be null."""
+    if isinstance(kind, list):
+        kind = next(each for each in kind if each != "null")
+    return str(kind.get("logicalType", kind["type"]) if isinstance(kind, dict) else kind)

@@ -1,0 +1,305 @@
+"""Reads stores in queries: joins, and readers for functions that run in tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import BooleanType, StructField, StructType
+
+from adjunct_store.forms.limit import TooManyBytesError
+from adjunct_store.spark.partitioning import check_not_collated, column_of, one_task_each, store_partition
+from adjunct_store.spark.reading.pinning import kept, plan
+from adjunct_store.spark.reading.plans import has_plan
+from azure_account.errors import ConfigurationError
+from azureblob_source.spark_types import arrow_of, spark_of, well_formed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from adjunct_store.encoding.schema import StoreSchema
+    from adjunct_store.location import StoreLocation
+    from adjunct_store.spark.reading.task_reader import PinnedStore
+    from adjunct_store.view import Form, View
+
+ROWS_AT_ONCE = 500_000
+BYTES_AT_ONCE = 32 << 20
+"""Of rows that are looked up together. Spark passes 10,000, which take up to twice the processor time for each row."""
+BYTES_FOUND = 64 << 20
+"""Of values that are added to rows at once; else some rows of a few kilobytes each fill the memory of a worker."""
+_SLOWLY = 8
+"""By which part more rows are tried after a look-up that found fewer bytes: what was found in vain is read again."""
+How: TypeAlias = Literal["left", "inner", "semi", "anti"]
+_HOW: Mapping[str, How] = {
+    "left": "left",
+    "leftouter": "left",
+    "inner": "inner",
+    "semi": "semi",
+    "leftsemi": "semi",
+    "anti": "anti",
+    "leftanti": "anti",
+}
+"""By what Spark calls the kinds of joins, without underscores."""
+_ROWS_ONLY = ("semi", "anti")
+_ANEW = (
+    "The store was made anew with another schema: start the query again. If it fails again, its last batch has pinned "
+    "an older version: call release_pins(store, query id)."
+)
+
+
+def join(  # noqa: PLR0913 - what is joined, and how
+    rows: DataFrame,
+    store: StoreLocation,
+    *,
+    on: Sequence[str] | Mapping[str, str],
+    how: str = "left",
+    columns: Sequence[str] | None = None,
+    prefix: str = "",
+    indicator: str | None = None,
+    shuffle: bool = False,
+    version: int | None = None,
+    form: Form = "rocksdb",
+    cache_dir: Path | str | None = None,
+) -> DataFrame:
+    """The rows with the values of the store for their key.
+
+    how: `left`: all rows, with null where the store has no entry; `inner`: only those with one; `semi` and `anti`:
+    those with one, and those without one, as they are. Also as Spark spells these, such as `left_anti`.
+    on: columns of `rows` in the order of the store's keys, or in any order if they have the names of the keys; or a
+    mapping from each key of the store to a column. A row with a null among them has no entry.
+    columns: value columns to add, by default all; `prefix` comes before their names.
+    indicator: the name of a Boolean column that a left join adds: whether the store has the key. Values may be null.
+    shuffle: bring the rows of a store partition into one task, which then opens that partition only; without it every
+    task may open all.
+    version: by default all tasks of a micro-batch read the version that was the newest when it began, and those of a
+    batch job the one that is the newest now.
+    form: `memory` for a store that each worker process loads whole.
+    cache_dir: where hosts keep what they have fetched, on local disks.
+
+    Spark reads all columns of `rows`, and no later filter moves before the join: select and filter first.
+    `ConfigurationError` if columns are missing, of other types than the keys, or there twice; `NotFoundError` if the
+    store has no version yet: see `wait_until_ready`.
+    """
+    kind = _how(how)
+    _check_added(kind, columns, prefix, indicator)
+    planned = plan(store, streaming=rows.isStreaming, version=version, form=form, cache_dir=cache_dir)
+    keys = _key_columns(planned.schema, on)
+    check_key_types(planned.schema, rows, keys)
+    values = _values(planned.schema, [] if kind in _ROWS_ONLY else columns)
+    added = [StructField(prefix + each.name, each.dataType, True) for each in spark_of(values)]
+    if indicator is not None:
+        added.append(StructField(indicator, BooleanType(), False))
+    _check_names(rows, added, store)
+    names = [*rows.columns, *(each.name for each in added)]
+    schema = _by_place([*rows.schema, *added])
+    places = [rows.columns.index(name) for name in keys]
+    joiner = Joiner(planned.pinned, planned.schema.keys, places, values, arrow_of(schema), kind)
+    if shuffle:
+        partitions = planned.schema.partitions
+        where = store_partition([column_of(name) for name in keys], partitions)
+        rows = one_task_each(rows, where, partitions)
+    joined = rows.toDF(*schema.names[: len(rows.columns)]).mapInArrow(joiner.join, schema)
+    if planned.hold is not None:
+        planned.hold.until(has_plan(joined))
+    return joined.toDF(*names)
+
+
+def task_reader(
+    store: StoreLocation,
+    *,
+    streaming: bool = True,
+    version: int | None = None,
+    form: Form = "rocksdb",
+    cache_dir: Path | str | None = None,
+) -> PinnedStore:
+    """A reader for functions that run in tasks: `mapInArrow`, UDFs, `foreachPartition`. Make it on the driver.
+
+    In a task `reader.view()` is the store in the version of the task's micro-batch, with `get`, `get_many`, `lookup`,
+    `prefix` and `scan`. streaming: whether it is used in tasks of a streaming query; if not, the version is pinned now.
+    """
+    return kept(plan(store, streaming=streaming, version=version, form=form, cache_dir=cache_dir))
+
+
+@dataclass(frozen=True)
+class Joiner:
+    """For `mapInArrow`: adds the values of a store. Picklable.
+
+    keys: places of columns of the rows, in the order of the store's keys, whose fields are `key_fields`. schema: of the
+    result: the rows, the values, and if there is one more field, whether the store has the key.
+    """
+
+    store: PinnedStore
+    key_fields: pa.Schema
+    keys: Sequence[int]
+    values: pa.Schema
+    schema: pa.Schema
+    how: How = "left"
+
+    def join(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yields larger batches than it is given, unless values are large. A task without rows opens nothing."""
+        rows = most = 2 * ROWS_AT_ONCE
+        for batch in gathered(batches):
+            begin = 0
+            while begin < batch.num_rows:
+                piece = batch.slice(begin, rows)
+                try:
+                    joined = self._joined(piece, BYTES_FOUND if piece.num_rows > 1 else None)
+                except TooManyBytesError:
+                    rows = piece.num_rows // 2
+                else:
+                    yield joined
+                    begin += piece.num_rows
+                    rows = min(most, rows + rows // _SLOWLY + 1)
+
+    def _joined(self, batch: pa.RecordBatch, at_most: int | None) -> pa.RecordBatch:
+        found = values_of(self.store, [batch.column(each) for each in self.keys], self.key_fields, at_most)
+        present = found.is_valid()
+        columns = [*batch.columns, *picked(found, self.values), present][: len(self.schema)]
+        if self.how != "left":
+            wanted = pc.invert(present) if self.how == "anti" else present
+            columns = [column.filter(wanted) for column in columns]
+        typed = [column.cast(field.type) for column, field in zip(columns, self.schema, strict=True)]
+        return pa.RecordBatch.from_arrays(typed, names=self.schema.names)
+
+
+def _how(how: str) -> How:
+    found = _HOW.get(how.lower().replace("_", ""))
+    if found is None:
+        raise ConfigurationError(f"how is {how!r}: give left, inner, semi or anti.")
+    return found
+
+
+def _check_added(how: How, columns: Sequence[str] | None, prefix: str, indicator: str | None) -> None:
+    """`ConfigurationError` for columns that a join of this kind does not add."""
+    if how in _ROWS_ONLY and (columns is not None or prefix):
+        raise ConfigurationError(f"how is {how!r}, which adds no columns: leave out columns and prefix.")
+    if indicator is not None and how != "left":
+        text = f"indicator is {indicator!r} and how is {how!r}: the rows of the result are all of one kind."
+        raise ConfigurationError(f"{text} Leave it out, or take a left join.")
+
+
+def _check_names(rows: DataFrame, added: Sequence[StructField], store: StoreLocation) -> None:
+    """`ConfigurationError` if a column that is added is there already."""
+    taken = {name.lower() for name in rows.columns}
+    for each in added:
+        if each.name.lower() in taken:
+            text = f"Value column {each.name!r} of store {store.store} is also a column of the DataFrame."
+            if not each.nullable:
+                text = f"indicator is {each.name!r}, which is also another column of the result."
+            raise ConfigurationError(f"{text} Rename or drop one, or give a prefix.")
+        taken.add(each.name.lower())
+
+
+def _by_place(fields: Sequence[StructField]) -> StructType:
+    """With other names: `mapInArrow` takes no column whose name has a dot, or that is there twice."""
+    return StructType(
+        [StructField(f"c{place}", each.dataType, each.nullable, each.metadata) for place, each in enumerate(fields)]
+    )
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in larger batches: of more keys, more are neighbours in the store. None without rows."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        waiting.append(well_formed(batch))
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= ROWS_AT_ONCE or size >= BYTES_AT_ONCE:
+            yield _one(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield _one(waiting)
+
+
+def _one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_struct_array(pa.concat_arrays([batch.to_struct_array() for batch in batches]))
+
+
+def values_of(
+    store: PinnedStore, keys: Sequence[pa.Array], fields: pa.Schema, at_most: int | None = None
+) -> pa.StructArray:
+    """The values of keys. fields: of the keys for which the query was planned. at_most: see `View.lookup`.
+
+    `ConfigurationError` if the store has other keys since it was made anew, or columns are of other types.
+    """
+    batch = pa.RecordBatch.from_arrays(list(keys), names=fields.names)
+
+    def find(view: View) -> pa.StructArray:
+        if not view.schema.keys.equals(fields):
+            planned, now = (
+                ", ".join(f"{each.name} {each.type}" for each in some) for some in (fields, view.schema.keys)
+            )
+            raise ConfigurationError(f"The store's keys were {planned} when the query started, and are {now}. {_ANEW}")
+        return view.lookup(batch, at_most)
+
+    return store.read(find)
+
+
+def picked(values: pa.StructArray, fields: pa.Schema) -> list[pa.Array]:
+    """These fields of the values, null where the value is.
+
+    `ConfigurationError` if the store has them no more, or of another type, since it was made anew.
+    """
+    by_name = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
+    columns = []
+    for field in fields:
+        found = by_name.get(field.name)
+        if found is None or found.type != field.type:
+            now = "gone" if found is None else f"of type {found.type}"
+            text = f"Value column {field.name!r} was of type {field.type} when the query started, and is {now}."
+            raise ConfigurationError(f"{text} {_ANEW}")
+        columns.append(found)
+    return columns
+
+
+def check_key_types(schema: StoreSchema, rows: DataFrame, columns: Sequence[str]) -> None:
+    """`ConfigurationError` unless these columns of the rows are there and have the types of the store's keys."""
+    for field, name in zip(schema.keys, columns, strict=True):
+        if name not in rows.columns:
+            have = ", ".join(rows.columns)
+            text = f"Column {name!r}, for key {field.name!r} of the store, is not in the DataFrame, which has {have}."
+            raise ConfigurationError(text)
+        if rows.columns.count(name) > 1:
+            raise ConfigurationError(f"The DataFrame has column {name!r} twice. Drop one, or rename it.")
+        check_not_collated(name, rows.schema[name].dataType)
+        given = arrow_of(StructType([rows.schema[name]])).field(0).type
+        if given != field.type:
+            wanted = spark_of(pa.schema([field]))[0].dataType.simpleString()
+            text = f"Column {name!r} is of type {rows.schema[name].dataType.simpleString()}, key {field.name!r} of the"
+            raise ConfigurationError(f"{text} store is {wanted}. Cast it: F.col({name!r}).cast({wanted!r}).")
+
+
+def _key_columns(schema: StoreSchema, on: Sequence[str] | Mapping[str, str]) -> list[str]:
+    names = list(schema.keys.names)
+    if isinstance(on, Mapping):
+        if set(on) != set(names):
+            raise ConfigurationError(
+                f"on has keys {', '.join(on)}, the store has {', '.join(names)}. Map each of these."
+            )
+        return [on[name] for name in names]
+    given = [on] if isinstance(on, str) else list(on)
+    if len(given) != len(names):
+        raise ConfigurationError(f"on has {len(given)} columns, the store has {len(names)} keys: {', '.join(names)}.")
+    return names if set(given) == set(names) else given
+
+
+def _values(schema: StoreSchema, columns: Sequence[str] | None) -> pa.Schema:
+    if columns is None:
+        return schema.values
+    have = schema.values.names
+    if isinstance(columns, str):
+        raise ConfigurationError(f"columns is {columns!r}: give a list, such as columns=[{columns!r}].")
+    if len(set(columns)) < len(columns):
+        raise ConfigurationError(f"columns {list(columns)} names a column twice. Name each once.")
+    for name in columns:
+        if name not in have:
+            raise ConfigurationError(f"columns has {name!r}, which is no value column of the store: {', '.join(have)}.")
+    return pa.schema([schema.values.field(name) for name in columns])

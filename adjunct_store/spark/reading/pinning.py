@@ -1,0 +1,119 @@
+"""The driver's side of reading: which generation a query is planned for, and the pins of batch jobs."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
+
+from adjunct_store.encoding.schema import StoreSchema
+from adjunct_store.spark.reading.batch_pins import BatchPins
+from adjunct_store.spark.reading.task_reader import BATCH, QUERY, PinnedStore
+from adjunct_store.versions.manifest_store import read_manifest
+from adjunct_store.versions.pins import release
+from adjunct_store.view import check_form
+from azure_account.errors import ConfigurationError, NotFoundError, describe
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from adjunct_store.location import StoreLocation
+    from adjunct_store.spark.reading.batch_pins import Hold
+    from adjunct_store.versions.manifest import Version
+    from adjunct_store.view import Form
+
+_batch_pins = BatchPins()
+_DRIVER = uuid.uuid4().hex
+"""This process, in the pins of streaming queries."""
+
+
+@dataclass(frozen=True)
+class PlannedStore:
+    """What tasks need to read a store, and the schema with which the query is planned.
+
+    hold: of the version that a batch job has pinned; say how long it is needed.
+    """
+
+    pinned: PinnedStore
+    schema: StoreSchema
+    hold: Hold | None = None
+
+
+def plan(
+    store: StoreLocation,
+    *,
+    streaming: bool,
+    version: int | None = None,
+    form: Form = "rocksdb",
+    cache_dir: Path | str | None = None,
+) -> PlannedStore:
+    """Prepare a read. A batch job pins its version now; in a streaming query each micro-batch pins its own.
+
+    `NotFoundError` if the store has no version, or not this one; `ConfigurationError` for an unknown form.
+    """
+    check_form(form)
+    if version is not None and type(version) is not int:
+        raise ConfigurationError(f"version is {version!r}: give the number of a version, as `ls` shows it.")
+    folder = None if cache_dir is None else str(cache_dir)
+    found, schema = _planned(store, version)
+    if streaming or _in_micro_batch():
+        pinned_later = PinnedStore(store, version=version, form=form, cache_dir=folder, driver=_DRIVER)
+        return PlannedStore(pinned_later, schema)
+    hold = _batch_pins.pin(store, found, version)
+    number = hold.pin.version.number
+    if number != found.number:
+        _, schema = _planned(store, number)
+    pinned = PinnedStore(store, hold.pin.reader, version=number, form=form, cache_dir=folder)
+    return PlannedStore(pinned, schema, hold)
+
+
+def kept(planned: PlannedStore) -> PinnedStore:
+    """For functions of which nobody can say when they are not called any more: the version stays pinned."""
+    if planned.hold is not None:
+        planned.hold.for_good()
+    return planned.pinned
+
+
+def _in_micro_batch() -> bool:
+    """Whether Spark runs this code for a micro-batch (`foreachBatch`): then its tasks know query and batch."""
+    try:
+        context = SparkSession.active().sparkContext  # a thread that inherits the properties has no active session
+    except PySparkRuntimeError:
+        return False
+    return context.getLocalProperty(QUERY) is not None and context.getLocalProperty(BATCH) is not None
+
+
+def release_pins(store: StoreLocation | None = None, query: str | None = None) -> None:
+    """Release what batch jobs of this process have pinned, when none of them runs any more.
+
+    A join does it for DataFrames that nothing refers to any more, and an exit of the process for all. The pins of a
+    killed one expire, and their versions stay until then.
+
+    store, query: release the pins that a streaming query has on a store, by its id, when it does not run. Its last
+    batch, if that is run again, then reads the version that is the newest.
+    """
+    if (store is None) != (query is None):
+        raise ConfigurationError("release_pins takes a store and the id of a query, or neither.")
+    if store is None or query is None:
+        _batch_pins.release_all()
+    else:
+        release(store.open(), store.store, query)
+
+
+def _planned(store: StoreLocation, version: int | None) -> tuple[Version, StoreSchema]:
+    manifest = read_manifest(store.open(), store.store)
+    found = None
+    if manifest is not None:
+        found = manifest.newest if version is None else manifest.version(version)
+    generation = None if manifest is None or found is None else manifest.generation(found.generation)
+    if found is None or generation is None:
+        have = ", ".join(str(each.number) for each in ([] if manifest is None else manifest.versions)) or "none"
+        wanted = "no version that readers get" if version is None else f"no version {version}"
+        step = "Fill it, and call wait_until_ready before the query starts."
+        if version is not None:
+            step = "Give one of these, or leave `version` out for the newest one."
+        raise NotFoundError(describe("read", f"store {store}", f"it has {wanted}; its versions are {have}", step))
+    return found, StoreSchema.from_json(generation.schema)

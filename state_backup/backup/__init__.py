@@ -1,0 +1,1 @@
+"""From directories to a checkpoint: arguments checked, files uploaded, the record written."""

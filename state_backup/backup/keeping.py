@@ -1,0 +1,63 @@
+"""How many checkpoints a state keeps. The number is the state's, not that of a run: it is in the record (`keep`).
+
+A run without a number goes on with it, a higher one replaces it, a lower one is ignored with a warning. `set_keep` is
+the order to keep fewer; it fences nobody, and a writer follows the record that it reads. Records of earlier releases
+have no number: a writer that runs writes its own again, one that opens the state keeps as many as there are.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from azure_account.errors import NotFoundError, TransientError, describe
+from state_backup.backup.arguments import checked_number
+from state_backup.record.names import StateNames
+from state_backup.record.store import RecordStore
+
+if TYPE_CHECKING:
+    from azure_account.account import BlobContainer
+    from state_backup.record.record import CheckpointRecord
+
+logger = logging.getLogger(__name__)
+
+LEAST_KEPT = 2
+_ATTEMPTS = 10
+
+
+def checked_keep(keep: int) -> int:
+    """`ConfigurationError` below two."""
+    return checked_number(keep, "keep", LEAST_KEPT, "a restore would be overtaken by the next backup")
+
+
+def set_keep(container: BlobContainer, state: str, keep: int) -> None:
+    """Have a state keep so many checkpoints from its next backup on, which drops the older ones.
+
+    Its writer goes on. `NotFoundError` without a record; `TransientError` if others change the record all the time.
+    """
+    keep = checked_keep(keep)
+    records = RecordStore(container, StateNames(state))
+    what = f"checkpoints of state {state}"
+    for _ in range(_ATTEMPTS):
+        stored = records.read()
+        if stored is None:
+            step = "Check the name; `ls` shows the states."
+            raise NotFoundError(describe("keep", what, "it has no checkpoint record", step))
+        if records.write(replace(stored.record, keep=keep), stored) is not None:
+            return
+    cause = f"its record was changed {_ATTEMPTS} times meanwhile"
+    raise TransientError(describe("keep", what, cause, "Try again later."))
+
+
+def kept(state: str, record: CheckpointRecord, wanted: int | None) -> int:
+    """How many checkpoints a run keeps that wants so many; None: that does not say. A run may keep more, not fewer.
+
+    A state that does not say either, since an earlier release wrote it, keeps those that it has.
+    """
+    if record.keep is None:
+        return max(LEAST_KEPT, len(record.checkpoints)) if wanted is None else wanted
+    if wanted is not None and wanted < record.keep:
+        text = "%s keeps %d checkpoints, also in this run, which asks for %d. To keep fewer: set_keep(…, %d), or `keep`"
+        logger.warning(text, state, record.keep, wanted, wanted)
+    return max(record.keep, wanted or 0)

@@ -1,0 +1,503 @@
+"""Back up the stores of a task: upload what is new, commit, then clean up.
+
+    open_state   raise the epoch in the record; take up the clean-up that an earlier writer has left
+    back_up      scan ─► compare ─► upload files ─► put indexes ─► change the record ─► take TTLs off, delete
+                                                                      │ the commit point
+                                                                      └ it was changed meanwhile ─► read it again:
+                                                                           another writer: `FencedError`
+                                                                           a sweep has condemned new blobs: upload again
+                                                                           else: change it again
+
+Decision 15 says why no order of events, clocks included, deletes what a checkpoint needs.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from azure_account.errors import (
+    AzureBlobError,
+    ConfigurationError,
+    ConflictError,
+    describe,
+)
+from state_backup.backup.arguments import (
+    check_label,
+    checked_ids,
+    checked_number,
+    checked_offsets,
+    checked_stores,
+    may_be_empty,
+)
+from state_backup.backup.keeping import LEAST_KEPT, checked_keep, kept
+from state_backup.backup.upload import Uploader
+from state_backup.index.checkpoint_id import next_id
+from state_backup.index.dir_diff import next_index, stored_content, to_upload
+from state_backup.index.packs import without_worn
+from state_backup.index.snapshot_index import DirIndex, SnapshotIndex, SnapshotMetadata, from_json, to_json
+from state_backup.local.scan import ReadFiles, scan
+from state_backup.metrics import StateMetrics
+from state_backup.record.clean_up import CleanUp
+from state_backup.record.names import StateNames
+from state_backup.record.record import MOST_CONDEMNED, Checkpoint, CheckpointRecord
+from state_backup.record.state_storage import StateStorage
+from state_backup.record.store import new_uuid
+from state_backup.record.undelete import undelete
+from state_backup.sealed_json import readable
+from state_backup.threads import check_threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from azure_account.account import BlobContainer
+    from state_backup.backup.arguments import MayBeEmpty
+    from state_backup.index.checkpoint_id import CheckpointId
+    from state_backup.index.dir_diff import Blobs, Content, LocalDir, LocalFile
+    from state_backup.record.store import StoredRecord
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 10
+"""How often a commit is tried when sweeps change the record meanwhile."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose state it is: goes into each snapshot index, as Samza has it."""
+
+    job_name: str
+    job_id: str = "1"
+    task_name: str = "0"
+
+    def __post_init__(self) -> None:
+        """`ConfigurationError` unless all are texts that are not blank."""
+        for name, value in (("job_name", self.job_name), ("job_id", self.job_id), ("task_name", self.task_name)):
+            check_label(value, name, "as this owner")
+
+
+@dataclass(frozen=True)
+class BackedUpStore:
+    """What a backup did for one store: files and bytes that it uploaded, and those that it did not have to."""
+
+    uploaded_files: int
+    uploaded_bytes: int
+    retained_files: int
+    retained_bytes: int
+
+
+@dataclass
+class _New:
+    """What an attempt has uploaded: the snapshot index of each store, with its blob, and the names of all blobs.
+
+    base: the checkpoint that it was compared with. content: of the files, with their blobs.
+    keep: ids of checkpoints that stay beside the newest ones.
+    """
+
+    base: Checkpoint | None
+    keep: frozenset[str]
+    indexes: dict[str, tuple[str, SnapshotIndex]] = field(default_factory=dict)
+    blobs: set[str] = field(default_factory=set)
+    stores: dict[str, BackedUpStore] = field(default_factory=dict)
+    content: dict[Content, Blobs] = field(default_factory=dict)
+
+    def checkpoint(self, id_: CheckpointId, offsets: Mapping[str, str]) -> Checkpoint:
+        return Checkpoint(id_, {store: blob for store, (blob, _) in self.indexes.items()}, dict(offsets))
+
+
+def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
+    container: BlobContainer,
+    state: str,
+    owner: Owner,
+    *,
+    epoch: int | None = None,
+    keep: int | None = None,
+    threads: int = 16,
+    opening: str | None = None,
+    settled: str = "",
+    read_files: Mapping[str, ReadFiles] | None = None,
+    now_ns: Callable[[], int] = time.time_ns,
+    new_id: Callable[[], str] = new_uuid,
+) -> StateWriter:
+    """Take a state over from other writers, and take up the clean-up that they have left.
+
+    state: its place in the container, such as `flights/task-3`. epoch: of this writer, such as that of the task in
+    `coordination`; by default one above that in the record. keep: how many checkpoints can be restored, at least 2, so
+    that a restore is not overtaken by the next backup; by default as many as the state has kept so far, 2 for a new
+    one. The state keeps the number: a lower one is ignored, with a warning (`set_keep` changes it). `FencedError` if a
+    writer with a higher epoch has the state. Of two writers with one epoch, the last to open the state has it.
+    opening: an id of this call, by default random. settled, read_files: what an earlier writer has left, so that this
+    one does not do it again: its newest checkpoint if the writer was `settled` then (needed only where this identity
+    may not list tags), and its `read_files`, if they are of this host.
+    """
+    keep = None if keep is None else checked_keep(keep)
+    epoch = None if epoch is None else checked_number(epoch, "epoch", 0)
+    check_threads(threads)  # before this opening fences another writer
+    storage = StateStorage(container, StateNames(state), threads, now_ns, new_id)
+    for _ in range(_ATTEMPTS):
+        before = storage.record()
+        record = CheckpointRecord(0, "") if before is None else before.record
+        own = record.epoch + 1 if epoch is None else epoch
+        storage.records.check_epoch(record, own)
+        record = replace(record, epoch=own, writer=opening or new_id(), keep=kept(state, record, keep))
+        stored = storage.records.write(record, before)
+        if stored is not None:
+            return StateWriter(storage, owner, stored, settled, read_files or {})
+    raise storage.too_many_changes(_ATTEMPTS)
+
+
+class StateWriter:
+    """The one writer of a state; `open_state` makes it. Not thread-safe."""
+
+    def __init__(
+        self,
+        storage: StateStorage,
+        owner: Owner,
+        stored: StoredRecord,
+        settled: str,
+        read_files: Mapping[str, ReadFiles],
+    ) -> None:
+        self._storage, self._owner = storage, owner
+        self._stored = stored
+        self._keep = stored.record.keep or LEAST_KEPT
+        self._indexes = self._read_indexes(stored, ())
+        """The snapshot indexes of the checkpoints in the record, by blob."""
+        there, with_ttl = storage.listed()
+        in_use = self._blobs_of(self._indexes)
+        self._left = CleanUp(in_use - self._blobs_without_ttl(settled) if with_ttl is None else in_use & with_ttl)
+        self._unused: set[str] = set()
+        """Blobs of attempts that have failed, and others that no checkpoint has: the next commit condemns them."""
+        self._without_tags: set[str] = set()
+        """Blobs that got no TTL."""
+        self._read_files = dict(read_files)
+        self._metrics = StateMetrics(storage.state)
+        self.backed_up: Mapping[str, BackedUpStore] = {}
+        """What the last committed backup did, by store."""
+        self._lost = self._find_lost(there)
+        if len(self._indexes) == len({blob for each in self.checkpoints for blob in each.indexes.values()}):
+            # What no checkpoint names is of writers that cannot commit any more: they lost the state by this opening.
+            self._unused |= set(there) - in_use - set(stored.record.condemned)
+        self._left.gone = set(stored.record.condemned) - set(there)
+        self._clean_up()
+
+    @property
+    def epoch(self) -> int:
+        """Of this writer."""
+        return self._stored.record.epoch
+
+    @property
+    def newest(self) -> Checkpoint | None:
+        """The last checkpoint; None before the first."""
+        return self._stored.record.newest
+
+    @property
+    def checkpoints(self) -> Sequence[Checkpoint]:
+        """Those that can be restored, newest first."""
+        return self._stored.record.checkpoints
+
+    @property
+    def settled(self) -> bool:
+        """Whether all blobs of the checkpoints are without TTL: the next writer need not see to that."""
+        return not self._left.with_ttl
+
+    @property
+    def read_files(self) -> Mapping[str, ReadFiles]:
+        """The files that the last backup has read or knew, by store; empty unless it had `trust_times`."""
+        return self._read_files
+
+    def back_up(
+        self,
+        stores: Mapping[str, Path | str | MayBeEmpty],
+        offsets: Mapping[str, str] | None = None,
+        progress: Callable[[int], object] = lambda _: None,
+        planned: Callable[[int, int], object] = lambda _files, _bytes: None,
+        trust_times: bool = False,
+        keep: Collection[str] = (),
+    ) -> Checkpoint:
+        """Commit a checkpoint of these directories, by store name, and of the offsets that belong to them.
+
+        The checkpoint has these stores and no others. planned: is called before each store's upload with the number and
+        bytes of its new files; progress: with the bytes of each piece that is uploaded. trust_times: a file whose
+        inode, size and modification time are those of the last backup is not read again; only for directories
+        of hard links to files that are never changed in place, such as checkpoints of RocksDB. keep: ids of checkpoints
+        that stay in the record beside the newest ones; those that are not in it any more are ignored.
+
+        `ConfigurationError` if a store had files at its last checkpoint and has none, unless `MayBeEmpty` says so.
+        The directories must not change meanwhile: `ConflictError` if they do. `FencedError` if another writer has taken
+        over. After these the checkpoint is there only if the answer of its commit was lost, as it may be after a
+        `TransientError`; then all of it is there. An error of the clean-up is only logged: the next backup takes it up.
+        """
+        id_, state = self._next_id(), self._storage.state
+        directories = checked_stores(stores, state)
+        offsets = checked_offsets({} if offsets is None else offsets, state)
+        run = _Run(planned, progress, trust_times, checked_ids(keep, state), may_be_empty(stores))
+        self._check_readable(directories, id_, offsets)
+        if not trust_times:
+            self._read_files.clear()
+        new = self._upload(directories, id_, run)
+        for _ in range(_ATTEMPTS):
+            checkpoint = new.checkpoint(id_, offsets)
+            if self._commit(new, checkpoint) or self._find_committed(new, checkpoint):
+                self.backed_up = new.stores
+                self._count_commit(new)
+                self._clean_up()
+                self._condemn_the_rest()
+                return checkpoint
+            condemned = new.blobs & set(self._stored.record.condemned)
+            if condemned or new.base != self.newest:
+                cause = "a sweep has condemned blobs" if condemned else "an earlier commit took effect just before that"
+                logger.warning("%s of a backup of %s: it is repeated", cause, self._storage.state)
+                id_ = self._next_id()
+                new = self._upload(directories, id_, replace(run, uploaded=self._still_stored(new)))
+        raise self._storage.too_many_changes(_ATTEMPTS)
+
+    def _still_stored(self, new: _New) -> dict[Content, Blobs]:
+        """What an attempt has uploaded that the next one can use."""
+        if new.base != self.newest:
+            return {}
+        condemned = set(self._stored.record.condemned)
+        return {
+            content: blobs
+            for content, blobs in new.content.items()
+            if not any(each.blob_id in condemned for each in blobs)
+        }
+
+    def _next_id(self) -> CheckpointId:
+        return next_id(self._storage.now_ns(), None if self.newest is None else self.newest.id)
+
+    def _check_readable(self, stores: Collection[str], id_: CheckpointId, offsets: Mapping[str, str]) -> None:
+        """`ConfigurationError` if a restore could not read what will be committed: nothing is uploaded yet."""
+        names = self._storage.names
+        blob = names.index("new")
+        for store in stores:
+            readable(self._index(_Store(store, Path(), id_), DirIndex(""), None), blob, to_json, from_json)
+        record = CheckpointRecord(self.epoch, "", (Checkpoint(id_, dict.fromkeys(stores, blob), offsets),))
+        self._storage.records.check_readable(record)
+
+    def _index(self, store: _Store, root: DirIndex, previous: str | None) -> SnapshotIndex:
+        owner = self._owner
+        metadata = SnapshotMetadata(str(store.id), owner.job_name, owner.job_id, owner.task_name, store.name)
+        return SnapshotIndex(self._storage.now_ns() // 1_000_000, metadata, root, previous)
+
+    def _upload(self, stores: Mapping[str, Path], id_: CheckpointId, run: _Run) -> _New:
+        """Upload what is new, and the indexes. A store that has not changed keeps the index that it has."""
+        new = _New(self.newest, run.keep, content=dict(run.uploaded))
+        new.blobs.update(blob.blob_id for blobs in run.uploaded.values() for blob in blobs)
+
+        def new_name() -> str:
+            return self._name(new, self._storage.names.file)
+
+        threads, refused = self._storage.threads, self._left.tags_refused
+        uploader = Uploader(self._storage.container, new_name, threads=threads, tags_refused=refused)
+        try:
+            self._upload_stores(stores, id_, uploader, run, new)
+        finally:
+            self._without_tags |= uploader.without_tags
+            self._left.tags_refused = uploader.tags_refused
+        return new
+
+    def _upload_stores(
+        self, stores: Mapping[str, Path], id_: CheckpointId, uploader: Uploader, run: _Run, new: _New
+    ) -> None:
+        before = {} if new.base is None else new.base.indexes
+        with uploader:
+            for store, directory in stores.items():
+                blob = before.get(store)
+                of = _Store(store, directory, id_)
+                found, new.stores[store] = self._upload_store(of, blob, uploader, run, new)
+                if isinstance(found, SnapshotIndex):
+                    name = self._name(new, self._storage.names.index)
+                    uploader.put(name, readable(found, name, to_json, from_json))
+                    new.indexes[store] = name, found
+                else:
+                    new.indexes[store] = found, self._indexes[found]
+
+    def _name(self, new: _New, of: Callable[[str], str]) -> str:
+        """A name that no blob has had, for a blob of this attempt."""
+        name = of(self._storage.new_id())
+        self._unused.add(name)
+        new.blobs.add(name)
+        return name
+
+    def _upload_store(
+        self, store: _Store, previous: str | None, uploader: Uploader, run: _Run, new: _New
+    ) -> tuple[SnapshotIndex | str, BackedUpStore]:
+        """Upload the files that are new. The next index of the store, or the blob of the index that it has."""
+        before = None if previous is None else self._indexes.get(previous)
+        root_before = None if before is None else before.root
+        with self._metrics.measured("dirDiffSeconds", store=store.name):
+            known = self._read_files.setdefault(store.name, ReadFiles()) if run.trust_times else None
+            local = scan(store.directory, self._storage.threads, known)
+            if store.name not in run.may_be_empty:
+                self._check_not_emptied(store, local)
+            stored = {**new.content, **stored_content(local, root_before, self._lost)}
+            stored = without_worn((file.content for file in local.all_files()), stored)
+            files = to_upload(local, stored)
+        done = _backed_up(local, files)
+        run.planned(done.uploaded_files, done.uploaded_bytes)
+        with self._metrics.measured("uploadSeconds", store=store.name):
+            uploaded = uploader.files(store.directory, files, run.progress)
+        new.content |= uploaded
+        stored |= uploaded
+        self._metrics.count("filesUploaded", done.uploaded_files, store=store.name)
+        self._metrics.count("bytesUploaded", done.uploaded_bytes, store=store.name)
+        root = next_index(local, stored, root_before)
+        if previous is not None and before is not None and root.present() == before.root.present():
+            return previous, done
+        return self._index(store, root, previous), done
+
+    def _check_not_emptied(self, store: _Store, local: LocalDir) -> None:
+        """`ConfigurationError` for no files where the last checkpoint of the store had some: all of them would go."""
+        last = next((each for each in self.checkpoints if each.indexes.get(store.name) in self._indexes), None)
+        if last is None or any(True for _ in local.all_files()):
+            return
+        files = sum(1 for _ in self._indexes[last.indexes[store.name]].root.files())
+        if files:
+            cause = f"it has no files, and store {store.name} had {files:,} at checkpoint {last.id}"
+            step = "See that its disk is mounted; if all was deleted on purpose, give MayBeEmpty(directory)"
+            step += ", or --may-be-empty."
+            raise ConfigurationError(describe("back up directory", str(store.directory), cause, step))
+
+    def _count_commit(self, new: _New) -> None:
+        self._metrics.count("checkpointsCommitted")
+        for store, done in new.stores.items():
+            self._metrics.count("filesRetained", done.retained_files, store=store)
+            self._metrics.count("bytesRetained", done.retained_bytes, store=store)
+
+    def _commit(self, new: _New, checkpoint: Checkpoint) -> bool:
+        """Change the record. False if it was changed meanwhile."""
+        record = self._stored.record
+        older = [each for each in record.checkpoints if set(each.indexes.values()) <= set(self._indexes)]
+        newest = self._keep - 1
+        checkpoints = (checkpoint, *older[:newest], *(each for each in older[newest:] if str(each.id) in new.keep))
+        known = {**self._indexes, **dict(new.indexes.values())}
+        in_use = self._blobs_of({blob: known[blob] for each in checkpoints for blob in each.indexes.values()})
+        waste = (self._blobs_of(known) | self._unused) - in_use
+        changed = replace(record, checkpoints=checkpoints, condemned=self._condemned(record, waste), keep=self._keep)
+        stored = self._storage.records.write(changed, self._stored)
+        if stored is None:
+            return False
+        self._go_on_from(stored, known)
+        return True
+
+    def _condemned(self, record: CheckpointRecord, waste: set[str]) -> tuple[str, ...]:
+        """The list of the next record: without what is gone, and with as much of the waste as it has room for."""
+        condemned = sorted(set(record.condemned) - self._left.gone)
+        new = sorted(waste - set(record.condemned))
+        return (*condemned, *new[: max(0, MOST_CONDEMNED - len(condemned))])
+
+    def _condemn_the_rest(self) -> None:
+        """Condemn and delete what the list had no room for, part by part, until nothing is left or nothing goes.
+
+        Else waste would add up if each backup has more of it than the list has room for. An error is only logged, and
+        if the record was changed meanwhile, the next commit finds that out.
+        """
+        try:
+            while self._unused:
+                record = self._stored.record
+                condemned = self._condemned(record, self._unused)
+                if set(condemned) == set(record.condemned):
+                    return
+                stored = self._storage.records.write(replace(record, condemned=condemned), self._stored)
+                if stored is None:
+                    return
+                self._go_on_from(stored, self._indexes)
+                self._clean_up()
+        except AzureBlobError as error:
+            logger.warning("the clean-up of %s goes on with the next backup: %s", self._storage.state, error)
+
+    def _find_committed(self, new: _New, checkpoint: Checkpoint) -> bool:
+        """Read the record that was changed meanwhile. True if it has the checkpoint: the commit's answer was lost."""
+        stored = self._storage.records.read()
+        if stored is None:
+            cause = "its record was deleted meanwhile"
+            raise ConflictError(
+                describe("back up", f"state {self._storage.state}", cause, "Bring it back, then open the state again.")
+            )
+        before = self._stored.record
+        self._storage.records.check_epoch(stored.record, before.epoch, before.writer)
+        known = {**self._indexes, **dict(new.indexes.values())}
+        self._go_on_from(stored, {**known, **self._read_indexes(stored, known)})
+        return checkpoint in stored.record.checkpoints
+
+    def _read_indexes(self, stored: StoredRecord, known: Collection[str]) -> dict[str, SnapshotIndex]:
+        """The snapshot indexes of a record that are not known yet, by blob."""
+        blobs = {blob for each in stored.record.checkpoints for blob in each.indexes.values()} - set(known)
+        found = {blob: self._storage.read_index(stored, blob) for blob in sorted(blobs)}
+        return {blob: index for blob, index in found.items() if index is not None}
+
+    def _find_lost(self, there: Mapping[str, int]) -> set[str]:
+        """Blobs of checkpoints that are gone for good, or have not the size they had: no new checkpoint uses them.
+
+        there: the blobs of the state, with their sizes.
+        """
+        storage, needed = self._storage, self._blobs_of(self._indexes)
+        gone = needed - set(there)
+        lost = gone - set(undelete(storage.container, sorted(gone), storage.threads))
+        for index in self._indexes.values():
+            lost |= {blob for blob, size in index.blob_sizes() if blob in needed and there.get(blob, size) != size}
+        if lost:
+            text = (
+                "%d of the blobs of %s are gone or cut, such as %s: the next backup uploads again what it has of them"
+            )
+            logger.warning(text, len(lost), storage.state, min(lost))
+        return lost
+
+    def _go_on_from(self, stored: StoredRecord, known: Mapping[str, SnapshotIndex]) -> None:
+        """Take this record for the last one. known: its snapshot indexes, and others."""
+        self._stored = stored
+        self._keep = stored.record.keep or self._keep  # a sweep of an earlier release leaves it out
+        named = {blob for each in stored.record.checkpoints for blob in each.indexes.values()}
+        self._indexes = {blob: index for blob, index in known.items() if blob in named}
+        in_use, condemned = self._blobs_of(self._indexes), set(stored.record.condemned)
+        self._left.with_ttl = (self._left.with_ttl | (self._unused - self._without_tags)) & in_use
+        self._without_tags &= self._unused
+        self._unused = (self._unused | self._blobs_of(known)) - in_use - condemned
+
+    def _blobs_without_ttl(self, settled: str) -> set[str]:
+        """The blobs of the checkpoint that is known to be settled, and of those before it."""
+        ids = [str(each.id) for each in self.checkpoints]
+        since = self.checkpoints[ids.index(settled) :] if settled in ids else ()
+        named = {blob for each in since for blob in each.indexes.values()}
+        return self._blobs_of({blob: index for blob, index in self._indexes.items() if blob in named})
+
+    def _clean_up(self) -> None:
+        with self._metrics.measured("cleanupSeconds"):
+            deleted = self._left.run(self._storage, self._stored.record.condemned)
+        self._metrics.count("blobsDeleted", deleted)
+
+    def _blobs_of(self, indexes: Mapping[str, SnapshotIndex]) -> set[str]:
+        """The blobs of snapshots: their indexes and files. Not names of others, which are not ours to change."""
+        blobs = {*indexes, *(blob for index in indexes.values() for blob in index.blob_ids())}
+        return {blob for blob in blobs if self._storage.names.owns(blob)}
+
+
+@dataclass(frozen=True)
+class _Store:
+    """A store to back up, in the checkpoint `id`."""
+
+    name: str
+    directory: Path
+    id: CheckpointId
+
+
+@dataclass(frozen=True)
+class _Run:
+    """How a backup is made, and whom it reports to."""
+
+    planned: Callable[[int, int], object]
+    progress: Callable[[int], object]
+    trust_times: bool
+    keep: frozenset[str]
+    may_be_empty: frozenset[str]
+    uploaded: Mapping[Content, Blobs] = field(default_factory=dict)
+    """What an attempt before has uploaded."""
+
+
+def _backed_up(local: LocalDir, new: Sequence[LocalFile]) -> BackedUpStore:
+    sizes = [file.metadata.size for file in local.all_files()]
+    uploaded = sum(file.metadata.size for file in new)
+    return BackedUpStore(len(new), uploaded, len(sizes) - len(new), sum(sizes) - uploaded)

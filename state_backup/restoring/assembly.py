@@ -1,0 +1,220 @@
+"""Assemble the directories of a checkpoint: take what is on disk already, download the rest, verify, switch.
+
+Nothing is in place before all of it is verified. If what is stored is gone or damaged, or the process is killed, the
+files that were downloaded stay until the next attempt, which finds them by their content, and those that were begun by
+their notes (`pieces`); else what has failed is removed.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from azure_account.errors import AzureBlobError, ConflictError, CorruptError, NotFoundError
+from state_backup.local import durable, place
+from state_backup.local.scan import ReadFiles, scan
+from state_backup.record.stored_index import read_index
+from state_backup.restoring.download import Downloader
+from state_backup.restoring.pieces import begun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from azure_account.account import BlobContainer
+    from state_backup.index.dir_diff import Content, LocalDir
+    from state_backup.index.snapshot_index import DirIndex, FileIndex
+    from state_backup.metrics import StateMetrics
+
+logger = logging.getLogger(__name__)
+
+_PRIVATE_FILE = "rw-------"
+_PRIVATE_DIR = "rwx------"
+_NO_LINK = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
+"""Why a file cannot be linked, though it may be copied: the file system, a mount, or the rights on another's file."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A directory to assemble. sources: where files of the same content are looked for, the first one first.
+
+    Files of `sources` are hard-linked where the disk can do that, so nothing may change them in place. private: files
+    and directories get the permissions `rw-------` and `rwx------`, whatever was backed up. known: files of sources
+    that are not read again; by default each is.
+    """
+
+    directory: Path
+    sources: tuple[Path, ...]
+    private: bool = False
+    known: ReadFiles | None = None
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """How files are downloaded, and whom that is reported to."""
+
+    metrics: StateMetrics
+    threads: int
+    planned: Callable[[int, int], object] = lambda _files, _bytes: None
+    progress: Callable[[int], object] = lambda _: None
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """Files and bytes that were downloaded, and those that were on disk (or empty), also of an earlier attempt."""
+
+    downloaded_files: int
+    downloaded_bytes: int
+    kept_files: int
+    kept_bytes: int
+
+
+def assemble(
+    container: BlobContainer, indexes: Mapping[str, str], targets: Mapping[str, Target], transfer: Transfer
+) -> Assembled:
+    """Make directories, by store name, what the snapshot indexes in these blobs say; then replace what is there.
+
+    The caller has the claims of the directories. `NotFoundError` if a blob is gone, `CorruptError` if bytes are not
+    those that were backed up: what was downloaded stays, for the next call, until the claim's holder recovers them.
+    `ConfigurationError` or `OSError` if the disk refuses something. After an error the directories are as before; only
+    if one of several cannot be put in place, those before it have been.
+    """
+    plans = []
+    for store, target in targets.items():
+        with transfer.metrics.measured("getSnapshotIndexSeconds", store=store):
+            plans.append(_plan(container, indexes[store], target, transfer.threads))
+    sizes = [file.metadata.size for plan in plans for _, file in plan.root.files()]
+    downloaded = [file.metadata.size for plan in plans for file in plan.missing.values() if file.metadata.size]
+    transfer.planned(len(downloaded), sum(downloaded))
+    try:
+        for plan in plans:
+            place.make_dirs(place.restoring(plan.directory), plan.root)
+            _keep(plan)
+        for plan in plans:
+            place.forget_downloaded(plan.directory)
+        with Downloader(container, threads=transfer.threads) as downloader:
+            files = {path: file for plan in plans for path, file in plan.missing.items()}
+            downloader.files(files, transfer.progress)
+        for plan in plans:
+            place.apply_permissions(place.restoring(plan.directory), plan.root)
+        for plan in plans:
+            place.switch(plan.directory)
+    except (NotFoundError, CorruptError):
+        for plan in plans:
+            place.set_aside(plan.directory)
+        raise
+    except BaseException:
+        for plan in plans:
+            place.undo(plan.directory)
+        raise
+    return Assembled(len(downloaded), sum(downloaded), len(sizes) - len(downloaded), sum(sizes) - sum(downloaded))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is done for one directory. links, copies: files that are there, by new path. missing: to be downloaded."""
+
+    directory: Path
+    root: DirIndex
+    links: dict[Path, Path] = field(default_factory=dict)
+    copies: dict[Path, Path] = field(default_factory=dict)
+    missing: dict[Path, FileIndex] = field(default_factory=dict)
+
+
+def _plan(container: BlobContainer, blob: str, target: Target, threads: int) -> _Plan:
+    """Each file that is there is linked once: two links would change together. Empty files are made anew.
+
+    A link has the permissions of the file that is there, which must not change before the switch. Only what an earlier
+    attempt has downloaded is nobody else's.
+    """
+    root = read_index(container, blob).root
+    plan = _Plan(target.directory, _private(root) if target.private else root)
+    known = ReadFiles() if target.known is None else target.known
+    there = _content_of((*target.sources, place.downloaded(target.directory)), threads, known)
+    new = place.restoring(target.directory)
+    for path, file in plan.root.files():
+        source = there.pop((file.blake3, file.metadata.size), None) if file.blake3 and file.metadata.size else None
+        if source is None:
+            plan.missing[new / path] = file
+        else:
+            alike = source.permissions == file.metadata.permissions
+            ours = source.path.is_relative_to(place.downloaded(target.directory)) and source.path.stat().st_nlink == 1
+            (plan.links if alike or ours else plan.copies)[new / path] = source.path
+    return plan
+
+
+def _private(root: DirIndex) -> DirIndex:
+    """The directory with permissions for its owner only."""
+    return replace(
+        root,
+        files_present=tuple(
+            replace(file, metadata=replace(file.metadata, permissions=_PRIVATE_FILE)) for file in root.files_present
+        ),
+        sub_dirs_present=tuple(map(_private, root.sub_dirs_present)),
+        permissions=_PRIVATE_DIR,
+    )
+
+
+def _keep(plan: _Plan) -> None:
+    for new, there in plan.links.items():
+        _link(there, new)
+    for new, there in plan.copies.items():
+        _copy(there, new)
+    wanted = {file.blake3: new for new, file in plan.missing.items() if file.blake3}
+    for blake3, there in begun(place.downloaded(plan.directory), wanted):
+        if not os.path.lexists(wanted[blake3]):
+            _link(there, wanted[blake3])
+
+
+def _link(there: Path, new: Path) -> None:
+    """A hard link, or a copy where there are none."""
+    try:
+        os.link(there, new, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINK:
+            raise
+        _copy(there, new)
+
+
+def _copy(there: Path, new: Path) -> None:
+    shutil.copyfile(there, new, follow_symlinks=False)
+    durable.sync(new)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A file on disk."""
+
+    path: Path
+    permissions: str
+
+
+def _scanned(directory: Path, threads: int, known: ReadFiles) -> LocalDir:
+    """A program that opens a database may write a small file anew meanwhile: then the directory is read once more."""
+    try:
+        return scan(directory, threads, known)
+    except ConflictError:
+        return scan(directory, threads, known)
+
+
+def _content_of(directories: tuple[Path, ...], threads: int, known: ReadFiles) -> dict[Content, _Source]:
+    """The files in these directories, by content; none of a directory that is not there or cannot be read.
+
+    Of two with the same content the one in the first directory. A file that several have as a hard link is read once;
+    known: files that are not read again. It is left with those of the first directory, where the next call begins.
+    """
+    found: dict[Content, _Source] = {}
+    for directory in reversed(directories):
+        try:
+            files = _scanned(directory, threads, known).all_files()
+        except AzureBlobError as error:
+            if not isinstance(error, NotFoundError):
+                logger.warning("nothing of %s is kept: %s", directory, error)
+            continue
+        for file in files:
+            found[file.content] = _Source(directory / file.path, file.metadata.permissions)
+    return found

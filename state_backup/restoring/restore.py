@@ -1,0 +1,345 @@
+"""Restore stores: choose a checkpoint that is whole, and make directories what it has.
+
+In the container no lock is taken. If a blob is gone, newer checkpoints have dropped this one: the record is read again,
+and the newest checkpoint is planned anew. What has been downloaded is found by its content. On the host, a lock file
+keeps two restores of one directory apart.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from azure_account.errors import (
+    AzureBlobError,
+    ConfigurationError,
+    ConflictError,
+    CorruptError,
+    NotFoundError,
+    describe,
+)
+from state_backup.local import claim, place
+from state_backup.local.advice import next_step
+from state_backup.metrics import StateMetrics
+from state_backup.record.names import StateNames
+from state_backup.record.store import RecordStore
+from state_backup.record.undelete import try_undelete, undelete_lost
+from state_backup.restoring.assembly import Target, Transfer, assemble
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from azure_account.account import BlobContainer
+    from state_backup.local.scan import ReadFiles
+    from state_backup.record.record import Checkpoint
+    from state_backup.restoring.assembly import Assembled
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What was restored: the checkpoint, files and bytes that were downloaded, and those that were there (or empty).
+
+    If there were several attempts, what an earlier one has downloaded was there. undeleted: blobs that were gone and
+    that soft delete has given back. passed_over: newer checkpoints that are not whole, or have not all of the stores,
+    newest first, with the reason.
+    """
+
+    checkpoint: Checkpoint
+    downloaded_files: int
+    downloaded_bytes: int
+    kept_files: int
+    kept_bytes: int
+    undeleted: tuple[str, ...] = ()
+    passed_over: Mapping[str, str] = field(default_factory=dict)
+
+
+def checkpoints(container: BlobContainer, state: str) -> tuple[Checkpoint, ...]:
+    """The checkpoints that can be restored, newest first; none if there is no record."""
+    stored = RecordStore(container, StateNames(state)).read()
+    return () if stored is None else stored.record.checkpoints
+
+
+def restore(  # noqa: PLR0913 - what is restored, where to, and what is reported
+    container: BlobContainer,
+    state: str,
+    stores: Mapping[str, Path | str],
+    *,
+    checkpoint_id: str | None = None,
+    threads: int = 16,
+    lock_timeout: float = claim.TIMEOUT,
+    planned: Callable[[int, int], object] = lambda _files, _bytes: None,
+    progress: Callable[[int], object] = lambda _: None,
+) -> Restored:
+    """Make these directories, by store name, what the stores were at a checkpoint: the given one, or the newest whole.
+
+    Files that are there with the same content are kept, whatever they are called: by hard links, or as copies if their
+    permissions change or the disk has no links. When all is there and verified, each directory is replaced at once, one
+    after the other; until then they stay as they are. Nothing may write to them meanwhile. A symbolic link stays, and
+    the directory that it leads to is replaced.
+
+    The names that begin with a directory's and end in `.restore.lock`, `.restoring`, `.downloaded` and `.replaced` are
+    the restore's own: it is an error if somebody else has made them. Another restore of a directory is waited for, up
+    to `lock_timeout` seconds, then it is a `TransientError`.
+
+    What was deleted and is needed, the record too, is undeleted if the account has soft delete. If blobs of
+    the newest checkpoint stay lost, or it has not all of these stores, an older one is restored, with a warning that
+    says why; of a checkpoint that was asked for, that is an error. `NotFoundError` if no checkpoint has these stores,
+    `ConflictError` if a killed restore has left a directory that another program has made anew. planned: is called with
+    the number and bytes of the files to download, at each attempt; progress with the bytes of each piece.
+    """
+    targets = {store: Target(directory, (directory,)) for store, directory in _resolved(stores).items()}
+    transfer = Transfer(StateMetrics(state), threads, planned, progress)
+    wanted = None if checkpoint_id is None else str(checkpoint_id)  # a `CheckpointId` may have been given
+    return _run(_Attempts(container, state, targets, wanted, transfer, lock_timeout))
+
+
+def materialise(  # noqa: PLR0913 - what is made, of what, and how
+    container: BlobContainer,
+    state: str,
+    store: str,
+    checkpoint_id: str,
+    directory: Path,
+    sources: Sequence[Path] = (),
+    *,
+    known: ReadFiles | None = None,
+    threads: int = 16,
+    lock_timeout: float = claim.TIMEOUT,
+) -> Restored:
+    """Make a directory that does not exist yet: the store as it was at a checkpoint, for its owner only to read.
+
+    Files of `sources` that have the same content are hard-linked, the others downloaded; all are verified by BLAKE3.
+    Sources must be directories in which no program changes or appends to a file, such as those that were made by this
+    function and are opened read-only. The directory of a store that is open for writing is none: RocksDB appends to its
+    `MANIFEST` and `.log` files, and the new directory would change with it. known: files that an earlier call has
+    verified in sources, and that are not read again; this call leaves those of the first source there.
+
+    The directory is made beside its place, as `<directory>.restoring`, and renamed when all of it is on disk. What a
+    killed process has downloaded of it is verified and used. Names, lock and undeletion are those of `restore`.
+    `NotFoundError` if there is no such checkpoint, `ConfigurationError` if the directory exists, also if another
+    process has just made it, or the disk is full, `CorruptError` if what is stored is damaged; after an error there is
+    no directory.
+    """
+    _check_new(directory)
+    target = Target(_resolved({store: directory})[store], tuple(sources), private=True, known=known)
+    transfer = Transfer(StateMetrics(state), threads)
+    return _run(_Attempts(container, state, {store: target}, checkpoint_id, transfer, lock_timeout, new=True))
+
+
+def _run(attempts: _Attempts) -> Restored:
+    try:
+        with attempts.transfer.metrics.measured("restoreSeconds"):
+            return attempts.run()
+    except OSError as error:
+        step = next_step(error)
+        raise ConfigurationError(describe("restore", f"state {attempts.state}", str(error), step)) from error
+
+
+@dataclass
+class _Attempts:
+    """Attempts to restore a state, until a whole checkpoint is found."""
+
+    container: BlobContainer
+    state: str
+    targets: Mapping[str, Target]
+    checkpoint_id: str | None
+    transfer: Transfer
+    lock_timeout: float
+    new: bool = False
+    undeleted: list[str] = field(default_factory=list)
+    passed_over: dict[str, str] = field(default_factory=dict)
+    tried_again: list[Checkpoint] = field(default_factory=list)
+
+    def run(self) -> Restored:
+        """Claim the directories, always in the same order, and try. new: they must not be there."""
+        directories = sorted(target.directory for target in self.targets.values())
+        with ExitStack() as claims:
+            for directory in directories:
+                claims.enter_context(place.claim(directory, self.lock_timeout))
+            for directory in directories:
+                place.recover(directory)
+                if self.new:
+                    _check_new(directory)
+            try:
+                return self._try()
+            finally:
+                for directory in directories:
+                    place.forget_downloaded(directory)
+
+    def _try(self) -> Restored:
+        """Each checkpoint is undeleted once, and passed over once; only those that were dropped are counted."""
+        overtaken = 0
+        while overtaken < _ATTEMPTS:
+            chosen = self._choose()
+            try:
+                assembled = assemble(self.container, chosen.indexes, self.targets, self.transfer)
+            except (NotFoundError, CorruptError) as error:
+                if chosen not in checkpoints(self.container, self.state):
+                    overtaken += 1  # it was dropped meanwhile: a newer one is there
+                elif not self._undelete(chosen, error):
+                    self._give_up(chosen, error)
+            else:
+                return self._restored(chosen, assembled)
+        cause = "its checkpoints were dropped by newer ones faster than they could be read"
+        raise ConflictError(describe("restore", f"state {self.state}", cause, "Keep more checkpoints (`keep`)."))
+
+    def _restored(self, chosen: Checkpoint, assembled: Assembled) -> Restored:
+        for name, number in (
+            ("filesRestored", assembled.downloaded_files),
+            ("bytesRestored", assembled.downloaded_bytes),
+            ("filesKept", assembled.kept_files),
+            ("bytesKept", assembled.kept_bytes),
+        ):
+            self.transfer.metrics.count(name, number)
+        return Restored(
+            chosen,
+            assembled.downloaded_files,
+            assembled.downloaded_bytes,
+            assembled.kept_files,
+            assembled.kept_bytes,
+            tuple(self.undeleted),
+            self.passed_over,
+        )
+
+    def _choose(self) -> Checkpoint:
+        found = checkpoints(self.container, self.state) or self._of_deleted_record()
+        fitting = [
+            each
+            for each in found
+            if set(self.targets) <= set(each.indexes)
+            and str(each.id) not in self.passed_over
+            and self.checkpoint_id in {None, str(each.id)}
+        ]
+        if not fitting:
+            raise self._none_fits(found)
+        if self.checkpoint_id is None:
+            for newer in found[: found.index(fitting[0])]:
+                self._note_missing_stores(newer)
+        return fitting[0]
+
+    def _none_fits(self, found: tuple[Checkpoint, ...]) -> NotFoundError:
+        have = "; ".join(f"{each.id} with {', '.join(sorted(each.indexes))}" for each in found) or "none"
+        wanted = f"checkpoint {self.checkpoint_id or ''}".rstrip()
+        whole = "whole " if self.passed_over else ""
+        cause = f"there is no {whole}{wanted} with {', '.join(sorted(self.targets))}; there are: {have}"
+        lost = "".join(f"; {id_} was passed over ({why})" for id_, why in self.passed_over.items())
+        step = (
+            "`verify` lists what is lost."
+            if lost
+            else "Choose one of these."
+            if found
+            else "Check the name; a new state has none."
+        )
+        return NotFoundError(describe("restore", f"state {self.state}", cause + lost, step))
+
+    def _note_missing_stores(self, newer: Checkpoint) -> None:
+        missing = sorted(set(self.targets) - set(newer.indexes))
+        if missing and str(newer.id) not in self.passed_over:
+            self._pass_over(newer, f"it has no store {', '.join(missing)}", "has not all stores")
+
+    def _of_deleted_record(self) -> tuple[Checkpoint, ...]:
+        """The checkpoints of a record that was deleted and can be undeleted.
+
+        `NotFoundError` if the state has lost its record. A state that never was has no checkpoints, and there is no
+        warning that the account cannot undelete.
+        """
+        names = StateNames(self.state)
+        back, refused = try_undelete(self.container, [names.record])
+        self._note(back)
+        stored = RecordStore(self.container, names).read()
+        if stored is not None:
+            return stored.record.checkpoints
+        if any(True for prefix in names.prefixes for _ in self.container.list(prefix)):
+            cause = f"it has blobs, but its record {names.record} was deleted"
+            why = f", and cannot be undeleted ({refused})" if refused else ""
+            step = "Bring that blob back, from a soft-deleted or earlier version, and run it again."
+            raise NotFoundError(describe("restore", f"state {self.state}", cause + why, step))
+        return ()
+
+    def _undelete(self, chosen: Checkpoint, error: AzureBlobError) -> bool:
+        """Whether blobs of it are back, so that it can be tried again."""
+        if chosen in self.tried_again or not isinstance(error, NotFoundError):
+            return False
+        self.tried_again.append(chosen)
+        back = undelete_lost(self.container, StateNames(self.state), chosen, self.targets, self.transfer.threads)
+        self._note(back)
+        return bool(back)
+
+    def _note(self, undeleted: tuple[str, ...]) -> None:
+        self.undeleted += undeleted
+        self.transfer.metrics.count("blobsUndeleted", len(undeleted))
+
+    def _give_up(self, chosen: Checkpoint, error: AzureBlobError) -> None:
+        """Pass a checkpoint over whose blobs are gone or damaged. One that was asked for is an error."""
+        cause = _cause(error)
+        if self.checkpoint_id is None:
+            self._pass_over(chosen, cause, "is not whole")
+        elif isinstance(error, NotFoundError):
+            step = "Restore an older checkpoint, or bring back what is lost: `verify` lists it."
+            name = f"checkpoint {chosen.id} of state {self.state}"
+            raise NotFoundError(describe("restore", name, cause, step)) from error
+        else:
+            raise error
+
+    def _pass_over(self, checkpoint: Checkpoint, cause: str, why: str) -> None:
+        text = "checkpoint %s of %s %s, an older one is tried: %s"
+        logger.warning(text, checkpoint.id, self.state, why, cause)
+        self.passed_over[str(checkpoint.id)] = cause
+        self.transfer.metrics.count("checkpointsPassedOver")
+
+
+def _cause(error: AzureBlobError) -> str:
+    """Without the next step of the request that has failed: its name is right."""
+    return str(error).removesuffix(" Check the name.")
+
+
+def _check_new(directory: Path) -> None:
+    if os.path.lexists(directory):
+        raise ConfigurationError(describe("make", str(directory), "it exists", "Give a new directory."))
+
+
+def _resolved(stores: Mapping[str, Path | str]) -> dict[str, Path]:
+    """The directories without symbolic links.
+
+    `ConfigurationError` if one is a file, or is, or lies in, another one, or has a name that restores use.
+    """
+    found = {store: _directory(Path(path)) for store, path in stores.items()}
+    _check_apart(found)
+    return found
+
+
+def _directory(path: Path) -> Path:
+    try:
+        resolved = path.resolve()
+        file = resolved.exists() and not resolved.is_dir()
+        mounted = resolved.is_mount()
+    except (OSError, RuntimeError) as error:  # Python 3.10 reports a circle of links so
+        raise ConfigurationError(describe("restore", str(path), str(error), "Check the path.")) from error
+    if file:
+        raise ConfigurationError(describe("restore", str(path), "it is no directory", "Remove it, or check the path."))
+    if mounted:
+        cause = "it is a mount point, which cannot be replaced by another directory"
+        raise ConfigurationError(describe("restore", str(path), cause, next_step(OSError(errno.EBUSY, ""))))
+    return resolved
+
+
+def _check_apart(stores: Mapping[str, Path]) -> None:
+    """`ConfigurationError` if one directory is, or lies in, another one, or could be one that a restore works with."""
+    for directory in stores.values():
+        if directory.name.endswith(place.RESERVED):
+            cause = f"names that end in {', '.join(place.RESERVED)} are those of directories at work"
+            raise ConfigurationError(describe("restore", str(directory), cause, "Give a directory with another name."))
+    paths = sorted(directory.absolute() for directory in stores.values())
+    for outer, inner in pairwise(paths):
+        if inner.is_relative_to(outer):
+            cause = f"{inner} and {outer} are not apart"
+            raise ConfigurationError(describe("restore", "stores", cause, "Give each store a directory of its own."))

@@ -1,0 +1,225 @@
+"""Verify a state: whether the blobs of its checkpoints are there and hold what was backed up. Changes nothing.
+
+The sizes come from one listing. `deep` downloads each file once, whichever checkpoints need it, in pieces, and files
+that share a pack together: at most `threads` pieces or packs are in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from azure_account.document_store import FETCHES
+from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from state_backup.index.packs import runs
+from state_backup.local.scan import ExpectedChecksum
+from state_backup.record.names import StateNames
+from state_backup.record.store import RecordStore
+from state_backup.record.stored_index import read_index
+from state_backup.restoring.packed import fetch_run
+from state_backup.threads import mapped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from azure_account.account import BlobContainer, BlobProperties
+    from state_backup.index.packs import Run
+    from state_backup.index.snapshot_index import FileBlob, FileIndex, SnapshotIndex
+    from state_backup.record.record import Checkpoint, CheckpointRecord
+
+_PIECE_BYTES = 8 << 20
+_GONE = "it is gone"
+_OTHER_BYTES = (
+    "its bytes have another checksum than the file had: overwrite the blob with an empty one, and the first backup of "
+    "the next writer that opens the state uploads the file again"
+)
+"""Not "delete it": what is deleted is undeleted, if the account has soft delete, and is as damaged as before."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a blob. path: of the file in its store; empty for the store's snapshot index."""
+
+    store: str
+    path: str
+    blob: str
+    cause: str
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A checkpoint, and all its faults. dropped: newer backups have dropped it meanwhile, so faults say nothing."""
+
+    checkpoint: Checkpoint
+    files: int
+    bytes: int
+    faults: tuple[Fault, ...]
+    dropped: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether it can be restored, as far as was looked."""
+        return not self.faults and not self.dropped
+
+
+_Content: TypeAlias = "tuple[tuple[FileBlob, ...], int, int, str]"
+"""What identifies bytes that are downloaded once: blobs, size, CRC-32, BLAKE3."""
+
+
+def verify(  # noqa: PLR0913 - what is verified, how, and what is reported
+    container: BlobContainer,
+    state: str,
+    *,
+    checkpoint_id: str | None = None,
+    deep: bool = False,
+    threads: int = 16,
+    planned: Callable[[int, int], object] = lambda _files, _bytes: None,
+    progress: Callable[[int], object] = lambda _: None,
+) -> tuple[Verified, ...]:
+    """Verify the kept checkpoints, newest first, or one. Finds all faults.
+
+    deep: download the files and compare checksums; else blobs are there with the right sizes. planned: is called with
+    the number and bytes of the files to download; progress with the bytes of each piece. `NotFoundError` if there is
+    no record or no such checkpoint, `CorruptError` if the record is damaged.
+    """
+    names = StateNames(state)
+    record = _read(container, names)
+    chosen = [each for each in record.checkpoints if checkpoint_id in {None, str(each.id)}]
+    if checkpoint_id is not None and not chosen:
+        have = ", ".join(str(each.id) for each in record.checkpoints) or "none"
+        cause = f"it has no checkpoint {checkpoint_id}; there are: {have}"
+        raise NotFoundError(describe("verify", f"state {state}", cause, "Choose one of these."))
+    looked = _Look(container, names, record, threads)
+    if deep:
+        looked.download(chosen, planned, progress)
+    verified = [looked.at(checkpoint) for checkpoint in chosen]
+    if any(each.faults for each in verified):
+        kept = _read(container, names).checkpoints
+        verified = [each if each.checkpoint in kept else replace(each, dropped=True) for each in verified]
+    return tuple(verified)
+
+
+def _read(container: BlobContainer, names: StateNames) -> CheckpointRecord:
+    stored = RecordStore(container, names).read()
+    if stored is None:
+        step = "Check the name; `ls` shows the states. A restore undeletes a deleted record."
+        raise NotFoundError(describe("verify", f"state {names.state}", "it has no checkpoint record", step))
+    return stored.record
+
+
+class _Look:
+    """What a record's checkpoints need, compared with what is there."""
+
+    def __init__(self, container: BlobContainer, names: StateNames, record: CheckpointRecord, threads: int) -> None:
+        self._container, self._names, self._threads = container, names, threads
+        self._condemned = frozenset(record.condemned)
+        self._listed = {blob.name: blob for prefix in names.prefixes for blob in container.list(prefix)}
+        blobs = sorted({blob for checkpoint in record.checkpoints for blob in checkpoint.indexes.values()})
+        self._indexes = dict(zip(blobs, mapped(self._index, blobs, threads, "verify"), strict=True))
+        self._damaged: dict[_Content, str] = {}
+
+    def at(self, checkpoint: Checkpoint) -> Verified:
+        """What a checkpoint is like."""
+        faults: list[Fault] = []
+        files = bytes_ = 0
+        for store, blob in sorted(checkpoint.indexes.items()):
+            index = self._indexes[blob]
+            if isinstance(index, str):
+                faults.append(Fault(store, "", blob, index))
+                continue
+            if blob in self._condemned:
+                faults.append(Fault(store, "", blob, "it is condemned: the next clean-up deletes it"))
+            for path, file in index.root.files():
+                files, bytes_ = files + 1, bytes_ + file.metadata.size
+                faults += self._faults(store, path, file)
+        return Verified(checkpoint, files, bytes_, tuple(faults))
+
+    def download(
+        self,
+        checkpoints: Sequence[Checkpoint],
+        planned: Callable[[int, int], object],
+        progress: Callable[[int], object],
+    ) -> None:
+        """Download the files of these checkpoints that are there, and compare their checksums."""
+        indexes = {blob for each in checkpoints for blob in each.indexes.values()}
+        found = [index for blob in sorted(indexes) if not isinstance(index := self._indexes[blob], str)]
+        files = {_content(file): file for index in found for _, file in index.root.files() if file.blobs}
+        there = {content: file for content, file in files.items() if not any(self._faults("", "", file))}
+        planned(len(there), sum(file.metadata.size for file in there.values()))
+        alone, shared = runs(there)
+        calls: list[Callable[[], dict[_Content, str]]] = [
+            *(partial(self._compare, content, file, progress) for content, file in alone.items()),
+            *(partial(self._compare_run, run, progress) for run in shared),
+        ]
+        causes = mapped(lambda call: call(), calls, self._threads, "verify")
+        self._damaged = {content: cause for found in causes for content, cause in found.items()}
+
+    def _index(self, blob: str) -> SnapshotIndex | str:
+        """An index, or why it cannot be used."""
+        try:
+            return read_index(self._container, blob)
+        except NotFoundError:
+            return _GONE
+        except (CorruptError, ConfigurationError) as error:
+            return str(error)
+
+    def _faults(self, store: str, path: str, file: FileIndex) -> Iterator[Fault]:
+        for blob, size in file.extents():
+            cause = self._cause(blob.blob_id, blob.pack_size or size)
+            if cause:
+                yield Fault(store, path, blob.blob_id, cause)
+        if _content(file) in self._damaged:
+            yield Fault(store, path, file.blobs[0].blob_id, self._damaged[_content(file)])
+
+    def _cause(self, blob: str, size: int) -> str:
+        found = self._properties(blob)
+        if found is None:
+            return _GONE
+        if found.size != size:
+            return f"it has {found.size:,} bytes, not {size:,}"
+        if found.tier == "Archive":
+            return "it is in the tier Archive: rehydrate it before a restore"
+        return "it is condemned: the next clean-up deletes it" if blob in self._condemned else ""
+
+    def _properties(self, blob: str) -> BlobProperties | None:
+        """Of a blob in the listing, or elsewhere, as an index of Samza may name it."""
+        if not self._names.owns(blob) and blob not in self._listed:
+            found = self._container.properties(blob)
+            if found is not None:
+                self._listed[blob] = found
+        return self._listed.get(blob)
+
+    def _compare(self, content: _Content, file: FileIndex, progress: Callable[[int], object]) -> dict[_Content, str]:
+        """Why the bytes are not those that were backed up; nothing if they are."""
+        try:
+            for fetched in range(FETCHES):  # a bit may have been flipped on the way
+                expected = ExpectedChecksum(file.checksum, file.blake3)
+                for piece in self._pieces(file):
+                    expected.update(piece)
+                    if not fetched:
+                        progress(len(piece))
+                if expected.matches:
+                    return {}
+        except NotFoundError:
+            return {content: _GONE}
+        return {content: _OTHER_BYTES}
+
+    def _compare_run(self, run: Run[_Content], progress: Callable[[int], object]) -> dict[_Content, str]:
+        """As `_compare`, of files that share a pack."""
+        try:
+            whole = fetch_run(self._container, run)
+        except NotFoundError:
+            return {content: _GONE for content, _ in run.files}
+        progress(sum(file.metadata.size for _, file in run.files))
+        return {content: _OTHER_BYTES for content, _ in run.files if content not in whole}
+
+    def _pieces(self, file: FileIndex) -> Iterator[bytes]:
+        for blob, size in file.extents():
+            for start in range(0, size, _PIECE_BYTES):
+                length = min(_PIECE_BYTES, size - start)
+                yield self._container.get(blob.blob_id, blob.pack_offset + start, length).data
+
+
+def _content(file: FileIndex) -> _Content:
+    return file.blobs, file.metadata.size, file.checksum, file.blake3

@@ -1,0 +1,191 @@
+"""Delete what no checkpoint needs: what crashed backups have left, and what was condemned.
+
+    list the blobs ─► read the record ─► read the indexes of its checkpoints ─► condemn the rest in the record ─► delete
+
+The order is what makes it safe (decision 15). A backup that is at work has blobs that no checkpoint names yet: if they
+are condemned, its commit meets a changed record, and uploads them again. To spare it that, blobs younger than `min_age`
+are left for the next sweep; that is courtesy, not safety.
+
+A sweep also takes the TTL off blobs in use: a writer that has died after its commit, and is not replaced for 30 days,
+would lose them to the lifecycle rule.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from azure_account.account import Done, Missing
+from azure_account.errors import (
+    ConflictError,
+    CorruptError,
+    NotFoundError,
+    TransientError,
+    describe,
+)
+from state_backup.metrics import StateMetrics
+from state_backup.record.listing import listed
+from state_backup.record.names import StateNames
+from state_backup.record.record import MOST_CONDEMNED
+from state_backup.record.store import RecordStore
+from state_backup.record.stored_index import read_index
+from state_backup.record.ttl import TAG
+from state_backup.threads import each, mapped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from azure_account.account import BlobContainer, BlobProperties
+    from state_backup.record.record import CheckpointRecord
+from state_backup.record.store import StoredRecord
+
+logger = logging.getLogger(__name__)
+
+DAY_SECONDS = 24 * 3600.0
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """What a sweep found. in_use: blobs by the checkpoint ids that need them. waste: blobs that none needs, with size.
+
+    young: waste that is left for the next sweep, with the seconds until it is old enough; infinity for a blob of which
+    there are staged blocks only. sizes: of all blobs that are there. with_ttl: blobs in use that have the TTL's tag.
+    """
+
+    stored: StoredRecord
+    in_use: Mapping[str, tuple[str, ...]]
+    waste: Mapping[str, int]
+    young: Mapping[str, float]
+    sizes: Mapping[str, int]
+    with_ttl: tuple[str, ...] = ()
+
+
+def plan_sweep(container: BlobContainer, state: str, *, min_age: float = DAY_SECONDS, threads: int = 16) -> SweepPlan:
+    """Find what can be deleted. Changes nothing.
+
+    min_age: seconds, by the service's clock. `NotFoundError` if there is no record; `ConflictError` if backups drop
+    checkpoints faster than these can be read; whatever else keeps an index from being read is raised: what cannot be
+    read might be needed.
+    """
+    names = StateNames(state)
+    blobs, refused = listed(container, names.prefixes, uncommitted=True)
+    if refused is not None:
+        logger.warning("index tags are refused, so the sweep of %s takes no TTL off: %s", state, refused)
+    stored, in_use = _read_in_use(container, names)
+    waste = [blob for blob in blobs if blob.name not in in_use]
+    young = _young(container, waste, min_age, threads) if min_age > 0 else {}
+    old = [blob for blob in waste if blob.name not in young]
+    return SweepPlan(
+        stored,
+        in_use,
+        {blob.name: blob.size for blob in _fitting(old, stored.record)},
+        young,
+        {blob.name: blob.size for blob in blobs},
+        tuple(blob.name for blob in blobs if blob.name in in_use and TAG in blob.tags),
+    )
+
+
+def _fitting(waste: Sequence[BlobProperties], record: CheckpointRecord) -> list[BlobProperties]:
+    """What the list of condemned names has, or has room for. The next sweep takes the rest.
+
+    Names of blobs that are gone take no room: only a writer takes them off the list, and there may be none any more.
+    """
+    names = set(record.condemned)
+    condemned = [blob for blob in waste if blob.name in names]
+    new = [blob for blob in waste if blob.name not in names]
+    return condemned + new[: max(0, MOST_CONDEMNED - len(condemned))]
+
+
+def _read_in_use(container: BlobContainer, names: StateNames) -> tuple[StoredRecord, dict[str, tuple[str, ...]]]:
+    """The record, and the blobs that it needs. It is read again if a checkpoint in it is dropped meanwhile."""
+    records = RecordStore(container, names)
+    for _ in range(_ATTEMPTS):
+        stored = records.read()
+        if stored is None:
+            step = "Check the name. If the record was deleted, bring it back: a restore undeletes it."
+            raise NotFoundError(describe("sweep", f"state {names.state}", "it has no checkpoint record", step))
+        try:
+            return stored, _in_use(container, stored.record)
+        except (CorruptError, NotFoundError) as error:
+            if records.read() == stored:
+                step = "Open the state and back it up once: that drops checkpoints whose index cannot be read."
+                raise type(error)(describe("sweep", f"state {names.state}", str(error), step)) from error
+    cause = "its checkpoints were dropped by newer ones faster than they could be read"
+    raise ConflictError(describe("sweep", f"state {names.state}", cause, "Run it again."))
+
+
+def sweep(
+    container: BlobContainer,
+    state: str,
+    plan: SweepPlan,
+    progress: Callable[[int], object] = lambda _: None,
+    *,
+    threads: int = 16,
+) -> int:
+    """Take TTLs off; condemn the waste of a plan, then delete it. Returns how many blobs are gone.
+
+    A blob that cannot be deleted, such as one under a legal hold, keeps no other back: it is logged, and left.
+    `TransientError` if the service stays out of reach, `ConflictError` if the record was changed since the plan was
+    made: make another one.
+    """
+
+    def take_ttl_off(blob: str) -> bool:
+        return isinstance(container.set_tags(blob, {}), Done)
+
+    errors = each(take_ttl_off, plan.with_ttl, threads, fatal=TransientError).errors
+    if errors:
+        logger.warning("%d blobs of %s keep their TTL: %s", len(errors), state, errors[0])
+    if not plan.waste:
+        return 0
+    names = StateNames(state)
+    record = plan.stored.record
+    condemned = tuple(sorted({*record.condemned, *plan.waste}))
+    records = RecordStore(container, names)
+    if records.write(replace(record, condemned=condemned), plan.stored) is None:
+        cause = "a backup or another sweep has changed its record meanwhile"
+        raise ConflictError(describe("sweep", f"state {state}", cause, "Run it again."))
+
+    def delete(blob: str) -> bool:
+        gone = isinstance(container.delete(blob), Done | Missing)
+        progress(1)
+        return gone
+
+    acted = each(delete, tuple(plan.waste), threads, fatal=TransientError)
+    if acted.errors:
+        logger.warning("%d blobs of %s are left for the next sweep: %s", len(acted.failed), state, acted.errors[0])
+    StateMetrics(state).count("blobsDeleted", len(acted.done))
+    return len(acted.done)
+
+
+def _in_use(container: BlobContainer, record: CheckpointRecord) -> dict[str, tuple[str, ...]]:
+    """The blobs that the record's checkpoints need, with their ids."""
+    needed: dict[str, list[str]] = {}
+    read: dict[str, frozenset[str]] = {}
+    for checkpoint in record.checkpoints:
+        for index in sorted(checkpoint.indexes.values()):
+            if index not in read:
+                read[index] = read_index(container, index).blob_ids()
+            for blob in {index, *read[index]}:
+                needed.setdefault(blob, []).append(str(checkpoint.id))
+    return {blob: tuple(ids) for blob, ids in needed.items()}
+
+
+def _young(container: BlobContainer, blobs: Sequence[BlobProperties], min_age: float, threads: int) -> dict[str, float]:
+    """The blobs that are younger than `min_age`, and the seconds until they are not."""
+    ages = mapped(lambda blob: _age(container, blob), blobs, threads, "sweep")
+    return {
+        blob.name: min_age - age if blob.committed else math.inf
+        for blob, age in zip(blobs, ages, strict=True)
+        if age < min_age
+    }
+
+
+def _age(container: BlobContainer, blob: BlobProperties) -> float:
+    """Seconds since the blob was written. Staged blocks have no age, so they count as young until Azure drops them."""
+    if not blob.committed:
+        return 0.0
+    age = container.age(blob.name)
+    return DAY_SECONDS * 365 if age is None else age

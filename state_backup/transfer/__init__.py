@@ -1,1 +1,0 @@
-"""Bytes of files to blobs and back: in parallel, in blocks, with bounded memory; and whole directories."""

@@ -1,0 +1,240 @@
+"""What a caller gives is restored equal or refused before anything is uploaded; what was acknowledged can be read."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from azure_account.errors import ConfigurationError, CorruptError, FencedError
+from state_backup import sealed_json
+from state_backup.backup.writer import Owner, open_state
+from state_backup.record.names import StateNames
+from state_backup.record.store import RecordStore
+from state_backup.restoring.restore import checkpoints, restore
+from state_backup.restoring.verifying import verify
+from tests.mutating import edited
+from tests.state_backup.states import STATE, TREES, equal, new_account, write
+
+if TYPE_CHECKING:
+    from azure_account.account import BlobContainer
+
+NUMBERS = Path(__file__).parents[2] / "fixtures" / "state" / "numbers"
+MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
+TEXTS = st.one_of(
+    st.text(st.characters(exclude_categories=()), max_size=3),
+    st.sampled_from(
+        ["", " ", "\n", "a", "kafka.flights.0", "\ud83d\ude00", "\udcff", "😀", "null", "0", '"', "\0", "a/b"]
+    ),
+)
+OTHERS = st.one_of(
+    st.integers(-(2**70), 2**70),
+    st.none(),
+    st.booleans(),
+    st.floats(),
+    st.binary(max_size=2),
+    st.datetimes(),
+    st.tuples(st.integers(0, 3)),
+    st.integers(0, 9).map(np.int64),
+    st.integers(0, 9).map(lambda number: np.str_(str(number))),
+    st.just(Path("a")),
+    st.just(dt.timedelta(1)),
+)
+ANY = st.one_of(TEXTS, OTHERS)
+LABELS = TEXTS.filter(str.strip)
+OFFSETS = st.dictionaries(TEXTS, TEXTS, max_size=3)
+USUAL: dict[str, st.SearchStrategy[Any]] = {
+    "owner": st.tuples(LABELS, LABELS, LABELS),
+    "stores": st.lists(LABELS, min_size=1, max_size=2),
+    "offsets": st.none() | OFFSETS,
+    "epoch": st.none() | st.integers(1, 9) | st.integers(1, 9).map(np.int64),
+    "keep": st.integers(2, 5) | st.just(np.int32(2)),
+    "opening": st.none() | LABELS,
+    "now": st.integers(0, 10**22),
+}
+UNUSUAL: dict[str, st.SearchStrategy[Any]] = {
+    "owner": st.tuples(ANY, ANY, ANY),
+    "stores": st.lists(ANY, max_size=2),
+    "offsets": st.dictionaries(st.integers(0, 12), TEXTS, max_size=3) | st.dictionaries(ANY, ANY, max_size=2) | ANY,
+    "epoch": ANY,
+    "keep": ANY,
+    "opening": ANY,
+    "now": st.integers(-(10**20), 10**26) | st.floats(),
+}
+
+
+@st.composite
+def given_values(draw: st.DrawFn) -> dict[str, Any]:
+    """What a caller gives: usual, but for one or none of the values."""
+    unusual = draw(st.sampled_from(["", *UNUSUAL]))
+    return {name: draw(UNUSUAL[name] if name == unusual else USUAL[name]) for name in USUAL}
+
+
+@settings(max_examples=200, deadline=None)
+@given(values=given_values())
+def test_what_is_given_is_restored_equal_or_refused_before_an_upload(values: dict[str, Any]) -> None:
+    offsets, now = values["offsets"], values["now"]
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:
+        folder = Path(name)
+        live = write(folder / "live", TREES[0])
+        container = new_account().container("box")
+        open_state(container, STATE, Owner("flights")).back_up({"store": live}, {"before": "1"})
+        before = {blob.name for blob in container.list()}
+        write(live, TREES[1])
+        stores = dict.fromkeys(values["stores"], live)
+        try:
+            settings_ = {name: values[name] for name in ("epoch", "keep", "opening")}
+            writer = open_state(container, STATE, Owner(*values["owner"]), now_ns=lambda: now, **settings_)
+            checkpoint = writer.back_up(stores, offsets)
+        except (ConfigurationError, FencedError):  # an epoch may be too low
+            event("refused")
+            assert before == {blob.name for blob in container.list()}
+            assert [{"before": "1"}] == [each.offsets for each in checkpoints(container, STATE)]
+            return
+        event("acknowledged")
+        for store in stores:
+            restored = restore(container, STATE, {store: folder / "restored"})
+            assert (checkpoint, dict(offsets or {})) == (restored.checkpoint, restored.checkpoint.offsets)
+            assert equal(folder / "restored", TREES[1])
+        assert all(each.whole for each in verify(container, STATE))
+        open_state(container, STATE, Owner("flights")).back_up({"store": live})
+
+
+@pytest.mark.parametrize(
+    ("offsets", "what"),
+    [
+        ({2: "5", 10: "7"}, r"offsets has the key 2, which is int and not text. Give text"),
+        (
+            {"kafka.flights.2": 5},
+            r"offsets has for kafka\.flights\.2 the value 5, which is int and not text. Give text",
+        ),
+        ({"kafka.flights.2": None}, r".* which is NoneType and not text. Give text, or leave it out"),
+        ([("a", "b")], "offsets is list and not a mapping"),
+    ],
+)
+def test_offsets_are_texts(tmp_path: Path, offsets: Any, what: str) -> None:
+    writer = open_state(new_account().container("box"), STATE, Owner("flights"))
+    with pytest.raises(ConfigurationError, match=f"back up state {STATE} failed: {what}"):
+        writer.back_up({"store": write(tmp_path / "live", TREES[0])}, offsets)
+
+
+@pytest.mark.parametrize(
+    ("given_", "what"),
+    [
+        (("flights", 1), "job_id is 1, which is int and not text"),
+        (("flights", "1", 3), "task_name is 3, which is int and not text"),
+        (("flights", "1", ""), "task_name is blank"),
+        ((" ",), "job_name is blank"),
+    ],
+)
+def test_an_owner_is_of_texts_that_are_not_blank(given_: Any, what: str) -> None:
+    with pytest.raises(ConfigurationError, match=what):
+        Owner(*given_)
+
+
+@pytest.mark.parametrize("store", ["", " ", 3, None])
+def test_the_name_of_a_store_is_a_text_that_is_not_blank(tmp_path: Path, store: Any) -> None:
+    container = new_account().container("box")
+    writer = open_state(container, STATE, Owner("flights"))
+    with pytest.raises(ConfigurationError, match="store"):
+        writer.back_up({store: write(tmp_path / "live", TREES[0])})
+    assert [f"{STATE}/checkpoint.json"] == [blob.name for blob in container.list()]
+
+
+@pytest.mark.parametrize("directory", [None, 3, b"live"])
+def test_a_directory_is_a_path_and_no_store_is_uploaded_before_that_is_known(tmp_path: Path, directory: Any) -> None:
+    container = new_account().container("box")
+    writer = open_state(container, STATE, Owner("flights"))
+    with pytest.raises(ConfigurationError, match="the directory of store b is .* and no path"):
+        writer.back_up({"a": write(tmp_path / "live", TREES[0]), "b": directory})
+    assert [f"{STATE}/checkpoint.json"] == [blob.name for blob in container.list()]
+
+
+@pytest.mark.parametrize("epoch", ["3", 1.5, float("nan"), -1])
+def test_an_epoch_that_is_no_whole_number_fences_nobody(tmp_path: Path, epoch: Any) -> None:
+    container = new_account().container("box")
+    writer = open_state(container, STATE, Owner("flights"))
+    with pytest.raises(ConfigurationError, match=r"epoch is .*, it must be (a whole number|at least 0)"):
+        open_state(container, STATE, Owner("flights"), epoch=epoch)
+    writer.back_up({"store": write(tmp_path / "live", TREES[0])})
+
+
+def test_ids_of_checkpoints_are_taken_as_ids_or_as_texts(tmp_path: Path) -> None:
+    container = new_account().container("box")
+    writer = open_state(container, STATE, Owner("flights"))
+    first, *_ = [writer.back_up({"store": write(tmp_path / "live", tree)}) for tree in TREES[:2]]
+    ids: Any = [first.id]
+    writer.back_up({"store": write(tmp_path / "live", TREES[2])}, keep=ids)
+    assert first.id in {each.id for each in checkpoints(container, STATE)}
+    restored = restore(container, STATE, {"store": tmp_path / "restored"}, checkpoint_id=ids[0])
+    assert first == restored.checkpoint
+    with pytest.raises(ConfigurationError, match="keep is a text.*Give a collection"):
+        writer.back_up({"store": tmp_path / "live"}, keep=str(first.id))
+
+
+def stored_numbers() -> BlobContainer:
+    """A state whose offsets, owner and store names an earlier release has taken as they were given."""
+    container = new_account().container("box")
+    for path in NUMBERS.rglob("*"):
+        if path.is_file():
+            container.put(f"{STATE}/{path.relative_to(NUMBERS)}", path.read_bytes())
+    return container
+
+
+def test_what_an_earlier_release_has_acknowledged_is_restored(tmp_path: Path) -> None:
+    """Its offsets were {2: "5", 10: 7, 11: None}, sealed in the order of numbers; its owner was ("flights", 1, 3)."""
+    container = stored_numbers()
+    restored = restore(container, STATE, {"store": tmp_path / "a", "": tmp_path / "b"})
+    assert {"2": "5", "10": "7", "11": "None"} == restored.checkpoint.offsets
+    for name in ("a", "b"):
+        assert equal(tmp_path / name, {"1.sst": b"one", "CURRENT": b"2"})
+    restored = restore(container, STATE, {"store": tmp_path / "a"}, checkpoint_id="1700000000000-0")
+    assert equal(tmp_path / "a", {"1.sst": b"one", "CURRENT": b"1"})
+    assert [True, True] == [each.whole for each in verify(container, STATE, deep=True)]
+
+
+def test_a_writer_goes_on_from_what_an_earlier_release_has_acknowledged(tmp_path: Path) -> None:
+    container = stored_numbers()
+    writer = open_state(container, STATE, Owner("flights"), keep=2)
+    assert 2 == len(writer.checkpoints)
+    writer.back_up({"store": write(tmp_path / "live", TREES[0])}, {"2": "6"})
+    stored = RecordStore(container, StateNames(STATE)).read()
+    assert stored is not None
+    assert [{"2": "6"}, {"2": "5", "10": "7", "11": "None"}] == [each.offsets for each in stored.record.checkpoints]
+
+
+def test_a_change_of_what_an_earlier_release_has_sealed_is_noticed(tmp_path: Path) -> None:
+    container = stored_numbers()
+    record = container.get(f"{STATE}/checkpoint.json").data
+    container.put(f"{STATE}/checkpoint.json", record.replace(b'"2":"5"', b'"2":"6"'))
+    with pytest.raises(CorruptError, match="its digest is not that of its content"):
+        restore(container, STATE, {"store": tmp_path / "a"})
+
+
+def test_an_index_that_could_not_be_read_again_is_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it is that a reader refuses: here sizes above a limit that only the reader has."""
+    container = new_account().container("box")
+    writer = open_state(container, STATE, Owner("flights"))
+    writer.back_up({"store": write(tmp_path / "live", TREES[0])})
+    edited("state_backup.index.snapshot_index:_whole", "0 <= value < _LARGEST", "value not in (4, 5)")(monkeypatch)
+    with pytest.raises(ConfigurationError, match="it could not be read again"):
+        writer.back_up({"store": write(tmp_path / "live", {"a": b"1234"})})
+    assert 1 == len(checkpoints(container, STATE))
+
+
+def test_the_digest_covers_every_field() -> None:
+    fields = {"b": {"2": 1, "10": [1, None]}, "a": "x"}
+    document = json.loads(sealed_json.sealed(fields))
+    digest = document.pop("digest")
+    assert sealed_json.is_sealed(document, digest)
+    assert not sealed_json.is_sealed({**document, "a": "y"}, digest)
+    assert not sealed_json.is_sealed({**document, "c": 1}, digest)

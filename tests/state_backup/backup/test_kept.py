@@ -1,0 +1,184 @@
+"""How many checkpoints a state keeps, and what has become empty: nothing is dropped that nobody has ordered."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from azure_account.errors import ConfigurationError, NotFoundError
+from state_backup import MayBeEmpty, Owner, checkpoints, open_state, plan_sweep, restore, set_keep, sweep
+from state_backup.record.names import StateNames
+from state_backup.record.record import from_json, to_json
+from state_backup.record.store import RecordStore
+from state_backup.sealed_json import sealed
+from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from azure_account.account import BlobContainer
+    from state_backup.backup.writer import StateWriter
+    from tests.state_backup.index.trees import Tree
+
+RECORD = f"{STATE}/checkpoint.json"
+
+
+@pytest.fixture
+def container() -> BlobContainer:
+    return new_account().container("box")
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Path:
+    return write(tmp_path / "live", TREES[0])
+
+
+def opened(container: BlobContainer, keep: int | None = None) -> StateWriter:
+    return open_state(container, STATE, Owner("flights"), keep=keep)
+
+
+def back_up(writer: StateWriter, live: Path, times: int) -> int:
+    """Back up so often; the number of checkpoints that are kept then."""
+    for number in range(times):
+        writer.back_up({"store": write(live, {"a": str(number).encode()})})
+    return len(writer.checkpoints)
+
+
+def as_an_earlier_release_has_it(container: BlobContainer) -> None:
+    """Its records have no field `keep`, and what it writes has none."""
+    fields = json.loads(container.get(RECORD).data)
+    for name in ("keep", "digest"):
+        fields.pop(name)
+    container.put(RECORD, sealed(fields))
+
+
+def test_a_run_that_says_nothing_keeps_what_the_state_has(container: BlobContainer, live: Path) -> None:
+    assert 10 == back_up(opened(container, keep=10), live, 12)
+    assert 10 == back_up(opened(container), live, 3)
+
+
+def test_a_state_keeps_two_if_nobody_has_said_anything(container: BlobContainer, live: Path) -> None:
+    assert 2 == back_up(opened(container), live, 4)
+
+
+def test_a_run_that_keeps_more_changes_the_state(container: BlobContainer, live: Path) -> None:
+    assert 2 == back_up(opened(container), live, 4)
+    assert 4 == back_up(opened(container, keep=4), live, 4)
+    assert 4 == back_up(opened(container), live, 4)
+
+
+def test_a_run_that_keeps_less_drops_nothing_and_says_how_that_is_ordered(
+    container: BlobContainer, live: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert 5 == back_up(opened(container, keep=5), live, 6)
+    assert 5 == back_up(opened(container, keep=2), live, 3)
+    text = f"{STATE} keeps 5 checkpoints, also in this run, which asks for 2. To keep fewer: set_keep(…, 2)"
+    assert 1 == caplog.text.count(text)
+    assert 3 == back_up(opened(container, keep=3), live, 1) - 2
+    set_keep(container, STATE, 3)
+    assert 3 == back_up(opened(container, keep=3), live, 1)
+    check_no_orphans(container)
+
+
+def test_an_order_fences_nobody_and_holds_from_the_next_backup_on(container: BlobContainer, live: Path) -> None:
+    writer = opened(container, keep=4)
+    assert 4 == back_up(writer, live, 4)
+    set_keep(container, STATE, 2)
+    assert 4 == len(checkpoints(container, STATE))
+    assert 2 == back_up(writer, live, 1)
+    set_keep(container, STATE, 3)
+    assert 3 == back_up(writer, live, 1)
+    check_no_orphans(container)
+
+
+def test_an_order_needs_a_state_and_keeps_two_at_least(container: BlobContainer, live: Path) -> None:
+    with pytest.raises(NotFoundError, match=f"keep checkpoints of state {STATE} failed: it has no checkpoint record"):
+        set_keep(container, STATE, 3)
+    back_up(opened(container), live, 1)
+    with pytest.raises(ConfigurationError, match="keep is 1, it must be at least 2"):
+        set_keep(container, STATE, 1)
+
+
+def test_a_record_of_an_earlier_release_keeps_what_it_has(container: BlobContainer, live: Path) -> None:
+    assert 6 == back_up(opened(container, keep=6), live, 7)
+    as_an_earlier_release_has_it(container)
+    assert 6 == back_up(opened(container), live, 3)
+    as_an_earlier_release_has_it(container)
+    assert 3 == back_up(opened(container, keep=3), live, 2)
+
+
+def test_a_sweep_of_an_earlier_release_under_a_writer_changes_nothing(container: BlobContainer, live: Path) -> None:
+    writer = opened(container, keep=4)
+    assert 4 == back_up(writer, live, 4)
+    as_an_earlier_release_has_it(container)
+    assert 4 == back_up(writer, live, 1)
+    assert 4 == back_up(opened(container), live, 1)
+
+
+def test_the_number_is_read_as_it_is_written_and_one_that_is_none_is_corrupt(
+    container: BlobContainer, live: Path
+) -> None:
+    back_up(opened(container, keep=7), live, 1)
+    stored = RecordStore(container, StateNames(STATE)).read()
+    assert stored is not None
+    assert 7 == stored.record.keep
+    for keep in (None, 2, 7):
+        record = replace(stored.record, keep=keep)
+        assert record == from_json(to_json(record), RECORD)
+
+
+# --- what has become empty --------------------------------------------------------------------------------------------
+
+
+def emptied(live: Path) -> Path:
+    """As the mount point of a disk that is not mounted."""
+    return write(live, {})
+
+
+def test_a_store_that_has_become_empty_is_no_backup(container: BlobContainer, live: Path, tmp_path: Path) -> None:
+    writer = opened(container)
+    first = writer.back_up({"store": live})
+    said = (
+        f"back up directory {live} failed: it has no files, and store store had 3 at checkpoint {first.id}. "
+        r"See that its disk is mounted; if all was deleted on purpose, give MayBeEmpty\(directory\)"
+    )
+    for again in (writer, opened(container)):
+        trees: tuple[Tree, ...] = ({}, {"lost+found": {}})
+        for tree in trees:
+            with pytest.raises(ConfigurationError, match=said):
+                again.back_up({"store": write(live, tree)})
+    assert (first,) == checkpoints(container, STATE)
+    restore(container, STATE, {"store": tmp_path / "restored"})
+    assert equal(tmp_path / "restored", TREES[0])
+    opened(container).back_up({"store": write(live, TREES[1])})
+
+
+def test_a_store_that_was_left_out_once_is_not_emptied_either(container: BlobContainer, live: Path) -> None:
+    writer = opened(container)
+    writer.back_up({"store": live, "other": live})
+    writer.back_up({"other": live})
+    with pytest.raises(ConfigurationError, match="it has no files, and store store had 3"):
+        writer.back_up({"store": emptied(live)})
+
+
+def test_a_store_may_be_empty_if_that_is_said_and_if_it_was(
+    container: BlobContainer, live: Path, tmp_path: Path
+) -> None:
+    writer = opened(container)
+    writer.back_up({"store": live})
+    writer.back_up({"store": MayBeEmpty(emptied(live))})
+    writer.back_up({"store": live})
+    restore(container, STATE, {"store": tmp_path / "restored"})
+    assert equal(tmp_path / "restored", {})
+    sweep(container, STATE, plan_sweep(container, STATE, min_age=0))
+    writer.back_up({"store": MayBeEmpty(str(write(live, TREES[1])))})
+    check_no_orphans(container)
+
+
+def test_a_new_store_may_be_empty(container: BlobContainer, live: Path) -> None:
+    writer = opened(container)
+    writer.back_up({"store": emptied(live)})
+    writer.back_up({"store": live, "new": live})
