@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from arrow_avro.encoding.encode import RowEncoder, raw_rows
     from arrow_avro.encoding.pieces import EncodedRows
     from arrow_avro.encoding.validate import validate_datums
-    from arrow_avro.files.block_codecs import Codec, codec
+    from arrow_avro.files.block_codecs import CODECS, Codec, codec
     from arrow_avro.files.buffered_ranges import BufferedRanges
     from arrow_avro.files.container_file import (
         SYNC_SIZE,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BATCH_BYTES",
     "BLOCK_BYTES",
+    "CODECS",
     "DEFAULT_LIMITS",
     "I64",
     "MAX_BATCH_BYTES",
@@ -99,7 +100,7 @@ _NAMES = {
     "encoding.encode": ("RowEncoder", "raw_rows"),
     "encoding.pieces": ("EncodedRows",),
     "encoding.validate": ("validate_datums",),
-    "files.block_codecs": ("Codec", "codec"),
+    "files.block_codecs": ("CODECS", "Codec", "codec"),
     "files.buffered_ranges": ("BufferedRanges",),
     "files.container_file": (
         "SYNC_SIZE",

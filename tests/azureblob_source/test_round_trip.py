@@ -8,9 +8,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arrow_avro import arrow_schema
+from arrow_avro import CODECS, arrow_schema
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.options import CODECS
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_splits
 from azureblob_source.read.splits import pack_splits, split_blobs

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from arrow_avro.decoding.decode import decode_blob, decode_blocks
 from arrow_avro.encoding.encode import RowEncoder
-from arrow_avro.files.block_codecs import NAMES
+from arrow_avro.files.block_codecs import CODECS
 from arrow_avro.files.container_file import after_sync, block, blocks, header, read_header
 from arrow_avro.schema import arrow_schema, infer, parse
 from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError
@@ -567,7 +567,7 @@ FLIGHTS = record(carrier="string", delay=["null", "int"], tags={"type": "array",
 ROWS = [{"carrier": f"carrier {n}", "delay": None if n % 3 else n, "tags": ["x"] * (n % 4)} for n in range(1000)]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CODECS)
 def test_every_codec_is_read(name: str) -> None:
     assert ROWS == read(written(FLIGHTS, ROWS, name, interval=2000))
 
@@ -672,7 +672,7 @@ def test_a_value_out_of_its_types_range_is_corrupt(avro: Json, body: bytes) -> N
 @settings(deadline=None)
 @given(st.data())
 def test_a_damaged_blob_ends_in_an_azure_blob_error_or_in_other_rows(data: st.DataObject) -> None:
-    blob = bytearray(written(FLIGHTS, ROWS[:20], data.draw(st.sampled_from(NAMES))))
+    blob = bytearray(written(FLIGHTS, ROWS[:20], data.draw(st.sampled_from(CODECS))))
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(blob) - 1))
         blob[place] ^= data.draw(st.integers(1, 255))

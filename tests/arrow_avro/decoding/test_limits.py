@@ -16,7 +16,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from arrow_avro.decoding.decode import decode_blob
-from arrow_avro.files.block_codecs import NAMES, codec
+from arrow_avro.files.block_codecs import CODECS, codec
 from arrow_avro.files.container_file import block, header
 from arrow_avro.limits import BeyondLimitError, ReadLimits
 from arrow_avro.varint import encode
@@ -68,7 +68,7 @@ def test_a_block_that_inflates_beyond_the_limit_is_refused_and_takes_no_memory()
 
 def test_the_limit_can_be_raised_as_the_error_says() -> None:
     body = bytes(9 * MIB)
-    for name in NAMES:
+    for name in CODECS:
         blob = of_codec(name, len(body), bytes(codec(name).compress(body)))
         with pytest.raises(ConfigurationError, match="Raise option maxBlockBytes"):
             list(decode_blob(blob, blob="b", limits=SMALL))
@@ -76,7 +76,7 @@ def test_the_limit_can_be_raised_as_the_error_says() -> None:
         assert len(body) == sum(batch.num_rows for batch in batches)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "null"])
+@pytest.mark.parametrize("name", [name for name in CODECS if name != "null"])
 @pytest.mark.parametrize("size", [4 * MIB - 1, 4 * MIB, 4 * MIB + 1, 12 * MIB])
 def test_a_body_of_exactly_the_limit_is_read(name: str, size: int) -> None:
     body = bytes(range(256)) * (size // 256) + bytes(size % 256)
@@ -242,7 +242,7 @@ def nested(levels: int, avro: Any = "int") -> Any:
 
 @st.composite
 def bombs(draw: st.DrawFn) -> tuple[Case, int]:
-    name = draw(st.sampled_from([each for each in NAMES if each != "null"]))
+    name = draw(st.sampled_from([each for each in CODECS if each != "null"]))
     size = draw(st.integers(1, 12)) * MIB
     avro = draw(st.sampled_from(["long", ["null", "long"], "string", "null", array(["null", WIDE]), record("e")]))
     rows = draw(st.sampled_from([1, size, size // 2, 2**40]))

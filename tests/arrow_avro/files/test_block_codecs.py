@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_avro.files.block_codecs import NAMES, Codec, codec
+from arrow_avro.files.block_codecs import CODECS, Codec, codec
 from arrow_avro.files.container_file import block, blocks, header, read_header
 from azure_account.errors import ConfigurationError, CorruptError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BODY = b"What is compressed is restored. " * 400
 BYTES = {"type": "record", "name": "row", "fields": [{"name": "body", "type": "bytes"}]}
-each_codec = pytest.mark.parametrize("name", NAMES)
+each_codec = pytest.mark.parametrize("name", CODECS)
 
 
 @each_codec
@@ -60,7 +60,7 @@ def test_our_reader_reads_what_fastavro_compresses(name: str) -> None:
     assert [{"body": BODY}] == [_datum(codec(found.codec).decompress(only.body))]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "null"])
+@pytest.mark.parametrize("name", [name for name in CODECS if name != "null"])
 def test_damaged_data_is_corrupt(name: str) -> None:
     stored = bytes(codec(name).compress(BODY))
     for damaged in (b"", b"x", b"nonsense" * 9, stored[: len(stored) // 2]):
