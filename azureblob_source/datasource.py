@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-    from azureblob_source.avro.schema import AvroSchema
+    from arrow_avro import AvroSchema
 
 
 class AzureBlobDataSource(DataSource):

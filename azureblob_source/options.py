@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from arrow_avro import BATCH_BYTES, BLOCK_BYTES, CODECS, MAX_BATCH_BYTES, MAX_BLOCK_BYTES
 from azure_account.account import BLOCKS_OF_A_BLOB, BYTES_OF_A_BLOCK
 from azure_account.options.account_options import ACCOUNT_OPTIONS
 from azure_account.options.option_table import (
@@ -23,14 +24,12 @@ from azure_account.options.option_table import (
     text,
     text_list,
 )
-from azureblob_source.avro.limits import BATCH_BYTES, BLOCK_BYTES, MAX_BATCH_BYTES, MAX_BLOCK_BYTES
 from azureblob_source.foreign_options import HINTS
 from control_messages.producer import ProducerSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
 EXACTLY_ONCE = "exactly-once"
 AT_LEAST_ONCE = "at-least-once"
 VIEWS = ("data", "blobs", "commits", "control", "schemas")

@@ -21,10 +21,8 @@ import pyarrow as pa
 from datafusion import SessionConfig, SessionContext
 from rich.console import Console
 
-from azureblob_source.avro import schema as avro_schema
-from azureblob_source.avro.decoding.decode import decode_blob
-from azureblob_source.avro.encoding.encode import RowEncoder
-from azureblob_source.avro.files.container_file import block, header, read_header
+import arrow_avro
+from arrow_avro import RowEncoder, block, decode_blob, header, read_header
 from benchmarks.encoder import texts
 from benchmarks.report import Report, save, show
 from benchmarks.rounds import alternate, rates
@@ -45,7 +43,7 @@ Json = Any
 
 def blob_of(table: pa.Table, rows: int) -> bytes:
     """A container file in blocks of so many rows."""
-    avro = avro_schema.infer(table.schema, name="row", namespace=None)
+    avro = arrow_avro.infer(table.schema, name="row", namespace=None)
     encoder = RowEncoder(table.schema, avro)
     pieces: list[Any] = [header(avro.json, "null", SYNC)]
     for batch in table.combine_chunks().to_batches(max_chunksize=rows):

@@ -21,9 +21,8 @@ import pyruhvro
 from rich.console import Console
 from rich.table import Table
 
-from azureblob_source.avro import schema as avro_schema
-from azureblob_source.avro import varint
-from azureblob_source.avro.encoding.encode import RowEncoder
+import arrow_avro
+from arrow_avro import RowEncoder, varint
 from tools.flights import flights
 
 BLOCK_BYTES = 1 << 20
@@ -83,7 +82,7 @@ def framed(count: int, body: memoryview) -> list[bytes | memoryview]:
 
 def by_columns(schema: pa.Schema) -> Encode:
     """The encoder of this project."""
-    encoder = RowEncoder(schema, avro_schema.infer(schema, name="row", namespace=None))
+    encoder = RowEncoder(schema, arrow_avro.infer(schema, name="row", namespace=None))
 
     def run(batch: pa.RecordBatch) -> list[bytes | memoryview]:
         rows = encoder.encode(batch)
@@ -99,7 +98,7 @@ def by_columns(schema: pa.Schema) -> Encode:
 
 def by_fastavro(schema: pa.Schema) -> Encode:
     """`to_pylist`, then fastavro's compiled writer."""
-    parsed = fastavro.parse_schema(avro_schema.infer(schema, name="row", namespace=None).root)
+    parsed = fastavro.parse_schema(arrow_avro.infer(schema, name="row", namespace=None).root)
 
     def run(batch: pa.RecordBatch) -> list[bytes | memoryview]:
         out = io.BytesIO()
@@ -111,7 +110,7 @@ def by_fastavro(schema: pa.Schema) -> Encode:
 
 def by_pyruhvro(schema: pa.Schema) -> Encode:
     """The Rust library, which returns datums as an Arrow binary array."""
-    text = avro_schema.infer(schema, name="row", namespace=None).json
+    text = arrow_avro.infer(schema, name="row", namespace=None).json
 
     def run(batch: pa.RecordBatch) -> list[bytes | memoryview]:
         blocks: list[bytes | memoryview] = []

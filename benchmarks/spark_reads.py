@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from arrow_avro import decode_blob
 from azure_account import connect
-from azureblob_source.avro.decoding.decode import decode_blob
 from azureblob_source.read.options import source_options
 from benchmarks import hadoop_azure, idle_sources
 from benchmarks.flights import write_parquet

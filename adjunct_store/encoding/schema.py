@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from arrow_avro import AvroSchema, arrow_schema, infer, parse
 from azure_account.errors import ConfigurationError
-from azureblob_source.avro.schema import AvroSchema, arrow_schema, infer, parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from arrow_avro import SYNC_SIZE, AvroBlock, FileHeader, RowEncoder, decode_blocks
 from azure_account.errors import ConfigurationError, CorruptError, describe
-from azureblob_source.avro.decoding.decode import decode_blocks
-from azureblob_source.avro.encoding.encode import RowEncoder
-from azureblob_source.avro.files.container_file import SYNC_SIZE, AvroBlock, FileHeader
 
 if TYPE_CHECKING:
     from adjunct_store.encoding.schema import StoreSchema

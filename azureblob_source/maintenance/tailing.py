@@ -6,9 +6,8 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from arrow_avro import decode_blob, superset
 from azure_account.errors import NotFoundError, describe
-from azureblob_source.avro.decoding.decode import decode_blob
-from azureblob_source.avro.decoding.superset import superset
 from azureblob_source.options import LATEST
 from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
 from azureblob_source.read.snapshot import writer_schema
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from arrow_avro import AvroSchema
     from azure_account.clock import Clock
-    from azureblob_source.avro.schema import AvroSchema
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from arrow_avro import BufferedRanges, GunzippedSource, is_gzip
 from azure_account.errors import ConflictError, CorruptError, NotFoundError, describe
-from azureblob_source.avro.files.buffered_ranges import BufferedRanges
-from azureblob_source.avro.files.gzipped import GunzippedSource, is_gzip
 
 if TYPE_CHECKING:
+    from arrow_avro import Source
     from azure_account.account import BlobContainer, BlobContent
-    from azureblob_source.avro.files.container_file import Source
     from azureblob_source.read.blobs import StreamBlob
 
 FIRST_REQUEST = 1 << 14

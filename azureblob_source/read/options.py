@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import arrow_avro
+from arrow_avro import MAX_BATCH_BYTES, MAX_BLOCK_BYTES, ReadLimits
 from azure_account.errors import ConfigurationError
 from azure_account.options.settings import AccountSettings, account_settings
-from azureblob_source.avro import schema as avro_schema
-from azureblob_source.avro.limits import MAX_BATCH_BYTES, MAX_BLOCK_BYTES, ReadLimits
 from azureblob_source.location import Location, parse_location
 from azureblob_source.options import EARLIEST, OF_WRITES, SOURCE, TABLE
 from azureblob_source.read.blobs import Between, microseconds
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from arrow_avro import AvroSchema
     from azure_account.options.option_table import ParsedOptions
-    from azureblob_source.avro.schema import AvroSchema
 
 
 @dataclass(frozen=True)
@@ -102,4 +102,4 @@ def _time_range(given: ParsedOptions) -> Between:
 
 def _schema(given: ParsedOptions) -> AvroSchema | None:
     written: str | None = given["avroSchema"]
-    return None if written is None else avro_schema.parse(written, reading=True)
+    return None if written is None else arrow_avro.parse(written, reading=True)

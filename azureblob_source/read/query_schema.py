@@ -9,16 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from arrow_avro import arrow_schema, resolve, superset, unresolved
 from azure_account.errors import ConfigurationError
-from azureblob_source.avro.decoding.plan import unresolved
-from azureblob_source.avro.decoding.resolve import resolve
-from azureblob_source.avro.decoding.superset import superset
-from azureblob_source.avro.schema import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from azureblob_source.avro.schema import AvroSchema
+    from arrow_avro import AvroSchema
 
 _RESTART = (
     "Start the query again from its checkpoint, on a DataFrame built anew by `spark.readStream…load()`: it goes on "

@@ -10,10 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from arrow_avro import arrow_schema, header_schema, read_header, superset
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError, describe
-from azureblob_source.avro.decoding.superset import superset
-from azureblob_source.avro.files.container_file import read_header
-from azureblob_source.avro.schema import arrow_schema, header_schema
 from azureblob_source.concurrent_map import concurrent_map
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import schema_name
@@ -25,8 +23,8 @@ from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, listed_blobs, str
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from arrow_avro import AvroSchema
     from azure_account.account import BlobContainer
-    from azureblob_source.avro.schema import AvroSchema
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
     from azureblob_source.read.blobs import Between

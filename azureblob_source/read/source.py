@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from arrow_avro import arrow_of, arrow_schema, spark_of, superset
 from azure_account import connect
 from azure_account.errors import ConfigurationError, describe
-from azureblob_source.avro.decoding.superset import superset
-from azureblob_source.avro.schema import arrow_schema
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.options import METADATA_COLUMNS
 from azureblob_source.read import views
@@ -27,7 +26,6 @@ from azureblob_source.read.options import SourceOptions, source_options
 from azureblob_source.read.snapshot import Snapshot, kept_history, take_snapshot, writer_schemas
 from azureblob_source.read.split_reader import read_splits
 from azureblob_source.read.splits import Split, pack_splits, split_blobs
-from azureblob_source.spark_types import arrow_of, spark_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,8 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
+    from arrow_avro import AvroSchema
     from azure_account.account import BlobContainer
-    from azureblob_source.avro.schema import AvroSchema
     from azureblob_source.read.blobs import StreamBlob
     from azureblob_source.read.filters import ColumnFilter
 

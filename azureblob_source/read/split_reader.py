@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from arrow_avro import DEFAULT_LIMITS, ReadLimits, blocks, decode_blocks, is_splittable, read_header, split_blocks
 from azure_account.errors import CorruptError
-from azureblob_source.avro.decoding.decode import decode_blocks
-from azureblob_source.avro.files.container_file import blocks, read_header
-from azureblob_source.avro.files.splitting import is_splittable, split_blocks
-from azureblob_source.avro.limits import DEFAULT_LIMITS, ReadLimits
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blob_bytes import without_gzip
 from azureblob_source.read.read_ahead import ReadAhead
@@ -22,9 +19,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from arrow_avro import AvroBlock, AvroSchema, FileHeader
     from azure_account.account import BlobContainer
-    from azureblob_source.avro.files.container_file import AvroBlock, FileHeader
-    from azureblob_source.avro.schema import AvroSchema
     from azureblob_source.read.read_ahead import SplitBytes
     from azureblob_source.read.splits import Split
 

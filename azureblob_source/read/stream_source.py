@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
-    from azureblob_source.avro.schema import AvroSchema
+    from arrow_avro import AvroSchema
     from azureblob_source.read.source import ReadPlan
 
 logger = logging.getLogger(__name__)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from azureblob_source.arrow_values import int64_array
+from arrow_avro import int64_array
 from azureblob_source.log.live import entries_in_effect
 from azureblob_source.read.blobs import UNIX_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from azureblob_source.avro.schema import AvroSchema
+    from arrow_avro import AvroSchema
     from azureblob_source.log.entry import BlobEntry, LogEntry
     from azureblob_source.read.snapshot import StreamBlob
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from arrow_avro import int64_array, stored_values
 from azure_account.errors import ConfigurationError, describe
-from azureblob_source.arrow_values import int64_array, stored_values
 from azureblob_source.write.coalescing import coalesce
 from azureblob_source.write.control_objects import log_fields, merged, objects_of
 from control_messages.envelopes import are_user_messages
@@ -25,7 +25,7 @@ from control_messages.producer import FOR_THE_SINK, TaskWatermarks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from azureblob_source.arrow_values import I64
+    from arrow_avro import I64
     from azureblob_source.write.routing import Route, RoutedBatch, Router
     from control_messages.producer import ProducerSpec
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+import arrow_avro
 from azure_account.account import BLOCKS_OF_A_BLOB
-from azureblob_source.avro.files import container_file
 from azureblob_source.log.entry import BlobEntry
 from azureblob_source.log.naming import blob_name, block_id
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from datetime import datetime
 
-    from azureblob_source.avro.encoding.pieces import EncodedRows
-    from azureblob_source.avro.files.block_codecs import Codec
+    from arrow_avro import Codec, EncodedRows
     from azureblob_source.write.routing import Route
 
 AVRO_BLOCK = 1 << 20
@@ -83,9 +82,9 @@ class SealedBlock:
         """The bytes to stage."""
         buffers: list[bytes | bytearray | memoryview] = []
         if self.is_first:
-            buffers.append(container_file.header(blob_format.schema_json, blob_format.codec.name, self.sync))
+            buffers.append(arrow_avro.header(blob_format.schema_json, blob_format.codec.name, self.sync))
         for rows, body in self.bodies:
-            buffers.extend(container_file.block(rows, blob_format.codec.compress(body), self.sync))
+            buffers.extend(arrow_avro.block(rows, blob_format.codec.compress(body), self.sync))
         data = b"".join(buffers)
         return gzip.compress(data, compresslevel=6, mtime=0) if blob_format.gzipped else data
 

@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import arrow_avro
 from azure_account.account import BlobAttributes
 from azure_account.errors import ConfigurationError
 from azure_account.names import check_attributes
 from azure_account.options.settings import AccountSettings, account_settings
-from azureblob_source.avro import schema as avro_schema
 from azureblob_source.location import Location, parse_location
 from azureblob_source.log.entry import ATTEMPT, Transaction
 from azureblob_source.options import AT_LEAST_ONCE, OF_READS, TABLE
@@ -21,8 +21,8 @@ from azureblob_source.write.routing import Router
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from arrow_avro import AvroSchema
     from azure_account.options.option_table import ParsedOptions
-    from azureblob_source.avro.schema import AvroSchema
     from control_messages.producer import ProducerSpec
 
 
@@ -110,7 +110,7 @@ def _codec(given: ParsedOptions) -> str:
 
 def _schema(given: ParsedOptions) -> AvroSchema | None:
     written: str | None = given["avroSchema"]
-    return None if written is None else avro_schema.parse(written)
+    return None if written is None else arrow_avro.parse(written)
 
 
 def _value_column(given: ParsedOptions) -> str | None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from arrow_avro import int64_array, stored_values, validity
 from azure_account.errors import ConfigurationError
-from azureblob_source.arrow_values import int64_array, stored_values, validity
 from azureblob_source.log.naming import check_stream, partition_level
 
 if TYPE_CHECKING:

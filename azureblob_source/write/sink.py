@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
+from arrow_avro import arrow_of, well_formed
 from azure_account import connect
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
 from azureblob_source import metrics
@@ -31,7 +32,6 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.fencing import publish_unless_fenced
 from azureblob_source.log.publish import Publisher
-from azureblob_source.spark_types import arrow_of, well_formed
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.control_records import VALUE
 from azureblob_source.write.options import sink_options

@@ -17,12 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+import arrow_avro
+from arrow_avro import RowEncoder, codec, raw_rows, stored_values, validate_datums, validity
 from azure_account.errors import ConfigurationError
-from azureblob_source.arrow_values import stored_values, validity
-from azureblob_source.avro import schema as avro_schema
-from azureblob_source.avro.encoding.encode import RowEncoder, raw_rows
-from azureblob_source.avro.encoding.validate import validate_datums
-from azureblob_source.avro.files.block_codecs import codec
 from azureblob_source.log.entry import BlobEntry
 from azureblob_source.metrics import blob_counts
 from azureblob_source.write.coalescing import coalesce
@@ -35,9 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
+    from arrow_avro import AvroSchema, EncodedRows
     from azure_account.account import BlobContainer
-    from azureblob_source.avro.encoding.pieces import EncodedRows
-    from azureblob_source.avro.schema import AvroSchema
     from azureblob_source.write.open_blobs import BlobNames, FinishedBlob
     from azureblob_source.write.options import SinkOptions
     from azureblob_source.write.routing import RoutedBatch
@@ -131,10 +127,10 @@ def plan_write(options: SinkOptions, rows: pa.Schema) -> WritePlan:
     if not len(written):
         message = "no column is left to write. Select another column too, or set `dropRoutingColumns` to false."
         raise ConfigurationError(message)
-    avro = options.avro_schema or avro_schema.infer(
+    avro = options.avro_schema or arrow_avro.infer(
         written, name=options.record_name, namespace=options.record_namespace
     )
-    avro_schema.check_writable(written, avro)
+    arrow_avro.check_writable(written, avro)
     return WritePlan(options, rows, avro)
 
 

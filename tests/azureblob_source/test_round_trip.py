@@ -8,13 +8,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from azureblob_source.avro.schema import arrow_schema
+from arrow_avro import CODECS, arrow_schema
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.options import CODECS
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_splits
 from azureblob_source.read.splits import pack_splits, split_blobs
-from tests.azureblob_source.arrow_tables import batches
+from tests.arrow_avro.arrow_tables import batches
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows
 
 

@@ -17,10 +17,9 @@ import pyspark
 import pytest
 from pyspark.sql.types import StructType
 
-from azureblob_source.avro.files.container_file import block, header
-from azureblob_source.avro.limits import MAX_LEVELS
+from arrow_avro import arrow_of, block, header
+from arrow_avro.limits import MAX_LEVELS
 from azureblob_source.log.naming import log_name
-from azureblob_source.spark_types import arrow_of
 from tests.spark.errors import error_of
 from tests.spark.versions import append_version
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from azure.storage.blob import ContainerClient
 
-from azureblob_source.options import CODECS
+from arrow_avro import CODECS
 from tests.spark.avro_to_parquet import NOT_TO_BE_HAD, PACKAGE
 from tests.spark.stored import Stored
 from tools.spark_session import spark_environment

@@ -155,7 +155,7 @@ def test_time_zone_and_arrow_settings_of_a_session_do_not_change_what_is_stored(
 
 @pytest.mark.skipif(HAS_TIME, reason="this Spark has the type TIME")
 def test_a_time_column_is_refused_by_name_where_spark_has_no_such_type() -> None:
-    from azureblob_source.spark_types import spark_of
+    from arrow_avro import spark_of
 
     schema = pa.schema([("ok", pa.int64()), ("wakes_at", pa.time64("us"))])
     with pytest.raises(ConfigurationError, match="column 'wakes_at' is stored as time64.us., .* option `columns`"):

@@ -23,8 +23,8 @@ from pyspark.sql.types import (
 
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.spark.partitioning import check_not_collated, column_of, one_task_each, store_partition
+from arrow_avro import arrow_of
 from azure_account.errors import ConfigurationError
-from azureblob_source.spark_types import arrow_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

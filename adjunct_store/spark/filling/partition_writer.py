@@ -23,9 +23,8 @@ from adjunct_store.host.cache import STORE
 from adjunct_store.host.working import Marker, working_directory
 from adjunct_store.spark.filling.changes import KEY, ORDER, PARTITION, TIE, VALUE, key_column
 from adjunct_store.versions.names import StoreNames
+from arrow_avro import first_not_utf8, well_formed
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
-from azureblob_source.arrow_values import first_not_utf8
-from azureblob_source.spark_types import well_formed
 from state_backup import LEAST_KEPT, Owner, open_state, restore
 
 if TYPE_CHECKING:

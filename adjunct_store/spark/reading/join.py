@@ -14,8 +14,8 @@ from adjunct_store.forms.limit import TooManyBytesError
 from adjunct_store.spark.partitioning import check_not_collated, column_of, one_task_each, store_partition
 from adjunct_store.spark.reading.pinning import kept, plan
 from adjunct_store.spark.reading.plans import has_plan
+from arrow_avro import arrow_of, spark_of, well_formed
 from azure_account.errors import ConfigurationError
-from azureblob_source.spark_types import arrow_of, spark_of, well_formed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

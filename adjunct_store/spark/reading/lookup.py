@@ -11,8 +11,8 @@ from pyspark.sql.types import StructType
 from adjunct_store.spark.partitioning import column_of
 from adjunct_store.spark.reading.join import picked, values_of
 from adjunct_store.spark.reading.pinning import kept, plan
+from arrow_avro import spark_of
 from azure_account.errors import ConfigurationError
-from azureblob_source.spark_types import spark_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

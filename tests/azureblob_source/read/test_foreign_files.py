@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pytest
 
+from arrow_avro import arrow_schema, parse
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, CorruptError
 from azure_account.memory.account import MemoryAccount
-from azureblob_source.avro.schema import arrow_schema, parse
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_splits

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from azureblob_source.avro.schema import AvroSchema, parse
+from arrow_avro import AvroSchema, parse
 from azureblob_source.read.query_schema import QuerySchema
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arrow_avro import GunzippedSource
 from azure_account.errors import CorruptError
 from azure_account.memory.faults import Faults
-from azureblob_source.avro.files.gzipped import GunzippedSource
 from azureblob_source.read.blob_bytes import FIRST_REQUEST, BlobBytes, RangeReader, without_gzip
 from azureblob_source.read.blobs import StreamBlob
 from azureblob_source.read.read_ahead import REQUEST_BYTES, ReadAhead

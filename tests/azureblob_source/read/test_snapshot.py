@@ -11,12 +11,11 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from arrow_avro import header, parse
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, Faults, ProcessDied, on
-from azureblob_source.avro.files.container_file import header
-from azureblob_source.avro.schema import parse
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.publish import Publisher

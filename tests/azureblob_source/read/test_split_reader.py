@@ -16,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry import metrics as telemetry
 
+from arrow_avro import DEFAULT_LIMITS, SYNC_SIZE, ReadLimits, block, blocks, header, parse, read_header
+from arrow_avro.varint import encode
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import (
@@ -32,18 +34,14 @@ from azure_account.memory.faults import (
 )
 from azure_account.retrying.retry_loop import Intercept, Request
 from azureblob_source import metrics
-from azureblob_source.avro.files.container_file import SYNC_SIZE, block, blocks, header, read_header
-from azureblob_source.avro.limits import DEFAULT_LIMITS, ReadLimits
-from azureblob_source.avro.schema import parse
-from azureblob_source.avro.varint import encode
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.blobs import StreamBlob
 from azureblob_source.read.read_ahead import REQUEST_BYTES, ReadAhead
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_splits
 from azureblob_source.read.splits import Split, split_blobs
+from tests.arrow_avro.sync_marker import SYNC
 from tests.azureblob_source.read.request_sizes import request_sizes
-from tests.azureblob_source.sync_marker import SYNC
 from tests.azureblob_source.test_metrics import Meter
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from arrow_avro import parse
 from azure_account.account import BlobAttributes
-from azureblob_source.avro.schema import parse
 from azureblob_source.log.entry import BlobEntry, LogEntry, Transaction
 from azureblob_source.read.following import new_blobs
 from azureblob_source.read.snapshot import StreamBlob

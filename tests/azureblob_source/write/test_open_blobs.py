@@ -16,10 +16,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from azureblob_source.avro.encoding.pieces import EncodedRows
-from azureblob_source.avro.files import container_file
-from azureblob_source.avro.files.block_codecs import codec
-from azureblob_source.avro.varint import encode
+from arrow_avro import EncodedRows, blocks, codec, read_header
+from arrow_avro.varint import encode
 from azureblob_source.write.open_blobs import BlobFormat, BlobLimits, FinishedBlob, OpenBlobs, SealedBlock
 from azureblob_source.write.routing import Route
 
@@ -100,9 +98,9 @@ def by_fastavro(data: bytes) -> list[bytes]:
 
 def bodies(data: bytes) -> list[tuple[int, bytes]]:
     """Row count and decompressed body of each Avro block, from our own reader."""
-    header = container_file.read_header(data)
+    header = read_header(data)
     assert SCHEMA == header.schema_json
-    return [(b.rows, bytes(codec(header.codec).decompress(b.body))) for b in container_file.blocks(data, header)]
+    return [(b.rows, bytes(codec(header.codec).decompress(b.body))) for b in blocks(data, header)]
 
 
 # --- any sequence of rows, under any limits ---------------------------------------------------------------------------

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import arrow_avro
+from arrow_avro import decode_blob
 from azure_account.errors import ConfigurationError, TransientError
 from azure_account.memory.faults import Faults, Throttle, Unreachable, on
-from azureblob_source.avro import schema as avro_schema
-from azureblob_source.avro.decoding.decode import decode_blob
 from azureblob_source.log.entry import BlobEntry, Transaction
 from azureblob_source.log.publish import Publisher
 from azureblob_source.write.coalescing import COALESCED_ROWS, coalesce
@@ -220,7 +220,7 @@ DATUMS = pa.schema([("key", pa.string()), ("value", pa.binary())])
 def datum(number: int) -> bytes:
     out = io.BytesIO()
     fastavro.schemaless_writer(
-        out, fastavro.parse_schema(avro_schema.parse(RECORD).root), {"n": number, "s": "x" * number}
+        out, fastavro.parse_schema(arrow_avro.parse(RECORD).root), {"n": number, "s": "x" * number}
     )
     return out.getvalue()
 

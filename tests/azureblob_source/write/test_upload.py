@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from arrow_avro import codec
 from azure_account.errors import ConfigurationError, TransientError
 from azure_account.memory.faults import Faults, Unreachable, on
 from azure_account.retrying.retry_loop import Intercept, Request
-from azureblob_source.avro.files.block_codecs import codec
 from azureblob_source.log.naming import block_id
 from azureblob_source.write.open_blobs import BlobFormat, SealedBlock
 from azureblob_source.write.upload import Uploader

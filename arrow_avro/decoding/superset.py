@@ -1,0 +1,276 @@
+"""The reader schema that the rows of several writer schemas all resolve to. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import reduce
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from arrow_avro.decoding.resolve import time_kind
+from arrow_avro.schema import AvroSchema, read_schema
+from arrow_avro.schema_parser import UnsupportedSchemaError, unique
+from arrow_avro.types import (
+    CATALYST_TYPE,
+    SPARK_NAME,
+    SPARK_TYPE,
+    AvroField,
+    AvroType,
+    may_be_null,
+    value_branches,
+)
+from azure_account.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from arrow_avro.decoding.plan import Path
+
+# The common type of two. Of int and float it is double, because a float would round the int.
+_WIDER = {
+    frozenset(("int", "long")): "long",
+    frozenset(("int", "float")): "double",
+    frozenset(("int", "double")): "double",
+    frozenset(("long", "float")): "double",
+    frozenset(("long", "double")): "double",
+    frozenset(("float", "double")): "double",
+    frozenset(("string", "bytes")): "bytes",
+    frozenset(("enum", "string")): "string",
+}
+_LEAVES = frozenset().union(*_WIDER, ["fixed"])
+_MICROS = {
+    "time": AvroType("long", "time-micros"),
+    "instant": AvroType("long", "timestamp-micros"),
+    "wall clock": AvroType("long", "local-timestamp-micros"),
+}
+_NULL = AvroType("null")
+
+
+class _DifferError(TypeError):
+    """Two types have no common one."""
+
+    def __init__(self, path: Path, left: object, right: object) -> None:
+        super().__init__(f"column {'.'.join(path) or '*'!r} is {left} in one and {right} in the other")
+
+
+def superset(schemas: Sequence[AvroSchema]) -> AvroSchema:
+    """The reader schema that every one of `schemas` resolves to.
+
+    Fields are matched by name and stand in the order in which they first appear. One that some schema lacks becomes
+    nullable, with default null. Numbers widen, times become microseconds, decimals of one scale take the greater
+    precision, records merge. Raises ConfigurationError, naming two schemas, the column and its types, where two have
+    no common type, and for a record that contains itself.
+    """
+    distinct = list({schema.json: schema for schema in schemas}.values())
+    if not distinct:
+        raise ConfigurationError("there is no writer schema to read by. Give option avroSchema.")
+    if len(distinct) == 1:
+        return distinct[0]
+    try:
+        merged = reduce(lambda left, right: _merge(left, right, ()), (schema.row for schema in distinct))
+        return read_schema(json.dumps(_Renderer().render(merged, ""), separators=(",", ":")))
+    except _DifferError as cause:
+        raise _conflict(distinct, cause) from cause
+    except UnsupportedSchemaError as cause:
+        step = "Give option avroSchema with fewer columns."
+        raise ConfigurationError(f"the common schema of the writers' {cause}. {step}") from cause
+
+
+def _conflict(schemas: Sequence[AvroSchema], cause: _DifferError) -> ConfigurationError:
+    """The error for the first two schemas that have no common one, or for all if every two have."""
+    for place, right in enumerate(schemas):
+        for left in schemas[:place]:
+            try:
+                _merge(left.row, right.row, ())
+            except _DifferError as pair:  # noqa: PERF203 - the error is what is looked for
+                return ConfigurationError(_message(f"{left.fingerprint} and {right.fingerprint}", pair))
+    return ConfigurationError(_message(", ".join(schema.fingerprint for schema in schemas), cause))
+
+
+def _message(fingerprints: str, cause: _DifferError) -> str:
+    return (
+        f"the writer schemas {fingerprints} have no common reader schema: {cause}. Give option avroSchema without that "
+        f"column, or read the blobs of each schema by themselves."
+    )
+
+
+def _merge(left: AvroType, right: AvroType, path: Path) -> AvroType:
+    if left == right:
+        return left
+    first, second = value_branches(left), value_branches(right)
+    if len(first) <= 1 and len(second) <= 1:
+        merged = (_merge_values(first[0], second[0], path),) if first and second else first or second
+    else:
+        merged = _merge_branches(left, right, path)
+    if may_be_null(left) or may_be_null(right):
+        return AvroType("union", branches=(_NULL, *merged)) if merged else _NULL
+    return merged[0] if len(merged) == 1 else AvroType("union", branches=merged)
+
+
+def _merge_branches(left: AvroType, right: AvroType, path: Path) -> tuple[AvroType, ...]:
+    """The branches of two types, at least one of them a general union.
+
+    The other type adds branches only if it is a general union, too.
+    """
+    merged = list(value_branches(left))
+    others = value_branches(right)
+    if len(merged) == 1:
+        merged, others = list(others), tuple(merged)
+    places: dict[Any, list[int]] = {}
+    for place, branch in enumerate(merged):
+        _index(places, branch, place)
+    for branch in others:
+        like = _like(merged, places, branch, path)
+        if like is not None:
+            merged[like] = _merge_values(merged[like], branch, path)
+        elif len(others) > 1:
+            _index(places, branch, len(merged))
+            merged.append(branch)
+        else:
+            raise _DifferError(path, left, right)
+    return tuple(dict.fromkeys(merged))
+
+
+def _keys(branch: AvroType) -> tuple[Any, ...]:
+    """By what a branch is found: itself, its kind and name, its kind."""
+    return branch, (branch.kind, branch.name), branch.kind
+
+
+def _index(places: dict[Any, list[int]], branch: AvroType, place: int) -> None:
+    for key in _keys(branch):
+        places.setdefault(key, []).append(place)
+
+
+def _like(merged: Sequence[AvroType], places: dict[Any, list[int]], branch: AvroType, path: Path) -> int | None:
+    """The place of the branch that `branch` merges with: an equal one, else of its name, else of its kind, else any."""
+    alike = chain.from_iterable(places.get(key, ()) for key in _keys(branch))
+    others = sorted(chain.from_iterable(places.get(kind, ()) for kind in _LEAVES - {branch.kind}))
+    return next((place for place in chain(alike, others) if _mergeable(merged[place], branch, path)), None)
+
+
+def _mergeable(left: AvroType, right: AvroType, path: Path) -> bool:
+    try:
+        _merge_values(left, right, path)
+    except _DifferError:
+        return False
+    return True
+
+
+def _merge_values(left: AvroType, right: AvroType, path: Path) -> AvroType:
+    """The common type of two that are neither null nor unions."""
+    if left == right:
+        return left
+    match left.kind, right.kind:
+        case "record", "record":
+            return _merge_records(left, right, path)
+        case ("array", "array") if left.logical == right.logical:
+            return replace(left, items=_merge(left.element, right.element, (*path, "element")))
+        case "map", "map":
+            return replace(left, items=_merge(left.element, right.element, (*path, "value")))
+        case "enum", "enum":
+            return replace(left, symbols=tuple(dict.fromkeys((*left.symbols, *right.symbols))))
+    merged = _merge_leaves(left, right)
+    if merged is None:
+        raise _DifferError(path, left, right)
+    return merged
+
+
+def _merge_leaves(left: AvroType, right: AvroType) -> AvroType | None:
+    if "decimal" in (left.logical, right.logical):
+        return _merge_decimals(left, right)
+    was, becomes = time_kind(left), time_kind(right)
+    if was or becomes:
+        return _MICROS.get(was[0], left) if was and becomes and was[0] == becomes[0] else None
+    kinds = frozenset((left.kind, right.kind))
+    if len(kinds) > 1:
+        wider = _WIDER.get(kinds)
+        return AvroType(wider) if wider else None
+    if left.kind == "int":
+        return AvroType("int", hint="short" if {left.hint, right.hint} == {"byte", "short"} else "")
+    return replace(left, logical="", hint="") if left.size == right.size else None
+
+
+def _merge_decimals(left: AvroType, right: AvroType) -> AvroType | None:
+    if left.logical != right.logical or left.scale != right.scale:
+        return None
+    precision = max(left.precision, right.precision)
+    if left.kind == right.kind == "fixed":
+        return replace(left, size=max(left.size, right.size), precision=precision)
+    return AvroType("bytes", "decimal", precision=precision, scale=left.scale)
+
+
+def _merge_records(left: AvroType, right: AvroType, path: Path) -> AvroType:
+    others = {field.name: field for field in right.fields}
+    fields = [_merge_fields(field, others.pop(field.name, None), path) for field in left.fields]
+    fields += [_merge_fields(field, None, path) for field in others.values()]
+    return replace(left, fields=tuple(fields), hint=left.hint if left.hint == right.hint else "")
+
+
+def _merge_fields(left: AvroField, right: AvroField | None, path: Path) -> AvroField:
+    inner = (*path, left.column)
+    if right is None:
+        return _defaulted(left, _merge(left.type, _NULL, inner))
+    if left.column != right.column:
+        raise _DifferError((*path, left.name), f"named {left.column!r}", f"{right.column!r}")
+    return left if left == right else _defaulted(left, _merge(left.type, right.type, inner))
+
+
+def _defaulted(field: AvroField, avro: AvroType) -> AvroField:
+    """`field` with another type: with default null if that may be null, else without, since every writer has it."""
+    nullable = may_be_null(avro)
+    return replace(field, type=avro, has_default=nullable, default=None)
+
+
+class _Renderer:
+    """A type as JSON. A named type is written out wherever it occurs, each time with a name of its own."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, int] = {}
+
+    def render(self, avro: AvroType, namespace: str) -> Any:
+        match avro.kind:
+            case "union":
+                return [self.render(branch, namespace) for branch in avro.branches]
+            case "array":
+                logical = {"logicalType": avro.logical} if avro.logical else {}
+                return {"type": "array", "items": self.render(avro.element, namespace), **logical}
+            case "map":
+                return {"type": "map", "values": self.render(avro.element, namespace)}
+            case "record":
+                return self._record(avro, namespace)
+            case "reference":
+                raise ConfigurationError(f"record {avro.name} contains itself, which no column type can express.")
+        return self._leaf(avro, namespace)
+
+    def _record(self, avro: AvroType, namespace: str) -> dict[str, Any]:
+        name = self._unique(avro.name, namespace)
+        inner = name.rpartition(".")[0]
+        fields = [self._field(field, inner) for field in avro.fields]
+        tag = {SPARK_TYPE: avro.hint} if avro.hint else {}
+        return {"type": "record", "name": name, "fields": fields, **tag}
+
+    def _field(self, field: AvroField, namespace: str) -> dict[str, Any]:
+        found = {"name": field.name, "type": self.render(field.type, namespace)}
+        if field.has_default:
+            found["default"] = field.default
+        return found if field.column == field.name else {**found, SPARK_NAME: field.column}
+
+    def _leaf(self, avro: AvroType, namespace: str) -> Any:
+        found: dict[str, Any] = {"type": avro.kind}
+        if avro.name:
+            found["name"] = self._unique(avro.name, namespace)
+        if avro.kind == "enum":
+            found["symbols"] = list(avro.symbols)
+        if avro.kind == "fixed":
+            found["size"] = avro.size
+        if avro.logical:
+            found["logicalType"] = avro.logical
+        if avro.logical == "decimal":
+            found |= {"precision": avro.precision, "scale": avro.scale}
+        if avro.hint:
+            found[SPARK_TYPE if avro.hint in ("byte", "short") else CATALYST_TYPE] = avro.hint
+        return avro.kind if len(found) == 1 else found
+
+    def _unique(self, name: str, namespace: str) -> str:
+        return unique(name if "." in name or not namespace else f"{namespace}.{name}", self._taken)

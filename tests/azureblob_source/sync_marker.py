@@ -1,7 +1,0 @@
-"""The sync marker of the Avro files that tests write."""
-
-from __future__ import annotations
-
-from azureblob_source.avro.files.container_file import SYNC_SIZE
-
-SYNC = bytes(range(100, 100 + SYNC_SIZE))
