@@ -85,9 +85,10 @@ def restore_checkpoint(
     discard batches that are whole.
     Otherwise it becomes what was backed up. Without a backup, nothing is done. `ConflictError` if the directory is of
     another query or no checkpoint, or has newer batches than the backup and was not backed up from here since it was
-    restored; `CorruptError` if the newest backup is not whole, and an older one lacks batches that are there. With
-    `discard_newer` these are discarded. `ConfigurationError` if the state is no backup of `back_up_checkpoint`; then
-    the directory stays. If the state's record was deleted it is undeleted; `ConflictError` if that cannot be done.
+    restored; `NotFoundError` or `CorruptError` if the newest backup is not whole, and an older one lacks batches that
+    are there. With `discard_newer` these are discarded. `ConfigurationError` if the state is no backup of
+    `back_up_checkpoint`; then the directory stays. If the state's record was deleted it is undeleted; `ConflictError`
+    if that cannot be done.
     """
     location = _local(location)
     stored = StateStorage(container, StateNames(state)).record()
