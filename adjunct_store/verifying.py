@@ -18,9 +18,9 @@ from adjunct_store.host.cache import HostCache
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.names import StoreNames
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from azure_account.parallel import concurrent_map
 from state_backup import Verified as VerifiedCheckpoint
 from state_backup import verify as verify_state
-from state_backup.threads import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,7 +80,7 @@ def verify(  # noqa: PLR0913 - what is verified, how, and what is reported
     names = StoreNames(store)
     places = sorted({(each.generation, partition) for each in manifest.versions for partition, _ in _written(each)})
     look = partial(_look, container, names, deep=deep, planned=planned, progress=progress)
-    looked = dict(zip(places, mapped(look, places, _STATES_AT_ONCE, "verify"), strict=True))
+    looked = dict(zip(places, concurrent_map(look, places, _STATES_AT_ONCE, after_error="wait"), strict=True))
     verified = [_version(each, looked) for each in manifest.versions]
     if deep:
         with tempfile.TemporaryDirectory(prefix="adjunct-store-", dir=scratch) as folder:

@@ -15,7 +15,7 @@ from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.names import MANIFEST, StoreNames
 from adjunct_store.view import View, open_view
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
-from state_backup.threads import mapped
+from azure_account.parallel import concurrent_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ def find_stores(container: BlobContainer, prefix: str) -> list[FoundStore]:
     below = f"{prefix}/" if prefix else ""
     manifests = [blob.name for blob in container.list(below) if blob.name.endswith(f"/{MANIFEST}")]
     stores = [name.removesuffix(f"/{MANIFEST}") for name in manifests]
-    found = mapped(lambda store: _found(container, store), stores, _REQUESTS_AT_ONCE, "ls")
+    found = concurrent_map(lambda store: _found(container, store), stores, _REQUESTS_AT_ONCE, after_error="wait")
     return [each for each in found if each is not None]
 
 
@@ -75,7 +75,7 @@ def _found(container: BlobContainer, store: str) -> FoundStore | None:
 
 def _pins(container: BlobContainer, names: StoreNames) -> tuple[FoundPin, ...]:
     blobs = list(container.list(names.all_pins))
-    found = mapped(lambda blob: _pin(container, names, blob), blobs, _REQUESTS_AT_ONCE, "pins")
+    found = concurrent_map(lambda blob: _pin(container, names, blob), blobs, _REQUESTS_AT_ONCE, after_error="wait")
     return tuple(each for each in found if each is not None)
 
 

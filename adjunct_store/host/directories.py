@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from azure_account.errors import ConfigurationError, CorruptError, describe
-from state_backup.threads import mapped
+from azure_account.parallel import concurrent_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -68,7 +69,8 @@ class FetchedDirectories:
         missing = [each for each in partitions if each not in self._leases and self._checkpoint(each)]
         at_once = min(len(missing), PARTITIONS_AT_ONCE, self._cache.threads)
         if at_once > 1:
-            mapped(lambda each: self._open(each, self._cache.threads // at_once), missing, at_once, "fetch")
+            fetch = partial(self._open, threads=self._cache.threads // at_once)
+            concurrent_map(fetch, missing, at_once, after_error="wait")
 
     def _open(self, partition: int, threads: int | None = None) -> None:
         checkpoint = self._checkpoint(partition)

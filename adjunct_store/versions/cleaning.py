@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from adjunct_store.versions.pin import counts, from_json
 from azure_account.account import Condition, Done, Missing
 from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, NotFoundError
-from state_backup.threads import mapped
+from azure_account.parallel import act_on_each, concurrent_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -69,14 +70,16 @@ class KnownPins:
         followed = self._followed(pins)
         used = [pin for pin in pins if not self._serves(pin, manifest)]
         over = [pin for pin in used if not self._is_young(pin, manifest, pin.name in followed)]
-        deleted = mapped(lambda pin: self._deleted(pin, manifest, pin.name in followed), over, self.threads, "clean-up")
+        delete = partial(self._deleted, manifest=manifest, followed=followed)
+        deleted = concurrent_map(delete, over, self.threads, after_error="wait")
         gone = {pin.name for pin, done in zip(over, deleted, strict=True) if done}
         left = {self.versions.get(pin.etag) for pin in used if pin.name not in gone}
         return set() if None in left else {version for version in retiring if version not in left}
 
     def _read(self, pins: Sequence[BlobProperties]) -> None:
         new = [pin for pin in pins if pin.etag not in self.versions]
-        versions = mapped(lambda pin: _version_of(self.container, pin.name), new, self.threads, "clean-up")
+        names = [pin.name for pin in new]
+        versions = concurrent_map(partial(_version_of, self.container), names, self.threads, after_error="wait")
         found = {pin.etag: version for pin, version in zip(new, versions, strict=True) if version is not None}
         there = {pin.etag for pin in pins}
         self.versions = {etag: version for etag, version in self.versions.items() if etag in there} | found
@@ -96,9 +99,9 @@ class KnownPins:
         age = self.now() - pin.last_modified.timestamp() + _CLOCKS_DIFFER
         return counts(age, manifest.pins_expire, followed)
 
-    def _deleted(self, pin: BlobProperties, manifest: Manifest, followed: bool) -> bool:
+    def _deleted(self, pin: BlobProperties, manifest: Manifest, followed: set[str]) -> bool:
         """Delete a pin that does not count any more. False if it counts, or is written again meanwhile."""
-        if counts(self.container.age(pin.name), manifest.pins_expire, followed):
+        if counts(self.container.age(pin.name), manifest.pins_expire, pin.name in followed):
             return False
         outcome = self.container.delete(pin.name, condition=Condition(if_match=pin.etag))
         return isinstance(outcome, Done | Missing)
@@ -124,22 +127,18 @@ def delete_generations(
     so no upload that counts is deleted, also if the manifest has changed meanwhile.
     """
     registered = {each.number for each in manifest.generations}
-    errors: list[AzureBlobError] = []
 
     def delete(blob: str) -> bool:
-        try:
-            return isinstance(container.delete(blob), Done | Missing)
-        except AzureBlobError as error:
-            errors.append(error)
-            return False
+        return isinstance(container.delete(blob), Done | Missing)
 
+    errors: list[AzureBlobError] = []
     deleted = left = 0
     for generation in _stored_generations(container, names):
         if generation in registered or generation >= manifest.next_generation:
             continue
         blobs = [blob.name for blob in container.list(names.generation_prefix(generation), uncommitted=True)]
-        done = mapped(delete, blobs, threads, "clean-up")
-        deleted, left = deleted + sum(done), left + len(done) - sum(done)
+        acted = act_on_each(delete, blobs, threads)
+        deleted, left, errors = deleted + len(acted.done), left + len(acted.failed), errors or acted.errors
     if left:
         text = "%d blobs of %s are left for the next clean-up: %s"
         logger.warning(text, left, names.store, errors[0] if errors else "they have changed meanwhile")

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 from azure_account.account import IF_ABSENT, Condition, Conflict, Done
 from azure_account.clock import SystemClock
 from azure_account.errors import AzureBlobError, ConflictError, NotFoundError, TransientError, describe
+from azure_account.parallel import concurrent_map
 from azure_account.readback import ATTEMPTS, request_and_read_back
-from azureblob_source.concurrent_map import concurrent_map
 from azureblob_source.log.boundary import read_boundary
 from azureblob_source.log.entry import LogEntry, from_json, to_json
 from azureblob_source.log.naming import log_name, log_prefix, log_version
@@ -358,7 +358,7 @@ class CommitLog:
         return find_entry(self.container, self.stream, version)
 
     def _find_all(self, versions: list[int]) -> dict[int, LogEntry]:
-        found = concurrent_map(self._find, versions, self.readers)
+        found = concurrent_map(self._find, versions, self.readers, after_error="abandon")
         return {version: entry for version, entry in zip(versions, found, strict=True) if entry is not None}
 
     def _not_kept(self, version: int) -> str:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Conflict, Done, Missing
 from azure_account.errors import ConfigurationError, ConflictError, TransientError, describe
+from azure_account.parallel import Item, Result, concurrent_map
 from azure_account.readback import ATTEMPTS, request_and_read_back
-from azureblob_source.concurrent_map import Item, Result, concurrent_map
 from azureblob_source.log.entry import ATTEMPT, DISCARDED, attempt_of
 from azureblob_source.log.naming import attempt_of_blocks, probe_name
 
@@ -236,7 +236,7 @@ class Publisher:
 
     def _concurrently(self, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         try:
-            return concurrent_map(act, items, self.threads, self.deadline)
+            return concurrent_map(act, items, self.threads, after_error="abandon", timeout=self.deadline)
         except FuturesTimeoutError as error:
             where = f"{len(items)} blobs in {self.container.url}"
             cause = "the time allowed by `closeTimeoutMs` is over"

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from azure_account.account import Condition, Done, Missing
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from azure_account.parallel import Item, Result, concurrent_map
 from azure_account.readback import ATTEMPTS, request_and_read_back
-from azureblob_source.concurrent_map import Item, Result, concurrent_map
 from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import find_entry
 from azureblob_source.log.entry import attempt_of
@@ -213,7 +213,7 @@ class _Work:
             self.progress(len(chunk))
 
     def _each(self, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        return concurrent_map(act, items, self.threads)
+        return concurrent_map(act, items, self.threads, after_error="wait")
 
     def _read(self, entry: LoggedEntry) -> LogEntry | None:
         return find_entry(self.container, self.plan.stream, entry.version)

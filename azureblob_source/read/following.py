@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from azure_account.errors import ConflictError, NotFoundError, TransientError, describe
-from azureblob_source.concurrent_map import concurrent_map
+from azure_account.parallel import concurrent_map
 from azureblob_source.log.live import live_blobs, live_since
 from azureblob_source.log.published import first_unpublished, is_visible, last_published
 from azureblob_source.options import EARLIEST, LATEST
@@ -188,7 +188,8 @@ class Follower:
         return self._published
 
     def _is_published(self, entry: LogEntry) -> bool:
-        found = concurrent_map(self.log.container.properties, [blob.name for blob in entry.blobs], _AT_ONCE)
+        names = [blob.name for blob in entry.blobs]
+        found = concurrent_map(self.log.container.properties, names, _AT_ONCE, after_error="abandon")
         published = all(map(is_visible, entry.blobs, found))
         if published:
             self._remember([entry])

@@ -8,11 +8,12 @@ from their headers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from arrow_avro import arrow_schema, header_schema, read_header, superset
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError, describe
-from azureblob_source.concurrent_map import concurrent_map
+from azure_account.parallel import concurrent_map
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import schema_name
 from azureblob_source.log.published import first_unpublished, is_visible
@@ -119,7 +120,7 @@ def writer_schema(log: CommitLog, fingerprint: str) -> AvroSchema:
 
 def writer_schemas(log: CommitLog, fingerprints: Iterable[str]) -> list[AvroSchema]:
     """Several writer schemas of the stream, in order."""
-    return concurrent_map(lambda fingerprint: writer_schema(log, fingerprint), list(fingerprints), _AT_ONCE)
+    return concurrent_map(partial(writer_schema, log), list(fingerprints), _AT_ONCE, after_error="abandon")
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,8 @@ class _PublicationWait:
         """Names of live blobs that are not visible yet. Those that are, are added to `visible`."""
         first = first_unpublished(self.log.head())
         asked = [blob for entry, blob in live if entry.version >= first and blob.name not in visible]
-        there = concurrent_map(self.log.container.properties, [blob.name for blob in asked], _AT_ONCE)
+        names = [blob.name for blob in asked]
+        there = concurrent_map(self.log.container.properties, names, _AT_ONCE, after_error="abandon")
         visible.update(blob.name for blob, found in zip(asked, there, strict=True) if is_visible(blob, found))
         return [blob.name for blob in asked if blob.name not in visible]
 
@@ -213,7 +215,7 @@ def _from_listing(log: CommitLog, listed: list[StreamBlob], between: Between, *,
         raise NotFoundError(message)
     blobs = [blob for blob in listed if blob.may_hold(between)]
     headers = _Headers(log.container, ignore_corrupt=ignore_corrupt)
-    read = concurrent_map(headers.schema, blobs, _AT_ONCE)
+    read = concurrent_map(headers.schema, blobs, _AT_ONCE, after_error="abandon")
     kept = [(blob, schema) for blob, schema in zip(blobs, read, strict=True) if schema is not None]
     used: dict[AvroSchema, str] = {}
     for blob, schema in kept:

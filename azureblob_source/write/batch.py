@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from azure_account.account import IF_ABSENT, Conflict
 from azure_account.errors import ConflictError, TransientError, describe
+from azure_account.parallel import Result, concurrent_map
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.log.commit import (
     commit_and_publish,
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from azureblob_source.log.entry import AnyEntry, BlobEntry, Operation
     from azureblob_source.log.publish import Unpublishable
     from azureblob_source.write.staging import StagedTask, WritePlan
-
-Result = TypeVar("Result")
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +118,8 @@ class BatchCommitter:
             stream: self._draft(operation, transaction, of_stream, control_by_stream.get(stream, ()), writers)
             for stream, of_stream in sorted(blobs_by_stream.items())
         }
-        return _each(lambda stream: commit_and_publish(self.logs(stream), drafts[stream], self.publisher), list(drafts))
+        commit = partial(commit_and_publish, publisher=self.publisher)
+        return _for_streams(lambda stream: commit(self.logs(stream), drafts[stream]), list(drafts))
 
     def _check_order(self, transaction: Transaction | None, entries: Sequence[AnyEntry]) -> None:
         """`ConflictError` if a streaming query commits an older batch than the newest of its batches in a log."""
@@ -144,7 +143,7 @@ class BatchCommitter:
         if overwrite or attributes.tags or attributes.tier:
             new = [stream for stream in streams if (attributes, overwrite) not in self.logs(stream).probed]
             check = partial(self.publisher.probe_service, attributes=attributes, deletes=overwrite)
-            _each(check, new)
+            _for_streams(check, new)
             for stream in new:
                 self.logs(stream).probed.append((attributes, overwrite))
 
@@ -152,9 +151,8 @@ class BatchCommitter:
         """Put the writer schema beside each stream's log, before anything is committed that needs it."""
         avro = self.plan.avro
         new = [stream for stream in streams if avro.fingerprint not in self.logs(stream).schemas]
-        _each(
-            lambda stream: _put_schema(self.container, schema_name(stream, avro.fingerprint), avro.json.encode()), new
-        )
+        put = partial(_put_schema, self.container, data=avro.json.encode())
+        _for_streams(lambda stream: put(schema_name(stream, avro.fingerprint)), new)
         for stream in new:
             self.logs(stream).schemas.add(avro.fingerprint)
 
@@ -217,7 +215,7 @@ class BatchCommitter:
             for stream, of_stream in sorted(blobs_by_stream.items())
         }
         commit = partial(commit_part, publisher=self.publisher, replaced_blobs=replaced_blobs, own=own)
-        return _each(lambda stream: commit(self.logs(stream), drafts[stream]), list(drafts))
+        return _for_streams(lambda stream: commit(self.logs(stream), drafts[stream]), list(drafts))
 
     def _draft(
         self,
@@ -263,15 +261,9 @@ def _replaced_by(log: CommitLog, batch: LogEntry) -> list[BlobEntry]:
     return blobs
 
 
-def _each(act: Callable[[str], Result], streams: Sequence[str]) -> list[Result]:
-    """`act` on every stream, several at a time; the first error when all have ended.
-
-    Unlike `concurrent_map` it waits, so that nothing of this attempt still runs when the batch is repeated.
-    """
-    if len(streams) < 2:  # noqa: PLR2004 - nothing to do concurrently
-        return [act(stream) for stream in streams]
-    with ThreadPoolExecutor(_STREAMS_AT_ONCE, "azureblob-commit") as pool:
-        return list(pool.map(act, streams))
+def _for_streams(act: Callable[[str], Result], streams: Sequence[str]) -> list[Result]:
+    """Concurrently. Nothing of an attempt that fails still runs when the batch is repeated."""
+    return concurrent_map(act, streams, _STREAMS_AT_ONCE, after_error="wait")
 
 
 def _put_schema(container: BlobContainer, name: str, data: bytes) -> None:

@@ -19,9 +19,10 @@ import math
 import re
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from azure_account.parallel import pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -138,8 +139,8 @@ class TaskQueries:
             if not self._changed.wait_for(lambda: self._starting not in expired, _LONGEST_START_SECONDS):
                 text = f"A query of {', '.join(tasks)} is being started for {_LONGEST_START_SECONDS:.0f} s."
                 raise TimeoutError(text)
-        with ThreadPoolExecutor(max(1, len(expired)), "stop-query") as pool:
-            stopping = [pool.submit(self._stop, task) for task in expired]
+        with pool(max(1, len(expired)), "stop-query") as executor:
+            stopping = [executor.submit(self._stop, task) for task in expired]
         for each in stopping:
             each.result()
 

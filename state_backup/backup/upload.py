@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from azure_account.account import BLOCKS_OF_A_BLOB, IF_ABSENT, Missing
 from azure_account.errors import ConfigurationError, ConflictError, TransientError, describe
+from azure_account.parallel import pool, results
 from azure_account.readback import request_and_read_back
 from state_backup.index.packs import grouped
 from state_backup.index.snapshot_index import FileBlob
 from state_backup.local.scan import SNAPSHOT_STEP, ExpectedChecksum, open_file
 from state_backup.record.ttl import WITH_TTL, WITHOUT_TAGS
-from state_backup.threads import pool, results
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -25,6 +25,7 @@ from azure_account.errors import (
     ConflictError,
     describe,
 )
+from azure_account.parallel import check_threads
 from state_backup.backup.arguments import (
     check_label,
     checked_ids,
@@ -48,7 +49,6 @@ from state_backup.record.state_storage import StateStorage
 from state_backup.record.store import new_uuid
 from state_backup.record.undelete import undelete
 from state_backup.sealed_json import readable
-from state_backup.threads import check_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

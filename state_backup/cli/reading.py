@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError
+from azure_account.parallel import concurrent_map
 from state_backup.record.names import RECORD, StateNames
 from state_backup.record.store import RecordStore
 from state_backup.record.stored_index import read_index
 from state_backup.record.ttl import TAG
-from state_backup.threads import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,15 +60,14 @@ def find_states(container: BlobContainer, prefix: str) -> list[FoundState]:
         elif found := _INDEX.fullmatch(blob.name):
             with_index.add(found[1])
     states = sorted(with_record | {state for state in with_index if _is_state(state)})
-    return mapped(lambda state: _found(container, state), states, _REQUESTS_AT_ONCE, "ls")
+    return concurrent_map(lambda state: _found(container, state), states, _REQUESTS_AT_ONCE, after_error="wait")
 
 
 def checkpoint_sizes(container: BlobContainer, record: CheckpointRecord) -> list[CheckpointSize]:
     """The sizes of all checkpoints of a record. Each index is read once."""
     blobs = sorted({blob for each in record.checkpoints for blob in each.indexes.values()})
-    of = dict(
-        zip(blobs, mapped(lambda blob: _index_sizes(container, blob), blobs, _REQUESTS_AT_ONCE, "ls"), strict=True)
-    )
+    read = concurrent_map(lambda blob: _index_sizes(container, blob), blobs, _REQUESTS_AT_ONCE, after_error="wait")
+    of = dict(zip(blobs, read, strict=True))
     found = []
     for checkpoint in record.checkpoints:
         sizes = [of[blob] for blob in checkpoint.indexes.values()]
@@ -91,7 +90,7 @@ def blobs_with_ttl(container: BlobContainer, blobs: Iterable[str]) -> frozenset[
             return False
 
     wanted = list(blobs)
-    have = mapped(has_ttl, wanted, _REQUESTS_AT_ONCE, "sweep")
+    have = concurrent_map(has_ttl, wanted, _REQUESTS_AT_ONCE, after_error="wait")
     return frozenset(blob for blob, has in zip(wanted, have, strict=True) if has)
 
 

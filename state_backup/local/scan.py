@@ -13,15 +13,15 @@ import stat
 import time
 import zlib
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3 as new_blake3
 
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from azure_account.parallel import concurrent_map
 from state_backup.index.dir_diff import LocalDir, LocalFile
 from state_backup.index.snapshot_index import FileMetadata
-from state_backup.threads import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -134,7 +134,8 @@ def scan(directory: Path, threads: int = _THREADS, known: ReadFiles | None = Non
     """
     found = _list(directory, "", "")
     paths = list(found.all_files())
-    files = mapped(lambda path: _read(directory, path, known), paths, min(threads, _THREADS), "scan")
+    read = partial(_read, directory, known=known)
+    files = concurrent_map(read, paths, min(threads, _THREADS), after_error="wait")
     if known is not None:
         known.end()
     return found.with_files(dict(zip(paths, files, strict=True)))

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from azure_account.account import Done, Missing
 from azure_account.errors import ConfigurationError, TransientError
-from state_backup.threads import each
+from azure_account.parallel import act_on_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from azure_account.parallel import Acted
     from state_backup.record.state_storage import StateStorage
-    from state_backup.threads import Acted
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class CleanUp:
 
 def _each(storage: StateStorage, act: Callable[[str], bool], blobs: Sequence[str], give_up: int | None = None) -> Acted:
     """Act on each blob. Errors are logged."""
-    acted = each(act, blobs, storage.threads, give_up=give_up, ends=TransientError)
+    acted = act_on_each(act, blobs, storage.threads, give_up=give_up, ends=TransientError)
     if acted.errors:
         logger.warning("the clean-up of %s goes on with the next backup: %s", storage.state, acted.errors[0])
     return acted

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from azure_account.account import Done
 from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, NotFoundError
+from azure_account.parallel import concurrent_map
 from state_backup.record.stored_index import read_index
-from state_backup.threads import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,7 +66,7 @@ def try_undelete(
             return False
 
     wanted = list(blobs)
-    are_back = mapped(back, wanted, threads, "undelete")
+    are_back = concurrent_map(back, wanted, threads, after_error="wait")
     found = tuple(blob for blob, is_back in zip(wanted, are_back, strict=True) if is_back)
     for blob in found:
         logger.warning("blob %s/%s was gone, and is undeleted", container.name, blob)

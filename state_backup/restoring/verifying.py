@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from azure_account.document_store import FETCHES
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from azure_account.parallel import concurrent_map
 from state_backup.index.packs import runs
 from state_backup.local.scan import ExpectedChecksum
 from state_backup.record.names import StateNames
 from state_backup.record.store import RecordStore
 from state_backup.record.stored_index import read_index
 from state_backup.restoring.packed import fetch_run
-from state_backup.threads import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -122,7 +122,7 @@ class _Look:
         self._condemned = frozenset(record.condemned)
         self._listed = {blob.name: blob for prefix in names.prefixes for blob in container.list(prefix)}
         blobs = sorted({blob for checkpoint in record.checkpoints for blob in checkpoint.indexes.values()})
-        self._indexes = dict(zip(blobs, mapped(self._index, blobs, threads, "verify"), strict=True))
+        self._indexes = dict(zip(blobs, concurrent_map(self._index, blobs, threads, after_error="wait"), strict=True))
         self._damaged: dict[_Content, str] = {}
 
     def at(self, checkpoint: Checkpoint) -> Verified:
@@ -158,7 +158,7 @@ class _Look:
             *(partial(self._compare, content, file, progress) for content, file in alone.items()),
             *(partial(self._compare_run, run, progress) for run in shared),
         ]
-        causes = mapped(lambda call: call(), calls, self._threads, "verify")
+        causes = concurrent_map(lambda call: call(), calls, self._threads, after_error="wait")
         self._damaged = {content: cause for found in causes for content, cause in found.items()}
 
     def _index(self, blob: str) -> SnapshotIndex | str:

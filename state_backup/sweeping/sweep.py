@@ -25,6 +25,7 @@ from azure_account.errors import (
     TransientError,
     describe,
 )
+from azure_account.parallel import act_on_each, concurrent_map
 from state_backup.metrics import StateMetrics
 from state_backup.record.listing import listed
 from state_backup.record.names import StateNames
@@ -32,7 +33,6 @@ from state_backup.record.record import MOST_CONDEMNED
 from state_backup.record.store import RecordStore
 from state_backup.record.stored_index import read_index
 from state_backup.record.ttl import TAG
-from state_backup.threads import each, mapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -135,7 +135,7 @@ def sweep(
     def take_ttl_off(blob: str) -> bool:
         return isinstance(container.set_tags(blob, {}), Done)
 
-    errors = each(take_ttl_off, plan.with_ttl, threads, fatal=TransientError).errors
+    errors = act_on_each(take_ttl_off, plan.with_ttl, threads, fatal=TransientError).errors
     if errors:
         logger.warning("%d blobs of %s keep their TTL: %s", len(errors), state, errors[0])
     if not plan.waste:
@@ -153,7 +153,7 @@ def sweep(
         progress(1)
         return gone
 
-    acted = each(delete, tuple(plan.waste), threads, fatal=TransientError)
+    acted = act_on_each(delete, tuple(plan.waste), threads, fatal=TransientError)
     if acted.errors:
         logger.warning("%d blobs of %s are left for the next sweep: %s", len(acted.failed), state, acted.errors[0])
     StateMetrics(state).count("blobsDeleted", len(acted.done))
@@ -175,7 +175,7 @@ def _in_use(container: BlobContainer, record: CheckpointRecord) -> dict[str, tup
 
 def _young(container: BlobContainer, blobs: Sequence[BlobProperties], min_age: float, threads: int) -> dict[str, float]:
     """The blobs that are younger than `min_age`, and the seconds until they are not."""
-    ages = mapped(lambda blob: _age(container, blob), blobs, threads, "sweep")
+    ages = concurrent_map(lambda blob: _age(container, blob), blobs, threads, after_error="wait")
     return {
         blob.name: min_age - age if blob.committed else math.inf
         for blob, age in zip(blobs, ages, strict=True)

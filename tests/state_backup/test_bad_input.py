@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-from concurrent.futures import wait
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,13 +22,10 @@ from state_backup.restoring.restore import checkpoints, restore
 from state_backup.sealed_json import sealed
 from state_backup.sweeping import sweep as sweep_module
 from state_backup.sweeping.sweep import plan_sweep, sweep
-from state_backup.threads import pool, results
 from tests.state_backup.dying import dying, state_of
 from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, write
-from tools.reporting import wait_for
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
     from pathlib import Path
 
     from azure_account.account import BlobContainer
@@ -408,67 +404,6 @@ def test_a_failed_block_ends_the_reading_of_its_file(tmp_path: Path, monkeypatch
     ):
         sending.files(tmp_path, scan(tmp_path).files)
     assert faults.count < 50
-
-
-def end_when_cancelled(call: Future[None], may_end: threading.Event) -> None:
-    """Set the event when the call, the last of many, was cancelled."""
-
-    def end() -> None:
-        wait_for(call.cancelled, 60, poll=0.001)
-        may_end.set()
-
-    threading.Thread(target=end).start()
-
-
-def test_calls_that_were_submitted_before_an_error_is_seen_are_not_made_either() -> None:
-    may_end = threading.Event()
-    made: list[int] = []
-
-    def fail() -> None:
-        raise ValueError("the first")
-
-    def act(number: int) -> None:
-        made.append(number)
-        may_end.wait(60)
-
-    with pool(2, "test") as executor:
-        first = executor.submit(fail)
-        wait([first])
-        calls = [first, *(executor.submit(act, number) for number in range(100))]
-        end_when_cancelled(calls[-1], may_end)
-        with pytest.raises(ValueError, match="the first"):
-            results(calls)
-    assert len(made) <= 2
-
-
-def test_after_an_error_calls_that_have_not_begun_are_not_made_and_the_others_have_ended() -> None:
-    begun, may_fail, may_end = threading.Event(), threading.Event(), threading.Event()
-    made, ended = list[int](), list[int]()
-
-    def act(number: int) -> None:
-        made.append(number)
-        if number == 0:
-            begun.wait(60)
-            may_fail.wait(60)
-            raise ValueError("the first")
-        if number == 1:
-            begun.set()
-        may_end.wait(60)
-        ended.append(number)
-
-    with pool(2, "test") as executor:
-        calls = [executor.submit(act, number) for number in range(100)]
-        end_when_cancelled(calls[-1], may_end)
-        may_fail.set()
-        with pytest.raises(ValueError, match="the first"):
-            results(calls)
-        assert 1 in ended
-    assert len(made) < 100
-
-
-def test_one_thread_is_the_callers() -> None:
-    with pool(1, "test") as executor:
-        assert [threading.get_ident()] * 3 == results([executor.submit(threading.get_ident) for _ in range(3)])
 
 
 def test_what_somebody_has_deleted_is_uploaded_again_by_the_next_writer(

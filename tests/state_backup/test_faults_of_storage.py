@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,7 +25,6 @@ from state_backup.record.store import RecordStore
 from state_backup.record.ttl import TAG
 from state_backup.restoring.verifying import verify
 from state_backup.sweeping.sweep import DAY_SECONDS
-from state_backup.threads import mapped
 from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, write
 
 if TYPE_CHECKING:
@@ -151,20 +149,6 @@ def test_a_number_of_threads_that_can_do_nothing_is_refused(tmp_path: Path, thre
         with pytest.raises(ConfigurationError, match=f"threads is {threads}; it must be at least 1"):
             refused()
     writer.back_up({"store": tmp_path / "live"})  # what was refused has fenced nobody
-
-
-@pytest.mark.parametrize("threads", [1, 4])
-def test_after_an_error_no_other_call_begins(threads: int) -> None:
-    calls: list[int] = []
-
-    def act(number: int) -> None:
-        calls.append(number)
-        if number == 5:
-            raise KeyboardInterrupt
-
-    with pytest.raises((KeyboardInterrupt, CancelledError)):
-        mapped(act, range(5000), threads, "test")
-    assert len(calls) < 1000
 
 
 def test_a_blob_under_a_legal_hold_keeps_no_other_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

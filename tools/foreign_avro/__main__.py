@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from azureblob_source.concurrent_map import concurrent_map
+from azure_account.parallel import concurrent_map
 from tools.foreign_avro.examination import Finding, Verdict, examine, in_own_process
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def main(
             )
         return repository, finding
 
-    findings = concurrent_map(examined, files, workers)
+    findings = concurrent_map(examined, files, workers, after_error="wait")
     console.print(counts_table(findings))
     wrong = {Verdict.DIFFERENT, Verdict.FAULT} & {finding.verdict for _, finding in findings}
     raise typer.Exit(1 if wrong else 0)

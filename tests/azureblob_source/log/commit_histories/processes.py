@@ -7,13 +7,17 @@ seed alone. Faults are placed below the retries, as in `azure_account.memory.fau
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from concurrent.futures import wait as parallel_wait
 from contextlib import contextmanager
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from greenlet import greenlet
 
+from azure_account import parallel
 from azure_account.errors import AzureBlobError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, ProcessDied, Reset, Throttle
@@ -180,6 +184,33 @@ class _Inline:
         for place in range(len(given)):
             yield answers[place]()
 
+    def submit(self, act: Callable[..., T], /, *given: object) -> Future[T]:
+        """A call that is made when it is waited for."""
+        return _Submitted(partial(_answer, act, given))
+
+
+class _Submitted(Future[T]):
+    def __init__(self, make: Callable[[], Callable[[], T]]) -> None:
+        super().__init__()
+        self._make = make
+
+    def make(self) -> None:
+        answer = self._make()
+        try:
+            self.set_result(answer())
+        except Exception as error:  # noqa: BLE001 - raised where the pool would raise it
+            self.set_exception(error)
+
+
+def _wait(submitted: Iterable[Future[Any]], **when: Any) -> object:
+    """Make the calls that have been submitted, in an order that the running process draws."""
+    calls = list(submitted)
+    left = [call for call in calls if isinstance(call, _Submitted) and not call.done()]
+    _draws.shuffle(left)
+    for call in left:
+        call.make()
+    return parallel_wait(calls, **when)
+
 
 def _answer(act: Callable[..., T], given: tuple[Any, ...]) -> Callable[[], T]:
     try:
@@ -203,17 +234,21 @@ _draws = Random(0)
 def inline_pools(monotonic: Callable[[], float], seed: int) -> Iterator[None]:
     """No threads, and the history's clock for every log, while this lasts."""
     _draws.seed(seed)
-    modules = [module for name, module in sys.modules.items() if name.startswith("azureblob_source.")]
+    modules = [
+        module for name, module in sys.modules.items() if name.startswith(("azure_account.", "azureblob_source."))
+    ]
     pooled = [module for module in modules if "ThreadPoolExecutor" in vars(module)]
     pools = [vars(module)["ThreadPoolExecutor"] for module in pooled]
     defaults: dict[str, Any] = CommitLog.__init__.__kwdefaults__ or {}
     clock = defaults["monotonic"]
     for module in pooled:
         module.ThreadPoolExecutor = _Inline  # type: ignore[attr-defined]
+    parallel.wait = _wait  # type: ignore[assignment, attr-defined]
     defaults["monotonic"] = monotonic
     try:
         yield
     finally:
         for module, pool in zip(pooled, pools, strict=True):
             module.ThreadPoolExecutor = pool  # type: ignore[attr-defined]
+        parallel.wait = parallel_wait  # type: ignore[attr-defined]
         defaults["monotonic"] = clock

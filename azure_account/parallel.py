@@ -1,4 +1,8 @@
-"""Calls that are made by several threads; with one thread, by the caller itself, at once and in order."""
+"""Calls that are made by several threads; with one thread, by the caller itself, at once and in order.
+
+After an error, calls that have not begun are cancelled. Those that run are waited for, so that no call goes on behind
+the caller's back, unless the caller of `concurrent_map` says "abandon".
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,15 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from azure_account.errors import AzureBlobError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-S = TypeVar("S")
-T = TypeVar("T")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def check_threads(threads: int) -> None:
@@ -32,10 +36,32 @@ def pool(threads: int, name: str) -> Executor:
     return ThreadPoolExecutor(threads, name) if threads > 1 else _Caller()
 
 
-def mapped(act: Callable[[S], T], items: Iterable[S], threads: int, name: str) -> list[T]:
-    """What the call gives for each of the items, in order."""
-    with pool(threads, name) as executor:
-        return results(executor.submit(act, item) for item in items)
+def concurrent_map(
+    act: Callable[[Item], Result],
+    items: Sequence[Item],
+    threads: int,
+    *,
+    after_error: Literal["wait", "abandon"],
+    timeout: float | None = None,
+) -> list[Result]:
+    """The results of `act` for each item, in order. With one item or one thread, this thread makes the calls.
+
+    after_error: whether calls that run then are waited for before the error is raised, or are abandoned: their requests
+    may still be made. timeout: seconds for them all, where several threads make them, then
+    `concurrent.futures.TimeoutError`; only for calls that may be abandoned.
+    """
+    check_threads(threads)
+    threads = min(threads, len(items))
+    if threads < 2:  # noqa: PLR2004 - one call at a time
+        return [act(item) for item in items]
+    executor = ThreadPoolExecutor(threads, "azureblob")
+    if after_error == "wait":
+        with executor:
+            return results(executor.submit(act, item) for item in items)
+    try:
+        return list(executor.map(act, items, timeout=timeout))
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass
@@ -55,7 +81,7 @@ class Acted:
         return [error for error in self.failed.values() if error is not None]
 
 
-def each(
+def act_on_each(
     act: Callable[[str], bool],
     blobs: Sequence[str],
     threads: int,
@@ -90,21 +116,20 @@ def each(
             else:
                 acted.failed[blob] = error
 
-    mapped(attempt, blobs, threads, "clean-up")
+    concurrent_map(attempt, blobs, threads, after_error="wait")
     return acted
 
 
-def results(submitted: Iterable[Future[T]], stop: Callable[[], object] = lambda: None) -> list[T]:
+def results(submitted: Iterable[Future[Result]], stop: Callable[[], object] = lambda: None) -> list[Result]:
     """The results of submitted calls, in order. An iterable that submits them is read here.
 
-    After an error of one, or Ctrl-C, `stop` is called, those that have not begun are cancelled, those that run are
-    waited for, then it is raised: no call goes on behind the caller's back.
+    After an error of one, or Ctrl-C, `stop` is called, and what was submitted is cancelled or waited for.
     """
     are_made = isinstance(submitted, Sequence)
-    calls: list[Future[T]] = list(submitted) if are_made else []
-    failed: list[Future[T]] = []
+    calls: list[Future[Result]] = list(submitted) if are_made else []
+    failed: list[Future[Result]] = []
 
-    def note(call: Future[T]) -> None:
+    def note(call: Future[Result]) -> None:
         if not call.cancelled() and call.exception() is not None:
             failed.append(call)
 
@@ -130,9 +155,9 @@ def results(submitted: Iterable[Future[T]], stop: Callable[[], object] = lambda:
 class _Caller(Executor):
     """Makes each call when it is submitted."""
 
-    def submit(self, act: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+    def submit(self, act: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
         """The call, which has been made."""
-        call: Future[T] = Future()
+        call: Future[Result] = Future()
         try:
             call.set_result(act(*args, **kwargs))
         except BaseException as error:  # noqa: BLE001 - raised by `result`, as of a thread
