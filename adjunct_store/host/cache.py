@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 
 from adjunct_store.host.cleaning import clean_generations, clean_partition, fetched, make_waste
 from adjunct_store.host.folders import store_folder
-from adjunct_store.host.locks import LOCK_TIMEOUT, exclusive, try_shared
 from adjunct_store.host.verified import forget_verified, note_verified, verified_files
 from adjunct_store.metrics import StoreMetrics
 from azure_account.clock import SystemClock
+from azure_account.disk_advice import TOO_MANY_OPEN
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError, describe
+from azure_account.host_locks import LOCK_TIMEOUT, exclusive, try_shared
 from state_backup import materialise
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.local import place
-from state_backup.local.advice import TOO_MANY_OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from adjunct_store.host.folders import PartitionFolder
-    from adjunct_store.host.locks import Lock
     from azure_account.account import BlobContainer
     from azure_account.clock import Clock
+    from azure_account.host_locks import Lock
 
 logger = logging.getLogger(__name__)
 

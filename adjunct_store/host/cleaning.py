@@ -16,8 +16,8 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from adjunct_store.host.folders import LOCK, VERIFIED, WORK, store_folders
-from adjunct_store.host.locks import try_directory, try_exclusive
 from azure_account.errors import ConfigurationError, CorruptError
+from azure_account.host_locks import try_directory, try_exclusive
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.local import place
 
@@ -104,13 +104,11 @@ def _clean_locked(folder: PartitionFolder, kept: Collection[str]) -> int:
     lock = try_exclusive(folder.lock)
     if lock is None:
         return 0
-    try:
+    with lock:
         deleted = clean_partition(folder, fetched(folder) if kept is _ALL else kept)
         if not kept or kept is _ALL:
             deleted += _delete_work(folder)
             _delete_empty(folder)
-    finally:
-        lock.release()
     return deleted
 
 
@@ -122,10 +120,8 @@ def _delete(path: Path) -> int:
     lock = try_directory(path)
     if lock is None:
         return 0
-    try:
+    with lock:
         place.remove(make_waste(path))
-    finally:
-        lock.release()
     return 1
 
 
@@ -134,10 +130,8 @@ def _delete_work(folder: PartitionFolder) -> int:
     lock = try_exclusive(folder.work / LOCK) if folder.work.is_dir() else None
     if lock is None:
         return 0
-    try:
+    with lock:
         place.remove(make_waste(folder.work))
-    finally:
-        lock.release()
     return 1
 
 

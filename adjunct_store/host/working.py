@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from adjunct_store.host.cleaning import clean_work
 from adjunct_store.host.folders import LOCK, store_folder
-from adjunct_store.host.locks import LOCK_TIMEOUT, exclusive
 from azure_account.errors import ConfigurationError, CorruptError, describe
+from azure_account.host_locks import LOCK_TIMEOUT, exclusive
 from state_backup import ReadFiles
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.local import durable, place
@@ -26,9 +26,9 @@ from state_backup.sealed_json import digest_of, sealed
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from adjunct_store.host.locks import Lock
     from azure_account.account import BlobContainer
     from azure_account.clock import Clock
+    from azure_account.host_locks import Lock
 
 _DIRECTORY, _MARKER, _NEW_MARKER = "store", "at", "at.new"
 

@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from azure_account.disk_advice import next_step
 from azure_account.errors import (
     AzureBlobError,
     ConfigurationError,
@@ -24,8 +25,8 @@ from azure_account.errors import (
     NotFoundError,
     describe,
 )
-from state_backup.local import claim, place
-from state_backup.local.advice import next_step
+from azure_account.host_locks import LOCK_TIMEOUT
+from state_backup.local import place
 from state_backup.metrics import StateMetrics
 from state_backup.record.names import StateNames
 from state_backup.record.store import RecordStore
@@ -76,7 +77,7 @@ def restore(  # noqa: PLR0913 - what is restored, where to, and what is reported
     *,
     checkpoint_id: str | None = None,
     threads: int = 16,
-    lock_timeout: float = claim.TIMEOUT,
+    lock_timeout: float = LOCK_TIMEOUT,
     planned: Callable[[int, int], object] = lambda _files, _bytes: None,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Restored:
@@ -113,7 +114,7 @@ def materialise(  # noqa: PLR0913 - what is made, of what, and how
     *,
     known: ReadFiles | None = None,
     threads: int = 16,
-    lock_timeout: float = claim.TIMEOUT,
+    lock_timeout: float = LOCK_TIMEOUT,
 ) -> Restored:
     """Make a directory that does not exist yet: the store as it was at a checkpoint, for its owner only to read.
 

@@ -322,9 +322,7 @@ def test_a_file_in_the_place_of_the_directory_is_refused(container: BlobContaine
 
 def test_a_directory_that_cannot_be_renamed_is_named_with_the_reason(container: BlobContainer, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(
-        ConfigurationError, match=r"restore state flights/task-3 failed: .*Not a directory.*Check the path"
-    ):
+    with pytest.raises(ConfigurationError, match=r"lock .*restore\.lock failed: .*Not a directory.*Check the path"):
         restore(container, STATE, {"store": tmp_path / "file" / "store"})
 
 

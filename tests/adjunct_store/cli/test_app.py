@@ -17,7 +17,6 @@ from adjunct_store.cli.key_texts import typed_key
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.engine import PartitionStore
-from adjunct_store.host.locks import exclusive
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.pins import pin_version
@@ -25,6 +24,7 @@ from azure_account.cli.commands import ERROR
 from azure_account.cli.shell import Shell
 from azure_account.cli.texts import size_text
 from azure_account.errors import ConfigurationError
+from azure_account.host_locks import exclusive
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, Refuse, on
 from state_backup.backup.writer import Owner, open_state

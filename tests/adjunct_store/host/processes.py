@@ -19,7 +19,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from adjunct_store.host.cleaning import clean_cache
-from adjunct_store.host.locks import exclusive
+from azure_account.host_locks import exclusive
 from azure_account.memory.faults import Faults
 from azure_account.retrying.retry_loop import Intercept, Request
 from tests.adjunct_store.host.stored import account_of, downloads, is_whole, opened
@@ -126,7 +126,7 @@ def fork_while_locked(path: Path) -> str:
             with exclusive(path, 0.0):
                 of_parent = "lost"
         except Exception as error:  # noqa: BLE001 - shown by the test
-            of_parent = "held" if "holds it" in str(error) else str(error)
+            of_parent = "held" if "has it" in str(error) else str(error)
     return f"child: {of_child}; parent: {of_parent}"
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from adjunct_store.host.cleaning import Cleaned, clean_cache
 from adjunct_store.host.folders import VERIFIED
-from adjunct_store.host.locks import exclusive, try_directory
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
+from azure_account.host_locks import exclusive, try_directory
 from azure_account.memory.faults import Faults
 from state_backup.sweeping.sweep import plan_sweep
 from tests.adjunct_store.host.stored import FILES, STORE, Stored, downloads, is_whole, state, tree

@@ -96,7 +96,7 @@ def test_one_process_has_a_partition_and_others_may_have_other_ones(stored: Stor
         working(stored),
         working(stored, partition=1),
         working(stored, generation=2),
-        pytest.raises(TransientError, match=r"work/lock failed.*: process \d+ holds it"),
+        pytest.raises(TransientError, match=r"work/lock failed.*: process \d+ has it"),
         working(stored, lock_timeout=0.0),
     ):
         pass

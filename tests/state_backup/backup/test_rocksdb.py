@@ -204,7 +204,21 @@ def test_what_a_killed_process_has_left_is_removed(tmp_path: Path) -> None:
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     db = opened(tmp_path / ("a" * 250))
     with (
-        pytest.raises(ConfigurationError, match=r"checkpoint RocksDB into .*a.checkpoint failed.*parent directory"),
+        pytest.raises(
+            ConfigurationError, match=r"lock .*a.checkpoint.lock failed: .*File name too long.*Check the path"
+        ),
+        rocksdb_checkpoint(db),
+    ):
+        pass
+    db.close()
+
+
+def test_a_checkpoint_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    db = opened(tmp_path / "db")
+    for file in (tmp_path / "db").iterdir():
+        file.unlink()
+    with (
+        pytest.raises(ConfigurationError, match=r"checkpoint RocksDB into .*db.checkpoint failed.*parent directory"),
         rocksdb_checkpoint(db),
     ):
         pass

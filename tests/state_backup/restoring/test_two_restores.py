@@ -6,12 +6,12 @@ import errno
 import os
 import shutil
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, ConflictError, TransientError
 from azure_account.memory.faults import Faults, Refuse, on
 from azure_account.retrying.retry_loop import Intercept, Request
@@ -19,6 +19,7 @@ from state_backup.backup.writer import Owner, open_state
 from state_backup.local import place
 from state_backup.local.claim import claimed
 from state_backup.restoring.restore import materialise, restore
+from tests.adjunct_store.host.processes import forked
 from tests.state_backup.dying import dying, state_of
 from tests.state_backup.states import STATE, TREES, equal, new_account, write
 
@@ -170,11 +171,12 @@ def test_a_lock_file_that_is_deleted_while_it_is_waited_for_is_not_taken_for_the
     assert [] == list(tmp_path.iterdir())
 
 
-def test_who_waits_for_longer_than_a_second_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    waits = claimed(tmp_path / "lock", (), 30.0, ManualClock())
-    with claimed(tmp_path / "lock", ()), pytest.raises(TransientError, match=r"lock .* failed after 30\.0 s"), waits:
-        pytest.fail("two have the claim")
-    assert [f"waiting for process {os.getpid()}, which has locked {tmp_path / 'lock'}"] == caplog.messages
+def test_a_forked_child_of_a_process_that_has_the_claim_leaves_the_lock_file(tmp_path: Path) -> None:
+    with ExitStack() as claims:
+        claims.enter_context(claimed(tmp_path / "lock", ()))
+        assert 0 == forked(claims.close)
+        assert ["lock"] == [path.name for path in tmp_path.iterdir()]
+    assert [] == list(tmp_path.iterdir())
 
 
 def test_a_directory_that_is_made_anew_after_a_crash_between_two_renames_is_a_conflict(

@@ -18,7 +18,6 @@ from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.engine import rocks
 from adjunct_store.host import cache as host_cache
 from adjunct_store.host.cleaning import clean_cache
-from adjunct_store.host.locks import exclusive, try_directory
 from adjunct_store.spark.reading import task_reader
 from adjunct_store.spark.reading.pinning import plan
 from adjunct_store.spark.reading.task_reader import BATCH, QUERY, PinnedStore
@@ -27,6 +26,7 @@ from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.pins import release
 from adjunct_store.view import FORMS, Form, View
 from azure_account.errors import CorruptError, NotFoundError, TransientError
+from azure_account.host_locks import exclusive, try_directory
 from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.retry_loop import Intercept, Request
 from state_backup.restoring.restore import materialise

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import re
 import threading
@@ -10,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from adjunct_store.host.locks import exclusive, try_directory, try_exclusive, try_shared
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, TransientError
+from azure_account.host_locks import exclusive, exclusive_unmarked, try_directory, try_exclusive, try_shared
 from tests.adjunct_store.host import processes
 from tests.limits import no_more_open_files
 
@@ -47,10 +49,38 @@ def test_many_read_a_directory_or_one_deletes_it(tmp_path: Path) -> None:
 def test_who_waits_too_long_learns_the_file_the_pid_and_the_time(tmp_path: Path) -> None:
     path, clock = tmp_path / "lock", ManualClock()
     began = clock.monotonic()
-    expected = re.escape(f"lock {path} failed after 600.0 s: process {os.getpid()} holds it. ")
+    expected = re.escape(f"lock {path} failed after 600.0 s: process {os.getpid()} has it. ")
     with exclusive(path), pytest.raises(TransientError, match=expected), exclusive(path, 600.0, clock):
         pass
     assert clock.monotonic() == pytest.approx(began + 600.0)
+
+
+def test_who_waits_for_longer_than_a_second_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "lock"
+    with exclusive(path), pytest.raises(TransientError, match=r"lock .* failed after 30\.0 s"):
+        exclusive(path, 30.0, ManualClock())
+    assert [f"waiting for process {os.getpid()}, which has locked {path}"] == caplog.messages
+
+
+def test_a_file_that_says_more_stays_as_it_is_and_its_last_word_is_the_holder(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    path.write_text("of a program. Process 17\n")
+    with (
+        exclusive_unmarked(path),
+        pytest.raises(TransientError, match="process 17 has it"),
+        exclusive_unmarked(path, 0.0),
+    ):
+        pass
+    assert "of a program. Process 17\n" == path.read_text()
+
+
+@pytest.mark.parametrize("text", ["", "mine", "1.5", "\u00b2"])
+def test_a_holder_that_is_not_named_is_another_process(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "lock"
+    with exclusive(path):
+        path.write_text(text)
+        with pytest.raises(TransientError, match="another process has it"):
+            exclusive(path, 0.0)
 
 
 def test_a_thread_that_waits_gets_the_lock(tmp_path: Path) -> None:
@@ -108,10 +138,21 @@ def test_whoever_gets_the_lock_has_the_file_that_is_in_place(tmp_path: Path) -> 
     assert [1] * 160 == most
 
 
-def test_a_place_without_locks_or_permissions_is_named(tmp_path: Path) -> None:
+def test_a_disk_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(
+        ConfigurationError, match=r"lock .*lock failed: .*No locks.*on a local disk, which has file locks"
+    ):
+        try_exclusive(tmp_path / "lock")
+
+
+def test_a_place_without_files_or_permissions_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
-        pytest.raises(ConfigurationError, match=r"lock .*file/lock failed: .*local disk"),
+        pytest.raises(ConfigurationError, match=r"lock .*file/lock failed: .*Check the path"),
         exclusive(tmp_path / "file" / "lock"),
     ):
         pass

@@ -3,43 +3,52 @@
 A lock belongs to an open file description, so the kernel releases it when its process dies. A forked child would share
 the description, and keep the lock of a parent that was killed: it closes its copies first of all, and holds nothing.
 
-A lock file may be deleted by who holds it, and a directory renamed. Who gets a lock compares the inode that it has
-locked with that of the path: if they differ, it has locked something that is gone, and begins again.
+A lock file has the pid of its holder as its last word. It may be deleted by who holds it, and a directory renamed. Who
+gets a lock compares the inode that it has locked with that of the path: if they differ, it has locked something that is
+gone, and begins again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import stat
-from contextlib import contextmanager
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from azure_account.clock import SystemClock
+from azure_account.disk_advice import next_step
 from azure_account.errors import ConfigurationError, TransientError, describe
-from state_backup.local.advice import TOO_MANY_OPEN, next_step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from typing_extensions import Self
+
     from azure_account.clock import Clock
+
+logger = logging.getLogger(__name__)
 
 LOCK_TIMEOUT = 600.0
 """Seconds."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.2
+_WAIT_REPORTED = 1.0
 _FILE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Lock:
-    """A lock that was acquired by this process."""
+    """A lock that was acquired by this process. A context manager, which releases it."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path, self._descriptor = path, descriptor
         _held.add(self)
+
+    def fileno(self) -> int:
+        """The descriptor of what is locked."""
+        return self._descriptor
 
     @property
     def held(self) -> bool:
@@ -60,38 +69,37 @@ class Lock:
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
 
 _held: set[Lock] = set()
 
 
 def _close_in_child() -> None:
     for lock in list(_held):
-        os.close(lock._descriptor)  # noqa: SLF001 - of this module
+        os.close(lock.fileno())
     _held.clear()
 
 
 os.register_at_fork(after_in_child=_close_in_child)
 
 
-@contextmanager
-def exclusive(path: Path, timeout: float = LOCK_TIMEOUT, clock: Clock | None = None) -> Iterator[Lock]:
-    """Hold the exclusive lock of a lock file, which is made with its folder if it is absent; it has the holder's pid.
+def exclusive(path: Path, timeout: float = LOCK_TIMEOUT, clock: Clock | None = None) -> Lock:
+    """The exclusive lock of a lock file, which is made with its folder if it is absent.
 
     `TransientError` if others hold it for longer than `timeout` seconds, `ConfigurationError` if the disk refuses it.
     """
-    lock = _wait(path, timeout, clock or SystemClock())
-    try:
-        yield lock
-    finally:
-        lock.release()
+    return _with_pid(exclusive_unmarked(path, timeout, clock))
 
 
 def try_exclusive(path: Path) -> Lock | None:
     """The exclusive lock of a lock file. None if others hold it, or its folder is gone."""
     lock = _try(path, _FILE, fcntl.LOCK_EX)
-    if lock is not None:
-        _note_pid(lock)
-    return lock
+    return None if lock is None else _with_pid(lock)
 
 
 def try_directory(directory: Path) -> Lock | None:
@@ -107,17 +115,22 @@ def try_shared(directory: Path) -> Lock | None:
     return _try(directory, _DIRECTORY, fcntl.LOCK_SH)
 
 
-def _wait(path: Path, timeout: float, clock: Clock) -> Lock:
-    began, wait = clock.monotonic(), _FIRST_WAIT
+def exclusive_unmarked(path: Path, timeout: float = LOCK_TIMEOUT, clock: Clock | None = None) -> Lock:
+    """As `exclusive`; what the file has stays as it is. For files that say more than the pid of their holder."""
+    clock = clock or SystemClock()
+    began, wait, reported = clock.monotonic(), _FIRST_WAIT, False
     while True:
         _make_folder(path)
-        lock = try_exclusive(path)
+        lock = _try(path, _FILE, fcntl.LOCK_EX)
         if lock is not None:
             return lock
         elapsed = clock.monotonic() - began
         if elapsed >= timeout:
-            step = "Run it again later; if that process hangs, end it: its lock is released by that."
-            raise TransientError(describe("lock", str(path), f"{_holder(path)} holds it", step, elapsed=elapsed))
+            step = "Run it again later; if that process hangs, end it: that releases the lock."
+            raise TransientError(describe("lock", str(path), f"{_holder(path)} has it", step, elapsed=elapsed))
+        if elapsed >= _WAIT_REPORTED and not reported:
+            logger.warning("waiting for %s, which has locked %s", _holder(path), path)
+            reported = True
         clock.sleep(min(wait, timeout - elapsed))
         wait = min(2 * wait, _LONGEST_WAIT)
 
@@ -162,23 +175,21 @@ def _leads_to(path: Path, descriptor: int) -> bool:
     return os.path.samestat(there, os.fstat(descriptor))
 
 
-def _note_pid(lock: Lock) -> None:
-    """For the message of those who wait: nothing depends on it, and a full disk may refuse it."""
+def _with_pid(lock: Lock) -> Lock:
+    """Note it for the message of those who wait: nothing depends on it, and a full disk may refuse it."""
     with contextlib.suppress(OSError):
-        os.ftruncate(lock._descriptor, 0)  # noqa: SLF001 - of this module
-        os.pwrite(lock._descriptor, b"%d\n" % os.getpid(), 0)  # noqa: SLF001
+        os.ftruncate(lock.fileno(), 0)
+        os.pwrite(lock.fileno(), b"%d\n" % os.getpid(), 0)
+    return lock
 
 
 def _holder(path: Path) -> str:
     try:
-        pid = path.read_text("ascii").strip()
-    except (OSError, ValueError):
+        pid = path.read_text("ascii").split()[-1]
+    except (OSError, ValueError, IndexError):
         pid = ""
     return f"process {pid}" if pid.isdecimal() else "another process"
 
 
 def _refused(path: Path, error: OSError) -> ConfigurationError:
-    step = "Give a cache directory on a local disk with room, which this user can write to and which has file locks."
-    if error.errno in TOO_MANY_OPEN:
-        step = next_step(error)
-    return ConfigurationError(describe("lock", str(path), str(error), step))
+    return ConfigurationError(describe("lock", str(path), str(error), next_step(error)))

@@ -14,6 +14,7 @@ _STEPS = {
     TOO_MANY_OPEN: "Raise the limit of open files (`ulimit -n`), and run it again.",
     (errno.EBUSY, errno.EXDEV): "Give a path where directories can be renamed, below a mount point and not itself one.",
     (errno.EACCES, errno.EPERM, errno.EROFS): "Give a directory that this user can write to, and so its parent.",
+    (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP): "Give a directory on a local disk, which has file locks and links.",
     (errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EEXIST, errno.EISDIR): "Check the path.",
 }
 _STEP_OF = {number: step for numbers, step in _STEPS.items() for number in numbers}
