@@ -8,7 +8,6 @@ process that does them, which with Spark are the Python workers.
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from opentelemetry import metrics
 from opentelemetry.metrics import Observation
+
+from azure_account.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -102,9 +103,9 @@ class StoreMetrics:
     @contextmanager
     def measured(self, name: str) -> Iterator[None]:
         """Record the duration of the block in one of `HISTOGRAMS`, unless it fails."""
-        began = time.monotonic()
+        began = SYSTEM_CLOCK.monotonic()
         yield
-        _histogram(name).record(time.monotonic() - began, self._attributes)
+        _histogram(name).record(SYSTEM_CLOCK.monotonic() - began, self._attributes)
 
     def show(self, last: LastVersion) -> None:
         """Report the gauges of a fill from now on, at each export, until `hide`."""
@@ -146,7 +147,7 @@ def _gauge(name: str) -> object:
     def observe(_: CallbackOptions) -> Sequence[Observation]:
         with _lock:
             shown = dict(_shown)
-        now = time.monotonic()
+        now = SYSTEM_CLOCK.monotonic()
         return [Observation(last.values(now)[name], {"store": store}) for store, last in shown.items()]
 
     unit, description = GAUGES[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import datetime, timezone
 from typing import Protocol
 
 _SLEEPING: int | None = getattr(time, "CLOCK_BOOTTIME", None)
@@ -14,6 +15,9 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Seconds since 1970 (UTC), for time stamps."""
+
+    def now_ns(self) -> int:
+        """The same in nanoseconds, with all digits that the machine has."""
 
     def monotonic(self) -> float:
         """Seconds that never go back, for durations and deadlines."""
@@ -29,6 +33,10 @@ class SystemClock:
         """Seconds since 1970 (UTC)."""
         return time.time()
 
+    def now_ns(self) -> int:
+        """Nanoseconds since 1970 (UTC)."""
+        return time.time_ns()
+
     def monotonic(self) -> float:
         """Seconds that never go back, and on Linux go on while the machine sleeps."""
         return time.monotonic() if _SLEEPING is None else time.clock_gettime(_SLEEPING)
@@ -36,6 +44,14 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         """Wait."""
         time.sleep(seconds)
+
+
+SYSTEM_CLOCK: Clock = SystemClock()
+
+
+def utc(clock: Clock) -> datetime:
+    """The time of a clock, in UTC."""
+    return datetime.fromtimestamp(clock.now(), timezone.utc)
 
 
 class ManualClock:
@@ -48,6 +64,10 @@ class ManualClock:
     def now(self) -> float:
         """Seconds since 1970 (UTC)."""
         return self._now
+
+    def now_ns(self) -> int:
+        """The same in nanoseconds, to the microsecond."""
+        return round(self._now * 1e6) * 1000
 
     def monotonic(self) -> float:
         """The same seconds as `now`."""

@@ -18,7 +18,7 @@ import stat
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from azure_account.clock import SystemClock
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.disk_advice import next_step
 from azure_account.errors import ConfigurationError, TransientError, describe
 
@@ -88,7 +88,7 @@ def _close_in_child() -> None:
 os.register_at_fork(after_in_child=_close_in_child)
 
 
-def exclusive(path: Path, timeout: float = LOCK_TIMEOUT, clock: Clock | None = None) -> Lock:
+def exclusive(path: Path, timeout: float = LOCK_TIMEOUT, clock: Clock = SYSTEM_CLOCK) -> Lock:
     """The exclusive lock of a lock file, which is made with its folder if it is absent.
 
     `TransientError` if others hold it for longer than `timeout` seconds, `ConfigurationError` if the disk refuses it.
@@ -115,9 +115,8 @@ def try_shared(directory: Path) -> Lock | None:
     return _try(directory, _DIRECTORY, fcntl.LOCK_SH)
 
 
-def exclusive_unmarked(path: Path, timeout: float = LOCK_TIMEOUT, clock: Clock | None = None) -> Lock:
+def exclusive_unmarked(path: Path, timeout: float = LOCK_TIMEOUT, clock: Clock = SYSTEM_CLOCK) -> Lock:
     """As `exclusive`; what the file has stays as it is. For files that say more than the pid of their holder."""
-    clock = clock or SystemClock()
     began, wait, reported = clock.monotonic(), _FIRST_WAIT, False
     while True:
         _make_folder(path)

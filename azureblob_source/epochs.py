@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import uuid
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from azure_account import connect
+from azure_account.clock import SYSTEM_CLOCK, utc
 from azure_account.errors import ConfigurationError
 from azureblob_source.log import commit
 from azureblob_source.log.commit_log import CommitLog
@@ -39,5 +39,5 @@ def open_epoch(path: str, epoch: int, options: Mapping[str, str] | None = None) 
         raise ConfigurationError(text)
     container = connect(given.account).container(given.location.container)
     prepare(container, create=given.create_container)
-    draft = Draft(uuid.uuid4().hex, datetime.now(timezone.utc).isoformat(timespec="milliseconds"), epoch=epoch)
+    draft = Draft(uuid.uuid4().hex, utc(SYSTEM_CLOCK).isoformat(timespec="milliseconds"), epoch=epoch)
     commit.open_epoch(CommitLog(container, stream), draft, Publisher(container))

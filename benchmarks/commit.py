@@ -10,7 +10,6 @@ import itertools
 import statistics
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from azure_account import BlobAttributes
@@ -78,7 +77,7 @@ def _commit(plan: WritePlan, container: BlobContainer, staged: StagedTask) -> No
     def log_of(stream: str) -> CommitLog:
         return CommitLog(container, stream)
 
-    committer = BatchCommitter(plan, container, log_of, lambda: uuid.uuid4().hex, lambda: datetime.now(timezone.utc))
+    committer = BatchCommitter(plan, container, log_of, lambda: uuid.uuid4().hex)
     committer.commit([staged], Transaction("query", 0))
 
 

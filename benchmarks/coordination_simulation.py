@@ -53,6 +53,10 @@ class Schedule:
         """Seconds since 1970."""
         return self._now
 
+    def now_ns(self) -> int:
+        """The same in nanoseconds."""
+        return int(self._now * 1e9)
+
     def monotonic(self) -> float:
         """The same seconds."""
         return self._now

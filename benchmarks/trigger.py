@@ -13,7 +13,6 @@ import statistics
 import tempfile
 import time
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +70,7 @@ class Writer:
         container.create()
         ids, log = itertools.count(), CommitLog(container, str(options.location.stream))
         plan = plan_write(options, pa.schema([("id", pa.int64())]))
-        return Writer(BatchCommitter(plan, container, lambda _: log, lambda: f"w{next(ids)}", _now), itertools.count())
+        return Writer(BatchCommitter(plan, container, lambda _: log, lambda: f"w{next(ids)}"), itertools.count())
 
     def append(self) -> None:
         """One version."""
@@ -82,14 +81,8 @@ class Writer:
             committer.plan,
             committer.container,
             names=RandomNames(os.urandom, suffixed=True),
-            utc=_now,
-            clock=time.monotonic,
         )
         committer.commit([staged], None)
-
-
-def _now() -> datetime:
-    return datetime.now(timezone.utc)
 
 
 def _figures(spark: SparkSession, azurite: Azurite, versions: int, folder: Path) -> dict[str, float]:

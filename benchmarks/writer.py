@@ -11,7 +11,6 @@ import resource
 import statistics
 import time
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -56,8 +55,6 @@ def stage_batches(plan: WritePlan, batches: pa.RecordBatchReader, container: Blo
         plan,
         container or open_container(plan),
         names=RandomNames(os.urandom, suffixed=True),
-        utc=lambda: datetime.now(timezone.utc),
-        clock=time.monotonic,
     )
 
 

@@ -7,12 +7,13 @@ container; values of one store have `store` too. The names are those of Samza's 
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from opentelemetry import metrics
+
+from azure_account.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,9 +61,9 @@ class StateMetrics:
     @contextmanager
     def measured(self, name: str, **attributes: str) -> Iterator[None]:
         """Record the duration of the block in one of `HISTOGRAMS`, unless it fails."""
-        began = time.monotonic()
+        began = SYSTEM_CLOCK.monotonic()
         yield
-        _histogram(name).record(time.monotonic() - began, {**self._attributes, **attributes})
+        _histogram(name).record(SYSTEM_CLOCK.monotonic() - began, {**self._attributes, **attributes})
 
 
 @lru_cache

@@ -1,4 +1,4 @@
-"""A clock for commands that wait again and again."""
+"""Clocks for what waits again and again."""
 
 from __future__ import annotations
 
@@ -22,3 +22,15 @@ class ScriptedClock(ManualClock):
         if not self.acts:
             raise KeyboardInterrupt
         self.acts.pop(0)()
+
+
+class ActingClock(ManualClock):
+    """Calls `act` with the seconds of each sleep."""
+
+    def __init__(self, act: Callable[[float], object]) -> None:
+        super().__init__()
+        self.act = act
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        self.act(seconds)

@@ -7,7 +7,6 @@ changes ─► sorted ─► last of each key ─► not older than what is ther
 from __future__ import annotations
 
 import shutil
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from adjunct_store.engine.changes import Applied, effective, encoded, last_chang
 from adjunct_store.engine.entry import POSITION_KEY, VALUE, Position
 from adjunct_store.engine.rocks import Database, IngestExternalFileOptions, SstFileWriter, options, storage_errors
 from adjunct_store.engine.sorting import RUN_BYTES, in_order
+from azure_account.clock import SYSTEM_CLOCK
 from state_backup import rocksdb_checkpoint
 
 if TYPE_CHECKING:
@@ -106,9 +106,9 @@ class PartitionStore:
 
     def _settle(self) -> None:
         """Wait for compactions, so that the files of many runs become few before they are uploaded."""
-        end = time.monotonic() + _SETTLE_SECONDS
-        while self._database.compacts and time.monotonic() < end:
-            time.sleep(_SETTLE_POLL)
+        end = SYSTEM_CLOCK.monotonic() + _SETTLE_SECONDS
+        while self._database.compacts and SYSTEM_CLOCK.monotonic() < end:
+            SYSTEM_CLOCK.sleep(_SETTLE_POLL)
 
 
 @dataclass

@@ -19,7 +19,7 @@ from adjunct_store.host.cleaning import clean_generations, clean_partition, fetc
 from adjunct_store.host.folders import store_folder
 from adjunct_store.host.verified import forget_verified, note_verified, verified_files
 from adjunct_store.metrics import StoreMetrics
-from azure_account.clock import SystemClock
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.disk_advice import TOO_MANY_OPEN
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError, describe
 from azure_account.host_locks import LOCK_TIMEOUT, exclusive, try_shared
@@ -101,11 +101,11 @@ class HostCache:
         state: Callable[[int, int], str],
         lock_timeout: float = LOCK_TIMEOUT,
         threads: int = 16,
-        clock: Clock | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._container, self._store, self._state = container, store, state
         self._folder = store_folder(container, store, cache_dir)
-        self._lock_timeout, self.threads, self._clock = lock_timeout, threads, clock or SystemClock()
+        self._lock_timeout, self.threads, self._clock = lock_timeout, threads, clock
         self._metrics = StoreMetrics(container.name, store)
 
     def open(self, generation: int, partition: int, checkpoint: str, threads: int | None = None) -> Lease:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from adjunct_store.host.cleaning import clean_work
 from adjunct_store.host.folders import LOCK, store_folder
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, CorruptError, describe
 from azure_account.host_locks import LOCK_TIMEOUT, exclusive
 from state_backup import ReadFiles
@@ -139,7 +140,7 @@ def working_directory(  # noqa: PLR0913 - where it is, and how long to wait
     partition: int,
     *,
     lock_timeout: float = LOCK_TIMEOUT,
-    clock: Clock | None = None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> Iterator[WorkingDirectory]:
     """The directory to write a partition in, locked as long as the block lasts.
 

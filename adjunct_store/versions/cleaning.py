@@ -19,11 +19,12 @@ from azure_account.errors import AzureBlobError, ConfigurationError, CorruptErro
 from azure_account.parallel import act_on_each, concurrent_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from adjunct_store.versions.manifest import Manifest
     from adjunct_store.versions.names import StoreNames
     from azure_account.account import BlobContainer, BlobProperties
+    from azure_account.clock import Clock
 
 logger = logging.getLogger(__name__)
 
@@ -48,14 +49,14 @@ class CleanedUp:
 class KnownPins:
     """The pins of a store, as a fill knows them. Each is read once; those that were read before cost no request.
 
-    now: the time of this host. It only says which pins may have expired: of these the storage service is asked.
+    clock: of this host. It only says which pins may have expired: of these the storage service is asked.
     versions: of pins that were read, by ETag.
     """
 
     container: BlobContainer
     names: StoreNames
     threads: int
-    now: Callable[[], float]
+    clock: Clock
     versions: dict[str, int] = field(default_factory=dict)
 
     def unused_versions(self, manifest: Manifest, retiring: Collection[int]) -> set[int]:
@@ -96,7 +97,7 @@ class KnownPins:
 
     def _is_young(self, pin: BlobProperties, manifest: Manifest, followed: bool) -> bool:
         """Whether a pin counts without a question: what looks older may be so only by the clock of this host."""
-        age = self.now() - pin.last_modified.timestamp() + _CLOCKS_DIFFER
+        age = self.clock.now() - pin.last_modified.timestamp() + _CLOCKS_DIFFER
         return counts(age, manifest.pins_expire, followed)
 
     def _deleted(self, pin: BlobProperties, manifest: Manifest, followed: set[str]) -> bool:

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 import uuid
 from dataclasses import replace
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from adjunct_store.versions import transitions
@@ -27,6 +25,7 @@ from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.opening import FillStorage, Terms, find_opening
 from adjunct_store.versions.recovery import Action, Recovery, Wanted
 from adjunct_store.versions.transitions import Publication
+from azure_account.clock import SYSTEM_CLOCK, utc
 from azure_account.document_store import DocumentStore, Stored
 from azure_account.errors import (
     AzureBlobError,
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from adjunct_store.versions.manifest import Generation, Version
     from adjunct_store.versions.opening import FillTerms, Opening
     from azure_account.account import BlobContainer
+    from azure_account.clock import Clock
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ def open_fill(  # noqa: PLR0913 - what is filled with what, and whom to ask
     schema: Mapping[str, Any],
     *,
     partitions: int,
-    now: Callable[[], float] = time.time,
+    clock: Clock = SYSTEM_CLOCK,
     new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     before_take_over: Callable[[Opening], str] = lambda _: "",
     **terms: Unpack[FillTerms],
@@ -90,7 +90,7 @@ def open_fill(  # noqa: PLR0913 - what is filled with what, and whom to ask
         raise ConfigurationError(f"partitions is {partitions}: a store has at least 1.")
     given = Terms(**terms)
     wanted = Wanted(_plain(schema), partitions, given.source, given.bounded)
-    storage = FillStorage(container, StoreNames(store), given.threads, now, new_id)
+    storage = FillStorage(container, StoreNames(store), given.threads, clock, new_id)
     for _ in range(_ATTEMPTS):
         opening = find_opening(storage, wanted, given)
         try:
@@ -124,7 +124,7 @@ class Fill:
         self._storage, self._stored = storage, stored
         self._doubtful: list[Manifest] = []
         """What may be stored since a write whose outcome is unknown."""
-        self._pins = KnownPins(storage.container, storage.names, storage.threads, storage.now)
+        self._pins = KnownPins(storage.container, storage.names, storage.threads, storage.clock)
         self._sweep_due = True
         current = stored.document.current
         assert current is not None  # noqa: S101 - it was registered or continued
@@ -176,7 +176,7 @@ class Fill:
         unknown whether the version is published: publish the same batch again. `ConfigurationError` if the generation
         is sealed, or was replaced by `build_beside` or `build_again`.
         """
-        at = datetime.fromtimestamp(self._storage.now(), tz=timezone.utc).isoformat(timespec="seconds")
+        at = utc(self._storage.clock).isoformat(timespec="seconds")
         new = Publication(batch, dict(checkpoints), entries, bytes_, bootstrapped, sealed, at, replaces)
         versions: list[Version] = []
 

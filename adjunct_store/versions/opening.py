@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from adjunct_store.versions.manifest import Generation, Version
     from azure_account.account import BlobContainer
+    from azure_account.clock import Clock
 
 
 class FillTerms(TypedDict, total=False):
@@ -87,7 +88,7 @@ class FillStorage:
     container: BlobContainer
     names: StoreNames
     threads: int
-    now: Callable[[], float]
+    clock: Clock
     new_id: Callable[[], str]
 
     @property

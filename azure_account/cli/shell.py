@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from azure_account.cli.console import PlainConsole
-from azure_account.clock import Clock, SystemClock
+from azure_account.clock import SYSTEM_CLOCK, Clock
 from azure_account.connect import connect
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Shell:
 
     connect: Callable[[AccountSettings], StorageAccount] = connect
     env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    clock: Clock = field(default_factory=SystemClock)
+    clock: Clock = SYSTEM_CLOCK
     interactive: bool = field(default_factory=lambda: sys.stdin.isatty() and sys.stdout.isatty())
 
     @property

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from azure_account.account import Conflict, Done, Missing, Unknown
-from azure_account.clock import Clock, SystemClock
+from azure_account.clock import SYSTEM_CLOCK, Clock
 from azure_account.errors import ConflictError, NotFoundError, TransientError, describe
 from azure_account.retrying.policy import RetryPolicy
 from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
@@ -79,7 +79,7 @@ class RetryLoop:
     """Makes requests under one retry policy. Thread-safe; `random` returns numbers in [0, 1)."""
 
     policy: RetryPolicy = field(default_factory=RetryPolicy)
-    clock: Clock = field(default_factory=SystemClock)
+    clock: Clock = SYSTEM_CLOCK
     random: Callable[[], float] = random_module.random
     intercept: Intercept = field(default_factory=Intercept)
     failed: FailedAttempts = field(default_factory=FailedAttempts)

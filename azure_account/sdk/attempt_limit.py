@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import threading
-import time
 from contextlib import contextmanager
 from http.client import HTTPResponse
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,8 @@ from azure.core.exceptions import AzureError
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
+
+from azure_account.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     import socket
@@ -47,7 +48,7 @@ _attempt = _Attempt()
 @contextmanager
 def attempt_limit(seconds: float | None) -> Iterator[None]:
     """Limit the requests that this thread makes by a `LimitedAdapter`: they end with `AttemptTimeoutError`."""
-    _attempt.end = None if seconds is None else time.monotonic() + seconds
+    _attempt.end = None if seconds is None else SYSTEM_CLOCK.monotonic() + seconds
     try:
         yield
     finally:
@@ -56,7 +57,7 @@ def attempt_limit(seconds: float | None) -> Iterator[None]:
 
 def _left(end: float) -> float:
     """The seconds until the end. `AttemptTimeoutError` if there are none."""
-    left = end - time.monotonic()
+    left = end - SYSTEM_CLOCK.monotonic()
     if left <= 0:
         raise AttemptTimeoutError(_TIME_IS_UP)
     return left

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import time
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from azure.core.exceptions import (
 )
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyError
 
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError, describe
 from azure_account.options.authentication import Anonymous, ClientSecret, DefaultIdentity, SasToken, SharedKey
 from azure_account.retrying.policy import RETRYABLE_STATUS, retry_after_seconds
@@ -128,7 +128,7 @@ def _of_answer(error: HttpResponseError, response: Any, context: RequestContext)
     if code in _THROTTLED or status in RETRYABLE_STATUS:
         headers = {name.lower(): value for name, value in response.headers.items()}
         sure = code in _THROTTLED or status == HTTPStatus.TOO_MANY_REQUESTS
-        return (Throttled if sure else Ambiguous)(cause, retry_after=retry_after_seconds(headers, time.time()))
+        return (Throttled if sure else Ambiguous)(cause, retry_after=retry_after_seconds(headers, SYSTEM_CLOCK.now()))
     if code in _NO_PLACE or (status == HTTPStatus.NOT_FOUND and "/" not in context.target):
         return no_place(cause, context)
     if (

@@ -73,7 +73,7 @@ class Place:
 
     def log(self, shell: Shell) -> CommitLog:
         """The log of the stream."""
-        return CommitLog(self.container, self.named(), monotonic=shell.clock.monotonic)
+        return CommitLog(self.container, self.named(), clock=shell.clock)
 
 
 app = new_app()
@@ -278,7 +278,7 @@ def vacuum_command(  # noqa: PLR0913 - one argument for each option
     plans = []
     with _progress(shell, "reading the log", None) as advance:
         for stream in _logs(place):
-            of = CommitLog(place.container, stream, monotonic=shell.clock.monotonic)
+            of = CommitLog(place.container, stream, clock=shell.clock)
             plans.append(plan_vacuum(of, before, advance))
     lines = [line for plan in plans for line in text.vacuum_lines(plan)]
     for line in lines or [f"Container {place.container.name} has no batch log."]:

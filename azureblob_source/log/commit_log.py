@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from azure_account.account import IF_ABSENT, Condition, Conflict, Done
-from azure_account.clock import SystemClock
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import AzureBlobError, ConflictError, NotFoundError, TransientError, describe
 from azure_account.parallel import concurrent_map
 from azure_account.readback import ATTEMPTS, request_and_read_back
@@ -30,15 +30,13 @@ from azureblob_source.log.entry import LogEntry, from_json, to_json
 from azureblob_source.log.naming import log_name, log_prefix, log_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from azure_account.account import BlobAttributes, BlobContainer
+    from azure_account.clock import Clock
     from azure_account.readback import Doubtful
     from azureblob_source.log.boundary import Boundary
 
 logger = logging.getLogger(__name__)
 
-_CLOCK = SystemClock()
 _RECENT_SECONDS = 30.0
 _TRUSTED_SECONDS = 600.0
 """How long a head without a successor is taken to be above the boundary. A vacuum keeps what is younger than an hour,
@@ -48,8 +46,8 @@ so within this time none can have deleted both the head and its successor."""
 class CommitLog:
     """The log of one stream, as one process sees it. Not thread-safe: one thread commits to a stream at a time.
 
-    `readers` is how many entries are read concurrently; `monotonic` gives seconds, also those while the machine sleeps:
-    a writer that was suspended must look at the log again.
+    `readers` is how many entries are read concurrently. The clock goes on while the machine sleeps: a writer that was
+    suspended must look at the log again.
     """
 
     def __init__(
@@ -58,7 +56,7 @@ class CommitLog:
         stream: str,
         *,
         readers: int = 16,
-        monotonic: Callable[[], float] = _CLOCK.monotonic,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.container = container
         self.stream = stream
@@ -71,7 +69,7 @@ class CommitLog:
         """Attributes, and whether with deletes, that the service is known to allow (`Publisher.probe_service`)."""
         self.kept_from = 0
         """Versions below this are known to be below the retention boundary."""
-        self._monotonic = monotonic
+        self._clock = clock
         self._head: LogEntry | None = None
         self._looked = False
         self._boundary_read_at = 0.0
@@ -89,7 +87,7 @@ class CommitLog:
         while start is not None:
             newest = self._newest(start)
             same = head is not None and newest == head.version
-            if same and self._monotonic() - self._boundary_read_at < _TRUSTED_SECONDS:
+            if same and self._clock.monotonic() - self._boundary_read_at < _TRUSTED_SECONDS:
                 break
             found = self._find(newest)
             if found is not None and self._head is not None:
@@ -158,14 +156,14 @@ class CommitLog:
         """The log's retention boundary as of now. A head below it is forgotten."""
         boundary = read_boundary(self.container, self.stream)
         self.kept_from = max(self.kept_from, boundary.first)
-        self._boundary_read_at = self._monotonic()
+        self._boundary_read_at = self._clock.monotonic()
         if self._head is not None and self._head.version < self.kept_from:
             self.forget()
         return boundary
 
     def boundary_is_recent(self) -> bool:
         """Whether this object has read the boundary within half a minute: the process was not paused for longer."""
-        return self._monotonic() - self._boundary_read_at < _RECENT_SECONDS
+        return self._clock.monotonic() - self._boundary_read_at < _RECENT_SECONDS
 
     def first(self) -> int | None:
         """The oldest version kept, None if the log is empty."""

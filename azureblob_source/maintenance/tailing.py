@@ -50,7 +50,7 @@ class Tail:
     _schemas: dict[str, AvroSchema] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._follower = Follower(self.log, float("inf"), self.clock.monotonic)
+        self._follower = Follower(self.log, float("inf"), self.clock)
         self._at = -1
 
     def last(self, count: int) -> list[Rows]:

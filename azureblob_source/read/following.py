@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConflictError, NotFoundError, TransientError, describe
 from azure_account.parallel import concurrent_map
 from azureblob_source.log.live import live_blobs, live_since
@@ -23,6 +24,7 @@ from azureblob_source.read.snapshot import writer_schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from azure_account.clock import Clock
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
     from azureblob_source.read.query_schema import Misfit, QuerySchema
@@ -42,14 +44,14 @@ class TriggerLimits:
 
 @dataclass
 class Follower:
-    """Finds, for one reader, where its next range of a log ends. `publish_timeout` and `monotonic` are in seconds.
+    """Finds, for one reader, where its next range of a log ends. `publish_timeout` is in seconds.
 
     no_container: the container did not exist when the reader looked last.
     """
 
     log: CommitLog
     publish_timeout: float
-    monotonic: Callable[[], float]
+    clock: Clock = SYSTEM_CLOCK
     log_id: str | None = None
     """The identity of the log that is followed, as far as it is known."""
     _published: int = -1
@@ -202,8 +204,8 @@ class Follower:
             return
         version = published + 1
         if self._waiting is None or self._waiting[0] != version:
-            self._waiting = version, self.monotonic()
-        waited = self.monotonic() - self._waiting[1]
+            self._waiting = version, self.clock.monotonic()
+        waited = self.clock.monotonic() - self._waiting[1]
         if waited > self.publish_timeout:
             message = describe(
                 "read",

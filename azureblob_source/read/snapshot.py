@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from arrow_avro import arrow_schema, header_schema, read_header, superset
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError, describe
 from azure_account.parallel import concurrent_map
 from azureblob_source.log.live import live_blobs
@@ -22,10 +23,11 @@ from azureblob_source.read.blob_bytes import BlobBytes, RangeReader, without_gzi
 from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, listed_blobs, stream_blob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from arrow_avro import AvroSchema
     from azure_account.account import BlobContainer
+    from azure_account.clock import Clock
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
     from azureblob_source.read.blobs import Between
@@ -62,7 +64,7 @@ class Snapshot:
 def take_snapshot(
     log: CommitLog,
     version: int | None,
-    wait: Callable[[float], None],
+    clock: Clock = SYSTEM_CLOCK,
     *,
     between: Between = ALL_TIMES,
     publish_timeout: float = 60.0,
@@ -71,8 +73,8 @@ def take_snapshot(
     """The stream as of `version`, by default its head, without blobs that cannot hold a row of the time range.
 
     With a log, the schemas are those of all live blobs, whatever the range; without one, those of the blobs in it.
-    `wait` (s) is called, for `publish_timeout` in all, while a batch is being published. Without a log,
-    `ignore_corrupt` skips blobs with a damaged header, and warns of each and counts it.
+    A batch that is being published is waited for, `publish_timeout` seconds in all. Without a log, `ignore_corrupt`
+    skips blobs with a damaged header, and warns of each and counts it.
 
     `NotFoundError` if there is neither a log nor a blob, or no such version; `TransientError` after the timeout.
     """
@@ -80,7 +82,7 @@ def take_snapshot(
         listed = listed_blobs(log.stream, list(log.container.list(f"{log.stream}/")))
         if log.refresh() is None:  # blobs become visible after their entry, so none of these is of a log that begins
             return _from_listing(log, listed, between, ignore_corrupt=ignore_corrupt)
-    found = _PublicationWait(log, version, wait, publish_timeout).result()
+    found = _PublicationWait(log, version, clock, publish_timeout).result()
     last = found.history[-1]
     fingerprints = dict.fromkeys(blob.schema for _, blob in found.live)
     used = fingerprints or last.schemas or dict.fromkeys(blob.schema for entry in found.history for blob in entry.blobs)
@@ -142,7 +144,7 @@ class _PublicationWait:
 
     log: CommitLog
     version: int | None
-    wait: Callable[[float], None]
+    clock: Clock
     timeout: float
 
     def result(self) -> _PublishedLog:
@@ -164,7 +166,7 @@ class _PublicationWait:
                 return _PublishedLog(history, live)
             if waited >= self.timeout:
                 raise TransientError(self._timed_out(missing[0], waited))
-            self.wait(_PUBLISH_POLL)
+            self.clock.sleep(_PUBLISH_POLL)
             waited += _PUBLISH_POLL
             self.log.refresh()
 

@@ -6,7 +6,6 @@ executor: read(partition) ─► read_splits (fetches ahead, decodes) ─► Arr
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -78,7 +77,6 @@ class ReadPlan:
         return take_snapshot(
             self.log,
             options.version,
-            time.sleep,
             between=options.between,
             publish_timeout=options.publish_timeout,
             ignore_corrupt=options.ignore_corrupt,

@@ -7,7 +7,6 @@ executor: read(partition), as for a snapshot (`source.py`)
 from __future__ import annotations
 
 import logging
-import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -78,7 +77,7 @@ class StreamReader(PartitionReader, DataSourceStreamReader, SupportsTriggerAvail
         if self.options.view == "schemas":
             message = "option `view` schemas is a summary, which has no next row. Read it by spark.read."
             raise ConfigurationError(message)
-        self._follower = Follower(plan.log, self.options.publish_timeout, time.monotonic)
+        self._follower = Follower(plan.log, self.options.publish_timeout)
         self._initial: int | None = None
         self._target: int | None = None
         self._warned = False

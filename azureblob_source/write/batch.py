@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from azure_account.account import IF_ABSENT, Conflict
+from azure_account.clock import SYSTEM_CLOCK, utc
 from azure_account.errors import ConflictError, TransientError, describe
 from azure_account.parallel import Result, concurrent_map
 from azure_account.readback import ATTEMPTS, request_and_read_back
@@ -37,9 +38,9 @@ from azureblob_source.write.control_objects import merged, split_by_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import datetime
 
     from azure_account.account import BlobContainer
+    from azure_account.clock import Clock
     from azure_account.readback import Doubtful
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import AnyEntry, BlobEntry, Operation
@@ -59,7 +60,7 @@ class BatchCommitter:
     container: BlobContainer
     logs: Callable[[str], CommitLog]
     new_id: Callable[[], str]
-    utc: Callable[[], datetime]
+    clock: Clock = SYSTEM_CLOCK
 
     @property
     def publisher(self) -> Publisher:
@@ -227,7 +228,7 @@ class BatchCommitter:
     ) -> Draft:
         return Draft(
             write_id=self.new_id(),
-            timestamp=self.utc().isoformat(timespec="milliseconds"),
+            timestamp=utc(self.clock).isoformat(timespec="milliseconds"),
             operation=operation,
             transaction=transaction,
             epoch=self.plan.options.epoch,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gzip
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -21,10 +22,10 @@ from azureblob_source.log.entry import BlobEntry
 from azureblob_source.log.naming import blob_name, block_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
-    from datetime import datetime
+    from collections.abc import Generator, Iterator
 
     from arrow_avro import Codec, EncodedRows
+    from azure_account.clock import Clock
     from azureblob_source.write.routing import Route
 
 AVRO_BLOCK = 1 << 20
@@ -192,14 +193,13 @@ class _OpenBlob:
 class OpenBlobs:
     """All open blobs of one task. The methods yield blocks to stage, and each blob after its last block.
 
-    `utc` gives the time in a blob's name, `clock` (s, monotonic) its age.
+    The clock gives the time in a blob's name, and its age.
     """
 
     limits: BlobLimits
     blob_format: BlobFormat
     names: BlobNames
-    utc: Callable[[], datetime]
-    clock: Callable[[], float]
+    clock: Clock
     buffered: int = 0
     _open: dict[Route, _OpenBlob] = field(default_factory=dict)
 
@@ -230,8 +230,9 @@ class OpenBlobs:
             yield from self._finish(blob, "end")
 
     def _start(self, route: Route) -> _OpenBlob:
-        name = blob_name(route.stream, route.partition, self.utc(), self.names.suffix(), self.blob_format.extension)
-        blob = _OpenBlob(route, name, self.names.attempt(), self.names.sync(), self.clock())
+        opened = datetime.fromtimestamp(self.clock.now(), timezone.utc)
+        name = blob_name(route.stream, route.partition, opened, self.names.suffix(), self.blob_format.extension)
+        blob = _OpenBlob(route, name, self.names.attempt(), self.names.sync(), self.clock.monotonic())
         self._open[route] = blob
         return blob
 
@@ -240,7 +241,7 @@ class OpenBlobs:
         limits = self.limits
         if blob.sealed >= limits.blob_blocks:
             return first, "blocks"
-        if limits.blob_age is not None and blob.rows and self.clock() - blob.opened >= limits.blob_age:
+        if limits.blob_age is not None and blob.rows and self.clock.monotonic() - blob.opened >= limits.blob_age:
             return first, "age"
         fits, reason = last, ""
         if limits.blob_rows is not None and first + limits.blob_rows - blob.rows < fits:

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 import uuid
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +24,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
 from arrow_avro import arrow_of, well_formed
 from azure_account import connect
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
 from azureblob_source import metrics
 from azureblob_source.log.commit_log import CommitLog
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from azure_account.account import BlobContainer
+    from azure_account.clock import Clock
     from azure_account.options.settings import AccountSettings
     from azureblob_source.location import Location
     from azureblob_source.log.entry import BlobEntry, LogEntry
@@ -78,8 +78,6 @@ class _Sink:
                 self.plan,
                 container,
                 names=RandomNames(os.urandom, suffixed=self.plan.options.random_suffix),
-                utc=_utc,
-                clock=time.monotonic,
                 publish=self._publish_at_once(container),
             )
         except Exception:
@@ -103,7 +101,7 @@ class _Sink:
             lost = f"{len(messages) - len(staged)} of {len(messages)} tasks sent no message; nothing was committed."
             raise ConflictError(f"{lost} Run the write again.")
         container = container_of(self.plan)
-        committer = BatchCommitter(self.plan, container, self._logs_of(container), lambda: uuid.uuid4().hex, _utc)
+        committer = BatchCommitter(self.plan, container, self._logs_of(container), lambda: uuid.uuid4().hex)
         transaction = self._transaction(staged, batch)
         entries = committer.commit(staged, transaction, overwrite=self.overwrite)
         if self.plan.options.transaction is not None:
@@ -178,7 +176,7 @@ def write_plan(
     *,
     overwrite: bool,
     streaming: bool = False,
-    monotonic: Callable[[], float] = time.monotonic,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> WritePlan:
     """Validate a write before its first task runs, and create its container if it is absent.
 
@@ -197,8 +195,8 @@ def write_plan(
             "Name the stream in the path, or append."
         )
         raise ConfigurationError(message)
-    plan = replace(plan_write(options, arrow_of(schema)), sequence=time.time_ns() // 1_000_000)
-    key, now = (options.account, options.location.container), monotonic()
+    plan = replace(plan_write(options, arrow_of(schema)), sequence=clock.now_ns() // 1_000_000)
+    key, now = (options.account, options.location.container), clock.monotonic()
     if not streaming or now - _seen.get(key, -_SEEN_SECONDS) >= _SEEN_SECONDS:
         prepare(container_of(plan), create=options.create_container)
         _seen[key] = now
@@ -285,10 +283,6 @@ def _warn_of_dropped(location: Location, staged: Sequence[StagedTask], entries: 
 
 
 _logs: dict[tuple[AccountSettings, str, str], CommitLog] = {}
-
-
-def _utc() -> datetime:
-    return datetime.now(timezone.utc)
 
 
 def _task() -> dict[str, Any]:

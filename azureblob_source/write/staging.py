@@ -19,6 +19,7 @@ import pyarrow as pa
 
 import arrow_avro
 from arrow_avro import RowEncoder, codec, raw_rows, stored_values, validate_datums, validity
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError
 from azureblob_source.log.entry import BlobEntry
 from azureblob_source.metrics import blob_counts
@@ -30,10 +31,10 @@ from azureblob_source.write.upload import Uploader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from datetime import datetime
 
     from arrow_avro import AvroSchema, EncodedRows
     from azure_account.account import BlobContainer
+    from azure_account.clock import Clock
     from azureblob_source.write.open_blobs import BlobNames, FinishedBlob
     from azureblob_source.write.options import SinkOptions
     from azureblob_source.write.routing import RoutedBatch
@@ -146,14 +147,13 @@ def _check_column(
         raise ConfigurationError(message)
 
 
-def stage(  # noqa: PLR0913 - the task's inputs, and its time and randomness
+def stage(
     batches: Iterable[pa.RecordBatch],
     plan: WritePlan,
     container: BlobContainer,
     *,
     names: BlobNames,
-    utc: Callable[[], datetime],
-    clock: Callable[[], float],
+    clock: Clock = SYSTEM_CLOCK,
     publish: Callable[[BlobEntry], object] | None = None,
 ) -> StagedTask:
     """Stage all rows of one task. Nothing is visible until the driver commits.
@@ -162,10 +162,10 @@ def stage(  # noqa: PLR0913 - the task's inputs, and its time and randomness
     staged blocks stay, until Azure drops them after seven days.
     """
     options = plan.options
-    open_blobs = OpenBlobs(options.limits, plan.blob_format, names, utc, clock)
+    open_blobs = OpenBlobs(options.limits, plan.blob_format, names, clock)
     encode, envelopes = _encoder(plan), _envelope_router(plan)
     finished: list[FinishedBlob] = []
-    started, failed_before = clock(), container.failed_attempts
+    started, failed_before = clock.monotonic(), container.failed_attempts
     with Uploader(container, plan.blob_format, options.threads, options.queue, options.flush_timeout) as uploader:
 
         def take(outputs: Iterable[SealedBlock | FinishedBlob]) -> None:
@@ -192,7 +192,7 @@ def stage(  # noqa: PLR0913 - the task's inputs, and its time and randomness
         "blobCommits": 0 if publish is None else len(blobs),
         "connectionErrors": container.failed_attempts - failed_before,
     }
-    writer = {"durationMs": round((clock() - started) * 1000)}
+    writer = {"durationMs": round((clock.monotonic() - started) * 1000)}
     return StagedTask(blobs, counts, writer, () if envelopes is None else envelopes.messages)
 
 

@@ -10,13 +10,13 @@ new generation, which reopens the stream for those downstream. `control_messages
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+from azure_account.clock import SYSTEM_CLOCK
 from control_messages.errors import listed
 from control_messages.messages import EndOfStream, MessageType
 from control_messages.producer import PRODUCER_METADATA
@@ -89,7 +89,7 @@ def _start(spark: SparkSession, job: Job, transport: Transport) -> int:
         control = transport.control(spark)
         newest = _newest(control)
         if newest is None:
-            unknown = 0 if control is None else time.time_ns() // 1_000_000
+            unknown = 0 if control is None else SYSTEM_CLOCK.now_ns() // 1_000_000
             return max(job.producer.generation, unknown)
         match begin(job, newest):
             case Start(generation):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from azure_account.clock import SYSTEM_CLOCK
 from control_messages import holds
 from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore
 from control_messages.errors import ControlMessageError, listed
@@ -71,7 +71,7 @@ def why_held(query: StreamingQuery | str) -> list[Hold | NothingRead]:
     failure = None if isinstance(query, str) else query.exception()
     if failure is not None:
         raise failure
-    now = time.time_ns() // 1_000_000
+    now = SYSTEM_CLOCK.now_ns() // 1_000_000
     saved = _saved(query)
     trackers = [tracker for tracker, _ in saved]
     found: list[Hold | NothingRead] = [holds.why_held(tracker, now, idle) for tracker, idle in saved]
@@ -99,7 +99,7 @@ def run_until_end(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, in
     """
     wait = _Wait(query, _awaited(query, inputs))
     while query.isActive and not wait.over():
-        time.sleep(_POLL_SECONDS)
+        SYSTEM_CLOCK.sleep(_POLL_SECONDS)
     if query.isActive:
         query.stop()
     query.awaitTermination()
@@ -136,13 +136,13 @@ class _Wait:
     expected: dict[str, int]
     seen: str = ""
     caught_up: bool = False
-    reported: float = field(default_factory=time.monotonic)
+    reported: float = field(default_factory=SYSTEM_CLOCK.monotonic)
 
     def over(self) -> bool:
         """Look at the batches since the last call. `ValueError` if the end that is awaited cannot come."""
         last = self.query.lastProgress
         newest, idle = "" if last is None else last["timestamp"], _is_idle(self.query)
-        due = time.monotonic() - self.reported >= _REPORT_SECONDS
+        due = SYSTEM_CLOCK.monotonic() - self.reported >= _REPORT_SECONDS
         if newest == self.seen and not due and (self.caught_up or not idle):
             return False
         self.seen = newest
@@ -175,7 +175,7 @@ class _Wait:
 
     def _report(self) -> None:
         """Say what the wait is for."""
-        self.reported = time.monotonic()
+        self.reported = SYSTEM_CLOCK.monotonic()
         waiting = [each for each in why_held(self.query) if isinstance(each, NothingRead) or not each.at_end]
         text = " ".join(map(str, waiting[:_SHOWN]))
         more = f" And {len(waiting) - _SHOWN} more partitions." if len(waiting) > _SHOWN else ""
@@ -269,14 +269,14 @@ def _reconcilers(spark: SparkSession, checkpoint: str) -> list[_Operator]:
 
 def _operators(spark: SparkSession, checkpoint: str) -> list[Row]:
     """What Spark has written of the operators with state. It does so when the first batch begins, not in one step."""
-    deadline = time.monotonic() + _FIRST_BATCH_SECONDS
+    deadline = SYSTEM_CLOCK.monotonic() + _FIRST_BATCH_SECONDS
     while True:
         try:
             return spark.read.format("state-metadata").load(checkpoint).collect()
         except PySparkException as error:
-            if error.getCondition() != "STDS_FAILED_TO_READ_OPERATOR_METADATA" or time.monotonic() > deadline:
+            if error.getCondition() != "STDS_FAILED_TO_READ_OPERATOR_METADATA" or SYSTEM_CLOCK.monotonic() > deadline:
                 raise
-        time.sleep(_POLL_SECONDS)
+        SYSTEM_CLOCK.sleep(_POLL_SECONDS)
 
 
 def _variables(properties: str) -> frozenset[str]:

@@ -14,7 +14,6 @@ the offsets.
 from __future__ import annotations
 
 import logging
-import time
 from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
@@ -23,6 +22,7 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from azure_account.clock import SYSTEM_CLOCK
 from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore, to_checkpoint
 from control_messages.envelopes import unwrap_all
 from control_messages.errors import BadEnvelopeError, ControlMessageError
@@ -243,7 +243,7 @@ def _run_id() -> str:
 def _now(timers: TimerValues) -> int:
     """Milliseconds: Spark's time of the batch, which it has only with timers; else the clock's."""
     batch_time = timers.getCurrentProcessingTimeInMs()
-    return batch_time if batch_time >= 0 else time.time_ns() // 1_000_000
+    return batch_time if batch_time >= 0 else SYSTEM_CLOCK.now_ns() // 1_000_000
 
 
 class _Output:

@@ -9,13 +9,13 @@ User messages stay in the JVM, except in `emit` for a sink that does not add the
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+from azure_account.clock import SYSTEM_CLOCK
 from control_messages.messages import EARLIEST, VERSION, MessageType
 from control_messages.producer import FOR_THE_SINK, PRODUCER_METADATA, with_watermarks
 from control_messages.spark.columns import column, required
@@ -99,7 +99,7 @@ def control_envelopes(spark: SparkSession, producer: ProducerSpec, messages: Ite
     them among the watermarks of the same tasks. Writing the result again has no effect. The end of a bounded stream is
     sent by `run_bounded`.
     """
-    now = time.time_ns() // 1_000_000
+    now = SYSTEM_CLOCK.now_ns() // 1_000_000
     return spark.createDataFrame(pa.Table.from_batches([producer.envelopes(messages, now)])).coalesce(1)
 
 

@@ -10,7 +10,7 @@ import threading
 import uuid
 from typing import TYPE_CHECKING, Protocol
 
-from azure_account.clock import SystemClock
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConflictError, FencedError, describe
 from coordination.leadership.election import Deposed, Elected, Election, Ending
 from coordination.leadership.lease import Lease
@@ -64,7 +64,7 @@ class LeaderElector:
         once: bool = False,
     ) -> None:
         lease = Lease(
-            container, blob, holder, timing or LeaseTiming(), clock=SystemClock(), new_id=lambda: str(uuid.uuid4())
+            container, blob, holder, timing or LeaseTiming(), clock=SYSTEM_CLOCK, new_id=lambda: str(uuid.uuid4())
         )
         self._election, self._listener = Election(lease), listener
         self._metrics = ProcessorMetrics(blob, holder)

@@ -13,7 +13,7 @@ import threading
 import uuid
 from typing import TYPE_CHECKING, Protocol
 
-from azure_account.clock import SystemClock
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import AzureBlobError, NotFoundError, TransientError
 from coordination.leadership.election import Deposed, Elected, Election
 from coordination.leadership.lease import Lease
@@ -83,7 +83,7 @@ class JobCoordinator:
     ) -> None:
         check_processor(processor)
         names, self._timing = names_of(container, job), timing or CoordinatorTiming()
-        self._clock, self._tick = SystemClock(), min(self._timing.quick / 2, self._timing.margin / 4)
+        self._clock, self._tick = SYSTEM_CLOCK, min(self._timing.quick / 2, self._timing.margin / 4)
 
         def new_id() -> str:
             return f"{processor}-{uuid.uuid4().hex[:8]}"

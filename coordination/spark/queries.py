@@ -18,10 +18,10 @@ import logging
 import math
 import re
 import threading
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.parallel import pool
 
 if TYPE_CHECKING:
@@ -162,26 +162,26 @@ class TaskQueries:
 
     def _stop_query(self, name: str, query: StreamingQuery) -> None:
         """Stop a query, again if Spark has given up to wait for its end: what it waits for may end meanwhile."""
-        begin = time.monotonic()
+        begin = SYSTEM_CLOCK.monotonic()
         while (error := _late_stop(query)) is not None:
-            waited = time.monotonic() - begin
+            waited = SYSTEM_CLOCK.monotonic() - begin
             if waited >= self._stop_seconds:
                 logger.error("the query of task %s has not stopped for %.0f s: end this process", name, waited)
                 raise error
             logger.warning("the query of task %s has not stopped for %.0f s: it is stopped again", name, waited)
-            time.sleep(_POLL_SECONDS)
+            SYSTEM_CLOCK.sleep(_POLL_SECONDS)
 
     def _start_next(self) -> None:
         """Start the query of one task that is due; without such a task wait for a second."""
         with self._changed:
-            now = time.monotonic()
+            now = SYSTEM_CLOCK.monotonic()
             due = (task for task in self._tasks.values() if task.query is None and task.due <= now and not task.expired)
             task = self._starting = next(due, None)
             if task is None:
                 self._changed.wait(_POLL_SECONDS)
                 return
         try:
-            task.query, task.started_at = self._start(task.name, task.epoch), time.monotonic()
+            task.query, task.started_at = self._start(task.name, task.epoch), SYSTEM_CLOCK.monotonic()
         except Exception as error:  # noqa: BLE001 - what the program's function raises
             with self._changed:
                 self._note_failure(task, error)
@@ -197,14 +197,14 @@ class TaskQueries:
                 failure = None if task.query is None else task.query.exception()
                 if failure is not None:
                     self._note_failure(task, failure)
-                elif task.query is not None and time.monotonic() - task.started_at >= _MENDED_SECONDS:
+                elif task.query is not None and SYSTEM_CLOCK.monotonic() - task.started_at >= _MENDED_SECONDS:
                     task.failures, task.last_failure = 0, None
 
     def _look_after_fenced(self) -> None:
         """Give up if a task that was fenced stays assigned: something else than this job has raised the epoch."""
         with self._changed:
             for task in self._tasks.values():
-                if task.fenced_at is not None and time.monotonic() - task.fenced_at >= self._fenced_seconds:
+                if task.fenced_at is not None and SYSTEM_CLOCK.monotonic() - task.fenced_at >= self._fenced_seconds:
                     logger.error("task %s is fenced, but assigned to this driver still: it gives up", task.name)
                     self._fail(task.last_failure or RuntimeError(task.name))
 
@@ -212,7 +212,7 @@ class TaskQueries:
         """Have the query started again, wait for the coordinator if it is fenced, or give up."""
         if task.expired:
             return
-        now, task.query, task.last_failure = time.monotonic(), None, failure
+        now, task.query, task.last_failure = SYSTEM_CLOCK.monotonic(), None, failure
         if _is_fenced(failure):
             task.due, task.fenced_at = math.inf, now
             logger.warning("task %s of epoch %d is fenced: %s", task.name, task.epoch, _cause(failure))

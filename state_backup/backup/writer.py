@@ -14,11 +14,11 @@ Decision 15 says why no order of events, clocks included, deletes what a checkpo
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import (
     AzureBlobError,
     ConfigurationError,
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from azure_account.account import BlobContainer
+    from azure_account.clock import Clock
     from state_backup.backup.arguments import MayBeEmpty
     from state_backup.index.checkpoint_id import CheckpointId
     from state_backup.index.dir_diff import Blobs, Content, LocalDir, LocalFile
@@ -119,7 +120,7 @@ def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
     opening: str | None = None,
     settled: str = "",
     read_files: Mapping[str, ReadFiles] | None = None,
-    now_ns: Callable[[], int] = time.time_ns,
+    clock: Clock = SYSTEM_CLOCK,
     new_id: Callable[[], str] = new_uuid,
 ) -> StateWriter:
     """Take a state over from other writers, and take up the clean-up that they have left.
@@ -136,7 +137,7 @@ def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
     keep = None if keep is None else checked_keep(keep)
     epoch = None if epoch is None else checked_number(epoch, "epoch", 0)
     check_threads(threads)  # before this opening fences another writer
-    storage = StateStorage(container, StateNames(state), threads, now_ns, new_id)
+    storage = StateStorage(container, StateNames(state), threads, clock, new_id)
     for _ in range(_ATTEMPTS):
         before = storage.record()
         record = CheckpointRecord(0, "") if before is None else before.record
@@ -266,7 +267,7 @@ class StateWriter:
         }
 
     def _next_id(self) -> CheckpointId:
-        return next_id(self._storage.now_ns(), None if self.newest is None else self.newest.id)
+        return next_id(self._storage.clock.now_ns(), None if self.newest is None else self.newest.id)
 
     def _check_readable(self, stores: Collection[str], id_: CheckpointId, offsets: Mapping[str, str]) -> None:
         """`ConfigurationError` if a restore could not read what will be committed: nothing is uploaded yet."""
@@ -280,7 +281,7 @@ class StateWriter:
     def _index(self, store: _Store, root: DirIndex, previous: str | None) -> SnapshotIndex:
         owner = self._owner
         metadata = SnapshotMetadata(str(store.id), owner.job_name, owner.job_id, owner.task_name, store.name)
-        return SnapshotIndex(self._storage.now_ns() // 1_000_000, metadata, root, previous)
+        return SnapshotIndex(self._storage.clock.now_ns() // 1_000_000, metadata, root, previous)
 
     def _upload(self, stores: Mapping[str, Path], id_: CheckpointId, run: _Run) -> _New:
         """Upload what is new, and the indexes. A store that has not changed keeps the index that it has."""

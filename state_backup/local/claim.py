@@ -14,6 +14,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, describe
 from azure_account.host_locks import LOCK_TIMEOUT, exclusive_unmarked
 from state_backup.local.durable import make_folders
@@ -29,7 +30,7 @@ _MARK = b"state_backup works beside this file, or was killed there. Process "
 
 @contextmanager
 def claimed(
-    lock: Path, names: Sequence[Path], timeout: float = LOCK_TIMEOUT, clock: Clock | None = None
+    lock: Path, names: Sequence[Path], timeout: float = LOCK_TIMEOUT, clock: Clock = SYSTEM_CLOCK
 ) -> Iterator[None]:
     """Hold the claim on `names` as long as the block lasts: what has them may be deleted. lock: its lock file.
 

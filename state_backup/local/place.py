@@ -16,10 +16,10 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConflictError, describe
 from state_backup.local.claim import claimed
 from state_backup.local.durable import sync
@@ -169,7 +169,7 @@ def set_time(file: int | Path, metadata: FileMetadata) -> None:
     """
     time_ns = metadata.last_modified_time_millis * 1_000_000
     if time_ns <= _LATEST_NS:
-        time_ns += time.time_ns() % 1_000_000
+        time_ns += SYSTEM_CLOCK.now_ns() % 1_000_000
         os.utime(file, ns=(time_ns, time_ns))
 
 

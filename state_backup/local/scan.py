@@ -10,7 +10,6 @@ import grp
 import os
 import pwd
 import stat
-import time
 import zlib
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -18,14 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3 as new_blake3
 
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
 from azure_account.parallel import concurrent_map
 from state_backup.index.dir_diff import LocalDir, LocalFile
 from state_backup.index.snapshot_index import FileMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from azure_account.clock import Clock
 
 MOST_LEVELS = 100
 READ_BYTES = 1 << 20
@@ -88,8 +90,8 @@ class ReadFiles:
     Only for files that no program changes in place, or gives another time, such as those of a RocksDB checkpoint.
     """
 
-    def __init__(self, now: Callable[[], float] = time.time) -> None:
-        self._now_is = now
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._before: dict[tuple[int, ...], tuple[int, str]] = {}
         self._now: dict[tuple[int, ...], tuple[int, str]] = {}
 
@@ -102,7 +104,7 @@ class ReadFiles:
 
     def add(self, file: os.stat_result, crc32: int, blake3: str) -> None:
         """Remember a file that was read."""
-        if file.st_mtime < self._now_is() - _SETTLED_SECONDS:
+        if file.st_mtime < self._clock.now() - _SETTLED_SECONDS:
             self._now[self._key(file)] = crc32, blake3
 
     def end(self) -> None:

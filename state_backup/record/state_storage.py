@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConflictError, CorruptError, NotFoundError, TransientError, describe
 from state_backup.record.listing import listed
 from state_backup.record.store import RecordStore, new_uuid
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from azure_account.account import BlobContainer
+    from azure_account.clock import Clock
     from state_backup.index.snapshot_index import SnapshotIndex
     from state_backup.record.names import StateNames
     from state_backup.record.store import StoredRecord
@@ -32,7 +33,7 @@ class StateStorage:
     container: BlobContainer
     names: StateNames
     threads: int = 16
-    now_ns: Callable[[], int] = time.time_ns
+    clock: Clock = SYSTEM_CLOCK
     new_id: Callable[[], str] = new_uuid
 
     @property

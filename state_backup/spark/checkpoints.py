@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import uuid
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError, describe
 from state_backup.backup.writer import Owner, open_state
 from state_backup.local.claim import check_names, claimed
@@ -278,7 +278,7 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
         for _ in range(_RETRIES_AT_END):
             if self._failure is None:
                 break
-            time.sleep(min(1.0, self._settings.every))
+            SYSTEM_CLOCK.sleep(min(1.0, self._settings.every))
             self._back_up()
 
     def _stop_for_good(self) -> None:

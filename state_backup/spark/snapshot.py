@@ -16,9 +16,9 @@ import json
 import os
 import re
 import shutil
-import time
 from typing import TYPE_CHECKING
 
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, describe
 from state_backup.local.place import remove
 
@@ -186,7 +186,7 @@ class _Copy:
 
     def __init__(self, root: Path, target: Path) -> None:
         self._root, self._target = root, target
-        self._old = time.time() - _YOUNG_SECONDS
+        self._old = SYSTEM_CLOCK.now() - _YOUNG_SECONDS
 
     def files(self, below: str, wanted: Callable[[str], bool]) -> None:
         """The files of a directory (or one file), with those below it, as far as they are wanted and still there."""

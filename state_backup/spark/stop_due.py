@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from azure_account.clock import SystemClock
+from azure_account.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from azure_account.clock import Clock
@@ -17,8 +17,8 @@ class StopDue:
     A backup that still waits counts as one that has not succeeded. None: never.
     """
 
-    def __init__(self, seconds: float | None, clock: Clock | None = None) -> None:
-        self._seconds, self._clock = seconds, clock or SystemClock()
+    def __init__(self, seconds: float | None, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._seconds, self._clock = seconds, clock
         self._since: float | None = None
         self._reported: float | None = None
         self._ended = False

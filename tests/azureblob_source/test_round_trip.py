@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,10 +16,7 @@ from azureblob_source.read.split_reader import read_splits
 from azureblob_source.read.splits import pack_splits, split_blobs
 from tests.arrow_avro.arrow_tables import batches
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows
-
-
-def never_wait(_: float) -> None:
-    raise AssertionError("nothing is being published")
+from tests.scripted_clock import ActingClock
 
 
 @settings(max_examples=150, deadline=None)
@@ -42,7 +40,7 @@ def test_any_table_comes_back_value_for_value(
     staged = stage_rows(container, plan, [batch] * copies)
     committer(container, plan).commit([staged], None)
 
-    snapshot = take_snapshot(CommitLog(container, "flights"), None, never_wait)
+    snapshot = take_snapshot(CommitLog(container, "flights"), None, ActingClock(lambda _: pytest.fail("waited")))
     read = [
         rows
         for splits in pack_splits(split_blobs(snapshot.blobs, split_bytes), split_bytes)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
 import uuid
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from azure_account import connect
@@ -27,12 +25,6 @@ def append_version(
     container.create()
     plan = plan_write(given, rows.schema)
     names = RandomNames(os.urandom, suffixed=True)
-    staged = stage([rows], plan, container, names=names, utc=_now, clock=time.monotonic)
-    committer = BatchCommitter(
-        plan, container, lambda stream: CommitLog(container, stream), lambda: uuid.uuid4().hex, _now
-    )
+    staged = stage([rows], plan, container, names=names)
+    committer = BatchCommitter(plan, container, lambda stream: CommitLog(container, stream), lambda: uuid.uuid4().hex)
     committer.commit([staged], None, overwrite=mode == "overwrite")
-
-
-def _now() -> datetime:
-    return datetime.now(timezone.utc)

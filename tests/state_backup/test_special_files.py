@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from azure_account.clock import ManualClock
 from azure_account.errors import AzureBlobError, ConflictError, CorruptError
 from state_backup import MayBeEmpty, Owner, checkpoints, open_state, restore
 from state_backup.backup.upload import Uploader
@@ -155,7 +156,7 @@ def test_a_file_counts_as_known_when_its_time_is_more_than_two_seconds_ago(
     tmp_path: Path, age: float, read_again: bool
 ) -> None:
     """A file may change twice within the resolution of a disk's times, and have the same size and time after both."""
-    known = ReadFiles(now=lambda: OLD / 1e9 + age)
+    known = ReadFiles(ManualClock(OLD / 1e9 + age))
     live = write(tmp_path / "live", {"a": b"one"})
     checksums = []
     for content in (b"one", b"two"):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adjunct_store.versions.manifest_store import read_manifest
-from azure_account.clock import SystemClock
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, TransientError, describe
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def wait_until_ready(
     bootstrapped: bool = True,
     progress: Callable[[FillProgress], object] = lambda _: None,
     poll: float = 1.0,
-    clock: Clock | None = None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> Version:
     """The version that readers get now; waits for the first one, at most `timeout` seconds.
 
@@ -57,7 +57,6 @@ def wait_until_ready(
     """
     if timeout < 0 or poll <= 0:
         raise ConfigurationError(f"timeout is {timeout} and poll is {poll} seconds: give 0 or more, and more than 0.")
-    clock = clock or SystemClock()
     begun, last = clock.monotonic(), None
     container = store.within(max(timeout, poll)).open()
     while True:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from adjunct_store.spark.filling.partition_writer import REPORT, PartitionReport
 from adjunct_store.spark.filling.task_errors import own_errors
 from adjunct_store.versions.manifest_store import open_fill, read_manifest
 from adjunct_store.versions.transitions import continued
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, FencedError, NotFoundError, describe
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class BatchFiller:
         self.metrics.count("versionsPublished", int(base is None or version.number != base.number))
         sizes = version.entries, sum(self._tombstones.values()), version.bytes
         bootstrapped = self.fill.generation.bootstrapped
-        self.metrics.show(LastVersion(version.number, version.batch, *sizes, bootstrapped, time.monotonic()))
+        self.metrics.show(LastVersion(version.number, version.batch, *sizes, bootstrapped, SYSTEM_CLOCK.monotonic()))
         return version
 
     def _written(self, rows: DataFrame, batch: int) -> list[PartitionReport]:

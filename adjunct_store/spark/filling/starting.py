@@ -8,7 +8,6 @@ refused by any of these: the query is stopped, and nothing was taken over
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from pyspark.errors import PySparkException
 
 from adjunct_store.spark.filling.query_checkpoint import java_cause
 from adjunct_store.spark.filling.task_errors import own_error
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, ConflictError, describe
 
 if TYPE_CHECKING:
@@ -87,11 +87,11 @@ class QueryStart:
         if self._started is None:
             self._started = number, *self._start(opening)
         _, query, gate = self._started
-        end = time.monotonic() + MOST_SECONDS
-        while query.isActive and not gate.reached.is_set() and time.monotonic() < end:
+        end = SYSTEM_CLOCK.monotonic() + MOST_SECONDS
+        while query.isActive and not gate.reached.is_set() and SYSTEM_CLOCK.monotonic() < end:
             if query.status["message"].startswith(_WAITS):
                 break
-            time.sleep(_POLL)
+            SYSTEM_CLOCK.sleep(_POLL)
         failure = query.exception()
         if failure is not None and not self._tolerates(failure):
             raise own_error(failure) or failure

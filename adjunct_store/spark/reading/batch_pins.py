@@ -9,13 +9,13 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-import time
 import uuid
 import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from adjunct_store.versions.pins import pin_version, release
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import AzureBlobError, TransientError
 
 if TYPE_CHECKING:
@@ -128,11 +128,11 @@ class BatchPins:
         return hold
 
     def _release(self, pins: list[BatchPin], seconds: float | None) -> None:
-        began = time.monotonic()
+        began = SYSTEM_CLOCK.monotonic()
         for pin in pins:
             reached = pin.store
             if seconds is not None:
-                left = began + seconds - time.monotonic()
+                left = began + seconds - SYSTEM_CLOCK.monotonic()
                 if left <= 0:
                     logger.warning("%d pins stay for now, such as on store %s", len(pins), pin.store)
                     return

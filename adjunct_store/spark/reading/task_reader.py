@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +24,7 @@ from adjunct_store.metrics import StoreMetrics
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.pins import Reader, pin_version, reader_of
 from adjunct_store.view import Form, View, open_view
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class PinnedStore:
         reader, batch = self.reads()
         key = (os.getpid(), self.location, reader, batch, _run())
         known = _pins.get(key)
-        if known is not None and time.monotonic() < known.until:
+        if known is not None and SYSTEM_CLOCK.monotonic() < known.until:
             return known.version, known.generation
         try:
             who = Reader(reader, self.driver)
@@ -83,7 +83,7 @@ class PinnedStore:
             if self.version is not None:
                 step = "Give the number of a version that it has, or leave `version` out for the newest one."
             raise NotFoundError(describe("read", f"store {self.location}", str(error), step)) from error
-        _pins[key] = _Pinned(*found, time.monotonic() + _PIN_SECONDS)
+        _pins[key] = _Pinned(*found, SYSTEM_CLOCK.monotonic() + _PIN_SECONDS)
         while len(_pins) > _PINS:
             _pins.popitem(last=False)
         return found

@@ -272,7 +272,7 @@ class World:
             STORE,
             draws.choice([SCHEMA, OTHER]) if process.told else schema,
             partitions=PARTITIONS,
-            now=self.clock.now,
+            clock=self.clock,
             new_id=process.new_id,
             before_take_over=lambda opening: self._start_query(process, opening),
             **terms,

@@ -12,7 +12,7 @@ JOBS = 60
 
 def test_a_publication_asks_nothing_about_pins_that_it_knows(account: MemoryAccount) -> None:
     faults = Faults()
-    fill = opened(account.restarted(faults).container("box"), keep=1, now=account.clock.now)
+    fill = opened(account.restarted(faults).container("box"), keep=1, clock=account.clock)
     requests = []
     for job in range(JOBS):
         published(fill, 2 * job)
@@ -31,7 +31,7 @@ def test_the_first_publication_of_a_fill_reads_each_pin_once(account: MemoryAcco
         published(first, job)
         pin_version(account.container("box"), STORE, f"batch-{job}", 0)
     faults = Faults()
-    fill = opened(account.restarted(faults).container("box"), keep=1, now=account.clock.now)
+    fill = opened(account.restarted(faults).container("box"), keep=1, clock=account.clock)
     published(fill, JOBS)
     pins = [attempt.operation for attempt in faults.attempts if "/pins/" in attempt.name]
     assert ["list", *["get"] * JOBS] == pins

@@ -153,7 +153,7 @@ def test_pins_that_no_query_deletes_are_deleted_by_a_clean_up_when_later_batches
     account: MemoryAccount,
 ) -> None:
     container = account.container("box")
-    fill = opened(container, keep=1, now=account.clock.now)
+    fill = opened(container, keep=1, clock=account.clock)
     published(fill, 0)
     for run in range(20):  # a query that is started anew for each batch
         for batch in (run, run + 1):
@@ -178,7 +178,7 @@ def test_a_pin_that_is_written_again_while_a_clean_up_deletes_it_keeps_its_versi
         if attempt.operation == "delete" and attempt.name == NAMES.pin("q", 0):
             assert 1 == pin_version(container, STORE, "q", 0)[0].number
 
-    fill = opened(account.restarted(Faults(renew)).container("box"), keep=1, now=account.clock.now)
+    fill = opened(account.restarted(Faults(renew)).container("box"), keep=1, clock=account.clock)
     published(fill, 0)
     for batch in (0, 1):
         pin_version(container, STORE, Reader("q", f"run {batch}"), batch)

@@ -63,8 +63,7 @@ class SharedState:
 
     def log(self, container: BlobContainer | None = None, kind: type[CommitLog] = CommitLog) -> CommitLog:
         """The stream's log as a new process knows it, over its container or over the one without faults."""
-        monotonic = self.account.clock.monotonic
-        return kind(container or self.container, STREAM, readers=1, monotonic=monotonic)
+        return kind(container or self.container, STREAM, readers=1, clock=self.account.clock)
 
     def visible_rows(self) -> Counter[Row]:
         """What a reader sees who lists the blobs and knows nothing of the log."""

@@ -26,7 +26,7 @@ def entry(version: int, write_id: str = "w") -> LogEntry:
 
 def log_over(account: MemoryAccount, faults: Faults | None = None, readers: int = 4) -> CommitLog:
     container = account.restarted(faults).container("container")
-    return CommitLog(container, "flights", readers=readers, monotonic=account.clock.monotonic)
+    return CommitLog(container, "flights", readers=readers, clock=account.clock)
 
 
 def account_with(versions: range, first: int | None = None) -> MemoryAccount:

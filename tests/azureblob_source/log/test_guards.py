@@ -39,7 +39,7 @@ def draft(account: MemoryAccount, query: str, number: int) -> Draft:
 
 
 def log_of(account: MemoryAccount) -> CommitLog:
-    return CommitLog(account.container("container"), "flights", readers=1, monotonic=account.clock.monotonic)
+    return CommitLog(account.container("container"), "flights", readers=1, clock=account.clock)
 
 
 def commit(account: MemoryAccount, of: Draft) -> AnyEntry:

@@ -65,8 +65,8 @@ def versions(account: MemoryAccount) -> list[int]:
 
 
 def follower(account: MemoryAccount) -> Follower:
-    log = CommitLog(account.container("container"), STREAM, monotonic=account.clock.monotonic)
-    return Follower(log, 30.0, account.clock.monotonic)
+    log = CommitLog(account.container("container"), STREAM, clock=account.clock)
+    return Follower(log, 30.0, account.clock)
 
 
 # --- identity ---------------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ class History:
         self.at = -1
 
     def _follower(self) -> Follower:
-        return Follower(self.shared.log(), 30.0, self.shared.account.clock.monotonic)
+        return Follower(self.shared.log(), 30.0, self.shared.account.clock)
 
     def write(self, container: BlobContainer, query: str, batches: int, seed: int) -> None:
         """One writer process. It repeats a batch after an error, as a query does that is started again."""

@@ -28,6 +28,7 @@ from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from azureblob_source.read.snapshot import take_snapshot
 from tests.azureblob_source.log.committing import ROWS, WEEK_AND_A_DAY, committed, published, rows
 from tests.azureblob_source.write.sink_rows import blob_rows, committer, new_account, plan_of, stage_rows, visible_blobs
+from tests.scripted_clock import ActingClock
 
 if TYPE_CHECKING:
     from typing import Any
@@ -63,7 +64,7 @@ def write_streams(account: MemoryAccount, numbers: list[int], transaction: Trans
 
 
 def log_of(account: MemoryAccount, stream: str = "flights") -> CommitLog:
-    return CommitLog(account.container("container"), stream, readers=1, monotonic=account.clock.monotonic)
+    return CommitLog(account.container("container"), stream, readers=1, clock=account.clock)
 
 
 def publisher(account: MemoryAccount) -> Publisher:
@@ -570,7 +571,7 @@ def test_a_read_of_a_torn_batch_sees_its_void_after_an_epoch_was_opened(version:
         lead(account, 2)
         void_version(log_of(account), 0, replace(draft(account), epoch=2), publisher(account))
 
-    snapshot = take_snapshot(log, version, meanwhile, publish_timeout=1.0)
+    snapshot = take_snapshot(log, version, ActingClock(meanwhile), publish_timeout=1.0)
     assert () == snapshot.blobs
 
 

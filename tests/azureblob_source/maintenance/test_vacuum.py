@@ -53,7 +53,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 def log_over(account: MemoryAccount, faults: Faults | None = None, stream: str = "flights") -> CommitLog:
     container = account.restarted(faults).container("container")
-    return CommitLog(container, stream, readers=1, monotonic=account.clock.monotonic)
+    return CommitLog(container, stream, readers=1, clock=account.clock)
 
 
 def write(account: MemoryAccount, version: int, *, blobs: int = 2) -> AnyEntry:

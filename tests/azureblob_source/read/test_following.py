@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from arrow_avro import AvroSchema, parse
 from azure_account.account import BlobAttributes
+from azure_account.clock import ManualClock
 from azure_account.errors import ConflictError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
@@ -60,10 +61,9 @@ def put(
     return entry
 
 
-def follower(account: MemoryAccount, faults: Faults | None = None, clock: list[float] | None = None) -> Follower:
-    time = clock or [0.0]
+def follower(account: MemoryAccount, faults: Faults | None = None, clock: ManualClock | None = None) -> Follower:
     log = CommitLog(account.restarted(faults).container("container"), "flights", readers=2)
-    return Follower(log, 30.0, lambda: time[0])
+    return Follower(log, 30.0, clock or ManualClock())
 
 
 def filled(versions: int, blobs: int = 1) -> MemoryAccount:
@@ -167,18 +167,18 @@ def test_a_restarted_reader_searches_the_head_from_its_offset_on() -> None:
 
 
 def test_a_batch_that_is_being_published_is_waited_for() -> None:
-    account, clock = filled(2), [0.0]
+    account, clock = filled(2), ManualClock()
     unpublished = put(account, 2, blobs=2, published=1)
     reader = follower(account, clock=clock)
     assert 1 == reader.latest(0, TriggerLimits())
     assert 1 == reader.latest(1, TriggerLimits())
     assert 1 == reader.version_before("latest")
-    clock[0] = 29.0
+    clock.advance(29.0)
     account.container("container").put(
         unpublished.blobs[0].name, b"x", BlobAttributes({ATTEMPT: unpublished.blobs[0].attempt})
     )
     assert 1 == reader.latest(1, TriggerLimits())
-    clock[0] = 31.0
+    clock.advance(2.0)
     with pytest.raises(TransientError, match=r"version 2 of .*flights.*committed.*repair") as caught:
         reader.latest(1, TriggerLimits())
     assert "31" in str(caught.value)
@@ -189,16 +189,16 @@ def test_a_batch_that_is_being_published_is_waited_for() -> None:
 
 
 def test_waiting_begins_anew_with_each_batch() -> None:
-    account, clock = filled(1), [0.0]
+    account, clock = filled(1), ManualClock()
     late = put(account, 1, published=0)
     reader = follower(account, clock=clock)
     assert 0 == reader.latest(0, TriggerLimits())
-    clock[0] = 20.0
+    clock.advance(20.0)
     account.container("container").put(late.blobs[0].name, b"x", BlobAttributes({ATTEMPT: late.blobs[0].attempt}))
     assert 1 == reader.latest(0, TriggerLimits())
     put(account, 2, published=1)
     assert 1 == reader.latest(1, TriggerLimits())
-    clock[0] = 45.0
+    clock.advance(25.0)
     assert 1 == reader.latest(1, TriggerLimits())
 
 
@@ -254,10 +254,10 @@ def test_the_earliest_version_is_the_last_overwrite() -> None:
 
 
 def test_a_reader_that_has_reached_its_target_waits_for_nothing_more() -> None:
-    account, clock = filled(5), [0.0]
+    account, clock = filled(5), ManualClock()
     reader = follower(account, clock=clock)
-    for now in (0.0, 31.0):
-        clock[0] = now
+    for seconds in (0.0, 31.0):
+        clock.advance(seconds)
         assert 2 == reader.latest(2, TriggerLimits(), at_most=2)
 
 
@@ -389,7 +389,7 @@ class StreamingQuery:
 
     def start(self) -> None:
         log = CommitLog(self.shared.container, "flights", readers=1)
-        self.follower = Follower(log, float("inf"), lambda: 0.0)
+        self.follower = Follower(log, float("inf"), ManualClock())
 
     def step(self, *, killed: bool) -> None:
         """One micro-batch; killed after reading, it will be repeated."""

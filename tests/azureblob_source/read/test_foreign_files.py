@@ -21,6 +21,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_splits
 from azureblob_source.read.splits import split_blobs
+from tests.scripted_clock import ActingClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +46,7 @@ def account_with(blobs: Mapping[str, bytes], clock: ManualClock | None = None) -
 
 def snapshot(account: MemoryAccount, stream: str, **options: Any) -> Snapshot:
     return take_snapshot(
-        CommitLog(account.container("container"), stream), None, lambda _: pytest.fail("waited"), **options
+        CommitLog(account.container("container"), stream), None, ActingClock(lambda _: pytest.fail("waited")), **options
     )
 
 

@@ -15,6 +15,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_splits
 from azureblob_source.read.splits import split_blobs
+from tests.scripted_clock import ActingClock
 
 FOREIGN = Path(__file__).parents[2] / "fixtures" / "foreign"
 SIZES = [1, 7, 100, 1 << 20]
@@ -24,7 +25,7 @@ def read(name: str, size: int = 1 << 20) -> list[dict[str, Any]]:
     container = MemoryAccount().container("container")
     container.create()
     container.put("s/1.avro", (FOREIGN / f"{name}.avro").read_bytes())
-    found = take_snapshot(CommitLog(container, "s"), None, lambda _: pytest.fail("waited"))
+    found = take_snapshot(CommitLog(container, "s"), None, ActingClock(lambda _: pytest.fail("waited")))
     decoded = read_splits(container, list(split_blobs(found.blobs, size)), reader=found.reader_schema)
     return [row for _, batch in decoded for row in batch.to_pylist()]
 

@@ -17,6 +17,7 @@ from azureblob_source.read.blobs import StreamBlob
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.splits import Split, split_blobs
 from tests.azureblob_source.read.test_split_reader import avro_file, numbered, rows_of
+from tests.scripted_clock import ActingClock
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
@@ -33,7 +34,7 @@ def container(azurite: Azurite, container_name: str) -> BlobContainer:
 
 
 def snapshot(container: BlobContainer) -> Snapshot:
-    return take_snapshot(CommitLog(container, "s"), None, lambda _: pytest.fail("waited"))
+    return take_snapshot(CommitLog(container, "s"), None, ActingClock(lambda _: pytest.fail("waited")))
 
 
 def test_blobs_large_small_gzipped_and_empty_are_read_by_their_listing(container: BlobContainer) -> None:

@@ -24,6 +24,7 @@ from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import read_splits
 from azureblob_source.read.splits import split_blobs
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows, visible_blobs
+from tests.scripted_clock import ActingClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,8 +36,7 @@ ROWS = pa.schema([("n", pa.int64())])
 WIDER = pa.schema([("n", pa.int64()), ("s", pa.string())])
 
 
-def no_wait(seconds: float) -> None:
-    pytest.fail(f"waited for {seconds} s")
+no_wait = ActingClock(lambda seconds: pytest.fail(f"waited for {seconds} s"))
 
 
 def snapshot(account: MemoryAccount, version: int | None = None) -> Snapshot:
@@ -129,7 +129,7 @@ def test_a_reader_waits_for_a_batch_that_is_being_published() -> None:
             log = CommitLog(container, "flights")
             assert [] == Publisher(container).publish(log.read(0))
 
-    found = take_snapshot(CommitLog(container, "flights"), None, publish_at_the_third_look)
+    found = take_snapshot(CommitLog(container, "flights"), None, ActingClock(publish_at_the_third_look))
     assert (1, 3) == (len(found.blobs), len(waits))
 
 
@@ -140,7 +140,7 @@ def test_a_reader_gives_up_on_a_batch_that_nobody_publishes_and_says_what_to_do(
     with pytest.raises(
         TransientError, match=r"after 60.0 s: its batch is committed.*Start the writer again.*versionAsOf"
     ):
-        take_snapshot(CommitLog(account.container("container"), "flights"), None, waits.append)
+        take_snapshot(CommitLog(account.container("container"), "flights"), None, ActingClock(waits.append))
     assert 60.0 == sum(waits)
 
 
@@ -433,7 +433,9 @@ def test_a_batch_that_is_replaced_or_voided_while_a_reader_waits_is_read_as_the_
         if waits == 2:
             write(account, 0 if repeat else 1, again=1)
 
-    found = take_snapshot(CommitLog(account.container("container"), "flights"), None, go_on_at_the_second_look)
+    found = take_snapshot(
+        CommitLog(account.container("container"), "flights"), None, ActingClock(go_on_at_the_second_look)
+    )
     visible = list(visible_blobs(account))
     assert (2, 1) == (waits, len(visible))
     # The void is version 1, the repeat that replaces it version 2; another batch is none of this reader's business.
@@ -469,7 +471,9 @@ def test_many_unpublished_blobs_are_checked_concurrently_and_each_visible_one_on
     def publish(seconds: float) -> None:
         assert [] == Publisher(container).publish(CommitLog(container, "flights").read(0))
 
-    found = take_snapshot(CommitLog(account.restarted(looks).container("container"), "flights"), None, publish)
+    found = take_snapshot(
+        CommitLog(account.restarted(looks).container("container"), "flights"), None, ActingClock(publish)
+    )
     assert 40 == len(found.blobs)
     seen = [each.name for each in looks.attempts if each.operation == "properties" and each.name.endswith(".avro")]
     assert 40 == len(set(seen))
@@ -481,7 +485,9 @@ def test_the_publish_timeout_is_the_callers_and_the_error_names_the_next_step() 
     decided_only(account)
     waits: list[float] = []
     with pytest.raises(TransientError, match=r"after 2.0 s: .*python -m azureblob_source repair"):
-        take_snapshot(CommitLog(account.container("container"), "flights"), None, waits.append, publish_timeout=2.0)
+        take_snapshot(
+            CommitLog(account.container("container"), "flights"), None, ActingClock(waits.append), publish_timeout=2.0
+        )
     assert 2.0 == sum(waits)
 
 

@@ -618,7 +618,7 @@ def test_a_blob_that_is_shorter_than_the_log_says_is_damaged_wherever_it_ends(mi
     rows = pa.RecordBatch.from_pydict({"id": [1]})
     plan = plan_of(rows.schema)
     committer(container, plan).commit([stage_rows(container, plan, [rows])], None)
-    (blob,) = take_snapshot(CommitLog(container, "flights"), None, lambda _: None).blobs
+    (blob,) = take_snapshot(CommitLog(container, "flights"), None).blobs
     container.put(blob.name, container.get(blob.name).data[:-missing])
     size = blob.size - missing
     with pytest.raises(CorruptError, match=rf"{blob.name} .*ends at byte {size}, by the log it has {blob.size} bytes"):

@@ -6,13 +6,13 @@ import gzip
 import io
 import random
 from collections import defaultdict
-from datetime import datetime, timedelta, timezone
-from itertools import count
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
 
+from azure_account.clock import ManualClock
 from azure_account.errors import AzureBlobError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import ProcessDied
@@ -53,19 +53,30 @@ def stage_rows(
     *,
     seed: int = 0,
     publish: Callable[[BlobEntry], object] | None = None,
-    clock: Callable[[], float] = lambda: 0.0,
 ) -> StagedTask:
     """One task. Each blob is opened a second after the one before."""
-    seconds = count()
     return stage(
         batches,
         plan,
         container,
         names=RandomNames(random.Random(seed).randbytes, suffixed=plan.options.random_suffix),
-        utc=lambda: NOON + timedelta(seconds=next(seconds)),
-        clock=clock,
+        clock=_SecondForEachBlob(),
         publish=publish,
     )
+
+
+class _SecondForEachBlob(ManualClock):
+    """A blob asks once for the time, and its age does not change."""
+
+    def __init__(self) -> None:
+        super().__init__(NOON.timestamp() - 1)
+
+    def now(self) -> float:
+        self.advance(1)
+        return super().now()
+
+    def monotonic(self) -> float:
+        return 0.0
 
 
 def committer(container: BlobContainer, plan: WritePlan, seed: int = 0) -> BatchCommitter:
@@ -77,7 +88,7 @@ def committer(container: BlobContainer, plan: WritePlan, seed: int = 0) -> Batch
         container,
         lambda stream: logs.setdefault(stream, CommitLog(container, stream, readers=1)),
         lambda: f"{ids.getrandbits(64):016x}",
-        lambda: NOON,
+        ManualClock(NOON.timestamp()),
     )
 
 

@@ -44,6 +44,7 @@ from tests.azureblob_source.write.sink_rows import (
     visible_blobs,
     visible_rows,
 )
+from tests.scripted_clock import ActingClock
 
 if TYPE_CHECKING:
     from azure_account.memory.account import MemoryAccount
@@ -127,8 +128,7 @@ def test_a_schema_that_cannot_be_kept_stops_the_batch_before_it_is_committed() -
     assert {} == account.service.contents("container")
 
 
-def no_wait(seconds: float) -> None:
-    pytest.fail(f"waited for {seconds} s")
+no_wait = ActingClock(lambda seconds: pytest.fail(f"waited for {seconds} s"))
 
 
 def test_a_batch_without_rows_leaves_no_entry() -> None:

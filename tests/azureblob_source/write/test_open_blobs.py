@@ -7,7 +7,7 @@ import tracemalloc
 import zlib
 from collections import defaultdict
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Any
 
 import fastavro
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from arrow_avro import EncodedRows, blocks, codec, read_header
 from arrow_avro.varint import encode
+from azure_account.clock import ManualClock
 from azureblob_source.write.open_blobs import BlobFormat, BlobLimits, FinishedBlob, OpenBlobs, SealedBlock
 from azureblob_source.write.routing import Route
 
@@ -54,7 +55,7 @@ class Task:
     limits: BlobLimits
     codec_name: str = "null"
     gzipped: bool = False
-    now: float = 0.0
+    clock: ManualClock = field(default_factory=lambda: ManualClock(START.timestamp()))
     blocks: dict[str, list[SealedBlock]] = field(default_factory=lambda: defaultdict(list))
     finished: list[FinishedBlob] = field(default_factory=list)
     most_buffered: int = 0
@@ -65,8 +66,7 @@ class Task:
             self.limits,
             self.blob_format,
             NumberedNames(),
-            lambda: START + timedelta(seconds=self.now),
-            lambda: self.now,
+            self.clock,
         )
 
     def append(self, route: Route, values: list[bytes], event_range: tuple[int, int] | None = None) -> None:
@@ -142,7 +142,7 @@ def test_every_blob_is_an_avro_file_within_its_limits_and_no_row_is_lost(
         assert task.open.buffered <= limits.memory_budget
         assert task.most_buffered <= limits.memory_budget + size
         task.most_buffered = 0
-        task.now += wait
+        task.clock.advance(wait)
     task.close()
     found: dict[str, list[bytes]] = defaultdict(list)
     for blob in task.finished:
@@ -208,17 +208,17 @@ def check_reason(limits: BlobLimits, blob: FinishedBlob, rows: list[bytes], all_
 
 def test_a_blob_is_named_by_the_time_of_its_first_row() -> None:
     task = Task(BlobLimits(blob_rows=1))
-    task.now = 3725.0
+    task.clock.advance(3725.0)
     task.append(Route("flights", "EWR"), [b"x"])
-    task.now = 9999.0
+    task.clock.advance(9999.0 - 3725.0)
     task.close()
     assert ["flights/EWR/2013/01/01/01/02-05-00000001.avro"] == [blob.name for blob in task.finished]
 
 
 def test_a_blob_rolls_at_its_age_when_the_next_row_comes() -> None:
     task = Task(BlobLimits(blob_age=10.0))
-    for now, value in [(0.0, b"a"), (9.9, b"b"), (10.0, b"c"), (19.9, b"d")]:
-        task.now = now
+    for seconds, value in [(0.0, b"a"), (9.75, b"b"), (0.25, b"c"), (9.75, b"d")]:
+        task.clock.advance(seconds)
         task.append(FLIGHTS, [value])
     task.close()
     assert [([b"a", b"b"], "age"), ([b"c", b"d"], "end")] == [

@@ -12,6 +12,7 @@ import pytest
 from azure.storage.blob import ContainerClient, generate_container_sas
 from pyspark.sql.types import LongType, StructField, StructType
 
+from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, NotFoundError
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.write.sink import BatchWriter, container_of, write_plan
@@ -124,12 +125,12 @@ def test_a_deleted_container_is_created_again_by_the_same_process(
 def test_the_container_of_a_streaming_query_is_checked_once_a_minute(
     key: dict[str, str], container_name: str, client: ContainerClient
 ) -> None:
-    raw, clock = {"path": f"{container_name}/events", **key}, [0.0]
+    raw, clock = {"path": f"{container_name}/events", **key}, ManualClock()
 
     def next_batch(seconds: float) -> bool:
         """Plan a micro-batch `seconds` later. Returns whether the container exists then."""
-        clock[0] += seconds
-        write_plan(raw, ROWS, {}, overwrite=False, streaming=True, monotonic=lambda: clock[0])
+        clock.advance(seconds)
+        write_plan(raw, ROWS, {}, overwrite=False, streaming=True, clock=clock)
         return client.exists()
 
     assert next_batch(1)

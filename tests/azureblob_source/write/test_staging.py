@@ -305,8 +305,7 @@ options = {"path": "box/s", "partitioncolumn": "origin", "eventtimecolumn": "at"
 plan = plan_write(sink_options({**options, "connectionstring": "UseDevelopmentStorage=true"}, {}), rows.schema)
 container = MemoryAccount().container("box")
 container.create()
-utc = lambda: datetime.datetime(2026, 1, 1)
-staged = stage(rows, plan, container, names=RandomNames(bytes, suffixed=True), utc=utc, clock=time.monotonic)
+staged = stage(rows, plan, container, names=RandomNames(bytes, suffixed=True))
 print(staged.metrics["messagesSent"], "pandas" in sys.modules)
 """
 

@@ -45,6 +45,9 @@ class OwnClock:
     def now(self) -> float:
         return self._clock.now() + self._fast
 
+    def now_ns(self) -> int:
+        return int(self.now() * 1e9)
+
     def monotonic(self) -> float:
         return self._start + self._rate * self._clock.monotonic()
 

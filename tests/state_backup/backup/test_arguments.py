@@ -13,6 +13,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, CorruptError, FencedError
 from state_backup import sealed_json
 from state_backup.backup.writer import Owner, open_state
@@ -77,6 +78,17 @@ def given_values(draw: st.DrawFn) -> dict[str, Any]:
     return {name: draw(UNUSUAL[name] if name == unusual else USUAL[name]) for name in USUAL}
 
 
+class At(ManualClock):
+    """The same time always."""
+
+    def __init__(self, nanoseconds: int) -> None:
+        super().__init__()
+        self.nanoseconds = nanoseconds
+
+    def now_ns(self) -> int:
+        return self.nanoseconds
+
+
 @settings(max_examples=200, deadline=None)
 @given(values=given_values())
 def test_what_is_given_is_restored_equal_or_refused_before_an_upload(values: dict[str, Any]) -> None:
@@ -91,7 +103,7 @@ def test_what_is_given_is_restored_equal_or_refused_before_an_upload(values: dic
         stores = dict.fromkeys(values["stores"], live)
         try:
             settings_ = {name: values[name] for name in ("epoch", "keep", "opening")}
-            writer = open_state(container, STATE, Owner(*values["owner"]), now_ns=lambda: now, **settings_)
+            writer = open_state(container, STATE, Owner(*values["owner"]), clock=At(now), **settings_)
             checkpoint = writer.back_up(stores, offsets)
         except (ConfigurationError, FencedError):  # an epoch may be too low
             event("refused")

@@ -91,11 +91,11 @@ def _age_is_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: dict[int, int] = {}
 
     def noted(writer: StateWriter, *args: object) -> object:
-        begun[id(writer)] = writer._storage.now_ns()
+        begun[id(writer)] = writer._storage.clock.now_ns()
         return upload(writer, *args)  # type: ignore[arg-type]
 
     def in_time(writer: StateWriter, new: _New, checkpoint: Checkpoint) -> bool:
-        if writer._storage.now_ns() - begun[id(writer)] > _HOUR / 2 * 1e9:
+        if writer._storage.clock.now_ns() - begun[id(writer)] > _HOUR / 2 * 1e9:
             raise TransientError("too late")
         return commit(writer, new, checkpoint)
 

@@ -131,7 +131,7 @@ class World:
             epoch=self.epoch,
             keep=process.draws.choice([None, KEEP]),
             threads=1,
-            now_ns=self.now_ns,
+            clock=self.clock,
             new_id=process.new_id,
         )
         process.writer = writer._stored.record.writer
@@ -225,10 +225,6 @@ class World:
         self.truth.seen["a restore finds what one that was killed has left"] += goes_on
         self.truth.seen["a restore is overtaken"] += process.record_reads > 1
 
-    def now_ns(self) -> int:
-        """The history's clock."""
-        return int(self.clock.now() * 1e9)
-
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def end(self, draws: Random) -> None:
@@ -244,7 +240,7 @@ class World:
         self._check_ttl()
         last = StateProcess(self, "last", lambda _: None, 9999)
         writer = open_state(
-            self.container, STATE, OWNER, epoch=self.epoch, threads=1, now_ns=self.now_ns, new_id=last.new_id
+            self.container, STATE, OWNER, epoch=self.epoch, threads=1, clock=self.clock, new_id=last.new_id
         )
         if any(self.container.tags(blob) for blob in self.truth.in_use):
             self.truth.fail("a writer has taken over, and committed blobs have a TTL")

@@ -51,7 +51,7 @@ def process() -> Process:
 
 def test_a_process_with_hundreds_of_joins_has_pins_of_those_that_are_used(process: Process) -> None:
     faults = Faults()
-    fill = opened(process.account.restarted(faults).container("box"), keep=2, now=process.account.clock.now)
+    fill = opened(process.account.restarted(faults).container("box"), keep=2, clock=process.account.clock)
     requests = []
     for number in range(400):
         before = faults.count

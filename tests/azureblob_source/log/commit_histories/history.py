@@ -187,7 +187,7 @@ class History:
 
     def run(self) -> str | None:
         """The violation that was found, None if all holds."""
-        with inline_pools(self.simulation.clock.monotonic, self.seed):
+        with inline_pools(self.simulation.clock, self.seed):
             try:
                 for name, where, how in self.events:
                     self._say(f"{name} {where} {how}")

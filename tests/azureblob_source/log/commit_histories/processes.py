@@ -28,6 +28,7 @@ from azureblob_source.log.naming import BATCHES, log_version
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
+    from azure_account.clock import Clock
     from tests.azureblob_source.log.commit_histories.simulation import Simulation
 
 T = TypeVar("T")
@@ -231,7 +232,7 @@ _draws = Random(0)
 
 
 @contextmanager
-def inline_pools(monotonic: Callable[[], float], seed: int) -> Iterator[None]:
+def inline_pools(clock: Clock, seed: int) -> Iterator[None]:
     """No threads, and the history's clock for every log, while this lasts."""
     _draws.seed(seed)
     modules = [
@@ -240,15 +241,15 @@ def inline_pools(monotonic: Callable[[], float], seed: int) -> Iterator[None]:
     pooled = [module for module in modules if "ThreadPoolExecutor" in vars(module)]
     pools = [vars(module)["ThreadPoolExecutor"] for module in pooled]
     defaults: dict[str, Any] = CommitLog.__init__.__kwdefaults__ or {}
-    clock = defaults["monotonic"]
+    before = defaults["clock"]
     for module in pooled:
         module.ThreadPoolExecutor = _Inline  # type: ignore[attr-defined]
     parallel.wait = _wait  # type: ignore[assignment, attr-defined]
-    defaults["monotonic"] = monotonic
+    defaults["clock"] = clock
     try:
         yield
     finally:
         for module, pool in zip(pooled, pools, strict=True):
             module.ThreadPoolExecutor = pool  # type: ignore[attr-defined]
         parallel.wait = parallel_wait  # type: ignore[attr-defined]
-        defaults["monotonic"] = clock
+        defaults["clock"] = before

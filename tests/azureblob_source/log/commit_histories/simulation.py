@@ -213,7 +213,7 @@ def committer(process: HistoryProcess, query: Query, epoch: int | None) -> Batch
         process.container,
         lambda stream: logs.setdefault(stream, CommitLog(process.container, stream)),
         process.simulation.new_id,
-        process.simulation.utc,
+        process.simulation.clock,
     )
 
 
@@ -439,9 +439,7 @@ def read_snapshot(process: HistoryProcess, stream: str, *, timeout: float = 3.0)
         if row in truth.acknowledged
     }
     try:
-        snapshot = take_snapshot(
-            CommitLog(process.container, stream), None, simulation.clock.sleep, publish_timeout=timeout
-        )
+        snapshot = take_snapshot(CommitLog(process.container, stream), None, simulation.clock, publish_timeout=timeout)
         found = read_blobs(process, (blob.name for blob in snapshot.blobs))
     except NotFoundError:
         return None
@@ -472,7 +470,7 @@ def read_blobs(process: HistoryProcess, names: Iterable[str]) -> Counter[Row]:
 def follow_stream(process: HistoryProcess, reader: ReaderState, batches: int) -> None:
     """A streaming read: micro-batches from its checkpoint on."""
     simulation = process.simulation
-    follower = Follower(CommitLog(process.container, reader.stream), 30.0, simulation.clock.monotonic)
+    follower = Follower(CommitLog(process.container, reader.stream), 30.0, simulation.clock)
     for _ in range(batches):
         try:
             if not _micro_batch(process, follower, reader):
