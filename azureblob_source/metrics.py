@@ -2,21 +2,18 @@
 
 Names and groups are those of the Samza proposal: `aggregate` (everything), `system` (one container) and `source` (one
 task of one query). Something is counted after it has happened. Without an OpenTelemetry SDK in the process counting
-does nothing; the log entries have the same counts.
+does nothing (`azure_account.meters`); the log entries have the same counts.
 """
 
 from __future__ import annotations
 
 import logging
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from opentelemetry import metrics
+from azure_account.meters import Meters, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from opentelemetry.metrics import Counter
 
     from azure_account.account import BlobContainer
     from azure_account.errors import CorruptError
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-COUNTERS: Mapping[str, tuple[str, str]] = {
+COUNTERS: Table = {
     "messagesSent": ("{row}", "rows staged"),
     "bytesSent": ("By", "bytes staged, before compression"),
     "bytesCompressed": ("By", "bytes staged, as stored"),
@@ -33,6 +30,8 @@ COUNTERS: Mapping[str, tuple[str, str]] = {
     "blobCommits": ("{blob}", "blobs published"),
     "connectionErrors": ("{error}", "requests that failed, whether they were retried or not"),
 }
+_DAMAGED: Table = {"corruptBlobs": ("{blob}", "damaged blobs, or parts of them, that were skipped")}
+METERS = Meters("azureblob", counter={**COUNTERS, **_DAMAGED})
 
 
 def count(counts: Mapping[str, int], *, system: str, source: str) -> None:
@@ -40,7 +39,7 @@ def count(counts: Mapping[str, int], *, system: str, source: str) -> None:
     groups = (*_groups_of(system), {"group": "source", "name": source})
     for name, number in counts.items():
         if number:
-            _add(_counter(name), number, groups)
+            _add(name, number, groups)
 
 
 def batch_metrics(blobs: Sequence[BlobEntry]) -> dict[str, int]:
@@ -71,25 +70,13 @@ def total(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 def skip_damaged(container: BlobContainer, damage: CorruptError) -> None:
     """Report that a blob, or a part of one, is skipped: a warning that names it, and `azureblob.corruptBlobs`."""
     logger.warning("Skipped because of option ignoreCorruptBlobs: %s", damage)
-    _add(_damaged(), 1, _groups_of(container.name))
+    _add("corruptBlobs", 1, _groups_of(container.name))
 
 
 def _groups_of(system: str) -> tuple[Mapping[str, str], ...]:
     return {"group": "aggregate"}, {"group": "system", "name": system}
 
 
-def _add(counter: Counter, number: int, groups: Iterable[Mapping[str, str]]) -> None:
+def _add(name: str, number: int, groups: Iterable[Mapping[str, str]]) -> None:
     for group in groups:
-        counter.add(number, group)
-
-
-@lru_cache
-def _counter(name: str) -> Counter:
-    unit, description = COUNTERS[name]
-    return metrics.get_meter("azureblob").create_counter(f"azureblob.{name}", unit, description)
-
-
-@lru_cache
-def _damaged() -> Counter:
-    description = "damaged blobs, or parts of them, that were skipped"
-    return metrics.get_meter("azureblob").create_counter("azureblob.corruptBlobs", "{blob}", description)
+        METERS.counter(name).add(number, group)

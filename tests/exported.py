@@ -1,4 +1,4 @@
-"""What a package's module `metrics` exports to an OpenTelemetry SDK."""
+"""What the instruments of a package export to an OpenTelemetry SDK."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import ModuleType
 
     import pytest
+
+    from azure_account.meters import Meters
 
 
 class Exported:
@@ -43,16 +44,12 @@ class Exported:
 
 
 @contextmanager
-def exporting(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> Iterator[Exported]:
-    """An SDK that gets the values of a package's module `metrics` until the end of the block."""
-    caches = [each for each in vars(module).values() if hasattr(each, "cache_clear")]
+def exporting(monkeypatch: pytest.MonkeyPatch, meters: Meters) -> Iterator[Exported]:
+    """An SDK that gets the values of a package until the end of the block."""
     reader = InMemoryMetricReader()
     provider = MeterProvider(metric_readers=[reader])
     with monkeypatch.context() as patch:
         patch.setattr(api, "get_meter", provider.get_meter)
-        for cached in caches:
-            cached.cache_clear()
-        yield Exported(reader, module.__name__.partition(".")[0])
-    for cached in caches:
-        cached.cache_clear()
+        patch.setattr(meters, "_made", {})
+        yield Exported(reader, meters._package)
     provider.shutdown()

@@ -34,7 +34,7 @@ LAST = metrics.LastVersion(7, 41, 1000, 5, 65536, bootstrapped=True, published=0
 
 @pytest.fixture
 def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exported]:
-    with exporting(monkeypatch, metrics) as found:
+    with exporting(monkeypatch, metrics.METERS) as found:
         yield found
 
 
@@ -95,14 +95,14 @@ def test_a_fetch_counts_what_was_downloaded_and_what_the_host_had_once(
 def test_the_gauges_of_a_fill_are_reported_until_they_are_hidden(
     exported: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "_shown", {})  # batch fills of this process report theirs until it ends
+    monkeypatch.setattr(metrics.METERS, "_observed", {})  # batch fills of this process report theirs until it ends
     counted = metrics.StoreMetrics("box", STORE)
     counted.show(LAST)
     counted.show(replace(LAST, version=8))
     values = {name: exported.of(name, store=f"box/{STORE}") for name in metrics.GAUGES if name != "versionAgeSeconds"}
     assert {"version": 8, "batch": 41, "entries": 1000, "tombstones": 5, "bytes": 65536, "bootstrapped": 1} == values
     assert 12.5 == LAST.values(12.5)["versionAgeSeconds"]
-    counted.hide()
+    counted.close()
     assert [] == exported.points("version")
 
 
@@ -119,16 +119,5 @@ def test_the_page_lists_all_instruments_and_their_units(exported: Exported) -> N
     page = (Path(__file__).parents[2] / "docs" / "METRICS.md").read_text("utf-8")
     named = re.findall(r"^\| `adjunct_store\.(\w+)` \| `(\S+)` \|", page, re.MULTILINE)
     found = exported.instruments()
-    counted.hide()
+    counted.close()
     assert {(name.lower(), unit) for name, unit in named} == {(name, metric.unit) for name, metric in found.items()}
-
-
-def test_what_fails_is_not_measured(exported: Exported) -> None:
-    with pytest.raises(ZeroDivisionError), metrics.StoreMetrics("box", STORE).measured("publishSeconds"):
-        raise ZeroDivisionError
-    assert 0 == exported.of("publishSeconds")
-
-
-def test_a_counter_that_does_not_exist_is_a_mistake_in_the_code() -> None:
-    with pytest.raises(KeyError):
-        metrics.StoreMetrics("box", STORE).count("rows", 0)

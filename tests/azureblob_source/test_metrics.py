@@ -16,8 +16,6 @@ from azureblob_source.write.sink import BatchWriter, write_plan
 from tests.azureblob_source.write.sink_rows import new_account
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tools.azurite import Azurite
 
 
@@ -43,13 +41,12 @@ class Meter(api.NoOpMeter):
 
 
 @pytest.fixture
-def sums(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[tuple[str, str, str]]]:
+def sums(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, str, str]]:
     """The sums that an SDK would export, by counter, group and name."""
     counted: Counter[tuple[str, str, str]] = Counter()
     monkeypatch.setattr(api, "get_meter", lambda *_: Meter(counted))
-    metrics._counter.cache_clear()
-    yield counted
-    metrics._counter.cache_clear()
+    monkeypatch.setattr(metrics.METERS, "_made", {})
+    return counted
 
 
 def test_each_count_is_added_to_all_three_groups(sums: Counter[tuple[str, str, str]]) -> None:
@@ -90,12 +87,9 @@ def test_an_sdk_gets_the_instruments_that_the_page_lists(monkeypatch: pytest.Mon
     reader = InMemoryMetricReader()
     provider = MeterProvider(metric_readers=[reader])
     monkeypatch.setattr(api, "get_meter", provider.get_meter)
-    for cached in (metrics._counter, metrics._damaged):
-        cached.cache_clear()
+    monkeypatch.setattr(metrics.METERS, "_made", {})
     metrics.count(dict.fromkeys(metrics.COUNTERS, 2), system="data", source="q/0")
     metrics.skip_damaged(new_account().container("data"), CorruptError("broken"))
-    for cached in (metrics._counter, metrics._damaged):
-        cached.cache_clear()
 
     seen: Any = reader.get_metrics_data()
     (scope,) = seen.resource_metrics[0].scope_metrics
@@ -107,8 +101,8 @@ def test_an_sdk_gets_the_instruments_that_the_page_lists(monkeypatch: pytest.Mon
     provider.shutdown()
 
 
-def test_without_a_telemetry_sdk_counting_does_nothing() -> None:
-    metrics._counter.cache_clear()
+def test_without_a_telemetry_sdk_counting_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics.METERS, "_made", {})
     metrics.count(dict.fromkeys(metrics.COUNTERS, 1), system="data", source="q/0")
 
 

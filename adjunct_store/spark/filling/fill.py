@@ -110,7 +110,7 @@ class BatchFiller:
             with self.metrics.measured("fillSeconds"):
                 filled = self._run(rows, batch, bootstrapped=bootstrapped, sealed=sealed)
         except FencedError:
-            self.metrics.hide()
+            self.metrics.close()
             raise
         for name, number in (
             ("upserts", filled.upserts),

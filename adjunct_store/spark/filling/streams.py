@@ -234,7 +234,7 @@ class StoreFill(AbstractContextManager["StoreFill"]):
             self._failure = error
             logger.error("the fill of store %s has ended: %s", self._plan.store.store, error)  # noqa: TRY400
         finally:
-            self._filler.metrics.hide()
+            self._filler.metrics.close()
 
     def _end_of_query(self) -> bool:
         """Wait until the query has ended. Whether another one is to follow. Raises the error that ended it."""

@@ -477,13 +477,12 @@ def test_a_blob_that_is_longer_than_was_known_is_read_whole() -> None:
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[tuple[str, str, str]]]:
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, str, str]]:
     """What a telemetry SDK would have counted."""
     sums: Counter[tuple[str, str, str]] = Counter()
     monkeypatch.setattr(telemetry, "get_meter", lambda *_: Meter(sums))
-    metrics._damaged.cache_clear()
-    yield sums
-    metrics._damaged.cache_clear()
+    monkeypatch.setattr(metrics.METERS, "_made", {})
+    return sums
 
 
 def whole_blocks(data: bytes, left: int) -> list[Any]:

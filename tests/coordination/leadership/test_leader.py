@@ -76,7 +76,7 @@ def test_a_refused_request_stops_the_elector(account: MemoryAccount, electors: l
 def test_terms_are_counted_with_the_reason_of_their_end(
     account: MemoryAccount, electors: list[LeaderElector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with exporting(monkeypatch, metrics) as exported:
+    with exporting(monkeypatch, metrics.METERS) as exported:
         recorder, gate = Recorder(), Gate()
         leader = elector(electors, account.restarted(gate), recorder, timing=QUICK)
         wait_for(leader.leads)

@@ -178,7 +178,7 @@ def test_a_sas_without_tables_is_refused_at_the_start(azurite: Azurite, containe
 def test_terms_are_counted_with_the_reason_of_their_end(
     account: MemoryAccount, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with exporting(monkeypatch, metrics) as exported:
+    with exporting(monkeypatch, metrics.METERS) as exported:
         listener = running.start(account)
         wait_for(lambda: listener.running)
         assert (1, 1) == (exported.of("termsBegun", job="flights", processor="one"), exported.of("leads"))

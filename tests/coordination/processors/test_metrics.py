@@ -23,7 +23,7 @@ TASKS = [f"t{number}" for number in range(6)]
 
 @pytest.fixture
 def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exported]:
-    with exporting(monkeypatch, metrics) as found:
+    with exporting(monkeypatch, metrics.METERS) as found:
         yield found
 
 
@@ -148,19 +148,3 @@ def test_the_page_lists_all_instruments_and_their_units(exported: Exported) -> N
     counted.close()
     assert {(name.lower(), unit) for name, unit in named} == {(name, metric.unit) for name, metric in found.items()}
     assert {"job": "flights", "processor": "one"} == dict(found["leads"].data.data_points[0].attributes)
-
-
-def test_without_an_sdk_everything_works_and_nothing_is_kept() -> None:
-    counted = metrics.ProcessorMetrics("flights", "one")
-    for name in metrics.COUNTERS:
-        counted.count(name)
-    for name in metrics.HISTOGRAMS:
-        counted.record(name, 1.5)
-    counted.observe(dict)
-    counted.close()
-    assert not metrics._observed
-
-
-def test_a_counter_that_does_not_exist_is_a_mistake_in_the_code() -> None:
-    with pytest.raises(KeyError):
-        metrics.ProcessorMetrics("flights", "one").count("rows", 0)

@@ -102,7 +102,7 @@ def test_a_task_of_a_processor_that_the_model_does_not_have_is_assigned_again(mo
     tasks = {**published.current.tasks, "t0": Assignment("nobody", published.current.version)}
     overwrite(job, replace(published, current=replace(published.current, tasks=tasks)))
     job.leader.election.resign()  # a leader does not read what it has written: the next one does
-    with exporting(monkeypatch, metrics) as exported:
+    with exporting(monkeypatch, metrics.METERS) as exported:
         job.settle(12)
         assert 1 <= exported.of("tasksReassigned", processor="one") + exported.of("tasksReassigned", processor="two")
     assert 6 == len({**one.running, **two.running})

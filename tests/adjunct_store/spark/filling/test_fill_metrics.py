@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exported]:
-    with exporting(monkeypatch, metrics) as found:
+    with exporting(monkeypatch, metrics.METERS) as found:
         yield found
 
 
