@@ -17,6 +17,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from azure_account.clock import SYSTEM_CLOCK
+from azure_account.errors import NotFoundError
+from azure_account.worker_errors import own_error
 from control_messages.errors import listed
 from control_messages.messages import EndOfStream, MessageType
 from control_messages.producer import PRODUCER_METADATA
@@ -205,7 +207,7 @@ class AzureBlobTransport:
         reader = spark.read.format("azureblob").options(**self.options)
         # Not the schema of the rows: a stream whose log has only an epoch has none.
         view = reader.option("view", "control").load(self.path)
-        if not _succeeds(lambda: view.limit(1).collect(), but_for="azure_account.errors.NotFoundError"):
+        if not _succeeds(lambda: view.limit(1).collect(), but_for=NotFoundError):
             return None
         count = F.get_json_object("message", "$.partitionCount").cast("bigint").alias("partitionCount")
         columns = ("type", "generation", "taskName", "taskCount", "partition", "transactionId")
@@ -301,12 +303,12 @@ def _emitted(envelopes: DataFrame) -> set[tuple[str, str]]:
     return {(key, str(each[key])) for each in metadata for key in (PRODUCER_METADATA, EMITTED) if key in each}
 
 
-def _succeeds(read: Callable[[], object], *, but_for: str) -> bool:
-    """Whether a read succeeds. False for the error that is named in Spark's; all others are raised."""
+def _succeeds(read: Callable[[], object], *, but_for: str | type[Exception]) -> bool:
+    """Whether a read succeeds. False for our error, or the one that Spark's text names; all others are raised."""
     try:
         read()
     except PySparkException as error:
-        if but_for not in str(error):
+        if not (but_for in str(error) if isinstance(but_for, str) else isinstance(own_error(error), but_for)):
             raise
         return False
     return True

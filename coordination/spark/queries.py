@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from azure_account.clock import SYSTEM_CLOCK
+from azure_account.errors import FencedError
 from azure_account.parallel import pool
+from azure_account.worker_errors import own_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -213,7 +215,7 @@ class TaskQueries:
         if task.expired:
             return
         now, task.query, task.last_failure = SYSTEM_CLOCK.monotonic(), None, failure
-        if _is_fenced(failure):
+        if isinstance(own_error(failure), FencedError):
             task.due, task.fenced_at = math.inf, now
             logger.warning("task %s of epoch %d is fenced: %s", task.name, task.epoch, _cause(failure))
             return
@@ -285,11 +287,6 @@ def _late_stop(query: StreamingQuery) -> Exception | None:
             raise
         return error
     return None
-
-
-def _is_fenced(failure: Exception) -> bool:
-    """Whether a sink has refused the epoch. Spark passes errors of Python workers on as text."""
-    return "FencedError" in f"{type(failure).__name__}: {failure}"
 
 
 def _cause(failure: Exception) -> str:

@@ -19,10 +19,10 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from adjunct_store.spark.filling.changes import changes_of
 from adjunct_store.spark.filling.fill import BatchFiller, open_store
 from adjunct_store.spark.filling.fill_spec import FillSpec
-from adjunct_store.spark.filling.task_errors import own_errors
 from adjunct_store.versions.manifest_store import read_manifest
 from azure_account.connect import connect
 from azure_account.errors import ConfigurationError, NotFoundError, describe
+from azure_account.worker_errors import own_errors
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.options import source_options
 

@@ -9,11 +9,11 @@ from adjunct_store.metrics import LastVersion, StoreMetrics
 from adjunct_store.spark.filling.changes import changes_of
 from adjunct_store.spark.filling.fill_spec import FillSpec
 from adjunct_store.spark.filling.partition_writer import REPORT, PartitionReport, PartitionWriter
-from adjunct_store.spark.filling.task_errors import own_errors
 from adjunct_store.versions.manifest_store import open_fill, read_manifest
 from adjunct_store.versions.transitions import continued
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, FencedError, NotFoundError, describe
+from azure_account.worker_errors import own_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -21,10 +21,10 @@ from adjunct_store.spark.filling.fill_spec import FillSpec
 from adjunct_store.spark.filling.query_checkpoint import CheckpointFolder
 from adjunct_store.spark.filling.starting import QueryStart
 from adjunct_store.spark.filling.stream_plan import StreamPlan
-from adjunct_store.spark.filling.task_errors import own_error
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.recovery import Action
 from azure_account.errors import ConfigurationError
+from azure_account.worker_errors import own_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

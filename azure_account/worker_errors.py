@@ -1,12 +1,10 @@
-"""Errors of this project that a task has raised: as their own class on the driver, not as Spark's."""
+"""Errors of this project that a Python worker of Spark has raised: as their own class on the driver, not as Spark's."""
 
 from __future__ import annotations
 
 import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-
-from pyspark.errors import PySparkException
 
 from azure_account import errors
 
@@ -21,15 +19,17 @@ def own_errors() -> Iterator[None]:
     """Raise an error that a Python worker has raised, and that Spark reports with its traceback, as what it was."""
     try:
         yield
-    except PySparkException as failure:
+    except Exception as failure:
         error = own_error(failure)
-        if error is None:
+        if error is None or error is failure:
             raise
         raise error from failure
 
 
-def own_error(failure: Exception) -> errors.AzureBlobError | None:
-    """The last error of this project in the tracebacks of a failure of Spark; None if there is none."""
+def own_error(failure: BaseException) -> errors.AzureBlobError | None:
+    """The failure if it is one of this project, or the last one in the tracebacks of Spark's; None if there is none."""
+    if isinstance(failure, errors.AzureBlobError):
+        return failure
     found = _OURS.findall(str(failure))
     if not found:
         return None
