@@ -19,8 +19,9 @@ from azureblob_source.log.entry import DISCARDED, attempt_of
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import BATCHES, is_batch_log, is_data, log_stream
 from azureblob_source.log.publish import drop_staged_blocks, still_there
-from azureblob_source.log.published import first_unpublished, is_visible
+from azureblob_source.log.published import first_unpublished
 from azureblob_source.log.roll_forward import publish_committed
+from azureblob_source.read.publication import not_visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer, BlobProperties
     from azureblob_source.log.entry import BlobEntry, Draft, LogEntry
     from azureblob_source.log.publish import Publisher
-
 
 logger = logging.getLogger(__name__)
 
@@ -220,7 +220,7 @@ def _unpublished_entry(
         return None
     taken_away = {name for each in later for name in each.removed}
     blobs = [blob for blob in entry.blobs if blob.name not in taken_away]
-    missing = tuple(blob.name for blob in blobs if not is_visible(blob, container.properties(blob.name)))
+    missing = tuple(blob.name for blob in not_visible(container, blobs))
     lost = tuple(name for name in missing if name not in staged)
     kept = tuple(each.name for each in entry.removals if still_there(container, each) is not None)
     return UnpublishedEntry(stream, entry, missing, lost, kept) if missing or kept else None

@@ -14,11 +14,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConflictError, NotFoundError, TransientError, describe
-from azure_account.parallel import concurrent_map
+from azure_account.errors import ConflictError, NotFoundError, describe
 from azureblob_source.log.live import live_blobs, live_since
-from azureblob_source.log.published import first_unpublished, is_visible, last_published
+from azureblob_source.log.published import first_unpublished, last_published
 from azureblob_source.options import EARLIEST, LATEST
+from azureblob_source.read.publication import PublicationWait, not_visible
 from azureblob_source.read.snapshot import writer_schema
 
 if TYPE_CHECKING:
@@ -55,9 +55,11 @@ class Follower:
     log_id: str | None = None
     """The identity of the log that is followed, as far as it is known."""
     _published: int = -1
-    _waiting: tuple[int, float] | None = None
     _entries: dict[int, LogEntry] = field(default_factory=dict)
     no_container: bool = False
+
+    def __post_init__(self) -> None:
+        self._wait = PublicationWait(self.publish_timeout, self.clock)
 
     def version_before(self, start: int | str | datetime) -> int:
         """The version before the first to read: `earliest`, `latest`, a version, or one committed at or after a time.
@@ -190,9 +192,7 @@ class Follower:
         return self._published
 
     def _is_published(self, entry: LogEntry) -> bool:
-        names = [blob.name for blob in entry.blobs]
-        found = concurrent_map(self.log.container.properties, names, _AT_ONCE, after_error="abandon")
-        published = all(map(is_visible, entry.blobs, found))
+        published = not not_visible(self.log.container, entry.blobs)
         if published:
             self._remember([entry])
         return published
@@ -200,21 +200,9 @@ class Follower:
     def _check_timeout(self, after: int | None, published: int, head: LogEntry) -> None:
         """`TransientError` if the reader has waited too long for a committed batch to be published."""
         if published == head.version or (after is not None and published > after):
-            self._waiting = None
-            return
-        version = published + 1
-        if self._waiting is None or self._waiting[0] != version:
-            self._waiting = version, self.clock.monotonic()
-        waited = self.clock.monotonic() - self._waiting[1]
-        if waited > self.publish_timeout:
-            message = describe(
-                "read",
-                f"version {version} of {self._place}",
-                "its batch is committed but its writer has not published it",
-                "Start the writer again, which finishes the batch, or run `python -m azureblob_source repair`.",
-                elapsed=waited,
-            )
-            raise TransientError(message)
+            self._wait.end()
+        else:
+            self._wait.go_on(f"version {published + 1} of {self._place}", version=published + 1)
 
     def _admitted(self, after: int, published: int, limits: TriggerLimits) -> int:
         """Where a range within the limits ends: one version or more, never cut before an entry that revokes one."""

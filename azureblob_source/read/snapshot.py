@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING
 
 from arrow_avro import arrow_schema, header_schema, read_header, superset
 from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError, describe
+from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from azure_account.parallel import concurrent_map
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import schema_name
-from azureblob_source.log.published import first_unpublished, is_visible
+from azureblob_source.log.published import first_unpublished
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blob_bytes import BlobBytes, RangeReader, without_gzip
 from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, listed_blobs, stream_blob
+from azureblob_source.read.publication import PublicationWait, not_visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from arrow_avro import AvroSchema
     from azure_account.account import BlobContainer
@@ -82,7 +83,7 @@ def take_snapshot(
         listed = listed_blobs(log.stream, list(log.container.list(f"{log.stream}/")))
         if log.refresh() is None:  # blobs become visible after their entry, so none of these is of a log that begins
             return _from_listing(log, listed, between, ignore_corrupt=ignore_corrupt)
-    found = _PublicationWait(log, version, clock, publish_timeout).result()
+    found = _Publication(log, version, PublicationWait(publish_timeout, clock)).result()
     last = found.history[-1]
     fingerprints = dict.fromkeys(blob.schema for _, blob in found.live)
     used = fingerprints or last.schemas or dict.fromkeys(blob.schema for entry in found.history for blob in entry.blobs)
@@ -134,7 +135,7 @@ class _PublishedLog:
 
 
 @dataclass
-class _PublicationWait:
+class _Publication:
     """Waits until every batch up to `version` is published or revoked.
 
     An entry that cannot be published is revoked by a later one. Only entries that open an epoch can stand between the
@@ -144,15 +145,13 @@ class _PublicationWait:
 
     log: CommitLog
     version: int | None
-    clock: Clock
-    timeout: float
+    wait: PublicationWait
 
     def result(self) -> _PublishedLog:
         """The entries and their live blobs. `TransientError` after the timeout."""
         history = kept_history(self.log, self.version, live_only=True)
         revoked_by: list[LogEntry] = []
         visible: set[str] = set()
-        waited = 0.0
         while True:
             revoking = self._revoking(history[-1])
             if revoking and self.version is None:
@@ -161,13 +160,15 @@ class _PublicationWait:
             if revoking:
                 revoked_by = revoking
             live = self._live(history, revoked_by)
-            missing = self._missing(live, visible)
+            first = first_unpublished(self.log.head())
+            asked = [blob for entry, blob in live if entry.version >= first and blob.name not in visible]
+            missing = [blob.name for blob in not_visible(self.log.container, asked)]
             if not missing:
                 return _PublishedLog(history, live)
-            if waited >= self.timeout:
-                raise TransientError(self._timed_out(missing[0], waited))
-            self.clock.sleep(_PUBLISH_POLL)
-            waited += _PUBLISH_POLL
+            visible.update(blob.name for blob in asked if blob.name not in missing)
+            what = f"blob {missing[0]} in {self.log.container.url}"
+            self.wait.go_on(what, otherwise=", or read an earlier `versionAsOf`")
+            self.wait.clock.sleep(_PUBLISH_POLL)
             self.log.refresh()
 
     def _revoking(self, last: LogEntry) -> list[LogEntry]:
@@ -184,25 +185,6 @@ class _PublicationWait:
     def _live(self, history: list[LogEntry], revoked_by: list[LogEntry]) -> list[tuple[LogEntry, BlobEntry]]:
         names = live_blobs(history + revoked_by)
         return [(entry, blob) for entry in history for blob in entry.blobs if blob.name in names]
-
-    def _missing(self, live: Sequence[tuple[LogEntry, BlobEntry]], visible: set[str]) -> list[str]:
-        """Names of live blobs that are not visible yet. Those that are, are added to `visible`."""
-        first = first_unpublished(self.log.head())
-        asked = [blob for entry, blob in live if entry.version >= first and blob.name not in visible]
-        names = [blob.name for blob in asked]
-        there = concurrent_map(self.log.container.properties, names, _AT_ONCE, after_error="abandon")
-        visible.update(blob.name for blob, found in zip(asked, there, strict=True) if is_visible(blob, found))
-        return [blob.name for blob in asked if blob.name not in visible]
-
-    def _timed_out(self, name: str, waited: float) -> str:
-        return describe(
-            "read",
-            f"blob {name} in {self.log.container.url}",
-            "its batch is committed but its writer has not published it",
-            "Start the writer again, which finishes the batch, or run `python -m azureblob_source repair`, or read an "
-            "earlier `versionAsOf`.",
-            elapsed=waited,
-        )
 
 
 def _from_listing(log: CommitLog, listed: list[StreamBlob], between: Between, *, ignore_corrupt: bool) -> Snapshot:
