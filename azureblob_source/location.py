@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from azure_account.errors import ConfigurationError
+from azure_account.names import check_container
 from azureblob_source.log.naming import MAX_NAME, check_stream
 
-_CONTAINER = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{1,61})[a-z0-9]")
 _HADOOP_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 _ADDRESS = re.compile(r"[0-9.]+|[0-9a-f]*:[0-9a-f:.]*")
 _SIGNATURE = re.compile(r"[?&]sig=")
@@ -50,12 +50,10 @@ def parse_location(path: str | None, container: str | None, stream: str | None) 
             "catalog tables: use `save` and `load` in place of `saveAsTable`, `writeTo` and `CREATE TABLE`."
         )
         raise ConfigurationError(message)
-    if not _CONTAINER.fullmatch(merged.container) and merged.container not in ("$root", "$web"):
-        message = (
-            f"container name {merged.container!r} is invalid: Azure allows 3 to 63 lower-case letters, digits and "
-            "single hyphens, with a letter or digit at both ends. Change the path or the option `container`."
-        )
-        raise ConfigurationError(message)
+    try:
+        check_container(merged.container)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{error} Change the path or the option `container`.") from None
     if merged.stream is not None:
         check_stream(merged.stream, option="path` or `stream")
     return merged

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from arrow_avro import BATCH_BYTES, BLOCK_BYTES, CODECS, MAX_BATCH_BYTES, MAX_BLOCK_BYTES
 from azure_account.account import BLOCKS_OF_A_BLOB, BYTES_OF_A_BLOCK
+from azure_account.names import TIERS
 from azure_account.options.account_options import ACCOUNT_OPTIONS
 from azure_account.options.option_table import (
     Option,
@@ -153,7 +154,7 @@ SINK = OptionTable(
         ),
         Option("metadata.*", text(), None, "Metadata of every blob.", "Blobs"),
         Option("tags.*", text(), None, "Index tags of every blob, at most 10. They need the tag permission.", "Blobs"),
-        Option("accessTier", one_of("Hot", "Cool", "Cold", "Archive"), None, "Access tier of every blob.", "Blobs"),
+        Option("accessTier", one_of(*TIERS), None, "Access tier of every blob.", "Blobs"),
         Option("memoryBudget", byte_size(1 << 20), 128 << 20, "Memory of a task for all its open blobs.", "Uploading"),
         Option("threadPoolCount", positive_integer(64), 2, "Upload threads of a task.", "Uploading"),
         Option(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -152,31 +151,15 @@ def _transaction(given: ParsedOptions) -> Transaction | None:
     return None if app is None else Transaction(app, version)
 
 
-_METADATA_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_TAG_TEXT = re.compile(r"[A-Za-z0-9 +\-./:=_]*")
-_MAX_TAGS, _MAX_TAG_KEY, _MAX_TAG_VALUE = 10, 128, 256
-
-
 def _attributes(given: ParsedOptions) -> BlobAttributes:
     metadata: dict[str, str] = given["metadata.*"]
-    tags: dict[str, str] = given["tags.*"]
-    for key, value in metadata.items():
-        if key.lower() == ATTEMPT:
-            message = f"option `metadata.{key}`: the sink stores its attempt id under this key. Choose another."
-            raise ConfigurationError(message)
-        if not _METADATA_KEY.fullmatch(key) or not value.isascii() or not value.isprintable():
-            message = f"option `metadata.{key}`: Azure takes a C# identifier as key and printable ASCII as value."
-            raise ConfigurationError(message)
-    if len(tags) > _MAX_TAGS:
-        message = f"options `tags.*`: {len(tags)} tags are set, Azure allows {_MAX_TAGS}. Remove some."
+    reserved = next((key for key in metadata if key.lower() == ATTEMPT), None)
+    if reserved is not None:
+        message = f"option `metadata.{reserved}`: the sink stores its attempt id under this key. Choose another."
         raise ConfigurationError(message)
-    for key, value in tags.items():
-        if len(key) > _MAX_TAG_KEY or len(value) > _MAX_TAG_VALUE or not _TAG_TEXT.fullmatch(key + value):
-            message = (
-                f"option `tags.{key}`: Azure allows letters, digits, space and + - . / : = _ in a tag, up to "
-                f"{_MAX_TAG_KEY} characters in its key and {_MAX_TAG_VALUE} in its value."
-            )
-            raise ConfigurationError(message)
-    attributes = BlobAttributes(metadata, tags, given["accessTier"])
-    check_attributes(attributes)
+    attributes = BlobAttributes(metadata, given["tags.*"], given["accessTier"])
+    try:
+        check_attributes(attributes)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{error} Change option `metadata.*` or `tags.*`.") from None
     return attributes

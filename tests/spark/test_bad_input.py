@@ -74,7 +74,7 @@ def test_a_wrong_option_is_named_before_anything_is_written(
     ("path", "sentence"),
     [
         (None, "no container is named. Set the path to `container/stream`, or the option `container`."),
-        ("Up_Per/events", "container name 'Up_Per' is invalid: Azure allows 3 to 63 lower-case letters"),
+        ("Up_Per/events", "Container name 'Up_Per' is not valid: use 3 to 63 lower-case letters"),
         ("{container}", "no stream is named. Give `container/stream` as the path, or the option"),
         ("{container}/a/../b", "stream name 'a/../b' is invalid: it has an empty, `.` or `..` level"),
         ("{container}/_hidden", "stream name '_hidden' is invalid: level '_hidden' begins with `_`"),

@@ -320,7 +320,7 @@ def visible(account: MemoryAccount) -> list[str]:
         (("ls", "demo", "-o", "acountKey=abc"), 1, "Did you mean accountKey"),
         (("ls", "demo", "-o", f"accountKey{SECRET[:5]}"), 2, "it must be KEY=VALUE"),
         (("ls", "demo", "-o", "accountKey=%hunter2"), 1, "accountKey"),
-        (("ls", "Demo_1"), 1, "container name 'Demo_1' is invalid"),
+        (("ls", "Demo_1"), 1, "Container name 'Demo_1' is not valid"),
         (("ls", "https://x.blob.core.windows.net/demo?sig=abc"), 1, "contains a query or credentials"),
         (("ls",), 2, "Missing argument"),
         (("vacuum", "demo/flights"), 2, "--older-than"),
