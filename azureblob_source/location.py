@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from azure_account.errors import ConfigurationError
-from azure_account.names import check_container
-from azureblob_source.log.naming import MAX_NAME, check_stream
+from azure_account.names import MAX_NAME, check_container
+from azureblob_source.log.naming import check_stream
 
 _HADOOP_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 _ADDRESS = re.compile(r"[0-9.]+|[0-9a-f]*:[0-9a-f:.]*")

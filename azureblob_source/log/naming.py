@@ -16,13 +16,12 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from azure_account.errors import ConfigurationError
+from azure_account.names import MAX_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-MAX_NAME = 1024
-"""Characters in a blob name (Azure's limit)."""
 BATCHES = "_batches"
 """Level above the batch logs."""
 
