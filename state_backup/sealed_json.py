@@ -1,4 +1,8 @@
-"""JSON documents that carry a digest of themselves, so that a damaged one is noticed. Pure."""
+"""JSON documents that carry a digest of themselves, so that a damaged one is noticed. Pure.
+
+The digest is that of the fields sorted by name. One of the fields in the order of the document is read too: an earlier
+release, which took numbers for names, sorted them as numbers.
+"""
 
 from __future__ import annotations
 
@@ -58,10 +62,7 @@ def digest_of(fields: Mapping[str, Any]) -> str:
 
 
 def is_sealed(fields: Mapping[str, Any], digest: object) -> bool:
-    """Whether the digest is that of the fields: sorted by name, or in the order of the document.
-
-    An earlier release took numbers for names, and sorted them as numbers. The document that it made has that order.
-    """
+    """Whether the digest is that of the fields: sorted by name, or in the order of the document."""
     return digest == digest_of(fields) or digest == hashlib.sha256(_canonical(fields, sort_keys=False)).hexdigest()
 
 

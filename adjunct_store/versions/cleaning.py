@@ -1,4 +1,10 @@
-"""What a clean-up finds and deletes: versions that no pin uses, and generations that the manifest does not name."""
+"""What a clean-up finds and deletes: versions that no pin uses, and generations that the manifest does not name.
+
+    mark surplus versions as retiring ─► list the pins ─► drop the versions that no pin has
+
+A pin that was confirmed before the mark is in the listing; one that was not cannot be confirmed after it (`pins`). Ages
+of pins are those of the storage service: the host's clock only chooses the pins whose age is asked for.
+"""
 
 from __future__ import annotations
 

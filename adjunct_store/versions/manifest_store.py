@@ -174,7 +174,7 @@ class Fill:
         A batch up to that of `base` was published before: its newest version is returned, and at most `bootstrapped`
         and `sealed` are noted. Cleans up after that; errors of this are only logged. `TransientError` if it stays
         unknown whether the version is published: publish the same batch again. `ConfigurationError` if the generation
-        is sealed, or was replaced by `build_beside`.
+        is sealed, or was replaced by `build_beside` or `build_again`.
         """
         at = datetime.fromtimestamp(self._storage.now(), tz=timezone.utc).isoformat(timespec="seconds")
         new = Publication(batch, dict(checkpoints), entries, bytes_, bootstrapped, sealed, at, replaces)
@@ -196,6 +196,7 @@ class Fill:
         """A fill of a new generation, for the next bounded data set. Readers see it when it is published as sealed.
 
         This fill publishes nothing more. A generation that is not sealed is abandoned by the next `build_beside`.
+        `TransientError` if it stays unknown whether the generation is registered: call it again.
         """
         partitions = self._generation.partitions if partitions is None else partitions
         wanted = Wanted(_plain(schema), partitions, source, bounded=True)
@@ -204,7 +205,8 @@ class Fill:
     def build_again(self, *, above: int = 0) -> Fill:
         """A fill of a new generation of the same store, from its source. Readers see it when it is bootstrapped.
 
-        This fill publishes nothing more. above: the number of the generation is higher.
+        This fill publishes nothing more. above: the number of the generation is higher. `TransientError` if it stays
+        unknown whether the generation is registered: call it again.
         """
         now = self._generation
         wanted = Wanted(now.schema, now.partitions, now.source)
@@ -254,7 +256,7 @@ class Fill:
         if current is None or current.number != self._generation.number:
             number = self._generation.number
             cause = f"generation {number} was replaced by another one of this fill"
-            step = "Publish with the fill that `build_beside` has returned."
+            step = "Publish with what `build_beside` or `build_again` has returned. If that has failed, call it again."
             raise ConfigurationError(describe("publish", f"store {self._storage.names.store}", cause, step))
         return current
 

@@ -203,9 +203,10 @@ class AzureBlobTransport:
     def control(self, spark: SparkSession) -> DataFrame | None:
         """As of `Transport`."""
         reader = spark.read.format("azureblob").options(**self.options)
-        if not _succeeds(lambda: reader.load(self.path).schema, but_for="azure_account.errors.NotFoundError"):
-            return None
+        # Not the schema of the rows: a stream whose log has only an epoch has none.
         view = reader.option("view", "control").load(self.path)
+        if not _succeeds(lambda: view.limit(1).collect(), but_for="azure_account.errors.NotFoundError"):
+            return None
         count = F.get_json_object("message", "$.partitionCount").cast("bigint").alias("partitionCount")
         columns = ("type", "generation", "taskName", "taskCount", "partition", "transactionId")
         return view.select(*columns, count, F.col("version").alias("position"))

@@ -4,6 +4,7 @@ The JSON has the names of Samza's `SnapshotIndex`, and of our own `format-versio
 without it), and for each file `blake3`; for each directory `permissions`. An index without these is one of Samza.
 A file in a pack (`packs`) has `pack-offset` and `pack-size` with its blob: where its bytes begin in it, and the bytes
 of the whole blob. An index with packs has format version 2, one without them version 1, which older releases read.
+The labels in `snapshot-metadata` of an earlier release may be numbers, null or blank: they are read, as text.
 
     {"format-version":1, "creation-time-millis":…, "snapshot-metadata":{"checkpoint-id":"…","job-name":"…",…},
      "dir-index":{"dir-name":"", "files-present":[{"file-name":"000012.sst","blobs":[{"blob-id":"…","offset":0}],
@@ -282,7 +283,7 @@ def _text(value: Any) -> str:
 
 
 def _label(value: Any) -> str:
-    """Only people read it. An earlier release has taken numbers, None and blank texts for names."""
+    """Only people read it."""
     _require(value is None or isinstance(value, str | int | float), f"{str(value)[:40]!r} is no text")
     return str(value)
 

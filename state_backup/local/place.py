@@ -5,9 +5,10 @@
     <directory>.downloaded     what a failed or killed attempt has built and downloaded, for the next attempt
     <directory>.replaced       the old directory, between two renames, where two names cannot be exchanged at once
 
-A crash leaves the old directory or the new one. Where names cannot be exchanged it may leave none, between the two
-renames: `recover` puts the old one back. What is deleted is called `.restoring` first, so that nothing that is half
-deleted is ever put in place.
+The new directory is synced before it is put in place, and the exchange before the old one is deleted. A crash leaves
+the old directory or the new one. Where names cannot be exchanged it may leave none, between the two renames: `recover`
+puts the old one back. What is deleted is called `.restoring` first, so that nothing that is half deleted is ever put
+in place.
 """
 
 from __future__ import annotations

@@ -32,9 +32,15 @@ _PIECE_BYTES = 8 << 20
 _GONE = "it is gone"
 _OTHER_BYTES = (
     "its bytes have another checksum than the file had: overwrite the blob with an empty one, and the first backup of "
-    "the next writer that opens the state uploads the file again"
+    "the next writer that opens the state uploads the file again, if its directory has it"
 )
 """Not "delete it": what is deleted is undeleted, if the account has soft delete, and is as damaged as before."""
+_OTHER_BYTES_IN_PACK = (
+    "its bytes have another checksum than the file had. If the newest checkpoint is whole, leave the blob as it is. "
+    "Else overwrite it with an empty one: all files of this pack are lost for older checkpoints, and the first backup "
+    "of the next writer that opens the state uploads again what its directory has"
+)
+"""No checkpoint that is whole is lost by that: if the newest needs the damaged file, so do all that need the pack."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +209,7 @@ class _Look:
                     return {}
         except NotFoundError:
             return {content: _GONE}
-        return {content: _OTHER_BYTES}
+        return {content: _other_bytes(file)}
 
     def _compare_run(self, run: Run[_Content], progress: Callable[[int], object]) -> dict[_Content, str]:
         """As `_compare`, of files that share a pack."""
@@ -212,7 +218,7 @@ class _Look:
         except NotFoundError:
             return {content: _GONE for content, _ in run.files}
         progress(sum(file.metadata.size for _, file in run.files))
-        return {content: _OTHER_BYTES for content, _ in run.files if content not in whole}
+        return {content: _other_bytes(file) for content, file in run.files if content not in whole}
 
     def _pieces(self, file: FileIndex) -> Iterator[bytes]:
         for blob, size in file.extents():
@@ -223,3 +229,7 @@ class _Look:
 
 def _content(file: FileIndex) -> _Content:
     return file.blobs, file.metadata.size, file.checksum, file.blake3
+
+
+def _other_bytes(file: FileIndex) -> str:
+    return _OTHER_BYTES_IN_PACK if any(blob.pack_size for blob in file.blobs) else _OTHER_BYTES

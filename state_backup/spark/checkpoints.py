@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from azure_account.errors import ConfigurationError, ConflictError, FencedError, describe
+from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError, describe
 from state_backup.backup.writer import Owner, open_state
 from state_backup.local.claim import check_names, claimed
 from state_backup.local.place import remove
@@ -85,9 +85,10 @@ def restore_checkpoint(
     discard batches that are whole.
     Otherwise it becomes what was backed up. Without a backup, nothing is done. `ConflictError` if the directory is of
     another query or no checkpoint, or has newer batches than the backup and was not backed up from here since it was
-    restored; `CorruptError` if the newest backup is not whole, and an older one lacks batches that are there. With
-    `discard_newer` these are discarded. `ConfigurationError` if the state is no backup of `back_up_checkpoint`; then
-    the directory stays. If the state's record was deleted it is undeleted; `ConflictError` if that cannot be done.
+    restored; `NotFoundError` or `CorruptError` if the newest backup is not whole, and an older one lacks batches that
+    are there. With `discard_newer` these are discarded. `ConfigurationError` if the state is no backup of
+    `back_up_checkpoint`; then the directory stays. If the state's record was deleted it is undeleted; `ConflictError`
+    if that cannot be done.
     """
     location = _local(location)
     stored = StateStorage(container, StateNames(state)).record()
@@ -126,12 +127,21 @@ def _check_torn(location: Path, local: int | None, backup: Position, torn: Seque
 def _check_not_newer(location: Path, local: int | None, backup: Position) -> None:
     """`ConflictError` if the restore would discard batches that nobody may have elsewhere, or what is no checkpoint."""
     step = "Choose another directory; or discard what is there (`discard_newer=True`)."
-    if location.is_dir() and any(location.iterdir()) and (found := query_id(location)) != backup.query:
+    if location.is_dir() and any(location.iterdir()) and (found := _query_of(location)) != backup.query:
         cause = f"it is {_kind(found)}, the backup is of query {backup.query}"
         raise ConflictError(describe("restore checkpoint", str(location), cause, step))
     if local is not None and local > backup.batch and not openings_of(location):
         cause = f"it has batch {local}, the backup has batch {backup.batch}"
         raise ConflictError(describe("restore checkpoint", str(location), cause, step))
+
+
+def _query_of(location: Path) -> str | None:
+    """None also if its metadata is damaged: a restore is what mends that."""
+    try:
+        return query_id(location)
+    except CorruptError as error:
+        logger.warning("%s", error)
+        return None
 
 
 def back_up_checkpoint(  # noqa: PLR0913 - what, where, and settings

@@ -26,6 +26,7 @@ EVENTS = (
     "a batch is read again after its version retires",
     "a fill builds its store again",
     "a fill drops what another source has begun",
+    "a fill finds what it has built again without an answer",
     "a fill is fenced",
     "a generation is abandoned",
     "a generation is bootstrapped",

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+from azure_account import connect
+from azureblob_source.epochs import open_epoch
+from azureblob_source.write.options import sink_options
+from azureblob_source.write.sink import prepare
 from control_messages.errors import ControlMessageError
 from control_messages.producer import ProducerSpec
 from control_messages.spark import (
@@ -30,6 +35,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from azure_account.account import BlobContainer
 
 pytestmark = pytest.mark.usefixtures("rocksdb_state")
 
@@ -104,6 +111,12 @@ class DiesAfterTheEnd(AzureBlobTransport):
     def append(self, envelopes: DataFrame) -> None:
         super().append(envelopes)
         raise Died
+
+
+def container_of(job: Job) -> BlobContainer:
+    """The container of a job's stream."""
+    given = sink_options({**job.transport.options, "path": job.transport.path}, {})
+    return connect(given.account).container(given.location.container)
 
 
 def as_(kind: type[AzureBlobTransport], job: Job) -> AzureBlobTransport:
@@ -271,6 +284,31 @@ def test_a_stream_that_has_lost_its_control_messages_gets_a_generation_above_all
     job.arrive(("EWR", 2))
     ((first, _),) = job.ends()
     assert first + 1 == job.run().generation
+
+
+@pytest.mark.parametrize("container_is_there", [False, True])
+def test_a_stream_that_is_not_there_has_no_control_messages(job: Job, container_is_there: bool) -> None:
+    if container_is_there:
+        prepare(container_of(job), create=True)
+    assert job.transport.control(job.spark) is None
+
+
+def test_rows_and_end_have_the_epoch_of_the_transport_and_a_lower_one_is_refused(job: Job, target: str) -> None:
+    former = replace(job.transport, write_options={"epoch": "1"})
+    open_epoch(target, 1, dict(job.transport.options))
+    job.arrive(("EWR", 1))
+    before = time.time_ns() // 1_000_000
+    first = job.run(former).generation
+    assert before <= first <= time.time_ns() // 1_000_000, "above all, as of every stream without control messages"
+    assert [(first, 3)] == job.ends()
+    job.arrive(("EWR", 2))
+    with pytest.raises(PySparkException, match="this writer carries none"):
+        job.run()
+    open_epoch(target, 2, dict(job.transport.options))
+    with pytest.raises(PySparkException, match="this writer has epoch 1"):
+        former.append(control_envelopes(job.spark, job.producer, job.producer.end_of_stream()))
+    job.run(replace(former, write_options={"epoch": "2"}))
+    assert [(first, 3), (first + 1, 3)] == job.ends()
 
 
 def test_rows_for_the_sink_of_azureblob_are_not_written_to_kafka(job: Job) -> None:

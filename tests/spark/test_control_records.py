@@ -88,6 +88,46 @@ def test_the_sink_writes_the_watermarks_and_a_copy_of_the_stream_has_them_too(
         assert sorted(kinds) == kinds
 
 
+@pytest.mark.parametrize(
+    ("tasks_of_rows", "by_spark_task", "of_the_sink"),
+    [
+        ("id % 3", [3, 3, 3, 3], 96),
+        ("least(spark_partition_id(), 2)", [1, 1, 1, 1], 32),
+        ("if(spark_partition_id() < 2, id % 3, 1)", [3, 3, 1, 1], 64),
+    ],
+)
+def test_a_batch_has_a_watermark_for_each_partition_and_each_task_of_a_spark_task(
+    spark: SparkSession,
+    options: dict[str, str],
+    target: str,
+    tasks_of_rows: str,
+    by_spark_task: list[int],
+    of_the_sink: int,
+) -> None:
+    producer = ProducerSpec("events", 8, 3)
+    rows = spark.range(0, 12, numPartitions=4).select(
+        F.col("id").cast("string").alias("value"),
+        F.timestamp_seconds("id").alias("time"),
+        F.expr(tasks_of_rows).cast("int").alias("task"),
+        F.lit(0).alias("partition"),
+    )
+    having = rows.groupBy(F.spark_partition_id().alias("of")).agg(F.countDistinct("task").alias("tasks"))
+    assert by_spark_task == [row.tasks for row in having.orderBy("of").collect()]
+    assert of_the_sink == 8 * sum(by_spark_task)
+
+    def watermarks(envelopes: DataFrame) -> int:
+        return envelopes.where(F.substring("value", 1, 1) != F.lit(b"\0")).count()
+
+    transport = AzureBlobTransport(target, options)
+    transport.append(emit(rows, producer, event_time="time", task="task", by_sink=True))
+    control = transport.control(spark)
+    assert control is not None
+    assert 8 * 3 == control.count(), "the log has only the highest of each task"
+    assert of_the_sink == watermarks(spark.read.format("azureblob").options(**options).load(target))
+    for atomic, expected in ((True, of_the_sink), (False, 8 * 3)):
+        assert expected == watermarks(emit(rows, producer, event_time="time", task="task", atomic=atomic))
+
+
 def test_a_bad_envelope_fails_the_write_and_nothing_is_visible(
     spark: SparkSession, options: dict[str, str], target: str, stored: Stored
 ) -> None:

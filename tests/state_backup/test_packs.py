@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
@@ -223,6 +224,79 @@ def test_damage_in_a_pack_names_the_files_whose_bytes_are_not_theirs(tmp_path: P
     opened(container).back_up({"store": tmp_path / "live"})
     newest, older = verify(container, STATE, deep=True)
     assert (True, False) == (newest.whole, older.whole), "the next writer has uploaded the files again"
+
+
+def needed(container: BlobContainer, store: str) -> dict[str, set[str]]:
+    """By pack, the files of a store in the newest checkpoint."""
+    index = checkpoints(container, STATE)[0].indexes[store]
+    found: dict[str, set[str]] = {}
+    for path, file in from_json(container.get(index).data, index).root.files():
+        found.setdefault(file.blobs[0].blob_id, set()).add(path)
+    return found
+
+
+def test_overwriting_a_damaged_pack_loses_its_other_files_until_the_next_writer_has_backed_up(tmp_path: Path) -> None:
+    container = new_account().container("box")
+    writer = opened(container)
+    tree = {name: name.encode() * 10 for name in "abcd"}
+    for changed in (b"b", b"B"):
+        tree["b"] = changed * 10
+        writer.back_up({"store": write(tmp_path / "live", tree)})
+    (pack,) = [blob for blob, paths in needed(container, "store").items() if "a" in paths]
+    damaged(container, pack)
+    newest, older = verify(container, STATE, deep=True)
+    assert [{"a", "d"}, {"a", "d"}] == [{fault.path for fault in each.faults} for each in (newest, older)]
+    advice = (
+        "its bytes have another checksum than the file had. If the newest checkpoint is whole, leave the blob as it "
+        "is. Else overwrite it with an empty one: all files of this pack are lost for older checkpoints, and the first "
+        "backup of the next writer that opens the state uploads again what its directory has"
+    )
+    assert {advice} == {fault.cause for fault in (*newest.faults, *older.faults)}
+    container.put(pack, b"")
+    lost, older = verify(container, STATE)
+    assert [{"a", "c", "d"}, set("abcd")] == [{fault.path for fault in each.faults} for each in (lost, older)]
+    opened(container).back_up({"store": tmp_path / "live"})
+    newest, older = verify(container, STATE, deep=True)
+    assert (True, False) == (newest.whole, older.whole)
+
+
+def test_what_verify_says_of_a_damaged_pack_mends_the_newest_checkpoint_and_costs_none_that_is_whole(
+    tmp_path: Path,
+) -> None:
+    mended = left = 0
+    for seed in range(40):
+        draws = Random(seed)
+        container = new_account().container("box")
+        writer = opened(container, keep=4)
+        trees = {store: {f"{each}": draws.randbytes(50) for each in range(6)} for store in ("one", "other")}
+        trees["other"]["same"] = trees["one"]["0"]
+        for _ in range(4):
+            for store in draws.sample(sorted(trees), draws.randint(0, 2)):
+                trees[store] |= {f"{each}": draws.randbytes(50) for each in draws.sample(range(6), draws.randint(1, 3))}
+            stores = {store: write(tmp_path / store, tree) for store, tree in trees.items()}
+            writer.back_up(
+                {store: stores[store] for store in draws.choice([["one", "other"], ["one", "other"], ["one"]])}
+            )
+        pack = draws.choice(file_blobs(container))
+        data = bytearray(container.get(pack).data)
+        data[draws.randrange(len(data))] ^= 1
+        container.put(pack, bytes(data))
+        before = verify(container, STATE, deep=True)
+        if before[0].whole:
+            left += any(not each.whole for each in before)
+        else:
+            mended += 1
+            assert all(re.search("[Oo]verwrite.* with an empty one", fault.cause) for fault in before[0].faults)
+            container.put(pack, b"")
+        assert [each.whole for each in before] == [each.whole for each in verify(container, STATE, deep=True)]
+        writer = opened(container)
+        assert writer.newest is not None
+        restored = restore(container, STATE, {store: stores[store] for store in writer.newest.indexes})
+        assert writer.newest == restored.checkpoint, "what it needs of the pack is in the directory"
+        writer.back_up(stores)
+        newest, *older = verify(container, STATE, deep=True)
+        assert [True, *(each.whole for each in before[:3])] == [newest.whole, *(each.whole for each in older)]
+    assert min(mended, left) > 3, (mended, left)
 
 
 class FlipsInTurn(Intercept):

@@ -134,6 +134,9 @@ MUTANTS: dict[str, Mutant] = {
         "IF_ABSENT if before is None else Condition(if_match=before)",
         "Condition()",
     ),
+    "a fill publishes to the generation that it has registered without an answer": edited(
+        f"{_FILL}._current", "current.number != self._generation.number", "False"
+    ),
     "a generation is deleted while a version refers to it": edited(
         "adjunct_store.versions.cleaning:delete_generations",
         "{each.number for each in manifest.generations}",

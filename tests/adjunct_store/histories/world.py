@@ -14,7 +14,7 @@ from adjunct_store.versions.pins import Reader, pin_version, release
 from azure_account.clock import ManualClock
 from azure_account.errors import AzureBlobError, ConfigurationError, FencedError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Fault, LostAnswer, ProcessDied, Reset
+from azure_account.memory.faults import Fault, LateEffect, LostAnswer, ProcessDied, Reset
 from azure_account.memory.service import MemoryService
 from tests.adjunct_store.histories.truth import PINS_EXPIRE, Filler, Truth, blob_of, changes, reader_of
 from tests.adjunct_store.stores import NAMES, OTHER, PARTITIONS, SCHEMA, STORE, generations_in
@@ -41,13 +41,17 @@ class RefusedError(AzureBlobError):
 class StoreProcess(StateProcess):
     """A fill or a task. query, driver, batch: of a task. sealing: a fill does not know whether its last batch was.
 
-    folder: of a fill's checkpoints. told: it replaces what is there. saw: the manifest that it has read last.
+    building: a fill does not know whether the generation that it builds again is registered. replaced: a publication
+    has shown that it is. folder: of a fill's checkpoints. told: it replaces what is there. saw: the manifest that it
+    has read last.
     """
 
     query = ""
     driver = ""
     batch = 0
     sealing = False
+    building = False
+    replaced = False
     folder = ""
     told = False
     saw = Manifest()
@@ -157,7 +161,11 @@ class World:
             raise
 
     def _fill(self, process: StoreProcess) -> None:
-        """An error that is not final is followed by the same batch."""
+        """An error that is not final is followed by the same batch.
+
+        A publication may find the fill's generation replaced only if the fill itself has built it again, got no answer,
+        and nobody else has the store. Then it builds it once more, as the error says.
+        """
         try:
             fill = self._open(process, process.container)
         except (ConfigurationError, RefusedError) as error:
@@ -166,11 +174,7 @@ class World:
         process.writer = fill._stored.document.writer
         for _ in range(process.draws.choice([1, 2, 4, 6])):
             try:
-                if fill.generation.sealed:
-                    fill = fill.build_beside(SCHEMA, fill.generation.source)
-                elif process.draws.random() < 0.04 and not self.bounded:
-                    fill = fill.build_again(above=max(self._queries(process), default=0))
-                    self.truth.seen["a fill builds its store again"] += 1
+                fill = self._next_generation(process, fill)
                 self._batch(process, fill)
                 if process.draws.random() < 0.1:
                     fill.clean_up()
@@ -181,6 +185,35 @@ class World:
                 raise
             except TransientError:
                 self.truth.seen["a publication fails and the fill goes on"] += 1
+            except ConfigurationError:
+                current = self.truth.manifest.current
+                moved = current is not None and current.number != fill.generation.number
+                if not (process.building and moved and self.truth.manifest.writer == process.writer):
+                    raise
+                process.replaced = True
+                self.truth.seen["a fill finds what it has built again without an answer"] += 1
+
+    def _next_generation(self, process: StoreProcess, fill: Fill) -> Fill:
+        """The fill of the next batch: most often the same one, else one that builds another generation."""
+        if fill.generation.sealed:
+            return fill.build_beside(SCHEMA, fill.generation.source)
+        if process.replaced or (process.draws.random() < 0.04 and not self.bounded):
+            fill = self._build_again(process, fill)
+            process.building = process.replaced = False
+            self.truth.seen["a fill builds its store again"] += 1
+        return fill
+
+    def _build_again(self, process: StoreProcess, fill: Fill) -> Fill:
+        """Perhaps it gets no answer, and takes effect when the fill has given up."""
+        process.building = True
+        if process.draws.random() < 0.3:
+            process.faults[:0] = [("put manifest", LateEffect()), *[("put manifest", Reset())] * 4]
+        try:
+            return fill.build_again(above=max(self._queries(process), default=0))
+        except TransientError:
+            for place in [place for place, late in enumerate(self.late) if late[0] is process][-1:]:
+                self.land(place)
+            raise
 
     def lose_checkpoint(self, folder: str) -> None:
         """The checkpoints of a fill are gone, and with them its queries."""
@@ -191,9 +224,14 @@ class World:
             self.disturbed = True
 
     def _refused(self, process: StoreProcess, error: Exception) -> None:
-        """A fill that is refused has changed nothing, and the right one is refused for a reason only."""
+        """A fill that is refused has changed nothing, and the right one is refused for a reason only.
+
+        Its take-over may have had an effect after its answer was lost, but only if another fill has taken the store
+        over since: else the fill reads its own write back, and is not refused.
+        """
         seen, text = self.truth.seen, str(error)
-        if process.names & set(self.truth.writers):
+        seen["a fill is refused that had the store without an answer"] += bool(process.names & set(self.truth.writers))
+        if self.truth.manifest.writer in process.names:
             self.truth.fail(f"{process} is refused, and has taken the store over: {text}")
         if process.told and not isinstance(error, RefusedError):
             self.truth.fail(f"{process} is told to replace the store, and is refused: {text}")

@@ -106,7 +106,7 @@ def test_the_examples_of_the_guide_work(
         outputs.append(capsys.readouterr().out)
         for line in printed(code):
             assert line in outputs[-1].splitlines(), (line, outputs[-1])
-    quick, _changes, stream, _sets, data_sets, _several, _pins, shuffled, _memory, own = outputs
+    quick, _which, _changes, stream, _sets, data_sets, _several, _pins, shuffled, _memory, own = outputs
 
     table = re.search(r"(?:    [+|].*\n)+", GUIDE.read_text("utf-8"))
     assert table is not None

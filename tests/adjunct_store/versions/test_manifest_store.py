@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from adjunct_store.versions.cleaning import CleanedUp
 from adjunct_store.versions.manifest import Version
-from adjunct_store.versions.manifest_store import open_fill, read_manifest
+from adjunct_store.versions.manifest_store import Fill, open_fill, read_manifest
 from adjunct_store.versions.opening import Opening
 from adjunct_store.versions.pins import pin_version
 from adjunct_store.versions.recovery import Action
 from azure_account.account import BlobContainer
 from azure_account.errors import ConfigurationError, ConflictError, FencedError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, LateEffect, LostAnswer, Refuse, Reset, on
+from azure_account.memory.faults import Faults, LateEffect, LostAnswer, NumberedAttempt, Refuse, Reset, on
 from azure_account.memory.service import MemoryService
 from tests.adjunct_store.stores import (
     NAMES,
@@ -273,6 +274,62 @@ def test_a_fill_builds_its_store_again_beside_what_readers_have(container: BlobC
     opened(container)
     with pytest.raises(FencedError):
         again.build_again()
+
+
+@pytest.mark.parametrize("build", [Fill.build_again, lambda fill: fill.build_beside(SCHEMA, "planes")])
+def test_a_generation_that_was_registered_without_an_answer_is_built_once_more(
+    account: MemoryAccount, build: Callable[[Fill], Fill]
+) -> None:
+    faults = Faults(
+        on("put", LateEffect(attempts=10_000), name=lambda name: name == NAMES.manifest, skip=2),
+        on("put", Reset(), name=lambda name: name == NAMES.manifest, skip=2, times=4),
+    )
+    container = account.restarted(faults).container("box")
+    fill = opened(container)
+    old = published(fill, 0)
+    with pytest.raises(TransientError, match="it stays unknown whether it was written"):
+        build(fill)
+    faults.apply_late_effects()
+    before = manifest_of(container)
+    advice = "Publish with what `build_beside` or `build_again` has returned. If that has failed, call it again."
+    with pytest.raises(ConfigurationError, match=f"generation 1 was replaced by another one of this fill.*{advice}"):
+        published(fill, 1)
+    assert before == manifest_of(container)
+    again = build(fill)
+    assert (3, [1, 3]) == (again.generation.number, [each.number for each in manifest_of(container).generations])
+    published(again, 0)
+    assert old == manifest_of(container).newest
+    assert published(again, 1, bootstrapped=True, sealed=True) == manifest_of(container).newest
+
+
+def test_a_fill_that_had_the_store_without_an_answer_is_refused_and_leaves_it_to_the_next_one(
+    account: MemoryAccount,
+) -> None:
+    container = account.container("box")
+    published(opened(container), 0)
+    found: list[str] = []
+    running: list[Fill] = []
+
+    def look(opening: Opening) -> str:
+        assert opening.before is not None
+        found.append(opening.before.document.writer)
+        if len(found) > 1:
+            raise ConfigurationError("Spark refuses the query")
+        return ""
+
+    def taken_over_twice(_: NumberedAttempt) -> None:
+        """Before it writes once more, its first write has its effect, and another fill takes the store over."""
+        puts = [each for each in faults.attempts if each.operation == "put"]
+        if len(puts) == 2 and not running:
+            faults.apply_late_effects()
+            found.append(manifest_of(container).writer)
+            running.append(opened(container))
+
+    faults = Faults(taken_over_twice, on("put", LateEffect(attempts=10_000)))
+    with pytest.raises(ConfigurationError, match="Spark refuses the query"):
+        opened(account.restarted(faults).container("box"), before_take_over=look)
+    assert (3, 3) == (len(set(found)), manifest_of(container).epoch)
+    assert published(running[0], 1) == manifest_of(container).newest
 
 
 def test_a_fill_that_adds_does_not_take_the_first_bootstrap_of_another_one_over(container: BlobContainer) -> None:

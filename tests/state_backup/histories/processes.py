@@ -60,6 +60,8 @@ class StateProcess(Intercept):
         self.record_reads = 0
         self.write_failed = False
         """Whether its last write of the record got no answer."""
+        self.deleted: set[str] = set()
+        """The blobs that it knows to be gone: it was told so when it deleted them."""
         self._ids = 0
         self._killed = False
         self.container = MemoryAccount(world.storage, intercept=self, policy=POLICY).container(BOX)
@@ -107,6 +109,8 @@ class StateProcess(Intercept):
         self.record_reads += self.aim_of(request) == "read record"
         if self.aim_of(request) == "write record":
             self.write_failed = fault is not None
+        if self.aim_of(request) == "delete" and fault is None:
+            self.deleted.add(request.name)
         self.world.note(self, request, fault)
         return send() if fault is None else self._fail(fault, request, send)
 

@@ -14,6 +14,7 @@ from azure_account.errors import ConflictError, FencedError, NotFoundError, Tran
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, LostAnswer, ProcessDied, Reset
 from azure_account.memory.service import MemoryService
+from state_backup.backup import writer as writer_module
 from state_backup.backup.arguments import MayBeEmpty
 from state_backup.backup.keeping import set_keep
 from state_backup.backup.writer import Owner, open_state
@@ -169,10 +170,12 @@ class World:
     def check_own(self, process: StateProcess, writer: StateWriter) -> None:
         """What a writer has uploaded in vain is condemned by its next commit.
 
-        Unless the list has no room, since what it has cannot be deleted, or the writer could not change it once more.
+        Unless the list is full of blobs that the writer does not know to be gone (a delete has failed, or its answer
+        was lost, or none was made after that), or the writer could not change the list once more.
         """
         record = self.truth.record
-        if set(record.condemned) & set(self.truth.blobs) or process.write_failed:
+        full = len(record.condemned) >= vars(writer_module)["MOST_CONDEMNED"]
+        if (full and not set(record.condemned) & process.deleted) or process.write_failed:
             return
         if record.write_id != writer._stored.record.write_id:
             return

@@ -78,7 +78,7 @@ def test_changed_bytes_of_the_right_size_are_found_by_a_deep_look_alone(account:
     container.put(blob_of(container, b"same"), b"sane")
     changed = (
         "its bytes have another checksum than the file had: overwrite the blob with an empty one, and the first backup "
-        "of the next writer that opens the state uploads the file again"
+        "of the next writer that opens the state uploads the file again, if its directory has it"
     )
     assert [{("store", "CURRENT"): "it is gone"}, {}] == seen(verify(container, STATE))
     assert [

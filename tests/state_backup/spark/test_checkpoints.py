@@ -312,6 +312,21 @@ def test_whole_batches_are_not_discarded_together_with_a_torn_one(query: Query, 
     assert 0 == restore_checkpoint(container, STATE, query.location, discard_newer=True).batch
 
 
+def test_a_directory_with_torn_metadata_that_another_machine_has_backed_up_since_is_kept_or_discarded_on_request(
+    query: Query, container: BlobContainer, tmp_path: Path
+) -> None:
+    """The error must not say to do what has just failed."""
+    query.commit(0)
+    attach(query, container).close()
+    there = Query(tmp_path / "there" / "ck")
+    write_files(there.location, {"metadata": ""})
+    with pytest.raises(
+        ConflictError, match=r"no checkpoint of Spark.*or discard what is there \(`discard_newer=True`\)"
+    ):
+        restore_checkpoint(container, STATE, there.location)
+    assert 0 == restore_checkpoint(container, STATE, there.location, discard_newer=True).batch
+
+
 @pytest.mark.parametrize("name", ["commits/1", "offsets/1"])
 @pytest.mark.parametrize("text", TORN)
 def test_a_torn_batch_is_not_backed_up(query: Query, container: BlobContainer, name: str, text: str) -> None:

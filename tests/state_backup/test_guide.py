@@ -1,0 +1,76 @@
+"""The examples of docs/STATE_BACKUP.md, run in their order."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from state_backup.restoring.restore import checkpoints
+from tests.state_backup.states import new_account
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from azure_account.account import BlobContainer
+
+GUIDE = Path(__file__).parents[2] / "docs" / "STATE_BACKUP.md"
+
+
+@pytest.fixture
+def container() -> BlobContainer:
+    return new_account().container("box")
+
+
+def examples(folder: Path) -> list[str]:
+    """With directories of the test, and its container."""
+    found = re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    return [re.sub("^container = .*$", "", code, flags=re.MULTILINE).replace("/mnt/", f"{folder}/") for code in found]
+
+
+def run(code: str, names: dict[str, Any]) -> None:
+    exec(compile(code, str(GUIDE), "exec"), names)  # noqa: S102 - a file of this repository
+
+
+def test_the_examples_of_the_guide_work_at_the_first_start_and_after_a_crash_on_another_disk(
+    container: BlobContainer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start, _, rocksdb, _ = examples(tmp_path / "first")
+    names: dict[str, Any] = {"container": container}
+    run(start, names)
+    assert "were there" not in capsys.readouterr().out, "nothing is restored at the first start"
+    (tmp_path / "first/state/aggregates/JFK").write_bytes(b"111279")
+    names["writer"].back_up(names["stores"], {"kafka.flights.3": "1500"})
+
+    restarted: dict[str, Any] = {"container": container}
+    run(examples(tmp_path / "other")[0], restarted)
+    assert "1 files were downloaded, 0 were there" in capsys.readouterr().out
+    assert b"111279" == (tmp_path / "other/state/aggregates/JFK").read_bytes()
+    assert {"kafka.flights.3": "1500"} == restarted["restored"].checkpoint.offsets
+    assert {"kafka.flights.3": "1042"} == checkpoints(container, "flights/task-3")[0].offsets
+
+    (tmp_path / "other/state/aggregates/JFK").unlink()
+    run(examples(tmp_path / "other")[1], restarted)
+    assert f"{[str(each.id) for each in checkpoints(container, 'flights/task-3')]}\n" == capsys.readouterr().out
+    assert ["2077", "1042"] == [each.offsets["kafka.flights.3"] for each in checkpoints(container, "flights/task-3")]
+
+    run(rocksdb, names)
+    assert ["2077"] == [each.offsets["kafka.flights.3"] for each in checkpoints(container, "flights/counts")]
+    names["db"].close()
+
+
+@pytest.mark.slow
+def test_the_example_of_a_spark_checkpoint_works_and_goes_on_when_its_disk_was_lost(
+    spark: SparkSession, container: BlobContainer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = examples(tmp_path)[-1]
+    for batch in (0, 1):
+        flights = spark.createDataFrame([("JFK", 100)], "origin string, distance long")
+        flights.coalesce(1).write.mode("append").parquet(str(tmp_path / "flights"))
+        run(code, {"container": container})
+        assert f"{batch} is backed up" in capsys.readouterr().out
+        shutil.rmtree(tmp_path / "checkpoints")
+    assert [("JFK", 200)] == [tuple(row) for row in spark.read.parquet(str(tmp_path / "totals/batch=1")).collect()]
