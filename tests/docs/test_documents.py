@@ -13,7 +13,9 @@ import control_messages.errors
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-LINK = re.compile(r"\]\((?!https?://)([^)\s]*)\)")
+LINK = re.compile(r"\]\((?!https?://)([^)\s]*)\)|^\[[^\]]+\]: (?!https?://)(\S+)", re.MULTILINE)
+USED = re.compile(r"\[([^\[\]]+)\]\[([^\[\]]*)\]")
+DEFINED = re.compile(r"^\[([^\]]+)\]: ", re.MULTILINE)
 NAMED_TEST = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
 LOCKED = re.compile(r"^pyspark==(\S+)", re.MULTILINE)
 
@@ -29,12 +31,18 @@ def anchors(document: Path) -> set[str]:
 @each_document
 def test_every_link_leads_to_a_file_and_a_heading(document: Path) -> None:
     broken = []
-    for link in LINK.findall(document.read_text("utf-8")):
+    for link in map("".join, LINK.findall(document.read_text("utf-8"))):
         path, _, anchor = link.partition("#")
         target = document.parent / path if path else document
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert [] == broken
+
+
+@each_document
+def test_every_link_by_a_name_has_a_target_and_every_target_is_used(document: Path) -> None:
+    text = document.read_text("utf-8")
+    assert set(DEFINED.findall(text)) == {name or words for words, name in USED.findall(text)}
 
 
 @each_document
