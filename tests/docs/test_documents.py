@@ -55,6 +55,10 @@ def test_every_test_that_a_document_names_exists(document: Path) -> None:
     assert [] == missing
 
 
+def test_the_readme_has_600_to_700_words() -> None:
+    assert 600 <= len((ROOT / "README.md").read_text("utf-8").split()) <= 700
+
+
 @pytest.mark.parametrize("module", [azure_account.errors, control_messages.errors])
 def test_every_class_of_errors_has_a_row(module: object) -> None:
     classes = {name for name, found in inspect.getmembers(module, inspect.isclass) if issubclass(found, Exception)}
