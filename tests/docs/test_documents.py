@@ -17,7 +17,20 @@ LINK = re.compile(r"\]\((?!https?://)([^)\s]*)\)|^\[[^\]]+\]: (?!https?://)(\S+)
 USED = re.compile(r"\[([^\[\]]+)\]\[([^\[\]]*)\]")
 DEFINED = re.compile(r"^\[([^\]]+)\]: ", re.MULTILINE)
 NAMED_TEST = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
+FILE = re.compile(r"`([\w/.]+\.py)(?:::\w+)?`")
 LOCKED = re.compile(r"^pyspark==(\S+)", re.MULTILINE)
+
+DECISIONS = sorted(ROOT.glob("docs/decisions/*.md"))
+PACKAGES = {
+    "0003": "arrow_avro",
+    "0006": "arrow_avro",
+    "0009": "control_messages",
+    "0011": "coordination",
+    "0015": "state_backup",
+    "0016": "adjunct_store",
+    "0017": "arrow_avro",
+}
+"""The package that a decision is about, by its number; of the others it is the connector's."""
 
 each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 
@@ -52,6 +65,18 @@ def test_every_test_that_a_document_names_exists(document: Path) -> None:
         target = ROOT / path
         if not target.is_file() or (name and f"def {name}(" not in target.read_text("utf-8")):
             missing.append(f"{path}::{name}" if name else path)
+    assert [] == missing
+
+
+@pytest.mark.parametrize("decision", DECISIONS, ids=lambda path: str(path.name))
+def test_every_file_that_a_decision_names_exists_in_the_repository_or_in_its_package(decision: Path) -> None:
+    package = PACKAGES.get(decision.name[:4], "azureblob_source")
+    folders = [ROOT, ROOT / package, ROOT / "tests" / package]
+    missing = [
+        path
+        for path in FILE.findall(decision.read_text("utf-8"))
+        if not any((folder / path).is_file() for folder in folders)
+    ]
     assert [] == missing
 
 
