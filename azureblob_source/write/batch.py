@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from azure_account.account import IF_ABSENT, Conflict
-from azure_account.errors import ConflictError, TransientError, describe
+from azure_account.errors import AzureBlobError, ConflictError, TransientError, describe
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.log.commit import (
     commit_and_publish,
@@ -97,6 +97,7 @@ class BatchCommitter:
         else:
             operation: Operation = "overwrite" if overwrite else "append"
             entries = self._commit_each_stream(operation, transaction, blobs, control, writers)
+        self._keep_schema_again(streams)
         self._check_order(transaction, entries)
         return [entry for entry in entries if isinstance(entry, LogEntry)]
 
@@ -155,8 +156,19 @@ class BatchCommitter:
         _each(
             lambda stream: _put_schema(self.container, schema_name(stream, avro.fingerprint), avro.json.encode()), new
         )
-        for stream in new:
-            self.logs(stream).schemas.add(avro.fingerprint)
+
+    def _keep_schema_again(self, streams: Sequence[str]) -> None:
+        """The same after the first commit to a stream: until then no log could show that the stream was deleted.
+
+        The batch is committed, so a failure is not raised: the next batch puts the schema again.
+        """
+        try:
+            self._keep_schema(streams)
+        except AzureBlobError as error:
+            logger.warning("the batch is committed, its writer schema could not be put once more (%s)", error)
+            return
+        for stream in streams:
+            self.logs(stream).schemas.add(self.plan.avro.fingerprint)
 
     def _commit_by_batch_log(
         self, draft: Draft, transaction: Transaction, writers: Sequence[Mapping[str, Any]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import random
+import time
 from collections import defaultdict
 from datetime import datetime, timedelta, timezone
 from itertools import count
@@ -68,14 +69,16 @@ def stage_rows(
     )
 
 
-def committer(container: BlobContainer, plan: WritePlan, seed: int = 0) -> BatchCommitter:
+def committer(
+    container: BlobContainer, plan: WritePlan, seed: int = 0, monotonic: Callable[[], float] = time.monotonic
+) -> BatchCommitter:
     """A driver process."""
     logs: dict[str, CommitLog] = {}
     ids = random.Random(seed)
     return BatchCommitter(
         plan,
         container,
-        lambda stream: logs.setdefault(stream, CommitLog(container, stream, readers=1)),
+        lambda stream: logs.setdefault(stream, CommitLog(container, stream, readers=1, monotonic=monotonic)),
         lambda: f"{ids.getrandbits(64):016x}",
         lambda: NOON,
     )
