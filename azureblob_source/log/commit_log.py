@@ -110,8 +110,6 @@ class CommitLog:
 
         `ConflictError` if `known` is not in the log any more, and no vacuum has deleted it.
         """
-        if found.version > known.version and found.belongs_with(known):
-            return found
         there = found if found.version == known.version else self._find(known.version)
         if there is None and known.version < self.boundary().first:
             return found
@@ -233,15 +231,15 @@ class CommitLog:
                 there = self._find(entry.version)
                 if before is not None and there is not None and not there.belongs_with(before):
                     self._delete_stray(there, before)
-                    return None
-                return self._unless_below_boundary(there, entry)
+                elif there is not None:
+                    return self._unless_below_boundary(there, entry)
             return None
 
         found = request_and_read_back(
             lambda: self.container.put(name, data, condition=IF_ABSENT), read_back, partial(self._unresolved, entry)
         )
         there = self._unless_below_boundary(entry, entry) if isinstance(found, Done) else found
-        if before is not None and there.write_id == entry.write_id:
+        if before is not None:
             self._check_log(before, entry)
         return there
 
@@ -288,16 +286,16 @@ class CommitLog:
         cause, step = f"no answer was received ({answer})", _after_an_unknown_put(entry)
         return TransientError(describe("commit", place, cause, step, attempts=ATTEMPTS))
 
-    def _unless_below_boundary(self, there: LogEntry | None, put: LogEntry) -> LogEntry:
+    def _unless_below_boundary(self, there: LogEntry, put: LogEntry) -> LogEntry:
         """What is `there` after a put. `ConflictError` if its version is below the retention boundary."""
         boundary = self.boundary()
-        if there is not None and put.version >= boundary.first:
+        if put.version >= boundary.first:
             if self._head is None or there.version > self._head.version:
                 self._head, self._looked = there, True
             return there
         self.forget()
         # A vacuum deletes the entries that it is removing with their blobs, which it could not find without them.
-        if there is not None and there.write_id == put.write_id and put.version not in boundary.removing:
+        if there.write_id == put.write_id and put.version not in boundary.removing:
             self._withdraw(put)
         message = describe(
             "commit",

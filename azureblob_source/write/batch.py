@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from azure_account.account import IF_ABSENT, Conflict
 from azure_account.clock import SYSTEM_CLOCK, utc
-from azure_account.errors import ConflictError, TransientError, describe
+from azure_account.errors import AzureBlobError, ConflictError, TransientError, describe
 from azure_account.parallel import Result, concurrent_map
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.log.commit import (
@@ -96,6 +96,7 @@ class BatchCommitter:
         else:
             operation: Operation = "overwrite" if overwrite else "append"
             entries = self._commit_each_stream(operation, transaction, blobs, control, writers)
+        self._keep_schema_again(streams)
         self._check_order(transaction, entries)
         return [entry for entry in entries if isinstance(entry, LogEntry)]
 
@@ -154,8 +155,19 @@ class BatchCommitter:
         new = [stream for stream in streams if avro.fingerprint not in self.logs(stream).schemas]
         put = partial(_put_schema, self.container, data=avro.json.encode())
         _for_streams(lambda stream: put(schema_name(stream, avro.fingerprint)), new)
-        for stream in new:
-            self.logs(stream).schemas.add(avro.fingerprint)
+
+    def _keep_schema_again(self, streams: Sequence[str]) -> None:
+        """The same after the first commit to a stream: until then no log could show that the stream was deleted.
+
+        The batch is committed, so a failure is not raised: the next batch puts the schema again.
+        """
+        try:
+            self._keep_schema(streams)
+        except AzureBlobError as error:
+            logger.warning("the batch is committed, its writer schema could not be put once more (%s)", error)
+            return
+        for stream in streams:
+            self.logs(stream).schemas.add(self.plan.avro.fingerprint)
 
     def _commit_by_batch_log(
         self, draft: Draft, transaction: Transaction, writers: Sequence[Mapping[str, Any]]

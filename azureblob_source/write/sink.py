@@ -1,13 +1,13 @@
 """Spark's writers: `write` on the executors, `commit` and `abort` on the driver.
 
     executor: write(Arrow batches) ─ staging.stage ─► CommitMessage (pickled)
-    driver:   commit([CommitMessage], batchId) ─ batch.BatchCommitter ─► one log entry per stream, blobs published
+    driver:   commit([CommitMessage], batchId) ─ batch.BatchCommitter
 
 How Spark calls them (pyspark 4.0–4.3): each task and each commit has a writer object of its own, in another process.
 `write` does not get the batch id; it reads it from the task's local properties. After `commit` has raised, Spark calls
 `abort` with all messages and runs the batch again. After `query.stop()` a task goes on for some seconds. Therefore
 tasks publish nothing (except with `at-least-once`), the messages hold all that a commit needs, and `abort` deletes
-nothing.
+nothing. How a batch is committed: the head of `log/commit.py`.
 """
 
 from __future__ import annotations

@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
 """Requests of one acquisition: the blob may be missing, and an answer may be lost."""
+_ONE_SECOND = 1.25
+"""Seconds of the holder's clock. A clock that is fast by a fifth still waits for a second of the service's."""
 
 
 @dataclass(frozen=True)
@@ -170,9 +172,12 @@ class Lease:
             return NotAcquired("the blob was deleted meanwhile")
         before, properties = found
         expired = before.epoch if properties.etag == self._expired else None
-        # Epochs of a blob that was deleted are lower than the time, by a clock that all hosts share: the service's.
-        least = 0 if before.lease_id else int(properties.last_modified.timestamp())
-        epoch = max(before.epoch, least) + 1
+        # No epoch is later than the time at which its term began, by a clock that all hosts share: the service's. So an
+        # epoch above the time at which a blob was created is above all epochs of a blob that was deleted before.
+        written = int(properties.last_modified.timestamp())
+        epoch = max(before.epoch, 0 if before.lease_id else written) + 1
+        if epoch > written:
+            self._wait_for_the_next_second()
         document = replace(before, epoch=epoch, holder=self._holder, lease_id=term.lease_id)
 
         def read_back(answer: Doubtful) -> NotAcquired | Done | None:
@@ -211,6 +216,10 @@ class Lease:
     def _create(self) -> None:
         """Create the blob, unless another process is faster."""
         self._container.put(self._blob, LeaseDocument(0).to_json(), condition=IF_ABSENT)
+
+    def _wait_for_the_next_second(self) -> None:
+        """Epochs rise by one, so they are never ahead of the time by more."""
+        self.clock.sleep(_ONE_SECOND)
 
     def _deadline(self, begin: float) -> float:
         return begin + self.timing.duration - self.timing.margin

@@ -3,7 +3,8 @@
     {"formatVersion":1,"epoch":1795331204,"holder":"driver-1","leaseId":"6f1c…", …}
 
 A blob is created with epoch 0 and without a lease id. Its first term raises the epoch to the time in seconds when the
-blob was created, by the service's clock, so epochs rise even if the blob is deleted and created again.
+blob was created, by the service's clock, and a term does not begin before its epoch's second. So epochs rise even if
+the blob is deleted and created again.
 """
 
 from __future__ import annotations

@@ -13,9 +13,24 @@ import control_messages.errors
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-LINK = re.compile(r"\]\((?!https?://)([^)\s]*)\)")
+LINK = re.compile(r"\]\((?!https?://)([^)\s]*)\)|^\[[^\]]+\]: (?!https?://)(\S+)", re.MULTILINE)
+USED = re.compile(r"\[([^\[\]]+)\]\[([^\[\]]*)\]")
+DEFINED = re.compile(r"^\[([^\]]+)\]: ", re.MULTILINE)
 NAMED_TEST = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
+FILE = re.compile(r"`([\w/.]+\.py)(?:::\w+)?`")
 LOCKED = re.compile(r"^pyspark==(\S+)", re.MULTILINE)
+
+DECISIONS = sorted(ROOT.glob("docs/decisions/*.md"))
+PACKAGES = {
+    "0003": "arrow_avro",
+    "0006": "arrow_avro",
+    "0009": "control_messages",
+    "0011": "coordination",
+    "0015": "state_backup",
+    "0016": "adjunct_store",
+    "0017": "arrow_avro",
+}
+"""The package that a decision is about, by its number; of the others it is the connector's."""
 
 each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 
@@ -29,12 +44,18 @@ def anchors(document: Path) -> set[str]:
 @each_document
 def test_every_link_leads_to_a_file_and_a_heading(document: Path) -> None:
     broken = []
-    for link in LINK.findall(document.read_text("utf-8")):
+    for link in map("".join, LINK.findall(document.read_text("utf-8"))):
         path, _, anchor = link.partition("#")
         target = document.parent / path if path else document
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert [] == broken
+
+
+@each_document
+def test_every_link_by_a_name_has_a_target_and_every_target_is_used(document: Path) -> None:
+    text = document.read_text("utf-8")
+    assert set(DEFINED.findall(text)) == {name or words for words, name in USED.findall(text)}
 
 
 @each_document
@@ -45,6 +66,22 @@ def test_every_test_that_a_document_names_exists(document: Path) -> None:
         if not target.is_file() or (name and f"def {name}(" not in target.read_text("utf-8")):
             missing.append(f"{path}::{name}" if name else path)
     assert [] == missing
+
+
+@pytest.mark.parametrize("decision", DECISIONS, ids=lambda path: str(path.name))
+def test_every_file_that_a_decision_names_exists_in_the_repository_or_in_its_package(decision: Path) -> None:
+    package = PACKAGES.get(decision.name[:4], "azureblob_source")
+    folders = [ROOT, ROOT / package, ROOT / "tests" / package]
+    missing = [
+        path
+        for path in FILE.findall(decision.read_text("utf-8"))
+        if not any((folder / path).is_file() for folder in folders)
+    ]
+    assert [] == missing
+
+
+def test_the_readme_has_600_to_700_words() -> None:
+    assert 600 <= len((ROOT / "README.md").read_text("utf-8").split()) <= 700
 
 
 @pytest.mark.parametrize("module", [azure_account.errors, control_messages.errors])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from control_messages.spark import AzureBlobTransport, ProducerSpec, partition_of, run_bounded
+from control_messages.spark import AzureBlobTransport, ProducerSpec, partition_of, run_bounded, run_until_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +50,7 @@ def test_the_examples_of_the_guide_work(
         "flights": rows.select("origin", "dest", F.timestamp_seconds("second").alias("departure")),
         "take": lambda batch, _: taken.extend(batch.collect()),
     }
-    jobs, days, join, next_stream = (
+    jobs, days, join, union, next_stream = (
         re.sub("^account = .*$", f"account = {options!r}", code, flags=re.MULTILINE)
         .replace('"container/', f'"{container_name}/')
         .replace("checkpoints/", f"{tmp_path}/checkpoints/")
@@ -69,6 +69,7 @@ def test_the_examples_of_the_guide_work(
     for name, columns, some in (
         ("flights", "flight string", [("EWR", seconds(0, 5), "UA1"), ("EWR", seconds(0, 5), "UA2"), ("JFK", 0, "B61")]),
         ("weather", "wind double", [("EWR", seconds(0, 5), 7.5), ("EWR", seconds(0, 6), 8.5)]),
+        ("abroad", "flight string", [("LHR", seconds(0, 5), "BA1")]),
     ):
         frame = streaming(spark, tmp_path / f"input-{name}", some, f"origin string, second bigint, {columns}")
         frame = frame.withColumn("time_hour", F.timestamp_seconds("second"))
@@ -85,6 +86,13 @@ def test_the_examples_of_the_guide_work(
     exec(join, names)  # noqa: S102
     joined = {(row.flight, row.origin, row.hour, row.wind) for row in taken if row.type == "message"}
     assert {("UA1", "EWR", 5 * HOUR, 7.5), ("UA2", "EWR", 5 * HOUR, 7.5), ("B61", "JFK", 0, None)} == joined
+
+    taken.clear()
+    exec(union, names)  # noqa: S102
+    writer = names["united"].writeStream.option("checkpointLocation", str(tmp_path / "checkpoint-united"))
+    run_until_end(writer.foreachBatch(names["take"]).start())
+    united = {(row.flight, row.hour) for row in taken if row.type == "message"}
+    assert {("UA1", 5 * HOUR), ("UA2", 5 * HOUR), ("B61", 0), ("BA1", 5 * HOUR)} == united
 
     exec(next_stream, names)  # noqa: S102
     envelopes = AzureBlobTransport(f"{container_name}/counts", options)

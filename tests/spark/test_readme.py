@@ -1,4 +1,4 @@
-"""The README's first example, run from a file by this Python, without other preparation."""
+"""The first examples of README and READING, run from a file by this Python, without other preparation."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ sys.meta_path.insert(0, ExtraIsMissing())
 """A `sitecustomize` for all Python processes of a job: packages of the extra `control-messages` cannot be imported."""
 
 
-def first_example() -> str:
-    (code,) = re.findall(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text("utf-8"), re.DOTALL)[:1]
+def first_example(document: str) -> str:
+    (code,) = re.findall(r"```python\n(.*?)```", (REPOSITORY / document).read_text("utf-8"), re.DOTALL)[:1]
     return str(code)
 
 
@@ -57,13 +57,14 @@ def run(job: Path, code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, job], env=environment, capture_output=True, text=True, check=False)
 
 
-def test_the_first_example_runs_unchanged(
+def test_the_first_examples_run_unchanged(
     options: dict[str, str], container_name: str, stored: Stored, tmp_path: Path
 ) -> None:
     other_python = tmp_path / "python3"
     other_python.write_text("#!/bin/sh\necho 'this is not the Python with the package' >&2\nexit 1\n")
     other_python.chmod(0o755)
-    code = first_example().replace('{"accountName": "myaccount"}', repr(options))
+    code = first_example("README.md") + first_example("docs/READING.md")
+    code = code.replace('{"accountName": "myaccount"}', repr(options))
     code = code.replace("mycontainer", container_name).replace("/tmp/checkpoints", str(tmp_path))  # noqa: S108
     assert container_name in code
     ended = run(tmp_path / "job.py", code)

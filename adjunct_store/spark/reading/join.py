@@ -72,7 +72,8 @@ def join(  # noqa: PLR0913 - what is joined, and how
     how: `left`: all rows, with null where the store has no entry; `inner`: only those with one; `semi` and `anti`:
     those with one, and those without one, as they are. Also as Spark spells these, such as `left_anti`.
     on: columns of `rows` in the order of the store's keys, or in any order if they have the names of the keys; or a
-    mapping from each key of the store to a column. A row with a null among them has no entry.
+    mapping from each key of the store to a column. A list that has the name of a key in the place of another one, and
+    not all names, is refused. A row with a null among them has no entry.
     columns: value columns to add, by default all; `prefix` comes before their names.
     indicator: the name of a Boolean column that a left join adds: whether the store has the key. Values may be null.
     shuffle: bring the rows of a store partition into one task, which then opens that partition only; without it every
@@ -288,7 +289,13 @@ def _key_columns(schema: StoreSchema, on: Sequence[str] | Mapping[str, str]) -> 
     given = [on] if isinstance(on, str) else list(on)
     if len(given) != len(names):
         raise ConfigurationError(f"on has {len(given)} columns, the store has {len(names)} keys: {', '.join(names)}.")
-    return names if set(given) == set(names) else given
+    if set(given) == set(names):
+        return names
+    for key, name in zip(names, given, strict=True):
+        if name in names and name != key:
+            text = f"on names {name!r}, which is a key of the store, in the place of key {key!r}."
+            raise ConfigurationError(f"{text} Map each key to its column: on={dict(zip(names, given, strict=True))}.")
+    return given
 
 
 def _values(schema: StoreSchema, columns: Sequence[str] | None) -> pa.Schema:

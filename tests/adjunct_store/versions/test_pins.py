@@ -264,3 +264,15 @@ def test_a_pin_of_which_no_answer_comes_is_an_error_that_can_be_repeated(account
     with pytest.raises(TransientError, match="write pin stores/planes/pins/q/00000000000000000000.json failed"):
         pin_version(container, STORE, "q", 0)
     assert 1 == pin_version(account.container("box"), STORE, "q", 0)[0].number
+
+
+def test_the_first_task_of_a_batch_makes_nine_requests_and_others_three(account: MemoryAccount) -> None:
+    published(opened(account.container("box")), 0)
+    faults = Faults()
+    container = account.restarted(faults).container("box")
+    requests = []
+    for batch in [*range(5), 4]:
+        before = faults.count
+        pin_version(container, STORE, Reader("q", "driver"), batch)
+        requests.append(faults.count - before)
+    assert [7, 7, 9, 9, 9, 3] == requests

@@ -218,7 +218,7 @@ class Turns(Intercept):
     def __init__(self) -> None:
         self.fault: Fault | None = None
         self.next: Request | None = None
-        """The request that waits for its turn."""
+        """The request that waits for its turn; None if the driver has ended."""
         self.faults = Faults(self._next_fault)
         self._changed = threading.Condition()
         self._state = "running"
@@ -240,10 +240,15 @@ class Turns(Intercept):
             raise ProcessDied
         return self.faults.attempt(request, send)
 
-    def step(self) -> bool:
-        """Let the driver make one request and go on to the next. False if it has ended."""
+    def settle(self) -> None:
+        """Wait until the driver is about to make a request, or has ended."""
         with self._changed:
             self._changed.wait_for(lambda: self._state != "running")
+
+    def step(self) -> bool:
+        """Let the driver make one request and go on to the next. False if it has ended."""
+        self.settle()
+        with self._changed:
             if self._state == "ended":
                 return False
             self._go, self._state = True, "running"
@@ -260,6 +265,7 @@ class Turns(Intercept):
     def end(self) -> None:
         """Called by the driver's thread as its last act."""
         with self._changed:
+            self.next = None
             self._enter("ended")
 
     def _enter(self, state: str) -> None:
@@ -268,7 +274,10 @@ class Turns(Intercept):
 
 
 class SteppedProcess:
-    """A process that the test moves request by request. `act` is what it does with its container."""
+    """A process that the test moves request by request. `act` is what it does with its container.
+
+    Whatever the process does, it does within a step, or before this object is made.
+    """
 
     def __init__(self, shared: SharedState, act: Callable[[BlobContainer], object]) -> None:
         self.turns = Turns()
@@ -284,6 +293,7 @@ class SteppedProcess:
 
         self._thread = threading.Thread(target=run, daemon=True)
         self._thread.start()
+        self.turns.settle()
 
     def step(self) -> bool:
         """One request. False when the process has ended."""

@@ -33,6 +33,7 @@ class Writer:
     """A process that writes batches of one query, one row each, and keeps its logs."""
 
     def __init__(self, account: MemoryAccount, query: str, faults: Faults | None = None) -> None:
+        self.account = account
         self.container = account.restarted(faults).container("container")
         self.query = query
         self.committer = committer(self.container, PLAN, sum(map(ord, query)))
@@ -216,6 +217,86 @@ def test_a_log_that_another_process_has_continued_is_not_torn_by_a_withdrawal() 
     old.write(2)
     Writer(account, "new").write(101)
     assert [2, 100, 101] == numbers(account)
+
+
+def stray_in_flight(old: Writer, batch: int) -> tuple[MemoryAccount, str]:
+    """The stream is deleted and begun again by batch 100, while `old` is just putting an entry; returns its name.
+
+    `old` can be about to withdraw it, as nobody can see.
+    """
+    account = old.account
+    old.write(batch)
+    name = log_name(STREAM, versions(account)[-1])
+    entry = account.container("container").get(name).data
+    delete_stream(account)
+    Writer(account, "new").write(100)
+    account.container("container").put(name, entry)
+    return account, name
+
+
+def test_a_search_does_not_go_on_after_an_entry_of_the_deleted_log_which_its_writer_is_about_to_withdraw() -> None:
+    old = Writer(new_account(), "old")
+    old.write(0)
+    log = CommitLog(old.account.container("container"), STREAM)
+    assert log.head() is not None
+    stray_in_flight(old, 1)
+    with pytest.raises(ConflictError, match="was deleted"):
+        log.refresh()
+    head = log.refresh()
+    assert head is not None
+    assert 0 == head.version
+
+
+def test_a_writer_does_not_go_on_after_another_ones_entry_of_the_deleted_log() -> None:
+    old = Writer(new_account(), "old")
+    other = Writer(old.account, "other")
+    old.write(0)
+    other.write(0)
+    account, name = stray_in_flight(old, 1)
+    with pytest.raises(ConflictError, match="was deleted"):
+        other.write(1)
+    account.container("container").delete(name)
+    other.write(1)
+    assert [1, 100] == numbers(account)
+
+
+def test_a_writer_whose_version_was_taken_and_freed_again_drops_what_it_knew_of_the_deleted_log() -> None:
+    old = Writer(new_account(), "old")
+    done: list[str] = []
+
+    def withdraw(attempt: NumberedAttempt) -> None:
+        if attempt.operation == "get" and attempt.name == log_name(STREAM, 2) and not done:
+            done.append("withdrawn")
+            old.account.container("container").delete(attempt.name)
+
+    other = Writer(old.account, "other", Faults(withdraw))
+    old.write(0)
+    other.write(1)
+    account, _ = stray_in_flight(old, 2)
+    with pytest.raises(ProcessDied):
+        Writer(account, "new", Faults(on("commit_block_list", Crash(), skip=1))).write(101)
+    with pytest.raises(ConflictError, match="was deleted"):
+        other.write(2)
+    assert ["withdrawn"] == done
+    assert [0, 1] == versions(account)
+    other.write(2)
+    assert [2, 100, 101] == numbers(account)
+
+
+def test_a_schema_that_was_deleted_with_the_stream_before_the_first_commit_of_its_writer_is_stored_again() -> None:
+    account = new_account()
+    Writer(account, "other").write(0)
+    done: list[str] = []
+
+    def delete(attempt: NumberedAttempt) -> None:
+        if attempt.name == log_name(STREAM, 0) and not done:
+            done.append("deleted")
+            for blob in list(account.container("container").list(f"{STREAM}/")):
+                account.container("container").delete(blob.name)
+
+    Writer(account, "late", Faults(delete)).write(1)
+    assert ["deleted"] == done
+    assert [1] == numbers(account)
 
 
 def test_a_withdrawal_that_is_refused_leaves_a_stray_that_stops_nobody() -> None:

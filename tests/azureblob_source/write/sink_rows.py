@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pytest
 
-from azure_account.clock import ManualClock
+from azure_account.clock import SYSTEM_CLOCK, Clock, ManualClock
 from azure_account.errors import AzureBlobError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import ProcessDied
@@ -79,14 +79,14 @@ class _SecondForEachBlob(ManualClock):
         return 0.0
 
 
-def committer(container: BlobContainer, plan: WritePlan, seed: int = 0) -> BatchCommitter:
+def committer(container: BlobContainer, plan: WritePlan, seed: int = 0, clock: Clock = SYSTEM_CLOCK) -> BatchCommitter:
     """A driver process."""
     logs: dict[str, CommitLog] = {}
     ids = random.Random(seed)
     return BatchCommitter(
         plan,
         container,
-        lambda stream: logs.setdefault(stream, CommitLog(container, stream, readers=1)),
+        lambda stream: logs.setdefault(stream, CommitLog(container, stream, readers=1, clock=clock)),
         lambda: f"{ids.getrandbits(64):016x}",
         ManualClock(NOON.timestamp()),
     )

@@ -17,6 +17,7 @@ from azure_account.memory.faults import (
     LateEffect,
     LostAnswer,
     ProcessDied,
+    Refuse,
     Reset,
     Throttle,
     TimeOut,
@@ -98,7 +99,7 @@ def test_an_entry_has_blobs_metrics_writers_and_attributes() -> None:
         assert {"class": "raw"} == container.tags(name)
 
 
-def test_the_writer_schema_is_kept_once_beside_the_log() -> None:
+def test_the_writer_schema_is_put_before_and_after_the_first_commit_and_not_any_more() -> None:
     account, plan = new_account(), plan_of(ROWS)
     faults = Faults()
     container = account.restarted(faults).container("container")
@@ -107,7 +108,18 @@ def test_the_writer_schema_is_kept_once_beside_the_log() -> None:
         driver.commit([stage_rows(container, plan, [rows([batch])], seed=batch)], Transaction("q", batch))
     name = schema_name("flights", plan.avro.fingerprint)
     assert plan.avro.json.encode() == account.service.contents("container")[name]
-    assert 1 == sum(attempt.name == name for attempt in faults.attempts)
+    assert 2 == sum(attempt.name == name for attempt in faults.attempts)
+
+
+def test_a_batch_whose_schema_cannot_be_put_again_is_committed_and_the_next_one_puts_it() -> None:
+    account, plan = new_account(), plan_of(ROWS)
+    name = schema_name("flights", plan.avro.fingerprint)
+    faults = Faults(on("put", Refuse(), name=lambda each: each == name, skip=1))
+    container = account.restarted(faults).container("container")
+    driver = committer(container, plan)
+    for batch in range(3):
+        assert 1 == len(driver.commit([stage_rows(container, plan, [rows([batch])], seed=batch)], None))
+    assert 4 == sum(attempt.name == name for attempt in faults.attempts)
 
 
 @pytest.mark.parametrize("fault", [TimeOut(), Reset(), LostAnswer(), Throttle(1.0), LateEffect(2)])

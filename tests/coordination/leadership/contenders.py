@@ -333,3 +333,10 @@ class BeginsByItsOwnClock(Lease):
     def _create(self) -> None:
         first = LeaseDocument(int(self.clock.now()), "", "none")
         self._container.put(self._blob, first.to_json(), condition=IF_ABSENT)
+
+
+class IsAheadOfTheTime(Lease):
+    """A mistake: a term begins before its epoch's second, so a blob that is created in the same second repeats it."""
+
+    def _wait_for_the_next_second(self) -> None:
+        pass

@@ -23,6 +23,7 @@ from tests.coordination.leadership.contenders import (
     Design,
     HasNoMargin,
     IsAFlag,
+    IsAheadOfTheTime,
     ReusesItsId,
     TakesNoAnswerForYes,
     WritesElsewhere,
@@ -88,6 +89,17 @@ def machine(seen: Counter[str], design: Design) -> type[SeededMachine]:  # noqa:
             if chance == 0:
                 self.contenders.force(delete=delete)
 
+        @rule(number=processes, seed=seeds)
+        def the_blob_is_deleted_again_right_after_an_election(self, number: int, seed: int) -> None:
+            self.seed += seed
+            epochs = len(self.contenders.epochs)
+            self.contenders.force(delete=True)
+            for process in self.contenders.processes[number:]:
+                self.contenders.step(process)
+            if len(self.contenders.epochs) > epochs:
+                seen["deleted right after an election"] += 1
+                self.contenders.force(delete=True)
+
         def teardown(self) -> None:
             if self.contenders.sound:
                 self.contenders.settle()
@@ -120,6 +132,7 @@ EVENTS = (
     "write refused",
     "broken",
     "deleted",
+    "deleted right after an election",
     "settled",
 )
 
@@ -149,6 +162,7 @@ def test_at_most_one_process_leads_in_many_histories() -> None:
         (CountsInMemory, "came after"),
         (BeginsAtOne, "came after"),
         (BeginsByItsOwnClock, "came after"),
+        (IsAheadOfTheTime, "came after"),
     ],
 )
 def test_a_wrong_design_is_caught(design: Design, found: str) -> None:

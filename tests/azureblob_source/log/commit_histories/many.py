@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from multiprocessing import Pool
 
 from tests.azureblob_source.log.commit_histories.history import run_seed
@@ -19,13 +20,18 @@ def kind_of(violation: str) -> str:
     return re.sub(r"\('[^)]*\)|\b[0-9a-f]{8,}\b|\d+", "·", violation)[:90]
 
 
-def run_many(first: int, count: int, processes: int) -> int:
-    """Run them and print what happened; violations and progress as they come. The number of kinds of violations."""
+def run_many(
+    first: int, count: int, processes: int, run: Callable[[int], tuple[str | None, Counter[str]]] = run_seed
+) -> int:
+    """Run them, print violations as they come, then what happened. The number of kinds of violations.
+
+    `run` gives the violation of one seed, if there is one, and the events in it.
+    """
     seen: Counter[str] = Counter()
     failed: dict[str, list[int]] = defaultdict(list)
     started = time.monotonic()
     with Pool(processes, quiet) as pool:
-        for seed, (violation, events) in enumerate(pool.imap(run_seed, range(first, first + count), 50), first):
+        for seed, (violation, events) in enumerate(pool.imap(run, range(first, first + count), 50), first):
             seen.update(events)
             if violation is not None:
                 failed[kind_of(violation)].append(seed)

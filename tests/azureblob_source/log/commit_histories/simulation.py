@@ -19,7 +19,7 @@ from azure_account.memory.service import MemoryService, UnverifiedBehaviour
 from azureblob_source.log.commit import open_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction
-from azureblob_source.log.naming import batches_stream, log_stream, log_version
+from azureblob_source.log.naming import batches_stream, blob_name, log_stream, log_version
 from azureblob_source.log.publish import Publisher
 from azureblob_source.log.void import leave_out
 from azureblob_source.maintenance.repair import missing_blobs, plan_repair, repair
@@ -343,13 +343,20 @@ def stage_batch(process: HistoryProcess, query: Query, batch: int, *, whole: boo
     for row in rows:
         stream = query.streams[(draws.randrange(8) if query.moving else row[2]) % len(query.streams)]
         tasks.setdefault((draws.randrange(2), stream), []).append(row)
-    return [StagedTask(blobs=(stage_blob(process, stream, of_task),)) for (_, stream), of_task in sorted(tasks.items())]
+    suffixed = query.suffixed
+    return [
+        StagedTask(blobs=(stage_blob(process, stream, of_task, suffixed=suffixed),))
+        for (_, stream), of_task in sorted(tasks.items())
+    ]
 
 
-def stage_blob(process: HistoryProcess, stream: str, rows: Sequence[Row]) -> BlobEntry:
-    """One blob of one or two blocks."""
+def stage_blob(process: HistoryProcess, stream: str, rows: Sequence[Row], *, suffixed: bool) -> BlobEntry:
+    """One blob of one or two blocks. Without a suffix the second in its name is its own."""
     truth, attempt = process.simulation.truth, f"{process.draws.getrandbits(64):016x}"
-    name = f"{stream}/2013/01/31/12/00-05-{attempt[:8]}.avro"
+    started = datetime(2013, 1, 31, 12, 0, 5, tzinfo=timezone.utc)
+    if not suffixed:
+        started += timedelta(seconds=len(truth.blob_rows))
+    name = blob_name(stream, None, started, attempt[:8] if suffixed else None, ".avro")
     blocks = process.draws.choice([1, 1, 2])
     blob = BlobEntry(
         name=name, stream=stream, partition=None, attempt=attempt, blocks=blocks, rows=len(rows),
