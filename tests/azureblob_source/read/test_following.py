@@ -188,6 +188,30 @@ def test_a_batch_that_is_being_published_is_waited_for() -> None:
     assert 2 == reader.latest(1, TriggerLimits())
 
 
+def test_a_reader_that_goes_on_elsewhere_meanwhile_begins_to_wait_again() -> None:
+    account, clock = filled(2), ManualClock()
+    put(account, 2, published=1)
+    reader = follower(account, clock=clock)
+    assert 1 == reader.latest(1, TriggerLimits())
+    clock.advance(20.0)
+    assert 1 == reader.latest(0, TriggerLimits())
+    clock.advance(20.0)
+    assert 1 == reader.latest(1, TriggerLimits())
+
+
+def test_a_reader_without_a_position_waits_for_each_batch_by_itself() -> None:
+    account, clock = filled(1), ManualClock()
+    late = put(account, 1, published=0)
+    reader = follower(account, clock=clock)
+    assert 0 == reader.latest(None, TriggerLimits())
+    clock.advance(20.0)
+    account.container("container").put(late.blobs[0].name, b"x", BlobAttributes({ATTEMPT: late.blobs[0].attempt}))
+    put(account, 2, published=1)
+    assert 1 == reader.latest(None, TriggerLimits())
+    clock.advance(20.0)
+    assert 1 == reader.latest(None, TriggerLimits())
+
+
 def test_waiting_begins_anew_with_each_batch() -> None:
     account, clock = filled(1), ManualClock()
     late = put(account, 1, published=0)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from dataclasses import replace
 from itertools import groupby
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from azure_account.errors import ConflictError, FencedError, TransientError
+from azure_account.errors import ConfigurationError, ConflictError, FencedError, TransientError
 from azure_account.memory.faults import (
     Crash,
     Fault,
@@ -484,6 +485,33 @@ def test_rows_that_name_their_streams_are_committed_to_each() -> None:
         assert batch_metrics(entry.blobs) == entry.metrics
     (entry,) = history(account, "_batches/q")
     assert {"a", "b/c"} == {blob.stream for blob in entry.blobs}
+
+
+def test_a_batch_fails_when_no_stream_is_committed_any_more() -> None:
+    """Else a repeat of the batch would run beside what this one has left."""
+
+    class Slow(Faults):
+        running, refused, ended = threading.Event(), threading.Event(), threading.Event()
+
+        def attempt(self, request: Any, send: Any) -> Any:
+            match request.operation, request.name:
+                case "put", "a/_log/00000000000000000000.json":
+                    assert self.running.wait(60)
+                    self.refused.set()
+                case "put", "b/c/_log/00000000000000000000.json":
+                    self.running.set()
+                    assert self.refused.wait(60)
+                    threading.Event().wait(0.2)  # as long as the error of the other stream needs to arrive
+                    self.ended.set()
+            return super().attempt(request, send)
+
+    account = new_account()
+    slow = Slow(on("put", Refuse(), name=lambda name: name == log_name("a", 0)))
+    container, plan = account.restarted(slow).container("container"), plan_of(ROWS, "container", streamColumn="stream")
+    staged = stage_rows(container, plan, [spread(0)])
+    with pytest.raises(ConfigurationError):
+        committer(container, plan).commit([staged], None)
+    assert slow.ended.is_set()
 
 
 def test_a_stream_of_the_path_takes_rows_without_a_stream() -> None:
