@@ -23,7 +23,8 @@ from azure_account import connect
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.staging import RandomNames, plan_write, stage
+from azureblob_source.write.planning import plan_write
+from azureblob_source.write.staging import RandomNames, stage
 from benchmarks.report import Report
 from tools.azurite import running_azurite
 from tools.spark_session import local_spark
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from azureblob_source.write.planning import WritePlan
     from tools.azurite import Azurite
 
 LOGS = (1, 1_000)
@@ -60,6 +62,7 @@ def run(rounds: int, copies: int) -> list[Report]:  # noqa: ARG001 - a version h
 class Writer:
     """Appends versions of one row."""
 
+    plan: WritePlan
     committer: BatchCommitter
     numbers: Iterator[int]
 
@@ -71,7 +74,8 @@ class Writer:
         container.create()
         ids, log = itertools.count(), CommitLog(container, str(options.location.stream))
         plan = plan_write(options, pa.schema([("id", pa.int64())]))
-        return Writer(BatchCommitter(plan, container, lambda _: log, lambda: f"w{next(ids)}", _now), itertools.count())
+        committer = BatchCommitter(plan.of_commit, container, lambda _: log, lambda: f"w{next(ids)}", _now)
+        return Writer(plan, committer, itertools.count())
 
     def append(self) -> None:
         """One version."""
@@ -79,7 +83,7 @@ class Writer:
         committer = self.committer
         staged = stage(
             [batch],
-            committer.plan,
+            self.plan,
             committer.container,
             names=RandomNames(os.urandom, suffixed=True),
             utc=_now,

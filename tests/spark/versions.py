@@ -12,7 +12,8 @@ from azure_account import connect
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.staging import RandomNames, plan_write, stage
+from azureblob_source.write.planning import plan_write
+from azureblob_source.write.staging import RandomNames, stage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +30,7 @@ def append_version(
     names = RandomNames(os.urandom, suffixed=True)
     staged = stage([rows], plan, container, names=names, utc=_now, clock=time.monotonic)
     committer = BatchCommitter(
-        plan, container, lambda stream: CommitLog(container, stream), lambda: uuid.uuid4().hex, _now
+        plan.of_commit, container, lambda stream: CommitLog(container, stream), lambda: uuid.uuid4().hex, _now
     )
     committer.commit([staged], None, overwrite=mode == "overwrite")
 
