@@ -11,12 +11,10 @@ import logging
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from opentelemetry import metrics
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from opentelemetry.metrics import Counter
+    from opentelemetry.metrics import Counter, Meter
 
     from azure_account.account import BlobContainer
     from azure_account.errors import CorruptError
@@ -86,10 +84,16 @@ def _add(counter: Counter, number: int, groups: Iterable[Mapping[str, str]]) -> 
 @lru_cache
 def _counter(name: str) -> Counter:
     unit, description = COUNTERS[name]
-    return metrics.get_meter("azureblob").create_counter(f"azureblob.{name}", unit, description)
+    return _meter().create_counter(f"azureblob.{name}", unit, description)
 
 
 @lru_cache
 def _damaged() -> Counter:
     description = "damaged blobs, or parts of them, that were skipped"
-    return metrics.get_meter("azureblob").create_counter("azureblob.corruptBlobs", "{blob}", description)
+    return _meter().create_counter("azureblob.corruptBlobs", "{blob}", description)
+
+
+def _meter() -> Meter:
+    from opentelemetry import metrics  # noqa: PLC0415 - a read counts nothing unless a blob is damaged
+
+    return metrics.get_meter("azureblob")
