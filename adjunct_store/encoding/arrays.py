@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 def large_binaries(values: Sequence[bytes | None]) -> pa.Array:
     """The values as `large_binary`; None is null."""
-    present = [each for each in values if each is not None]
     there: NDArray[np.bool_] | None = None
-    sizes = np.fromiter(map(len, present), np.int64, len(present))
-    if len(present) < len(values):
-        there = np.fromiter((each is not None for each in values), np.bool_, len(values))
-        of_all = np.zeros(len(values), np.int64)
-        of_all[there] = sizes
-        sizes = of_all
+    try:
+        sizes = np.fromiter(map(len, values), np.int64, len(values))  # type: ignore[arg-type]
+    except TypeError:  # None has no length
+        sizes = np.array([-1 if each is None else len(each) for each in values], np.int64)
+        there = sizes >= 0
+        sizes[~there] = 0
     offsets = np.zeros(len(values) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
-    buffers = [None if there is None else _bits(there), pa.py_buffer(offsets), pa.py_buffer(b"".join(present))]
+    data = b"".join(filter(None, values))
+    buffers = [None if there is None else _bits(there), pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.large_binary(), len(values), buffers)
 
 
