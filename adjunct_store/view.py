@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from adjunct_store.encoding.arrays import large_binaries
 from adjunct_store.encoding.keys import decode_keys, encode_prefix, key_columns
 from adjunct_store.encoding.values import decode_values
 from adjunct_store.engine.entry import AFTER_DATA, DATA, values_in
@@ -134,11 +135,11 @@ class View:
             yield from self._decoded(some)
 
     def _decoded(self, rows: Sequence[tuple[bytes, bytes]]) -> Iterator[tuple[Key, Value]]:
-        records = pa.array([record for _, record in rows], pa.large_binary())
+        records = large_binaries([record for _, record in rows])
         there, datums = values_in(records, ordered=self.schema.ordered)
         if not len(datums):
             return iter(())
-        encoded = pa.array([rows[row][0][1:] for row in np.flatnonzero(there).tolist()], pa.large_binary())
+        encoded = large_binaries([rows[row][0][1:] for row in np.flatnonzero(there).tolist()])
         keys = [_in_python(column) for column in decode_keys(encoded, self.schema.keys).columns]
         values = _in_python(decode_values(datums, self.schema, _WHAT))
         return zip(zip(*keys, strict=True), values, strict=True)

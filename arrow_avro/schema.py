@@ -9,9 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-import fastavro
 import pyarrow as pa
-from fastavro.schema import SchemaParseException, UnknownType
 from pyarrow import types as arrow_is
 
 from arrow_avro.compatibility import (
@@ -75,11 +73,13 @@ def parse(text: str, *, reading: bool = False) -> AvroSchema:
 
     With `reading`, names and enum symbols may have any characters, because those of files may.
     """
+    from fastavro.schema import SchemaParseException, UnknownType, parse_schema  # noqa: PLC0415 - few schemas are given
+
     try:
         raw = json.loads(text)
         check_json_depth(raw)
         if not reading:
-            fastavro.parse_schema(raw)
+            parse_schema(raw)
         return _made(raw, Rules.READ if reading else Rules.WRITE, given=True)
     except UnsupportedSchemaError as cause:
         raise ConfigurationError(f"the schema in option avroSchema {cause}. Give one without that.") from cause

@@ -16,6 +16,18 @@ DAY_TIME_INTERVAL = "interval day to second"
 SPARK_TYPE = "sparkType"
 SPARK_NAME = "sparkName"
 MAX_PRECISION = 38
+_TIMES = {
+    "date": ("date", ""),
+    "time-millis": ("time", "ms"),
+    "time-micros": ("time", "us"),
+    "timestamp-millis": ("instant", "ms"),
+    "timestamp-micros": ("instant", "us"),
+    "timestamp-nanos": ("instant", "ns"),
+    "local-timestamp-millis": ("wall clock", "ms"),
+    "local-timestamp-micros": ("wall clock", "us"),
+    "local-timestamp-nanos": ("wall clock", "ns"),
+    DAY_TIME_INTERVAL: ("interval", "us"),
+}
 _SHOWN = 8  # branches of a union that a message lists
 
 
@@ -123,6 +135,11 @@ def has_no_bytes(avro: AvroType) -> bool:
         case "record":
             return all(has_no_bytes(member.type) for member in avro.fields)
     return False
+
+
+def time_kind(avro: AvroType) -> tuple[str, str] | None:
+    """The kind of time that a number is, and its unit; None if it is no time."""
+    return _TIMES.get(avro.logical or avro.hint) if avro.kind in ("int", "long") else None
 
 
 def arrow_type(avro: AvroType) -> pa.DataType:

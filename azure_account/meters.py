@@ -10,15 +10,12 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from opentelemetry import metrics
-from opentelemetry.metrics import Observation
-
 from azure_account.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-    from opentelemetry.metrics import Counter
+    from opentelemetry.metrics import Counter, Observation
 
 Table: TypeAlias = Mapping[str, tuple[str, str]]
 """Unit and description of each instrument, by its name."""
@@ -41,6 +38,8 @@ class Meters:
 
     def instrument(self, kind: str, name: str) -> Any:
         """One of a table."""
+        from opentelemetry import metrics  # noqa: PLC0415 - most of Spark's processes count nothing
+
         with self._lock:
             if name not in self._made:
                 unit, description = self._tables[kind][name]
@@ -62,12 +61,14 @@ class Meters:
             self._observed.pop(key, None)
 
     def _values(self, gauge: str) -> Iterator[Observation]:
+        from opentelemetry import metrics  # noqa: PLC0415 - as above
+
         with self._lock:
             observed = list(self._observed.values())
         for attributes, read in observed:
             value = read().get(gauge)
             if value is not None:
-                yield Observation(value, attributes)
+                yield metrics.Observation(value, attributes)
 
 
 class Metrics:

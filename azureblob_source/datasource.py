@@ -60,15 +60,17 @@ class AzureBlobDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Write a DataFrame: append to streams, or overwrite one."""
-        from azureblob_source.write.sink import BatchWriter, write_plan  # noqa: PLC0415
+        from azureblob_source.write.planning import prepare_write  # noqa: PLC0415
+        from azureblob_source.write.sink import BatchWriter  # noqa: PLC0415
 
-        return BatchWriter(write_plan(self.options, schema, os.environ, overwrite=overwrite), overwrite=overwrite)
+        return BatchWriter(prepare_write(self.options, schema, os.environ, overwrite=overwrite), overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Write the micro-batches of a streaming query."""
-        from azureblob_source.write.sink import StreamWriter, write_plan  # noqa: PLC0415
+        from azureblob_source.write.planning import prepare_write  # noqa: PLC0415
+        from azureblob_source.write.sink import StreamWriter  # noqa: PLC0415
 
-        plan = write_plan(self.options, schema, os.environ, overwrite=overwrite, streaming=True)
+        plan = prepare_write(self.options, schema, os.environ, overwrite=overwrite, streaming=True)
         return StreamWriter(plan, overwrite=overwrite)
 
 

@@ -26,10 +26,11 @@ from azure_account.options.option_table import (
     text_list,
 )
 from azureblob_source.foreign_options import HINTS
-from control_messages.producer import ProducerSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from control_messages.producer import ProducerSpec
 
 EXACTLY_ONCE = "exactly-once"
 AT_LEAST_ONCE = "at-least-once"
@@ -50,6 +51,12 @@ def _names_of(known: Mapping[str, str]) -> Parser[tuple[str, ...]]:
         return tuple(dict.fromkeys(names))
 
     return Parser("some of " + ", ".join(f"`{name}`" for name in known), read)
+
+
+def _producer(value: str) -> ProducerSpec:
+    from control_messages.producer import ProducerSpec  # noqa: PLC0415 - loads much, and few writes have a producer
+
+    return ProducerSpec.from_json(value)
 
 
 def _version() -> Parser[int | str]:
@@ -196,7 +203,7 @@ SINK = OptionTable(
         ),
         Option(
             "emission",
-            Parser("the JSON of a `control_messages` `ProducerSpec`", ProducerSpec.from_json),
+            Parser("the JSON of a `control_messages` `ProducerSpec`", _producer),
             None,
             "The sink adds the watermarks of these tasks. The rows have the columns `partition` (int), `value` "
             "(binary, envelopes), `task` (int or string) and `eventTime` (timestamp); the first two are stored.",

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from azure_account import BlobContainer
-    from azureblob_source.write.staging import StagedTask, WritePlan
+    from azureblob_source.write.planning import WritePlan
+    from azureblob_source.write.staged_task import StagedTask
     from tools.azurite import Azurite
 
 BLOBS = 1_000
@@ -77,7 +78,7 @@ def _commit(plan: WritePlan, container: BlobContainer, staged: StagedTask) -> No
     def log_of(stream: str) -> CommitLog:
         return CommitLog(container, stream)
 
-    committer = BatchCommitter(plan, container, log_of, lambda: uuid.uuid4().hex)
+    committer = BatchCommitter(plan.of_commit, container, log_of, lambda: uuid.uuid4().hex)
     committer.commit([staged], Transaction("query", 0))
 
 

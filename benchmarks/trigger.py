@@ -22,7 +22,8 @@ from azure_account import connect
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.staging import RandomNames, plan_write, stage
+from azureblob_source.write.planning import plan_write
+from azureblob_source.write.staging import RandomNames, stage
 from benchmarks.report import Report
 from tools.azurite import running_azurite
 from tools.spark_session import local_spark
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from azureblob_source.write.planning import WritePlan
     from tools.azurite import Azurite
 
 LOGS = (1, 1_000)
@@ -59,6 +61,7 @@ def run(rounds: int, copies: int) -> list[Report]:  # noqa: ARG001 - a version h
 class Writer:
     """Appends versions of one row."""
 
+    plan: WritePlan
     committer: BatchCommitter
     numbers: Iterator[int]
 
@@ -70,7 +73,8 @@ class Writer:
         container.create()
         ids, log = itertools.count(), CommitLog(container, str(options.location.stream))
         plan = plan_write(options, pa.schema([("id", pa.int64())]))
-        return Writer(BatchCommitter(plan, container, lambda _: log, lambda: f"w{next(ids)}"), itertools.count())
+        committer = BatchCommitter(plan.of_commit, container, lambda _: log, lambda: f"w{next(ids)}")
+        return Writer(plan, committer, itertools.count())
 
     def append(self) -> None:
         """One version."""
@@ -78,7 +82,7 @@ class Writer:
         committer = self.committer
         staged = stage(
             [batch],
-            committer.plan,
+            self.plan,
             committer.container,
             names=RandomNames(os.urandom, suffixed=True),
         )

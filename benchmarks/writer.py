@@ -18,7 +18,8 @@ from azure_account import connect
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.service import MemoryService
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.staging import RandomNames, StagedTask, WritePlan, plan_write, stage
+from azureblob_source.write.planning import WritePlan, plan_write
+from azureblob_source.write.staging import RandomNames, stage
 from benchmarks.emulator import drop
 from benchmarks.flights import repeated
 from benchmarks.report import Report
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from azure_account import BlobContainer
     from azure_account.account import Bytes
+    from azureblob_source.write.staged_task import StagedTask
     from tools.azurite import Azurite
 
 SHAPES: Mapping[str, Mapping[str, str]] = {

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from adjunct_store.encoding.arrays import constant
 from adjunct_store.encoding.schema import key_type_name
 from azure_account.errors import ConfigurationError
 
@@ -30,7 +31,7 @@ def encode_keys(keys: pa.RecordBatch) -> pa.Array:
     columns = [_encoded(column, last=number == last) for number, column in enumerate(keys.columns)]
     if len(columns) == 1:
         return columns[0]
-    return pc.binary_join_element_wise(*columns, pa.scalar(b"", pa.large_binary()))
+    return pc.binary_join_element_wise(*columns, constant(b""))
 
 
 def key_columns(values: Sequence[Sequence[object]], keys: pa.Schema) -> pa.RecordBatch:
@@ -102,13 +103,13 @@ def _encoded(column: pa.Array, *, last: bool) -> pa.Array:
     data = unsigned.astype(f">u{width}").tobytes()
     offsets = np.arange(0, (len(numbers) + 1) * width, width, dtype=np.int64)
     whole = pa.Array.from_buffers(pa.large_binary(), len(numbers), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    return pc.if_else(column.is_valid(), whole, pa.scalar(None, pa.large_binary())) if column.null_count else whole
+    return pc.if_else(column.is_valid(), whole, constant(None)) if column.null_count else whole
 
 
 def _terminated(data: pa.Array) -> pa.Array:
     escaped = pc.replace_substring(data, pattern=_NUL, replacement=_ESCAPED_NUL)
-    end = pa.scalar(_END, pa.large_binary())
-    return pc.binary_join_element_wise(escaped, end, pa.scalar(b"", pa.large_binary()))
+    end = constant(_END)
+    return pc.binary_join_element_wise(escaped, end, constant(b""))
 
 
 def _escaped_bytes(prefix: bytes, last: bytes) -> bytes:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from adjunct_store.encoding.arrays import flags
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -32,7 +34,7 @@ def spark_hash(keys: pa.RecordBatch) -> NDArray[np.int32]:
     with np.errstate(over="ignore"):
         for column in keys.columns:
             hashed = _hashed(column, hashes)
-            hashes = np.where(np.asarray(column.is_valid()), hashed, hashes) if column.null_count else hashed
+            hashes = np.where(flags(column.is_valid()), hashed, hashes) if column.null_count else hashed
     return hashes.view(np.int32)
 
 

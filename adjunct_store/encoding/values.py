@@ -37,4 +37,4 @@ def decode_values(datums: pa.Array, schema: StoreSchema, store: str) -> pa.Struc
         step = "`python -m adjunct_store verify --deep` shows which; rebuild the store from its source (rebuild=True)."
         raise CorruptError(describe("decode", store, cause, step)) from error
     arrays = [batch.to_struct_array() for batch in batches]
-    return pa.concat_arrays(arrays) if arrays else pa.array([], schema.value_type)
+    return pa.concat_arrays(arrays) if arrays else pa.nulls(0, schema.value_type)

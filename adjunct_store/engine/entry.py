@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from adjunct_store.encoding.arrays import booleans, constant, flags
+from arrow_avro import int64_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,30 +62,30 @@ class Changes:
     def take(self, rows: I64) -> Changes:
         """Some of them."""
         orders = None if self.orders is None else self.orders[rows]
-        return Changes(self.keys.take(pa.array(rows)), self.records.take(pa.array(rows)), orders)
+        return Changes(self.keys.take(int64_array(rows)), self.records.take(int64_array(rows)), orders)
 
 
 def data_keys(keys: pa.Array) -> pa.Array:
     """Keys of entries for encoded keys; null for null."""
-    return pc.binary_join_element_wise(_constant(DATA), keys, _constant(b""))
+    return pc.binary_join_element_wise(constant(DATA), keys, constant(b""))
 
 
 def records(datums: pa.Array, orders: I64 | None) -> pa.Array:
     """Records of datums; of null, a deleted key. orders: by row, in an ordered store."""
-    kinds = pc.if_else(datums.is_valid(), _constant(bytes([VALUE])), _constant(bytes([DELETED])))
-    content = pc.fill_null(datums, b"")
+    kinds = pc.if_else(datums.is_valid(), constant(bytes([VALUE])), constant(bytes([DELETED])))
+    content = pc.fill_null(datums, constant(b""))
     if orders is None:
-        return pc.binary_join_element_wise(kinds, content, _constant(b""))
+        return pc.binary_join_element_wise(kinds, content, constant(b""))
     stored = (orders.view(np.uint64) ^ _SIGN).astype(">u8").tobytes()
     offsets = pa.py_buffer(np.arange(0, len(stored) + 1, _ORDER_BYTES, dtype=np.int64))
     order = pa.Array.from_buffers(pa.large_binary(), len(orders), [None, offsets, pa.py_buffer(stored)])
-    return pc.binary_join_element_wise(kinds, order, content, _constant(b""))
+    return pc.binary_join_element_wise(kinds, order, content, constant(b""))
 
 
 def values_in(found: pa.Array, *, ordered: bool) -> tuple[NDArray[np.bool_], pa.Array]:
     """Which records are values, by row, and the datums of those. False for deleted keys and for null."""
     there = are_values(found)
-    begins, ends, data = _bounds(found.filter(pa.array(there)))
+    begins, ends, data = _bounds(found.filter(booleans(there)))
     head = 1 + (_ORDER_BYTES if ordered else 0)
     kept = np.ones(len(data), bool)
     kept[: begins[0] if len(begins) else None] = False
@@ -97,7 +100,7 @@ def values_in(found: pa.Array, *, ordered: bool) -> tuple[NDArray[np.bool_], pa.
 
 def are_values(found: pa.Array) -> NDArray[np.bool_]:
     """Whether records are values, by row; false for deleted keys and for null."""
-    valid = np.asarray(found.is_valid())
+    valid = flags(found.is_valid())
     begins, _, data = _bounds(found)
     there = np.zeros(len(found), bool)
     there[valid] = data[begins[valid]] == VALUE
@@ -115,7 +118,3 @@ def _bounds(found: pa.Array) -> tuple[I64, I64, NDArray[np.uint8]]:
     """Begin and end of each record in the bytes of all."""
     offsets = np.frombuffer(found.buffers()[1] or bytes(8), np.int64)[found.offset : found.offset + len(found) + 1]
     return offsets[:-1], offsets[1:], np.frombuffer(found.buffers()[2] or b"", np.uint8)
-
-
-def _constant(data: bytes) -> Any:
-    return pa.scalar(data, pa.large_binary())

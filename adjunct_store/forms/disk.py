@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from adjunct_store.encoding.arrays import flags, large_binaries, rows_or_null
 from adjunct_store.encoding.keys import encode_keys
 from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.encoding.values import decode_values
 from adjunct_store.engine.entry import data_keys, values_in
 from adjunct_store.forms.key_words import neighbours_together
 from adjunct_store.forms.limit import Limit, growth, row_bytes
+from arrow_avro import int64_array, stored_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 _GET_AT_ONCE = 1_000
 """Keys. The fastest of those measured; longer lists only take more memory."""
-_NONE = pa.array([], pa.large_binary())
+_NONE = pa.nulls(0, pa.large_binary())
 
 
 class OnDisk:
@@ -47,7 +49,7 @@ class OnDisk:
         limit.add(self._growth * (pc.sum(pc.binary_length(found).take(different.indices)).as_py() or 0))
         there, datums = values_in(found, ordered=self._schema.ordered)
         values = decode_values(datums, self._schema, "values of an adjunct store")
-        row_of_key = pa.array(np.cumsum(there) - 1, pa.int64(), mask=~there)
+        row_of_key = rows_or_null(np.cumsum(there) - 1, there)
         return values.take(row_of_key.take(different.indices))
 
     def _records(self, different: pa.DictionaryArray, batch: pa.RecordBatch, limit: Limit) -> pa.Array:
@@ -55,12 +57,12 @@ class OnDisk:
         keys = different.dictionary
         order = neighbours_together(keys)
         if self._partitions.count == 1:
-            found = list(self._get(0, keys.take(pa.array(order)), limit))
+            found = list(self._get(0, keys.take(int64_array(order)), limit))
         else:
-            partitions = partition_of(batch.take(pa.array(_first_rows(different))), self._partitions.count)[order]
+            partitions = partition_of(batch.take(int64_array(_first_rows(different))), self._partitions.count)[order]
             by_partition = np.argsort(partitions, kind="stable")
             order, partitions = order[by_partition], partitions[by_partition]
-            sorted_keys = keys.take(pa.array(order))
+            sorted_keys = keys.take(int64_array(order))
             numbers, begins, sizes = np.unique(partitions, return_index=True, return_counts=True)
             self._partitions.fetch(numbers.tolist())
             found = []
@@ -68,12 +70,12 @@ class OnDisk:
                 found += self._get(number, sorted_keys.slice(begin, size), limit)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        return pa.concat_arrays(found or [_NONE]).take(pa.array(place))
+        return pa.concat_arrays(found or [_NONE]).take(int64_array(place))
 
     def _get(self, partition: int, keys: pa.Array, limit: Limit) -> Iterator[pa.Array]:
         for begin in range(0, len(keys), _GET_AT_ONCE):
             some = keys.slice(begin, _GET_AT_ONCE).to_pylist()
-            found = pa.array(self._partitions.get_many(partition, some), pa.large_binary())
+            found = large_binaries(self._partitions.get_many(partition, some))
             limit.add(found.nbytes)
             yield found
 
@@ -81,7 +83,7 @@ class OnDisk:
 def _first_rows(different: pa.DictionaryArray) -> NDArray[np.int64]:
     """For each different key, a row that has it."""
     indices = different.indices
-    rows = np.flatnonzero(np.asarray(indices.is_valid()))
+    rows = np.flatnonzero(flags(indices.is_valid()))
     first = np.zeros(len(different.dictionary), np.int64)
-    first[indices.drop_null().to_numpy()] = rows
+    first[stored_values(indices.drop_null(), np.int32)] = rows
     return first

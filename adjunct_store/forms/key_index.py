@@ -9,14 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
+from adjunct_store.encoding.arrays import flags
 from adjunct_store.forms.key_words import WORD, key_words
+from arrow_avro import int64_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from adjunct_store.forms.key_words import I64, U64
@@ -78,5 +80,5 @@ class KeyIndex:
         return found
 
     def _are_equal(self, at: I64, keys: pa.Array, asked: I64) -> NDArray[np.bool_]:
-        own = self._keys.take(pa.array(self._rows[at]))
-        return np.asarray(pc.equal(own, keys.take(pa.array(asked))))
+        own = self._keys.take(int64_array(self._rows[at]))
+        return flags(pc.equal(own, keys.take(int64_array(asked))))

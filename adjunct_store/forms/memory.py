@@ -9,11 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from adjunct_store.encoding.arrays import booleans, flags, large_binaries, rows_or_null
 from adjunct_store.encoding.keys import encode_keys
 from adjunct_store.encoding.values import decode_values
 from adjunct_store.engine.entry import AFTER_DATA, DATA, data_keys, values_in
 from adjunct_store.forms.key_index import KeyIndex
 from adjunct_store.forms.limit import Limit, growth, row_bytes
+from arrow_avro import stored_values
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ class InMemory:
     def __init__(self, partitions: Partitions, schema: StoreSchema) -> None:
         self._partitions, self._schema = partitions, schema
         self._index: KeyIndex | None = None
-        self._values = pa.array([], schema.value_type)
+        self._values = pa.nulls(0, schema.value_type)
         self._sizes = np.array([], np.int64)
 
     def __call__(self, batch: pa.RecordBatch, at_most: int | None = None) -> pa.StructArray:
@@ -43,10 +45,10 @@ class InMemory:
             rows = index.rows(keys)
         else:
             rows = np.full(len(keys), -1, np.int64)
-            rows[np.asarray(keys.is_valid())] = index.rows(keys.drop_null())
+            rows[flags(keys.is_valid())] = index.rows(keys.drop_null())
         there = rows >= 0
         limit.add(growth(self._values.type) * int(self._sizes[rows[there]].sum()))
-        return self._values.take(pa.array(rows, mask=~there))
+        return self._values.take(rows_or_null(rows, there))
 
     def _load(self) -> KeyIndex:
         try:
@@ -56,15 +58,15 @@ class InMemory:
             raise ConfigurationError(text) from error
 
     def _read_all(self) -> KeyIndex:
-        keys, values, sizes = [pa.array([], pa.large_binary())], [self._values], [self._sizes]
+        keys, values, sizes = [pa.nulls(0, pa.large_binary())], [self._values], [self._sizes]
         self._partitions.fetch(range(self._partitions.count))
         for partition in range(self._partitions.count):
             entries = self._partitions.scan_one(partition, DATA, AFTER_DATA)
             while some := list(islice(entries, _READ_AT_ONCE)):
-                records = pa.array([record for _, record in some], pa.large_binary())
+                records = large_binaries([record for _, record in some])
                 there, datums = values_in(records, ordered=self._schema.ordered)
-                keys.append(pa.array([key for key, _ in some], pa.large_binary()).filter(pa.array(there)))
-                sizes.append(np.asarray(pc.binary_length(datums)))
+                keys.append(large_binaries([key for key, _ in some]).filter(booleans(there)))
+                sizes.append(stored_values(pc.binary_length(datums), np.int64))
                 values.append(decode_values(datums, self._schema, "values of an adjunct store"))
         self._values, self._sizes = pa.concat_arrays(values), np.concatenate(sizes)
         self._index = KeyIndex(pa.concat_arrays(keys))

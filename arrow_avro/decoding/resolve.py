@@ -22,7 +22,7 @@ from arrow_avro.decoding.arrays import single
 from arrow_avro.decoding.buffers import texts
 from arrow_avro.decoding.plan import Plan, UnrepresentableValueError, UnresolvedError
 from arrow_avro.defaults import default_datum, is_valid_default
-from arrow_avro.types import DAY_TIME_INTERVAL, AvroField, AvroType, arrow_type, may_be_null, value_branches
+from arrow_avro.types import AvroField, AvroType, arrow_type, may_be_null, time_kind, value_branches
 from azure_account.errors import CorruptError
 
 if TYPE_CHECKING:
@@ -30,18 +30,6 @@ if TYPE_CHECKING:
 
     from arrow_avro.decoding.plan import Path
 
-_UNITS = {
-    "date": ("date", ""),
-    "time-millis": ("time", "ms"),
-    "time-micros": ("time", "us"),
-    "timestamp-millis": ("instant", "ms"),
-    "timestamp-micros": ("instant", "us"),
-    "timestamp-nanos": ("instant", "ns"),
-    "local-timestamp-millis": ("wall clock", "ms"),
-    "local-timestamp-micros": ("wall clock", "us"),
-    "local-timestamp-nanos": ("wall clock", "ns"),
-    DAY_TIME_INTERVAL: ("interval", "us"),
-}
 _PROMOTIONS = {
     "int": ("int", "long", "float", "double"),
     "long": ("long", "float", "double"),
@@ -225,11 +213,6 @@ def _may_fail(plan: Plan) -> bool:
 
 def _short(name: str) -> str:
     return name.rpartition(".")[2]
-
-
-def time_kind(avro: AvroType) -> tuple[str, str] | None:
-    """The kind of time that a number is, and its unit; None if it is no time."""
-    return _UNITS.get(avro.logical or avro.hint) if avro.kind in ("int", "long") else None
 
 
 def _leaf(writer: AvroType, reader: AvroType, arrow: pa.DataType) -> Plan | None:

@@ -8,7 +8,6 @@ from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from arrow_avro.decoding.resolve import time_kind
 from arrow_avro.schema import AvroSchema, read_schema
 from arrow_avro.schema_parser import UnsupportedSchemaError, unique
 from arrow_avro.types import (
@@ -18,6 +17,7 @@ from arrow_avro.types import (
     AvroField,
     AvroType,
     may_be_null,
+    time_kind,
     value_branches,
 )
 from azure_account.errors import ConfigurationError

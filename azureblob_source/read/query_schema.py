@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arrow_avro import arrow_schema, resolve, superset, unresolved
+import arrow_avro
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -49,11 +49,13 @@ class QuerySchema:
         if writer.json == self.reader.json:
             return None
         try:
-            merged = superset([self.reader, writer])
+            merged = arrow_avro.superset([self.reader, writer])
         except ConfigurationError as cause:
             step = "Then start the query again from its checkpoint."
             return Misfit(str(cause), step) if self.strict else self._unresolved(writer)
-        return self._change(arrow_schema(self.reader), arrow_schema(merged)) or self._unresolved(writer)
+        return self._change(arrow_avro.arrow_schema(self.reader), arrow_avro.arrow_schema(merged)) or self._unresolved(
+            writer
+        )
 
     def _change(self, before: pa.Schema, after: pa.Schema) -> Misfit | None:
         """How the query's columns would have to change to hold the new rows."""
@@ -72,7 +74,7 @@ class QuerySchema:
         return None
 
     def _unresolved(self, writer: AvroSchema) -> Misfit | None:
-        error = unresolved(resolve(writer.row, self.reader.row))
+        error = arrow_avro.unresolved(arrow_avro.resolve(writer.row, self.reader.row))
         return None if error is None else Misfit(f"its rows do not fit the query's schema: {error}", f"{_RESTART}.")
 
 

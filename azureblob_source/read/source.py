@@ -19,11 +19,9 @@ from azure_account.errors import ConfigurationError, describe
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.options import METADATA_COLUMNS
 from azureblob_source.read import views
-from azureblob_source.read.filters import column_filter, selected
 from azureblob_source.read.following import new_blobs
 from azureblob_source.read.options import SourceOptions, source_options
 from azureblob_source.read.snapshot import Snapshot, kept_history, take_snapshot, writer_schemas
-from azureblob_source.read.split_reader import read_splits
 from azureblob_source.read.splits import Split, pack_splits, split_blobs
 
 if TYPE_CHECKING:
@@ -168,7 +166,7 @@ class PartitionReader:
         """Partitions over blobs, in name order: a large blob is split, and small ones share a partition."""
         about_blobs = [each for each in self.filters if each.column in self.metadata]
         if about_blobs:
-            blobs = [blob for blob in blobs if selected(_origin(blob, 1), about_blobs).num_rows]
+            blobs = [blob for blob in blobs if _selected(_origin(blob, 1), about_blobs).num_rows]
         size = self.options.split_bytes
         return [
             SplitsPartition(splits, self.plan.reader_schema) for splits in pack_splits(split_blobs(blobs, size), size)
@@ -179,11 +177,13 @@ class PartitionReader:
         expected = arrow_of(self.schema)
         found = self._rows(partition) if isinstance(partition, SplitsPartition) else self._view(partition)
         for batch in found:
-            rows = selected(_as(expected, batch.select(self.schema.names)), self.filters)
+            rows = _selected(_as(expected, batch.select(self.schema.names)), self.filters)
             if rows.num_rows:
                 yield rows
 
     def _rows(self, partition: SplitsPartition) -> Iterator[pa.RecordBatch]:
+        from azureblob_source.read.split_reader import read_splits  # noqa: PLC0415 - planning need not load a decoder
+
         names: list[str] = self.schema.names
         metadata = [name for name in names if name in self.metadata]
         columns = [name for name in names if name not in metadata]
@@ -246,6 +246,8 @@ class FilteringReader(SnapshotReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Keep the filters that can be applied here, and return the others to Spark."""
+        from azureblob_source.read.filters import column_filter  # noqa: PLC0415 - see `_selected`
+
         schema = arrow_of(self.schema)
         others = []
         for each in filters:
@@ -255,6 +257,14 @@ class FilteringReader(SnapshotReader):
             else:
                 self.filters.append(found)
         return others
+
+
+def _selected(batch: pa.RecordBatch, filters: Sequence[ColumnFilter]) -> pa.RecordBatch:
+    if not filters:
+        return batch
+    from azureblob_source.read.filters import selected  # noqa: PLC0415 - loads Arrow's functions, for few reads
+
+    return selected(batch, filters)
 
 
 def _origin(blob: StreamBlob, rows: int) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from arrow_avro import int64_array
+import arrow_avro
 from azureblob_source.log.live import entries_in_effect
 from azureblob_source.read.blobs import UNIX_EPOCH
 
@@ -172,7 +172,7 @@ def control(entries: Iterable[LogEntry]) -> Iterator[pa.RecordBatch]:
 def _control(found: Sequence[tuple[LogEntry, Mapping[str, Any]]]) -> pa.RecordBatch:
     messages = pa.RecordBatch.from_pylist([_message(entry, message) for entry, message in found], CONTROL)
     partitions = [_partitions(message) for _, message in found]
-    rows = messages.take(int64_array(np.repeat(np.arange(len(found)), list(map(len, partitions)))))
+    rows = messages.take(arrow_avro.int64_array(np.repeat(np.arange(len(found)), list(map(len, partitions)))))
     levels = pa.array([level for of_message in partitions for level in of_message], pa.string())
     place = CONTROL.get_field_index("partition")
     return rows.set_column(place, CONTROL.field(place), levels)

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import AnyEntry, BlobEntry, Operation
     from azureblob_source.log.publish import Unpublishable
-    from azureblob_source.write.staging import StagedTask, WritePlan
+    from azureblob_source.write.commit_plan import CommitPlan
+    from azureblob_source.write.staged_task import StagedTask
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ _STREAMS_AT_ONCE = 8
 class BatchCommitter:
     """Commits batches of one write. `logs` gives the process's one `CommitLog` of a stream."""
 
-    plan: WritePlan
+    plan: CommitPlan
     container: BlobContainer
     logs: Callable[[str], CommitLog]
     new_id: Callable[[], str]
@@ -65,12 +66,12 @@ class BatchCommitter:
     @property
     def publisher(self) -> Publisher:
         """How blobs become visible."""
-        options = self.plan.options
+        plan = self.plan
         return Publisher(
             self.container,
-            deadline=options.close_timeout,
-            unique_names=options.random_suffix,
-            at_least_once=options.at_least_once,
+            deadline=plan.close_timeout,
+            unique_names=plan.unique_names,
+            at_least_once=plan.at_least_once,
         )
 
     def commit(
@@ -80,17 +81,16 @@ class BatchCommitter:
 
         Returns the entries in effect for the batch, as far as they are still in the log; none if it has no rows.
         """
-        options = self.plan.options
-        if options.at_least_once:
+        if self.plan.at_least_once:
             transaction = None
         blobs = [blob for task in staged for blob in task.blobs]
         streams = sorted({blob.stream for blob in blobs})
         self._keep_schema(streams)
-        given = options.router.stream
+        given = self.plan.stream
         self._check_service(streams or ([] if given is None else [given]), overwrite=overwrite)
         writers = [{**task.writer, "metrics": task.metrics} for task in staged if task.blobs]
         control = merged(message for task in staged for message in task.control)
-        if options.router.stream_column is not None and transaction is not None:
+        if self.plan.rows_name_streams and transaction is not None:
             draft = self._draft("append", transaction, blobs, control)
             entries = self._commit_by_batch_log(draft, transaction, writers)
         else:
@@ -110,7 +110,7 @@ class BatchCommitter:
     ) -> list[AnyEntry]:
         """Commit each stream's part by itself. Without rows: publish what an earlier run of the batch has committed."""
         blobs_by_stream, control_by_stream = _by_stream(blobs), split_by_stream(control)
-        stream = self.plan.options.router.stream
+        stream = self.plan.stream
         if operation == "overwrite" and stream is not None:
             blobs_by_stream.setdefault(stream, [])
         if not blobs_by_stream and stream is not None and transaction is not None:
@@ -125,7 +125,7 @@ class BatchCommitter:
 
     def _check_order(self, transaction: Transaction | None, entries: Sequence[AnyEntry]) -> None:
         """`ConflictError` if a streaming query commits an older batch than the newest of its batches in a log."""
-        if transaction is None or self.plan.options.transaction is not None:
+        if transaction is None or self.plan.transaction is not None:
             return
         for entry in entries:
             newest = entry.transaction
@@ -141,7 +141,7 @@ class BatchCommitter:
 
     def _check_service(self, streams: Sequence[str], *, overwrite: bool) -> None:
         """Try once, before anything is committed, what this write asks of the service beyond plain blobs."""
-        attributes = self.plan.options.attributes
+        attributes = self.plan.attributes
         if overwrite or attributes.tags or attributes.tier:
             new = [stream for stream in streams if (attributes, overwrite) not in self.logs(stream).probed]
             check = partial(self.publisher.probe_service, attributes=attributes, deletes=overwrite)
@@ -151,10 +151,10 @@ class BatchCommitter:
 
     def _keep_schema(self, streams: Sequence[str]) -> None:
         """Put the writer schema beside each stream's log, before anything is committed that needs it."""
-        avro = self.plan.avro
-        new = [stream for stream in streams if avro.fingerprint not in self.logs(stream).schemas]
-        put = partial(_put_schema, self.container, data=avro.json.encode())
-        _for_streams(lambda stream: put(schema_name(stream, avro.fingerprint)), new)
+        plan = self.plan
+        new = [stream for stream in streams if plan.schema not in self.logs(stream).schemas]
+        put = partial(_put_schema, self.container, data=plan.schema_json.encode())
+        _for_streams(lambda stream: put(schema_name(stream, plan.schema)), new)
 
     def _keep_schema_again(self, streams: Sequence[str]) -> None:
         """The same after the first commit to a stream: until then no log could show that the stream was deleted.
@@ -167,7 +167,7 @@ class BatchCommitter:
             logger.warning("the batch is committed, its writer schema could not be put once more (%s)", error)
             return
         for stream in streams:
-            self.logs(stream).schemas.add(self.plan.avro.fingerprint)
+            self.logs(stream).schemas.add(self.plan.schema)
 
     def _commit_by_batch_log(
         self, draft: Draft, transaction: Transaction, writers: Sequence[Mapping[str, Any]]
@@ -243,12 +243,12 @@ class BatchCommitter:
             timestamp=utc(self.clock).isoformat(timespec="milliseconds"),
             operation=operation,
             transaction=transaction,
-            epoch=self.plan.options.epoch,
+            epoch=self.plan.epoch,
             blobs=tuple(blobs),
             control=tuple(control),
             metrics=batch_metrics(blobs),
             writers=tuple(writers),
-            attributes=self.plan.options.attributes,
+            attributes=self.plan.attributes,
         )
 
 

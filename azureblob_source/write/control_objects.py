@@ -10,35 +10,14 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from control_messages.envelopes import unwrap
-from control_messages.errors import BadEnvelopeError
-from control_messages.messages import EARLIEST, MessageType, message_type, to_fields
+from control_messages.messages import EARLIEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-_TYPE_NAMES = {
-    MessageType.WATERMARK: "watermark",
-    MessageType.END_OF_STREAM: "endOfStream",
-    MessageType.DRAIN: "drain",
-}
 _UNTIMED = EARLIEST - 1
 _MANY_DIGITS = 2000  # no level has as many
 _Levels = tuple[str | None, ...]
-
-
-def log_fields(envelope: bytes) -> dict[str, Any]:
-    """Type and fields of a control message. Samza's messages carry no task count, so their fields have none."""
-    try:
-        message, has_count = unwrap(envelope), True
-    except BadEnvelopeError:
-        message, has_count = unwrap(envelope, task_count=1), False
-    if isinstance(message, bytes):
-        raise TypeError("a user message has no fields for the log")
-    fields = to_fields(message)
-    if not has_count:
-        del fields["taskCount"]
-    return {"type": _TYPE_NAMES[message_type(message)], **fields}
 
 
 def merged(messages: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:

@@ -17,9 +17,10 @@ import pyarrow as pa
 from arrow_avro import int64_array, stored_values
 from azure_account.errors import ConfigurationError, describe
 from azureblob_source.write.coalescing import coalesce
-from azureblob_source.write.control_objects import log_fields, merged, objects_of
-from control_messages.envelopes import are_user_messages
+from azureblob_source.write.control_objects import merged, objects_of
+from control_messages.envelopes import are_user_messages, unwrap
 from control_messages.errors import BadEnvelopeError
+from control_messages.messages import MessageType, message_type, to_fields
 from control_messages.producer import FOR_THE_SINK, TaskWatermarks
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class EnvelopeRouter:
     def _message(self, envelope: bytes) -> dict[str, Any]:
         fields = self._fields.get(envelope)
         if fields is None:
-            fields = self._fields[envelope] = log_fields(envelope)
+            fields = self._fields[envelope] = _log_fields(envelope)
         return fields
 
     def _check(self, control: pa.RecordBatch) -> None:
@@ -254,3 +255,24 @@ def _distinct(envelopes: pa.Array) -> tuple[list[bytes], I64]:
     """The distinct values of a column without nulls, and for every row the index of its value."""
     encoded = envelopes.dictionary_encode()
     return encoded.dictionary.to_pylist(), stored_values(encoded.indices, np.int32).astype(np.int64)
+
+
+_TYPE_NAMES = {
+    MessageType.WATERMARK: "watermark",
+    MessageType.END_OF_STREAM: "endOfStream",
+    MessageType.DRAIN: "drain",
+}
+
+
+def _log_fields(envelope: bytes) -> dict[str, Any]:
+    """Type and fields of a control message. Samza's messages carry no task count, so their fields have none."""
+    try:
+        message, has_count = unwrap(envelope), True
+    except BadEnvelopeError:
+        message, has_count = unwrap(envelope, task_count=1), False
+    if isinstance(message, bytes):
+        raise TypeError("a user message has no fields for the log")
+    fields = to_fields(message)
+    if not has_count:
+        del fields["taskCount"]
+    return {"type": _TYPE_NAMES[message_type(message)], **fields}

@@ -3,6 +3,9 @@
     executor: write(Arrow batches) ─ staging.stage ─► CommitMessage (pickled)
     driver:   commit([CommitMessage], batchId) ─ batch.BatchCommitter
 
+Each of the two imports its module when it is called: Spark starts other processes for tasks than for commits, and these
+need neither Arrow nor the encoder.
+
 How Spark calls them (pyspark 4.0–4.3): each task and each commit has a writer object of its own, in another process.
 `write` does not get the batch id; it reads it from the task's local properties. After `commit` has raised, Spark calls
 `abort` with all messages and runs the batch again. After `query.stop()` a task goes on for some seconds. Therefore
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import uuid
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -22,33 +26,26 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
-from arrow_avro import arrow_of, well_formed
 from azure_account import connect
-from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
 from azureblob_source import metrics
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.fencing import publish_unless_fenced
 from azureblob_source.log.publish import Publisher
-from azureblob_source.write.batch import BatchCommitter
-from azureblob_source.write.control_records import VALUE
-from azureblob_source.write.options import sink_options
-from azureblob_source.write.staging import RandomNames, StagedTask, WritePlan, plan_write, stage
-from control_messages.producer import PRODUCER_METADATA, ProducerSpec
+from azureblob_source.write.staged_task import StagedTask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
     from azure_account.account import BlobContainer
-    from azure_account.clock import Clock
     from azure_account.options.settings import AccountSettings
     from azureblob_source.location import Location
     from azureblob_source.log.entry import BlobEntry, LogEntry
-    from azureblob_source.write.options import SinkOptions
+    from azureblob_source.write.commit_plan import CommitPlan
+    from azureblob_source.write.planning import WritePlan
 
 logger = logging.getLogger(__name__)
 
@@ -64,20 +61,25 @@ class _Sink:
     """What the batch writer and the streaming writer share."""
 
     def __init__(self, plan: WritePlan, *, overwrite: bool) -> None:
-        self.plan = plan
+        self.plan = plan.of_commit
         self.overwrite = overwrite
+        self._tasks = pickle.dumps(plan)  # as bytes, so that Spark's process for the commit does not load it
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
         """Stage one task's rows. Called on an executor, once for each attempt of a task, a speculative one too."""
+        from arrow_avro import well_formed  # noqa: PLC0415 - a commit need not load this, nor the encoder
+        from azureblob_source.write.staging import RandomNames, stage  # noqa: PLC0415
+
+        plan: WritePlan = pickle.loads(self._tasks)  # noqa: S301 - of `__init__`
         container = container_of(self.plan)
         writer = _task()
         source = f"{writer.get('query', 'batch')}/{writer['task']}"
         try:
             staged = stage(
                 map(well_formed, iterator),
-                self.plan,
+                plan,
                 container,
-                names=RandomNames(os.urandom, suffixed=self.plan.options.random_suffix),
+                names=RandomNames(os.urandom, suffixed=self.plan.unique_names),
                 publish=self._publish_at_once(container),
             )
         except Exception:
@@ -88,14 +90,16 @@ class _Sink:
 
     def _publish_at_once(self, container: BlobContainer) -> Callable[[BlobEntry], object] | None:
         """With `at-least-once`: publishes a finished blob. What cannot be published is left to the driver's commit."""
-        options = self.plan.options
-        if not options.at_least_once:
+        plan = self.plan
+        if not plan.at_least_once:
             return None
         log_of = cache(partial(CommitLog, container))
-        return publish_unless_fenced(log_of, Publisher(container), options.attributes, options.epoch)
+        return publish_unless_fenced(log_of, Publisher(container), plan.attributes, plan.epoch)
 
     def commit_batch(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> list[LogEntry]:
         """Commit and publish what the tasks have staged. Returns the log entries of the batch."""
+        from azureblob_source.write.batch import BatchCommitter  # noqa: PLC0415 - a task need not load it
+
         staged = [StagedTask.from_json(message.staged) for message in messages if isinstance(message, CommitMessage)]
         if len(staged) < len(messages):
             lost = f"{len(messages) - len(staged)} of {len(messages)} tasks sent no message; nothing was committed."
@@ -104,15 +108,15 @@ class _Sink:
         committer = BatchCommitter(self.plan, container, self._logs_of(container), lambda: uuid.uuid4().hex)
         transaction = self._transaction(staged, batch)
         entries = committer.commit(staged, transaction, overwrite=self.overwrite)
-        if self.plan.options.transaction is not None:
-            _warn_of_dropped(self.plan.options.location, staged, entries)
-        if not self.plan.options.at_least_once:  # else the tasks have counted the blobs that they published
+        if self.plan.transaction is not None:
+            _warn_of_dropped(self.plan.location, staged, entries)
+        if not self.plan.at_least_once:  # else the tasks have counted the blobs that they published
             commits = {"blobCommits": sum(entry.metrics.get("blobCommits", 0) for entry in entries)}
             metrics.count(commits, system=container.name, source=transaction.id if transaction else "batch")
         return entries
 
     def _transaction(self, staged: Sequence[StagedTask], batch: int | None) -> Transaction | None:
-        given = self.plan.options.transaction
+        given = self.plan.transaction
         if given is not None or batch is None:
             return given
         queries = {task.writer["query"] for task in staged if "query" in task.writer}
@@ -123,7 +127,7 @@ class _Sink:
 
     def _logs_of(self, container: BlobContainer) -> Callable[[str], CommitLog]:
         """The logs that this process keeps: they remember their heads, so that a commit need not search for them."""
-        account = self.plan.options.account
+        account = self.plan.account
 
         def log(stream: str) -> CommitLog:
             return _logs.setdefault((account, container.name, stream), CommitLog(container, stream))
@@ -137,7 +141,7 @@ class _Sink:
         ]
         logger.warning(
             "write to %s aborted; its %d staged blobs expire, unless the batch is committed in the log",
-            self.plan.options.location, sum(map(len, blobs)),
+            self.plan.location, sum(map(len, blobs)),
         )  # fmt: skip
 
 
@@ -169,73 +173,9 @@ class StreamWriter(_Sink, DataSourceStreamWriter, DataSourceArrowWriter):
         self.abort_batch(messages)
 
 
-def write_plan(
-    raw: Mapping[str, str],
-    schema: StructType,
-    env: Mapping[str, str],
-    *,
-    overwrite: bool,
-    streaming: bool = False,
-    clock: Clock = SYSTEM_CLOCK,
-) -> WritePlan:
-    """Validate a write before its first task runs, and create its container if it is absent.
-
-    Spark calls this in each micro-batch of a streaming query; the container is checked once a minute then.
-    """
-    options = _with_producer(raw, env, schema)
-    if streaming and options.transaction is not None:  # one micro-batch would be written, and all others dropped
-        message = (
-            "options `txnAppId` and `txnVersion` are for df.write: a streaming query is identified by its checkpoint "
-            "and its batch ids. Leave them out here, or set them on the df.write within `foreachBatch`."
-        )
-        raise ConfigurationError(message)
-    if overwrite and options.router.stream_column is not None:
-        message = (
-            "mode `overwrite`, and output mode `complete`, replace one stream, but option `streamColumn` names many. "
-            "Name the stream in the path, or append."
-        )
-        raise ConfigurationError(message)
-    plan = replace(plan_write(options, arrow_of(schema)), sequence=clock.now_ns() // 1_000_000)
-    key, now = (options.account, options.location.container), clock.monotonic()
-    if not streaming or now - _seen.get(key, -_SEEN_SECONDS) >= _SEEN_SECONDS:
-        prepare(container_of(plan), create=options.create_container)
-        _seen[key] = now
-    return plan
-
-
-def _with_producer(raw: Mapping[str, str], env: Mapping[str, str], schema: StructType) -> SinkOptions:
-    """The options, with `emission` from the column that `control_messages.spark.emit` has marked."""
-    marked = {
-        field.name: field.metadata[PRODUCER_METADATA] for field in schema.fields if PRODUCER_METADATA in field.metadata
-    }
-    if not marked:
-        return sink_options(raw, env)
-    if VALUE not in marked:
-        message = (
-            f"column {VALUE!r} is not as `emit(by_sink=True)` has made it, so no watermarks would be written. Compute "
-            "the payload before `emit`, and write its result as it is."
-        )
-        raise ConfigurationError(message)
-    producer = marked[VALUE]
-    given = any(name.lower() == "emission" for name in raw)
-    options = sink_options(raw if given else {**raw, "emission": producer}, env)
-    if options.emission != ProducerSpec.from_json(producer):
-        message = (
-            f"option `emission` is of another producer than the rows, which were made for {producer}. Leave the "
-            "option out: `emit` has marked the rows."
-        )
-        raise ConfigurationError(message)
-    return options
-
-
-_SEEN_SECONDS = 60.0
-_seen: dict[tuple[AccountSettings, str], float] = {}
-"""When this process last checked that a container exists, by its monotonic clock."""
-
-
-def container_of(plan: WritePlan) -> BlobContainer:
+def container_of(plan: CommitPlan) -> BlobContainer:
     """The container of a write. Makes no request; connections are kept as long as the process."""
-    return connect(plan.options.account).container(plan.options.location.container)
+    return connect(plan.account).container(plan.location.container)
 
 
 def prepare(container: BlobContainer, *, create: bool) -> None:

@@ -9,64 +9,35 @@ else nothing is visible when a task ends.
 
 from __future__ import annotations
 
-import json
 import string
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-import arrow_avro
-from arrow_avro import RowEncoder, codec, raw_rows, stored_values, validate_datums, validity
+from arrow_avro import RowEncoder, raw_rows, stored_values, validate_datums, validity
 from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConfigurationError
-from azureblob_source.log.entry import BlobEntry
 from azureblob_source.metrics import blob_counts
 from azureblob_source.write.coalescing import coalesce
-from azureblob_source.write.control_records import EnvelopeRouter, is_binary, plain_envelopes, stored_rows
-from azureblob_source.write.open_blobs import BlobFormat, OpenBlobs, SealedBlock
+from azureblob_source.write.control_records import EnvelopeRouter, plain_envelopes
+from azureblob_source.write.open_blobs import OpenBlobs, SealedBlock
 from azureblob_source.write.routing import slices
+from azureblob_source.write.staged_task import StagedTask
 from azureblob_source.write.upload import Uploader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
-    from arrow_avro import AvroSchema, EncodedRows
+    from arrow_avro import EncodedRows
     from azure_account.account import BlobContainer
     from azure_account.clock import Clock
+    from azureblob_source.log.entry import BlobEntry
     from azureblob_source.write.open_blobs import BlobNames, FinishedBlob
-    from azureblob_source.write.options import SinkOptions
+    from azureblob_source.write.planning import WritePlan
     from azureblob_source.write.routing import RoutedBatch
 
 _SUFFIX_CHARACTERS = string.digits + string.ascii_lowercase
 _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-
-
-@dataclass(frozen=True)
-class StagedTask:
-    """What one task attempt has staged: its message to the driver. `metrics` has names of `metrics.COUNTERS`.
-
-    writer: the task and its batch, for the log entry; `durationMs` at least.
-    control: the control messages in the blobs, as in a log entry, each with its stream.
-    """
-
-    blobs: tuple[BlobEntry, ...] = ()
-    metrics: dict[str, int] = field(default_factory=dict)
-    writer: dict[str, Any] = field(default_factory=dict)
-    control: tuple[Mapping[str, Any], ...] = ()
-
-    def to_json(self) -> str:
-        """As JSON, which the driver reads."""
-        document: dict[str, Any] = {"blobs": [asdict(blob) for blob in self.blobs], "metrics": self.metrics}
-        return json.dumps({**document, "writer": self.writer, "control": self.control}, ensure_ascii=False)
-
-    @staticmethod
-    def from_json(text: str) -> StagedTask:
-        """The inverse of `to_json`."""
-        document = json.loads(text)
-        blobs = tuple(BlobEntry(**blob) for blob in document["blobs"])
-        return StagedTask(blobs, document["metrics"], document["writer"], tuple(document["control"]))
 
 
 class RandomNames:
@@ -90,61 +61,6 @@ class RandomNames:
     def sync(self) -> bytes:
         """An Avro sync marker."""
         return self._random_bytes(16)
-
-
-@dataclass(frozen=True)
-class WritePlan:
-    """What all tasks of one write share, validated on the driver against the schema of the rows.
-
-    arrow: the columns that are routed and stored: all of the rows', unless option `emission` is set.
-    sequence: with option `emission`, of the watermarks that are added: the time of this write (ms).
-    """
-
-    options: SinkOptions
-    arrow: pa.Schema
-    avro: AvroSchema
-    sequence: int | None = None
-
-    @property
-    def blob_format(self) -> BlobFormat:
-        """How the blobs are serialized."""
-        return BlobFormat(self.avro.json, self.avro.fingerprint, codec(self.options.codec), self.options.gzipped)
-
-
-def plan_write(options: SinkOptions, rows: pa.Schema) -> WritePlan:
-    """Validate the options against the schema of the rows. `ConfigurationError` names the option that does not fit."""
-    if options.emission is not None:
-        rows = stored_rows(options.emission, rows)
-    options.router.check(rows)
-    written = options.router.written_schema(rows)
-    if options.event_time_column is not None:
-        _check_column("eventTimeColumn", options.event_time_column, written, pa.types.is_timestamp, "a timestamp")
-    if options.value_column is not None:
-        _check_column("valueColumn", options.value_column, written, is_binary, "binary")
-    if options.envelope_column is not None:
-        _check_column("envelopeColumn", options.envelope_column, written, is_binary, "binary")
-    if options.value_column is not None and options.avro_schema is not None:
-        return WritePlan(options, rows, options.avro_schema)
-    if not len(written):
-        message = "no column is left to write. Select another column too, or set `dropRoutingColumns` to false."
-        raise ConfigurationError(message)
-    avro = options.avro_schema or arrow_avro.infer(
-        written, name=options.record_name, namespace=options.record_namespace
-    )
-    arrow_avro.check_writable(written, avro)
-    return WritePlan(options, rows, avro)
-
-
-def _check_column(
-    option: str, column: str, schema: pa.Schema, fits: Callable[[pa.DataType], bool], expected: str
-) -> None:
-    if schema.get_field_index(column) < 0:
-        message = f"option `{option}` names column {column!r}; the rows to write have {', '.join(schema.names)}."
-        raise ConfigurationError(message)
-    kind = schema.field(column).type
-    if not fits(kind):
-        message = f"option `{option}`: column {column!r} is {kind}, it must be {expected}. Cast it in the query."
-        raise ConfigurationError(message)
 
 
 def stage(

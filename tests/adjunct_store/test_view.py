@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import os
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -222,3 +224,38 @@ def test_a_store_that_is_too_large_for_memory_says_so(tmp_path: Path, monkeypatc
         monkeypatch.setattr(memory, "decode_values", overflow)
         with pytest.raises(ConfigurationError, match="too large for the form memory: offset overflow.* form rocksdb"):
             view.get("A")
+
+
+_WORKER = """
+import sys
+import pyarrow as pa
+import adjunct_store.spark.reading.join
+from adjunct_store.encoding.schema import StoreSchema
+from adjunct_store.view import open_view
+from pathlib import Path
+
+folder, form = Path(sys.argv[1]), sys.argv[2]
+asked = pa.ipc.open_stream(folder / "asked").read_next_batch()
+values = pa.ipc.read_schema(pa.OSFile(str(folder / "values")))
+schema = StoreSchema(asked.schema, values, partitions=3)
+with open_view({each: folder / str(each) for each in range(3)}, schema, form) as view:
+    print(view.lookup(asked).field("v").to_pylist(), "pandas" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_worker_that_looks_keys_up_does_not_import_pandas(tmp_path: Path, form: Form) -> None:
+    schema = StoreSchema(pa.schema([("k", pa.string()), ("n", pa.int32())]), pa.schema([("v", pa.int64())]), 3)
+    asked = pa.RecordBatch.from_pydict({"k": ["a", "b", None, "a", "c"], "n": [1, 2, 3, 9, 4]}, schema=schema.keys)
+    places = partition_of(asked, 3).tolist()
+    rows = [("a", 1, {"v": 10}), ("b", 2, {"v": 20}), ("c", 4, {"v": 40})]
+    for partition in range(3):
+        own = [each for each, row in zip(rows, (0, 1, 4), strict=True) if places[row] == partition]
+        with PartitionStore(tmp_path / str(partition), schema) as store:
+            store.apply([batch_of(schema, own)], Position("s", 0))
+    with pa.ipc.new_stream(tmp_path / "asked", asked.schema) as stream:
+        stream.write(asked)
+    (tmp_path / "values").write_bytes(schema.values.serialize())
+    program = [sys.executable, "-c", _WORKER, str(tmp_path), form]
+    ended = subprocess.run(program, capture_output=True, text=True, check=True)
+    assert "[10, 20, None, None, 40] False" == ended.stdout.strip()

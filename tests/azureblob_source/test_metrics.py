@@ -12,7 +12,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from azure_account.errors import CorruptError
 from azureblob_source import metrics
-from azureblob_source.write.sink import BatchWriter, write_plan
+from azureblob_source.write.planning import prepare_write
+from azureblob_source.write.sink import BatchWriter
 from tests.azureblob_source.write.sink_rows import new_account
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def test_a_published_blob_is_counted_once_by_whoever_publishes_it(
         "deliveryGuarantee": guarantee,
         "maxMessagesPerBlob": "1",
     }
-    plan = write_plan(raw, StructType([StructField("id", LongType())]), {}, overwrite=False)
+    plan = prepare_write(raw, StructType([StructField("id", LongType())]), {}, overwrite=False)
     written = BatchWriter(plan, overwrite=False)
     written.commit([written.write(iter([pa.RecordBatch.from_pydict({"id": [1, 2]})]))])
     assert {("aggregate", ""): 2, ("system", container_name): 2, ("source", source): 2} == {

@@ -10,7 +10,8 @@ from azure_account import connect
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.staging import RandomNames, plan_write, stage
+from azureblob_source.write.planning import plan_write
+from azureblob_source.write.staging import RandomNames, stage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,5 +27,7 @@ def append_version(
     plan = plan_write(given, rows.schema)
     names = RandomNames(os.urandom, suffixed=True)
     staged = stage([rows], plan, container, names=names)
-    committer = BatchCommitter(plan, container, lambda stream: CommitLog(container, stream), lambda: uuid.uuid4().hex)
+    committer = BatchCommitter(
+        plan.of_commit, container, lambda stream: CommitLog(container, stream), lambda: uuid.uuid4().hex
+    )
     committer.commit([staged], None, overwrite=mode == "overwrite")

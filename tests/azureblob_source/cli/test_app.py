@@ -21,7 +21,7 @@ from azureblob_source.cli.app import app
 from azureblob_source.cli.as_text import rows_table
 from azureblob_source.log.entry import Transaction
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.staging import plan_write
+from azureblob_source.write.planning import plan_write
 from tests.azureblob_source.write.sink_rows import committer, plan_of, stage_rows
 from tests.scripted_clock import ScriptedClock
 

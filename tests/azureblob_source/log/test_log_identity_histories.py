@@ -30,7 +30,7 @@ from tests.mutating import Mutant, edited, replaced
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
-    from azureblob_source.write.staging import WritePlan
+    from azureblob_source.write.planning import WritePlan
 
 STREAM, HISTORIES = "flights", 120
 RARE = (903,)

@@ -19,7 +19,9 @@ from azure_account.memory.faults import ProcessDied
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.staging import RandomNames, StagedTask, WritePlan, plan_write, stage
+from azureblob_source.write.planning import WritePlan, plan_write
+from azureblob_source.write.staged_task import StagedTask
+from azureblob_source.write.staging import RandomNames, stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -84,7 +86,7 @@ def committer(container: BlobContainer, plan: WritePlan, seed: int = 0, clock: C
     logs: dict[str, CommitLog] = {}
     ids = random.Random(seed)
     return BatchCommitter(
-        plan,
+        plan.of_commit,
         container,
         lambda stream: logs.setdefault(stream, CommitLog(container, stream, readers=1, clock=clock)),
         lambda: f"{ids.getrandbits(64):016x}",

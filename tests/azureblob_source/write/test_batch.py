@@ -34,7 +34,7 @@ from azureblob_source.log.publish import Publisher
 from azureblob_source.metrics import batch_metrics
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.write import batch as batch_module
-from azureblob_source.write.staging import StagedTask
+from azureblob_source.write.staged_task import StagedTask
 from tests.azureblob_source.log.committing import ROWS, WEEK_AND_A_DAY, kept, rows
 from tests.azureblob_source.write.sink_rows import (
     blob_rows,

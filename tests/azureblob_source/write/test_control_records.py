@@ -23,7 +23,7 @@ from azureblob_source.write import coalescing
 from azureblob_source.write.control_objects import merged
 from azureblob_source.write.control_records import EnvelopeRouter
 from azureblob_source.write.routing import Router
-from azureblob_source.write.staging import StagedTask
+from azureblob_source.write.staged_task import StagedTask
 from control_messages.envelopes import unwrap, wrap
 from control_messages.messages import (
     EARLIEST,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from azure_account.memory.account import MemoryAccount
     from azureblob_source.log.entry import BlobEntry
-    from azureblob_source.write.staging import WritePlan
+    from azureblob_source.write.planning import WritePlan
 
 ENVELOPES = pa.schema([("partition", pa.string()), ("value", pa.binary())])
 SAMZA = b'\x01{"timestamp":5,"taskName":"Partition 0","version":1}'
@@ -561,7 +561,8 @@ import sys, time, datetime
 import pyarrow as pa
 from azure_account.memory.account import MemoryAccount
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.staging import RandomNames, plan_write, stage
+from azureblob_source.write.planning import plan_write
+from azureblob_source.write.staging import RandomNames, stage
 
 rows = pa.ipc.open_stream(sys.argv[1])
 options = {"path": "box/s", "partitioncolumn": "partition", "emission": sys.argv[2]}

@@ -15,7 +15,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, NotFoundError
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.write.sink import BatchWriter, container_of, write_plan
+from azureblob_source.write.planning import prepare_write
+from azureblob_source.write.sink import BatchWriter, container_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +52,7 @@ def sas(azurite: Azurite, container: str, permission: str) -> dict[str, str]:
 
 
 def writer(container: str, options: dict[str, str], **more: str) -> BatchWriter:
-    plan = write_plan({"path": f"{container}/events", **options, **more}, ROWS, {}, overwrite=False)
+    plan = prepare_write({"path": f"{container}/events", **options, **more}, ROWS, {}, overwrite=False)
     return BatchWriter(plan, overwrite=False)
 
 
@@ -130,7 +131,7 @@ def test_the_container_of_a_streaming_query_is_checked_once_a_minute(
     def next_batch(seconds: float) -> bool:
         """Plan a micro-batch `seconds` later. Returns whether the container exists then."""
         clock.advance(seconds)
-        write_plan(raw, ROWS, {}, overwrite=False, streaming=True, clock=clock)
+        prepare_write(raw, ROWS, {}, overwrite=False, streaming=True, clock=clock)
         return client.exists()
 
     assert next_batch(1)

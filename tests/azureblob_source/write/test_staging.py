@@ -19,7 +19,7 @@ from azure_account.memory.faults import Faults, Throttle, Unreachable, on
 from azureblob_source.log.entry import BlobEntry, Transaction
 from azureblob_source.log.publish import Publisher
 from azureblob_source.write.coalescing import COALESCED_ROWS, coalesce
-from azureblob_source.write.staging import StagedTask
+from azureblob_source.write.staged_task import StagedTask
 from tests.azureblob_source.write.sink_rows import (
     blob_rows,
     committer,
@@ -298,7 +298,8 @@ import sys, time, datetime
 import pyarrow as pa
 from azure_account.memory.account import MemoryAccount
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.staging import RandomNames, plan_write, stage
+from azureblob_source.write.planning import plan_write
+from azureblob_source.write.staging import RandomNames, stage
 
 rows = pa.ipc.open_stream(sys.argv[1])
 options = {"path": "box/s", "partitioncolumn": "origin", "eventtimecolumn": "at"}

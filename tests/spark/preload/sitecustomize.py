@@ -6,5 +6,9 @@ Otherwise every worker does so, and Spark forks one for each plan of a read, eac
 import sys
 
 if "pyspark.daemon" in sys.orig_argv:
-    import azureblob_source.read.source
-    import azureblob_source.write.sink  # noqa: F401
+    import azure_account.sdk.blobs  # noqa: F401
+    import azureblob_source.read.split_reader
+    import azureblob_source.read.stream_source
+    import azureblob_source.write.batch
+    import azureblob_source.write.planning
+    import azureblob_source.write.staging  # noqa: F401

@@ -28,7 +28,8 @@ from azureblob_source.options import EARLIEST
 from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.write.batch import BatchCommitter
-from azureblob_source.write.staging import StagedTask, WritePlan
+from azureblob_source.write.planning import WritePlan
+from azureblob_source.write.staged_task import StagedTask
 from tests.azureblob_source.log.commit_histories.processes import CONTAINER, HistoryProcess, aim_of
 from tests.azureblob_source.log.commit_histories.truth import Row, Truth
 from tests.azureblob_source.write.sink_rows import plan_of
@@ -209,7 +210,7 @@ def committer(process: HistoryProcess, query: Query, epoch: int | None) -> Batch
     logs: dict[str, CommitLog] = {}
     plan = write_plan(None if query.kind == "many" else query.streams[0], epoch, None, suffixed=query.suffixed)
     return BatchCommitter(
-        plan,
+        plan.of_commit,
         process.container,
         lambda stream: logs.setdefault(stream, CommitLog(process.container, stream)),
         process.simulation.new_id,
@@ -255,7 +256,7 @@ def drive(process: HistoryProcess, query: Query, *, final: bool = False) -> None
             rows = [row for task in staged for blob in task.blobs for row in simulation.truth.blob_rows[blob.name]]
             if query.kind == "app":
                 plan = write_plan(query.streams[0], epoch, query.transaction(batch), suffixed=query.suffixed)
-                writer = replace(writer, plan=plan)
+                writer = replace(writer, plan=plan.of_commit)
             before = in_effect(simulation, query, batch)
             entries = writer.commit(staged, query.transaction(batch), overwrite=query.kind == "overwrite")
         except AzureBlobError as error:

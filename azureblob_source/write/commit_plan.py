@@ -1,0 +1,40 @@
+"""What the commit of a write needs to know of it. Pure.
+
+Spark commits in a process of its own. This module loads neither Arrow nor an encoder, so such a process starts sooner
+than one that loads a `WritePlan`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from azure_account.account import BlobAttributes
+    from azure_account.options.settings import AccountSettings
+    from azureblob_source.location import Location
+    from azureblob_source.log.entry import Transaction
+
+
+@dataclass(frozen=True)
+class CommitPlan:
+    """A write as the driver commits it. Its `repr` shows no secret.
+
+    stream: the one that all rows without a stream of their own go to.
+    rows_name_streams: option `streamColumn` is set.
+    schema_json, schema: of the writer, and its fingerprint.
+    transaction: that of option `txnAppId`; a streaming query has another one for each micro-batch.
+    """
+
+    account: AccountSettings
+    location: Location
+    stream: str | None
+    rows_name_streams: bool
+    schema_json: str
+    schema: str
+    attributes: BlobAttributes
+    close_timeout: float
+    unique_names: bool
+    at_least_once: bool
+    epoch: int | None
+    transaction: Transaction | None

@@ -1,0 +1,171 @@
+"""What is decided before a write's first task runs: options and the rows' schema are validated, and become a plan.
+
+prepare_write ─► WritePlan ─┬──────────────► tasks: `staging.stage`
+                            └─ of_commit ──► driver: `batch.BatchCommitter`
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+import arrow_avro
+from azure_account.clock import SYSTEM_CLOCK
+from azure_account.errors import ConfigurationError
+from azureblob_source.write.commit_plan import CommitPlan
+from azureblob_source.write.control_records import VALUE, is_binary, stored_rows
+from azureblob_source.write.open_blobs import BlobFormat
+from azureblob_source.write.options import sink_options
+from azureblob_source.write.sink import container_of, prepare
+from control_messages.producer import PRODUCER_METADATA, ProducerSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql.types import StructType
+
+    from arrow_avro import AvroSchema
+    from azure_account.clock import Clock
+    from azure_account.options.settings import AccountSettings
+    from azureblob_source.write.options import SinkOptions
+
+
+@dataclass(frozen=True)
+class WritePlan:
+    """What all tasks of one write share, validated on the driver against the schema of the rows.
+
+    arrow: the columns that are routed and stored: all of the rows', unless option `emission` is set.
+    sequence: with option `emission`, of the watermarks that are added: the time of this write (ms).
+    """
+
+    options: SinkOptions
+    arrow: pa.Schema
+    avro: AvroSchema
+    sequence: int | None = None
+
+    @property
+    def blob_format(self) -> BlobFormat:
+        """How the blobs are serialized."""
+        codec = arrow_avro.codec(self.options.codec)
+        return BlobFormat(self.avro.json, self.avro.fingerprint, codec, self.options.gzipped)
+
+    @property
+    def of_commit(self) -> CommitPlan:
+        """The part that the commit needs."""
+        options = self.options
+        return CommitPlan(
+            account=options.account,
+            location=options.location,
+            stream=options.router.stream,
+            rows_name_streams=options.router.stream_column is not None,
+            schema_json=self.avro.json,
+            schema=self.avro.fingerprint,
+            attributes=options.attributes,
+            close_timeout=options.close_timeout,
+            unique_names=options.random_suffix,
+            at_least_once=options.at_least_once,
+            epoch=options.epoch,
+            transaction=options.transaction,
+        )
+
+
+def prepare_write(
+    raw: Mapping[str, str],
+    schema: StructType,
+    env: Mapping[str, str],
+    *,
+    overwrite: bool,
+    streaming: bool = False,
+    clock: Clock = SYSTEM_CLOCK,
+) -> WritePlan:
+    """Validate a write before its first task runs, and create its container if it is absent.
+
+    Spark calls this in each micro-batch of a streaming query; the container is checked once a minute then.
+    """
+    options = _with_producer(raw, env, schema)
+    if streaming and options.transaction is not None:  # one micro-batch would be written, and all others dropped
+        message = (
+            "options `txnAppId` and `txnVersion` are for df.write: a streaming query is identified by its checkpoint "
+            "and its batch ids. Leave them out here, or set them on the df.write within `foreachBatch`."
+        )
+        raise ConfigurationError(message)
+    if overwrite and options.router.stream_column is not None:
+        message = (
+            "mode `overwrite`, and output mode `complete`, replace one stream, but option `streamColumn` names many. "
+            "Name the stream in the path, or append."
+        )
+        raise ConfigurationError(message)
+    plan = replace(plan_write(options, arrow_avro.arrow_of(schema)), sequence=clock.now_ns() // 1_000_000)
+    key, now = (options.account, options.location.container), clock.monotonic()
+    if not streaming or now - _seen.get(key, -_SEEN_SECONDS) >= _SEEN_SECONDS:
+        prepare(container_of(plan.of_commit), create=options.create_container)
+        _seen[key] = now
+    return plan
+
+
+def _with_producer(raw: Mapping[str, str], env: Mapping[str, str], schema: StructType) -> SinkOptions:
+    """The options, with `emission` from the column that `control_messages.spark.emit` has marked."""
+    marked = {
+        field.name: field.metadata[PRODUCER_METADATA] for field in schema.fields if PRODUCER_METADATA in field.metadata
+    }
+    if not marked:
+        return sink_options(raw, env)
+    if VALUE not in marked:
+        message = (
+            f"column {VALUE!r} is not as `emit(by_sink=True)` has made it, so no watermarks would be written. Compute "
+            "the payload before `emit`, and write its result as it is."
+        )
+        raise ConfigurationError(message)
+    producer = marked[VALUE]
+    given = any(name.lower() == "emission" for name in raw)
+    options = sink_options(raw if given else {**raw, "emission": producer}, env)
+    if options.emission != ProducerSpec.from_json(producer):
+        message = (
+            f"option `emission` is of another producer than the rows, which were made for {producer}. Leave the "
+            "option out: `emit` has marked the rows."
+        )
+        raise ConfigurationError(message)
+    return options
+
+
+_SEEN_SECONDS = 60.0
+_seen: dict[tuple[AccountSettings, str], float] = {}
+"""When this process last checked that a container exists, by its monotonic clock."""
+
+
+def plan_write(options: SinkOptions, rows: pa.Schema) -> WritePlan:
+    """Validate the options against the schema of the rows. `ConfigurationError` names the option that does not fit."""
+    if options.emission is not None:
+        rows = stored_rows(options.emission, rows)
+    options.router.check(rows)
+    written = options.router.written_schema(rows)
+    if options.event_time_column is not None:
+        _check_column("eventTimeColumn", options.event_time_column, written, pa.types.is_timestamp, "a timestamp")
+    if options.value_column is not None:
+        _check_column("valueColumn", options.value_column, written, is_binary, "binary")
+    if options.envelope_column is not None:
+        _check_column("envelopeColumn", options.envelope_column, written, is_binary, "binary")
+    if options.value_column is not None and options.avro_schema is not None:
+        return WritePlan(options, rows, options.avro_schema)
+    if not len(written):
+        message = "no column is left to write. Select another column too, or set `dropRoutingColumns` to false."
+        raise ConfigurationError(message)
+    avro = options.avro_schema or arrow_avro.infer(
+        written, name=options.record_name, namespace=options.record_namespace
+    )
+    arrow_avro.check_writable(written, avro)
+    return WritePlan(options, rows, avro)
+
+
+def _check_column(
+    option: str, column: str, schema: pa.Schema, fits: Callable[[pa.DataType], bool], expected: str
+) -> None:
+    if schema.get_field_index(column) < 0:
+        message = f"option `{option}` names column {column!r}; the rows to write have {', '.join(schema.names)}."
+        raise ConfigurationError(message)
+    kind = schema.field(column).type
+    if not fits(kind):
+        message = f"option `{option}`: column {column!r} is {kind}, it must be {expected}. Cast it in the query."
+        raise ConfigurationError(message)
