@@ -226,6 +226,8 @@ class Supervisor:
         if found is None or not found[0].leased:
             return ""
         document = found[0].document
+        if not document.holder:
+            return ""  # the first term is about to begin, perhaps that of this process
         if document.holder == self._program.holder and not self._is_another(document.epoch):
             return ""
         return f"stands by: {document.holder} leads {self._target}, epoch {document.epoch}"

@@ -8,6 +8,7 @@ import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
+from uuid import uuid4
 
 import pytest
 
@@ -18,6 +19,7 @@ from azure_account.memory.faults import Faults, Refuse, on
 from azure_account.retrying.retry_loop import Intercept, Request
 from coordination.cli.supervisor import NOT_FOUND, NOT_STARTED, Program, Supervisor
 from coordination.leadership.leader import LeaseLock
+from coordination.leadership.lease_document import LeaseDocument
 from coordination.names import leader_blob
 from coordination.timing import LeaseTiming
 from tools import reporting
@@ -178,6 +180,30 @@ class FastClock(SystemClock):
 
     def monotonic(self) -> float:
         return 40 * super().monotonic()
+
+
+class Reads(Intercept):
+    """Counts the reads of blobs that were answered."""
+
+    def __init__(self) -> None:
+        self.answered = 0
+
+    def attempt(self, request: Request, send: Callable[[], T]) -> T:
+        answer = send()
+        self.answered += request.operation == "get"
+        return answer
+
+
+def test_a_blob_whose_first_term_has_not_begun_has_no_leader_to_tell_of(account: MemoryAccount) -> None:
+    container, reads, lease_id = account.container("box"), Reads(), str(uuid4())
+    container.put(BLOB, LeaseDocument(0).to_json())
+    container.acquire_lease(BLOB, lease_id, QUICK.duration)
+    running = Running(account.restarted(reads), "exit 0", clock=FastClock())
+    wait_for(lambda: reads.answered > 20)
+    assert [] == running.said
+    container.release_lease(BLOB, lease_id)
+    assert 0 == running.result()
+    assert running.said[0].startswith(f"leads box/{BLOB}")
 
 
 def test_another_process_of_the_same_name_is_told_of_when_it_is_no_lease_that_expires(account: MemoryAccount) -> None:
