@@ -74,7 +74,8 @@ class Printer:
 
 def say(event: str, **more: object) -> None:
     """Print an event with the time."""
-    print(json.dumps({"event": event, "at": time.monotonic(), **more}), flush=True)
+    line = json.dumps({"event": event, "at": time.monotonic(), **more})
+    print(line + "\n", end="", flush=True)  # one write: two threads write lines
 
 
 def main() -> None:

@@ -42,7 +42,8 @@ TIMING = CoordinatorTiming(heartbeat=2, death=20, margin=4, request=4, barrier=4
 
 def say(event: str, **more: object) -> None:
     """Print an event with the time."""
-    print(json.dumps({"event": event, "at": time.time(), **more}), flush=True)  # noqa: T201
+    line = json.dumps({"event": event, "at": time.time(), **more})
+    print(line + "\n", end="", flush=True)  # noqa: T201 - one write: two threads write lines
 
 
 class Queries(TaskQueries):
