@@ -31,7 +31,7 @@ def has_plan(mapped: DataFrame) -> Callable[[], bool]:
 
     def is_there() -> bool:
         try:
-            return reference.get() is not None
+            return not reference.refersTo(None)  # `get` would hold it until Python tells the JVM of its own garbage
         except (OSError, Py4JError):  # there is no answer of the JVM
             return True
 
