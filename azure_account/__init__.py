@@ -5,6 +5,7 @@ by a script if wanted. The Azure SDK is imported by `connect`, not before.
 
     account      the port: containers, tables, outcomes
     errors       the error tree
+    address      container and path of a URL or of `container/path`
     names        what Azure accepts as a name
     options/     options and environment become typed settings
     service      one request to the storage, and its failures
@@ -12,6 +13,7 @@ by a script if wanted. The Azure SDK is imported by `connect`, not before.
     sdk/         the service on the Azure SDK
     memory/      the service in memory, and scripted faults
     connect      one account per process and settings
+    location     container, path and account as one value
     cli/         what the command lines of all packages share
 """
 
@@ -44,6 +46,7 @@ from azure_account.errors import (
     NotFoundError,
     TransientError,
 )
+from azure_account.location import Location
 from azure_account.options.account_options import ACCOUNT_OPTIONS
 from azure_account.options.settings import AccountSettings, account_settings
 
@@ -65,6 +68,7 @@ __all__ = [
     "Done",
     "Entity",
     "FencedError",
+    "Location",
     "Missing",
     "NotFoundError",
     "Outcome",

@@ -33,11 +33,11 @@ def open_epoch(path: str, epoch: int, options: Mapping[str, str] | None = None) 
     `FencedError` if the stream is at a higher epoch.
     """
     given = sink_options({**(options or {}), "path": path, "epoch": str(epoch)}, os.environ)
-    stream = given.location.stream
+    stream = given.address.path
     if stream is None:
         text = f"{path} names no stream. Epochs are of a stream: give `container/stream`, a stream for each task."
         raise ConfigurationError(text)
-    container = connect(given.account).container(given.location.container)
+    container = connect(given.account).container(given.address.container)
     prepare(container, create=given.create_container)
     draft = Draft(uuid.uuid4().hex, utc(SYSTEM_CLOCK).isoformat(timespec="milliseconds"), epoch=epoch)
     commit.open_epoch(CommitLog(container, stream), draft, Publisher(container))

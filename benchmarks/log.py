@@ -67,7 +67,7 @@ def _timed(rounds: int) -> list[dict[str, str | float]]:
     lines: list[dict[str, str | float]] = []
     with running_azurite() as azurite:
         options = sink_options({"path": "log", "connectionString": azurite.connection_string, "streamColumn": "s"}, {})
-        container = connect(options.account).container(options.location.container)
+        container = connect(options.account).container(options.address.container)
         for at, length in enumerate(TIMED):
             _fill(container, TIMED[at - 1] if at else 0, length)
             taken = [{name: seconds(act) for name, act in _searches(container, length).items()} for _ in range(rounds)]

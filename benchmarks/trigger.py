@@ -69,9 +69,9 @@ class Writer:
     def to(azurite: Azurite, path: str) -> Writer:
         """A writer of this process."""
         options = sink_options({"path": path, "connectionString": azurite.connection_string}, {})
-        container = connect(options.account).container(options.location.container)
+        container = connect(options.account).container(options.address.container)
         container.create()
-        ids, log = itertools.count(), CommitLog(container, str(options.location.stream))
+        ids, log = itertools.count(), CommitLog(container, str(options.address.path))
         plan = plan_write(options, pa.schema([("id", pa.int64())]))
         committer = BatchCommitter(plan.of_commit, container, lambda _: log, lambda: f"w{next(ids)}")
         return Writer(plan, committer, itertools.count())

@@ -62,7 +62,7 @@ def stage_batches(plan: WritePlan, batches: pa.RecordBatchReader, container: Blo
 
 def open_container(plan: WritePlan) -> BlobContainer:
     """The container that the plan names."""
-    return connect(plan.options.account).container(plan.options.location.container)
+    return connect(plan.options.account).container(plan.options.address.container)
 
 
 class Nowhere(MemoryService):

@@ -31,9 +31,9 @@ from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import plural, time_text
 from azure_account.errors import ConfigurationError, NotFoundError, describe
 from azure_account.options.settings import account_settings
+from azureblob_source.address import stream_address
 from azureblob_source.cli import as_text as text
 from azureblob_source.cli.as_json import entry_json, repair_json, stored_json, streams_json, vacuum_json
-from azureblob_source.location import parse_location
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, LogEntry
 from azureblob_source.log.naming import BATCHES, log_stream
@@ -301,13 +301,13 @@ def vacuum_command(  # noqa: PLR0913 - one argument for each option
 
 
 def _place(shell: Shell, where: str, options: Sequence[str] | None) -> Place:
-    """Parse location and options as the connector does. Batch logs are below a name that no stream may have."""
+    """Parse address and options as the connector does. Batch logs are below a name that no stream may have."""
     path, batches, below = where.partition(f"/{BATCHES}")
     given = TABLE.parse({"path": path, **key_values(options)})
-    location = parse_location(given["path"], given["container"], given["stream"])
-    settings = account_settings(given, location.account, shell.env, url_endpoint=location.endpoint)
-    stream = f"{BATCHES}{below}".rstrip("/") if batches else location.stream
-    return Place(shell.connect(settings).container(location.container), stream, given["epoch"])
+    address = stream_address(given["path"], given["container"], given["stream"])
+    settings = account_settings(given, address.account, shell.env, url_endpoint=address.endpoint)
+    stream = f"{BATCHES}{below}".rstrip("/") if batches else address.path
+    return Place(shell.connect(settings).container(address.container), stream, given["epoch"])
 
 
 def _logs(place: Place) -> list[str]:

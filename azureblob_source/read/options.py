@@ -12,7 +12,7 @@ import arrow_avro
 from arrow_avro import MAX_BATCH_BYTES, MAX_BLOCK_BYTES, ReadLimits
 from azure_account.errors import ConfigurationError
 from azure_account.options.settings import AccountSettings, account_settings
-from azureblob_source.location import Location, parse_location
+from azureblob_source.address import stream_address
 from azureblob_source.options import EARLIEST, OF_WRITES, SOURCE, TABLE
 from azureblob_source.read.blobs import Between, microseconds
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from arrow_avro import AvroSchema
+    from azure_account.address import Address
     from azure_account.options.option_table import ParsedOptions
 
 
@@ -29,7 +30,7 @@ class SourceOptions:
     """All options of a read. Timeouts are in seconds; `between` is [start, end) in microseconds since 1970 UTC."""
 
     account: AccountSettings
-    location: Location
+    address: Address
     stream: str
     view: str
     columns: tuple[str, ...] | None
@@ -55,16 +56,16 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
     given = TABLE.parse(raw, hidden=OF_WRITES)
     if streaming is not None:
         _refuse("Batch reads" if streaming else "Streaming reads", given)
-    location = parse_location(given["path"], given["container"], given["stream"])
-    if location.stream is None:
-        message = f"no stream is named to read from container {location.container!r}. Load `container/stream`."
+    address = stream_address(given["path"], given["container"], given["stream"])
+    if address.path is None:
+        message = f"no stream is named to read from container {address.container!r}. Load `container/stream`."
         raise ConfigurationError(message)
     if {"startingVersion", "startingTimestamp"} <= given.given:
         raise ConfigurationError("options `startingVersion` and `startingTimestamp` exclude each other. Set one.")
     return SourceOptions(
-        account=account_settings(given, location.account, env, url_endpoint=location.endpoint),
-        location=location,
-        stream=location.stream,
+        account=account_settings(given, address.account, env, url_endpoint=address.endpoint),
+        address=address,
+        stream=address.path,
         view=given["view"],
         columns=given["columns"],
         metadata_columns=given["metadataColumns"],

@@ -83,7 +83,7 @@ class ReadPlan:
     @cached_property
     def container(self) -> BlobContainer:
         """The container, over this process's connections."""
-        return connect(self.options.account).container(self.options.location.container)
+        return connect(self.options.account).container(self.options.address.container)
 
     @cached_property
     def log(self) -> CommitLog:

@@ -134,7 +134,7 @@ class StreamReader(PartitionReader, DataSourceStreamReader, SupportsTriggerAvail
             logger.warning(
                 "options `maxBlobsPerTrigger` and `maxBytesPerTrigger` have no effect on %s: this Spark has no limits "
                 "for Python sources, and every batch holds all that is there. Upgrade to Spark 4.2 or later",
-                self.options.location,
+                self.options.address,
             )
         self._warned = True
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from azure_account.account import BlobAttributes
+    from azure_account.address import Address
     from azure_account.options.settings import AccountSettings
-    from azureblob_source.location import Location
     from azureblob_source.log.entry import Transaction
 
 
@@ -27,7 +27,7 @@ class CommitPlan:
     """
 
     account: AccountSettings
-    location: Location
+    address: Address
     stream: str | None
     rows_name_streams: bool
     schema_json: str

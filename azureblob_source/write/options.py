@@ -10,7 +10,7 @@ from azure_account.account import BlobAttributes
 from azure_account.errors import ConfigurationError
 from azure_account.names import check_attributes
 from azure_account.options.settings import AccountSettings, account_settings
-from azureblob_source.location import Location, parse_location
+from azureblob_source.address import stream_address
 from azureblob_source.log.entry import ATTEMPT, Transaction
 from azureblob_source.options import AT_LEAST_ONCE, OF_READS, TABLE
 from azureblob_source.write.control_records import VALUE
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from arrow_avro import AvroSchema
+    from azure_account.address import Address
     from azure_account.options.option_table import ParsedOptions
     from control_messages.producer import ProducerSpec
 
@@ -30,7 +31,7 @@ class SinkOptions:
     """All options of a write. Timeouts are in seconds. Pickled to the executors; its `repr` shows no secret."""
 
     account: AccountSettings
-    location: Location
+    address: Address
     create_container: bool
     router: Router
     limits: BlobLimits
@@ -58,15 +59,15 @@ class SinkOptions:
 def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
     """Parse the options of a write. `ConfigurationError` names the first invalid one, and what to change."""
     given = TABLE.parse(raw, hidden=OF_READS)
-    location = parse_location(given["path"], given["container"], given["stream"])
+    address = stream_address(given["path"], given["container"], given["stream"])
     threads = given["threadPoolCount"]
     queue = given["blockingQueueSize"]
     age = given["maxBlobAgeMs"]
     return SinkOptions(
-        account=account_settings(given, location.account, env, url_endpoint=location.endpoint),
-        location=location,
+        account=account_settings(given, address.account, env, url_endpoint=address.endpoint),
+        address=address,
         create_container=given["createContainer"],
-        router=Router(location.stream, given["streamColumn"], given["partitionColumn"], given["dropRoutingColumns"]),
+        router=Router(address.path, given["streamColumn"], given["partitionColumn"], given["dropRoutingColumns"]),
         limits=BlobLimits(
             block_bytes=given["maxFlushThresholdSize"],
             blob_bytes=given["maxBlobSize"],

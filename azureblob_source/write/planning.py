@@ -57,7 +57,7 @@ class WritePlan:
         options = self.options
         return CommitPlan(
             account=options.account,
-            location=options.location,
+            address=options.address,
             stream=options.router.stream,
             rows_name_streams=options.router.stream_column is not None,
             schema_json=self.avro.json,
@@ -98,7 +98,7 @@ def prepare_write(
         )
         raise ConfigurationError(message)
     plan = replace(plan_write(options, arrow_avro.arrow_of(schema)), sequence=clock.now_ns() // 1_000_000)
-    key, now = (options.account, options.location.container), clock.monotonic()
+    key, now = (options.account, options.address.container), clock.monotonic()
     if not streaming or now - _seen.get(key, -_SEEN_SECONDS) >= _SEEN_SECONDS:
         prepare(container_of(plan.of_commit), create=options.create_container)
         _seen[key] = now

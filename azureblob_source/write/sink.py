@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from azure_account.account import BlobContainer
+    from azure_account.address import Address
     from azure_account.options.settings import AccountSettings
-    from azureblob_source.location import Location
     from azureblob_source.log.entry import BlobEntry, LogEntry
     from azureblob_source.write.commit_plan import CommitPlan
     from azureblob_source.write.planning import WritePlan
@@ -109,7 +109,7 @@ class _Sink:
         transaction = self._transaction(staged, batch)
         entries = committer.commit(staged, transaction, overwrite=self.overwrite)
         if self.plan.transaction is not None:
-            _warn_of_dropped(self.plan.location, staged, entries)
+            _warn_of_dropped(self.plan.address, staged, entries)
         if not self.plan.at_least_once:  # else the tasks have counted the blobs that they published
             commits = {"blobCommits": sum(entry.metrics.get("blobCommits", 0) for entry in entries)}
             metrics.count(commits, system=container.name, source=transaction.id if transaction else "batch")
@@ -141,7 +141,7 @@ class _Sink:
         ]
         logger.warning(
             "write to %s aborted; its %d staged blobs expire, unless the batch is committed in the log",
-            self.plan.location, sum(map(len, blobs)),
+            self.plan.address, sum(map(len, blobs)),
         )  # fmt: skip
 
 
@@ -175,7 +175,7 @@ class StreamWriter(_Sink, DataSourceStreamWriter, DataSourceArrowWriter):
 
 def container_of(plan: CommitPlan) -> BlobContainer:
     """The container of a write. Makes no request; connections are kept as long as the process."""
-    return connect(plan.account).container(plan.location.container)
+    return connect(plan.account).container(plan.address.container)
 
 
 def prepare(container: BlobContainer, *, create: bool) -> None:
@@ -209,7 +209,7 @@ _NO_BLOB = "_container"
 """A name that no blob of this project has."""
 
 
-def _warn_of_dropped(location: Location, staged: Sequence[StagedTask], entries: Sequence[LogEntry]) -> None:
+def _warn_of_dropped(address: Address, staged: Sequence[StagedTask], entries: Sequence[LogEntry]) -> None:
     """Warn that the rows of a write were dropped, because an earlier write of its transaction is committed."""
     ours = {blob.attempt for task in staged for blob in task.blobs}
     kept = {blob.attempt for entry in entries for blob in entry.blobs}
@@ -218,7 +218,7 @@ def _warn_of_dropped(location: Location, staged: Sequence[StagedTask], entries: 
             "the rows of this write to %s were dropped, because a write with the same `txnAppId` and this or a later "
             "`txnVersion` was committed before. That is right for a repeat of one write; a second write needs a "
             "`txnAppId` of its own",
-            location,
+            address,
         )
 
 

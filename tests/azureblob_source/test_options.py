@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from azure_account.account import BlobAttributes
+from azure_account.address import Address
 from azure_account.errors import ConfigurationError
 from azure_account.options.authentication import DefaultIdentity
 from azureblob_source.foreign_options import HINTS
-from azureblob_source.location import Location
 from azureblob_source.log.entry import Transaction
 from azureblob_source.options import SINK, SOURCE, TABLE, WHERE
 from azureblob_source.read.options import SourceOptions, source_options
@@ -36,7 +36,7 @@ def sink(path: str = "data/flights", **given: Any) -> SinkOptions:
 
 def test_the_defaults_are_those_of_the_design() -> None:
     options = sink()
-    assert Location("data", "flights") == options.location
+    assert Address("data", "flights") == options.address
     assert Router("flights") == options.router
     assert (10 << 20, None, None, None, 50_000) == (
         options.limits.block_bytes,
@@ -311,7 +311,7 @@ def test_a_wrong_option_of_a_read_is_refused(streaming: bool | None, given: dict
 
 def test_a_write_needs_no_stream_if_a_column_names_the_streams() -> None:
     options = sink("data", streamColumn="s")
-    assert replace(options.location, endpoint=None) == Location("data")
+    assert replace(options.address, endpoint=None) == Address("data")
     assert Router(None, "s") == options.router
 
 

@@ -116,7 +116,7 @@ class DiesAfterTheEnd(AzureBlobTransport):
 def container_of(job: Job) -> BlobContainer:
     """The container of a job's stream."""
     given = sink_options({**job.transport.options, "path": job.transport.path}, {})
-    return connect(given.account).container(given.location.container)
+    return connect(given.account).container(given.address.container)
 
 
 def as_(kind: type[AzureBlobTransport], job: Job) -> AzureBlobTransport:

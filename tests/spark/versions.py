@@ -22,7 +22,7 @@ def append_version(
 ) -> None:
     """Write one version of the stream `target`: one blob, or one for each partition."""
     given = sink_options({"path": target, **options, **more}, {})
-    container = connect(given.account).container(given.location.container)
+    container = connect(given.account).container(given.address.container)
     container.create()
     plan = plan_write(given, rows.schema)
     names = RandomNames(os.urandom, suffixed=True)

@@ -31,7 +31,7 @@ ANNOTATION = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    "
         ("arrow_avro/limits.py", "from azure_account.clock import Clock", "arrow_avro imports the errors alone"),
         ("arrow_avro/schema.py", "import pyspark", "these modules speak to Spark"),
         ("azureblob_source/read/views.py", "from arrow_avro.arrow_values import int64_array", "other packages import"),
-        ("azure_account/account.py", "import azureblob_source.location", "imports go down"),
+        ("azure_account/account.py", "import azureblob_source.address", "imports go down"),
         ("azure_account/errors.py", "from azure_account.options import settings", "azure_account: its layers"),
         ("azure_account/memory/service.py", "from azure_account.sdk import blobs", "azure_account: its layers"),
         ("azureblob_source/log/commit.py", "from azure.storage import blob", "only azure_account.sdk imports"),

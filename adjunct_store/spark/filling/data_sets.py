@@ -171,7 +171,7 @@ def _check_whole(ends: Iterable[Row], path: str, version: int) -> None:
 def _check_kept(wanted: DataSet, options: Mapping[str, str], path: str) -> None:
     """`ConfigurationError` if rows of the data set may be gone."""
     given = source_options({"path": path, **options}, os.environ)
-    log = CommitLog(connect(given.account).container(given.location.container), given.stream)
+    log = CommitLog(connect(given.account).container(given.address.container), given.stream)
     first = log.boundary().first
     if first > wanted.after + 1:
         cause = f"a vacuum has removed the versions before {first}, and the newest data set may begin before that"

@@ -2,48 +2,49 @@ from __future__ import annotations
 
 import pytest
 
+from azure_account.address import Address
 from azure_account.errors import ConfigurationError
-from azureblob_source.location import Location, parse_location
+from azureblob_source.address import stream_address
 
 BLOB = "https://acme.blob.core.windows.net"
 
 
 @pytest.mark.parametrize(
-    ("path", "location"),
+    ("path", "address"),
     [
-        ("data", Location("data")),
-        ("data/", Location("data")),
-        ("/data/flights/", Location("data", "flights")),
-        ("data/flights/2013", Location("data", "flights/2013")),
-        ("$root/flights", Location("$root", "flights")),
-        (f"{BLOB}/data", Location("data", None, BLOB)),
-        (f"{BLOB}/data/flights/2013/", Location("data", "flights/2013", BLOB)),
-        (f"{BLOB}/data/S%C3%A3o%20Paulo", Location("data", "São Paulo", BLOB)),
-        ("https://acme.dfs.core.windows.net/data/flights", Location("data", "flights", BLOB)),
+        ("data", Address("data")),
+        ("data/", Address("data")),
+        ("/data/flights/", Address("data", "flights")),
+        ("data/flights/2013", Address("data", "flights/2013")),
+        ("$root/flights", Address("$root", "flights")),
+        (f"{BLOB}/data", Address("data", None, BLOB)),
+        (f"{BLOB}/data/flights/2013/", Address("data", "flights/2013", BLOB)),
+        (f"{BLOB}/data/S%C3%A3o%20Paulo", Address("data", "São Paulo", BLOB)),
+        ("https://acme.dfs.core.windows.net/data/flights", Address("data", "flights", BLOB)),
         (
             "https://acme.blob.core.chinacloudapi.cn/data",
-            Location("data", None, "https://acme.blob.core.chinacloudapi.cn"),
+            Address("data", None, "https://acme.blob.core.chinacloudapi.cn"),
         ),
-        ("https://blobs.example.com/data/flights", Location("data", "flights", "https://blobs.example.com")),
-        ("abfss://data@acme.dfs.core.windows.net/flights", Location("data", "flights", BLOB)),
-        ("abfs://data@acme.dfs.core.windows.net/", Location("data", None, BLOB)),
-        ("wasbs://data@acme.blob.core.windows.net/a/b", Location("data", "a/b", BLOB)),
-        ("wasb://data@acme.blob.core.windows.net", Location("data", None, BLOB.replace("https", "http"))),
+        ("https://blobs.example.com/data/flights", Address("data", "flights", "https://blobs.example.com")),
+        ("abfss://data@acme.dfs.core.windows.net/flights", Address("data", "flights", BLOB)),
+        ("abfs://data@acme.dfs.core.windows.net/", Address("data", None, BLOB)),
+        ("wasbs://data@acme.blob.core.windows.net/a/b", Address("data", "a/b", BLOB)),
+        ("wasb://data@acme.blob.core.windows.net", Address("data", None, BLOB.replace("https", "http"))),
         (
             "http://127.0.0.1:10000/devstoreaccount1/data/flights",
-            Location("data", "flights", "http://127.0.0.1:10000/devstoreaccount1"),
+            Address("data", "flights", "http://127.0.0.1:10000/devstoreaccount1"),
         ),
         (
             "http://localhost:10000/devstoreaccount1/data",
-            Location("data", None, "http://localhost:10000/devstoreaccount1"),
+            Address("data", None, "http://localhost:10000/devstoreaccount1"),
         ),
-        ("http://azurite:10000/dev/data/flights", Location("data", "flights", "http://azurite:10000/dev")),
-        ("http://[::1]:10000/dev/data/flights", Location("data", "flights", "http://[::1]:10000/dev")),
-        ("wasb://data@acme.example.com:10000/flights", Location("data", "flights", "http://acme.example.com:10000")),
+        ("http://azurite:10000/dev/data/flights", Address("data", "flights", "http://azurite:10000/dev")),
+        ("http://[::1]:10000/dev/data/flights", Address("data", "flights", "http://[::1]:10000/dev")),
+        ("wasb://data@acme.example.com:10000/flights", Address("data", "flights", "http://acme.example.com:10000")),
     ],
 )
-def test_a_path_names_container_stream_and_endpoint(path: str, location: Location) -> None:
-    assert location == parse_location(path, None, None)
+def test_a_path_names_container_stream_and_endpoint(path: str, address: Address) -> None:
+    assert address == stream_address(path, None, None)
 
 
 @pytest.mark.parametrize(
@@ -56,10 +57,10 @@ def test_a_path_names_container_stream_and_endpoint(path: str, location: Locatio
         ("data/flights", None, "/flights/"),
     ],
 )
-def test_options_and_path_may_both_name_a_location_if_they_agree(
+def test_options_and_path_may_both_name_an_address_if_they_agree(
     path: str | None, container: str | None, stream: str | None
 ) -> None:
-    assert Location("data", "flights") == parse_location(path, container, stream)
+    assert Address("data", "flights") == stream_address(path, container, stream)
 
 
 @pytest.mark.parametrize(
@@ -82,17 +83,17 @@ def test_options_and_path_may_both_name_a_location_if_they_agree(
         ("data/_log", None, None, "begins with `_`.*Change the option `path` or `stream`"),
         ("data", None, "a/../b", "`..` level"),
         (f"{BLOB}/data/a/%2E%2E/b", None, None, "`..` level"),
-        ("abfss://acme.dfs.core.windows.net/data", None, None, "abfss://<container>@<account host>/<stream>"),
+        ("abfss://acme.dfs.core.windows.net/data", None, None, "abfss://<container>@<account host>/<path>"),
         ("s3://data/flights", None, None, "is not supported"),
         ("https:///data", None, None, "is not supported"),
         ("https://[half/data", None, None, "is no valid URL"),
     ],
 )
-def test_an_invalid_location_is_refused_with_the_next_step(
+def test_an_invalid_address_is_refused_with_the_next_step(
     path: str | None, container: str | None, stream: str | None, message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        parse_location(path, container, stream)
+        stream_address(path, container, stream)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_an_invalid_location_is_refused_with_the_next_step(
 )
 def test_a_credential_in_the_path_is_refused_and_not_repeated(path: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        parse_location(path, None, None)
+        stream_address(path, None, None)
     assert "topsecret" not in str(caught.value)
     assert caught.value.__cause__ is None
 
@@ -127,9 +128,9 @@ def test_a_credential_in_the_path_is_refused_and_not_repeated(path: str) -> None
     ],
 )
 def test_the_account_is_taken_from_an_endpoint_that_names_it(endpoint: str | None, account: str | None) -> None:
-    assert account == Location("data", None, endpoint).account
+    assert account == Address("data", None, endpoint).account
 
 
-def test_a_location_is_shown_as_container_and_stream() -> None:
-    assert "data/flights" == str(Location("data", "flights", BLOB))
-    assert "data" == str(Location("data"))
+def test_an_address_is_shown_as_container_and_stream() -> None:
+    assert "data/flights" == str(Address("data", "flights", BLOB))
+    assert "data" == str(Address("data"))

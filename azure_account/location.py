@@ -1,0 +1,122 @@
+"""Where something is: an account, a container and a path in it, as one value that can be sent to other processes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from azure_account.address import parse_address
+from azure_account.connect import connect
+from azure_account.errors import ConfigurationError
+from azure_account.names import check_container
+from azure_account.options.account_options import ACCOUNT_OPTIONS
+from azure_account.options.settings import account_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Self
+
+    from azure_account.account import BlobContainer, StorageAccount
+    from azure_account.address import Address
+    from azure_account.memory.account import MemoryAccount
+    from azure_account.options.settings import AccountSettings
+
+_MEMORY = "memory://"
+_RETRY_DEADLINE, _RETRY_SECONDS = "retryDeadlineMs", 120.0
+_memory_accounts: dict[str, MemoryAccount] = {}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Location:
+    """A container and a path in it: the place of a stream, a state, a store, a job or a lease.
+
+    where: `container/path`, or an https, abfss or wasbs URL, which also names the account.
+    options: of the format `azureblob`, as far as they name an account and its credentials; what they leave out comes
+    from `AZURE_STORAGE_*` variables. The endpoint `memory://<name>` is an account in the memory of this process.
+
+    Picklable. Its `repr` shows no option. `ConfigurationError` for a URL with credentials or of an unknown kind, and
+    for a container name that Azure refuses; for options only when the account is opened.
+    """
+
+    where: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    _account: StorageAccount | None = field(default=None, repr=False, hash=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Validate."""
+        if not isinstance(self.where, str):
+            kind = type(self.where).__name__
+            raise ConfigurationError(f"Argument where is of type {kind}: give a text such as 'mycontainer/planes'.")
+        if not isinstance(self.options, Mapping):
+            kind = type(self.options).__name__
+            raise ConfigurationError(
+                f'Argument options is of type {kind}: give a dictionary such as {{"accountName": "myaccount"}}.'
+            )
+        check_container(self._address.container)
+
+    @classmethod
+    def in_account(cls, account: StorageAccount, where: str) -> Self:
+        """A location in an account object. It cannot be pickled, so tasks of Spark cannot have it."""
+        return cls(where, _account=account)
+
+    @cached_property
+    def _address(self) -> Address:
+        return parse_address(self.where)
+
+    @property
+    def container(self) -> str:
+        """The name of the container."""
+        return self._address.container
+
+    @property
+    def path(self) -> str:
+        """The path in the container; empty if `where` names the container only."""
+        return self._address.path or ""
+
+    def __str__(self) -> str:
+        """`container/path`."""
+        return str(self._address)
+
+    def below(self, name: str) -> Self:
+        """The location `name` in the folder that this one is."""
+        return replace(self, where=f"{self.where.rstrip('/')}/{name}")
+
+    def within(self, seconds: float) -> Self:
+        """The same location, whose requests are repeated for so many seconds at most if there is no answer.
+
+        By default they are repeated for two minutes, so a longer time changes nothing.
+        """
+        if seconds >= _RETRY_SECONDS:
+            return self
+        others = {name: value for name, value in self.options.items() if name.lower() != _RETRY_DEADLINE.lower()}
+        return replace(self, options={**others, _RETRY_DEADLINE: f"{1 + int(1000 * seconds)}"})
+
+    def open(self) -> BlobContainer:
+        """The container. Makes no request; calls after the first one are cheap. `ConfigurationError` as `connect`."""
+        return self.account().container(self.container)
+
+    def account(
+        self, change: Callable[[AccountSettings], AccountSettings] = lambda settings: settings
+    ) -> StorageAccount:
+        """The account; change: of its settings, such as shorter timeouts. Accounts in memory have no settings."""
+        if self._account is not None:
+            return self._account
+        endpoint = self.options.get("endpoint", "")
+        if endpoint.startswith(_MEMORY):
+            return memory_account(endpoint)
+        options, address = ACCOUNT_OPTIONS.parse(self.options), self._address
+        return connect(change(account_settings(options, address.account, os.environ, url_endpoint=address.endpoint)))
+
+
+def memory_account(endpoint: str) -> MemoryAccount:
+    """The account `memory://<name>` of this process. Made at the first call; another process has another one."""
+    from azure_account.memory.account import MemoryAccount  # noqa: PLC0415 - for tests and trials only
+
+    with _lock:
+        return _memory_accounts.setdefault(endpoint.removeprefix(_MEMORY), MemoryAccount())
