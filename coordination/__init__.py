@@ -9,14 +9,13 @@ cli/            who leads, who runs what; run a program as the leader
 
 from __future__ import annotations
 
-from coordination.checkpoints import Checkpoint, CheckpointStore
+from coordination.checkpoints import CheckpointStore, TaskCheckpoint
 from coordination.connect import open_account
 from coordination.leadership.leader import LeaderElector, LeaderListener, LeaseLock
 from coordination.processors.coordinator import JobCoordinator, JobCoordinatorListener
 from coordination.timing import CoordinatorTiming, LeaseTiming
 
 __all__ = [
-    "Checkpoint",
     "CheckpointStore",
     "CoordinatorTiming",
     "JobCoordinator",
@@ -25,5 +24,6 @@ __all__ = [
     "LeaderListener",
     "LeaseLock",
     "LeaseTiming",
+    "TaskCheckpoint",
     "open_account",
 ]

@@ -31,7 +31,7 @@ _MOST_CHARACTERS = 450_000
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class TaskCheckpoint:
     """The offsets of a task by stream-partition (any text), and the epoch of the processor that wrote them or -1."""
 
     epoch: int = -1
@@ -48,12 +48,12 @@ class CheckpointStore:
         """Create the table if it is absent."""
         self._table.create()
 
-    def read(self, task: str) -> Checkpoint:
+    def read(self, task: str) -> TaskCheckpoint:
         """The last checkpoint of a task; an empty one if there is none. Errors of storage are raised, not empty."""
         found = self._table.get(_PARTITION, checkpoint_key(task))
-        return Checkpoint() if found is None else _checkpoint(task, found)
+        return TaskCheckpoint() if found is None else _checkpoint(task, found)
 
-    def begin(self, task: str, epoch: int) -> Checkpoint:
+    def begin(self, task: str, epoch: int) -> TaskCheckpoint:
         """Take a task over, and read its offsets: from now on writers of lower epochs are refused. Idempotent.
 
         `FencedError` if a processor with a higher epoch has it.
@@ -67,18 +67,18 @@ class CheckpointStore:
         """
         self._change(task, epoch, offsets)
 
-    def _change(self, task: str, epoch: int, offsets: Mapping[str, str] | None) -> Checkpoint:
+    def _change(self, task: str, epoch: int, offsets: Mapping[str, str] | None) -> TaskCheckpoint:
         """Replace the offsets, or only the epoch if they are None. Returns what is stored then."""
-        key, written = checkpoint_key(task), Checkpoint()
+        key, written = checkpoint_key(task), TaskCheckpoint()
 
         def request() -> Done | Conflict | Missing | Unknown:
             nonlocal written
             found = self._table.get(_PARTITION, key)
-            before = Checkpoint() if found is None else _checkpoint(task, found)
+            before = TaskCheckpoint() if found is None else _checkpoint(task, found)
             if before.epoch > epoch:
                 cause = f"epoch {before.epoch} has taken it over from epoch {epoch}"
                 raise FencedError(describe("Write the checkpoint of", f"task {task}", cause, "Stop this task."))
-            written = Checkpoint(epoch, before.offsets if offsets is None else dict(offsets))
+            written = TaskCheckpoint(epoch, before.offsets if offsets is None else dict(offsets))
             condition = IF_ABSENT if found is None else Condition(if_match=found.etag)
             return self._table.replace(_entity(task, written), condition=condition)
 
@@ -93,7 +93,7 @@ class CheckpointStore:
         return written
 
 
-def _entity(task: str, checkpoint: Checkpoint) -> Entity:
+def _entity(task: str, checkpoint: TaskCheckpoint) -> Entity:
     text = json.dumps(dict(checkpoint.offsets), separators=(",", ":"), sort_keys=True)
     if len(text) > _MOST_CHARACTERS:
         reason = (
@@ -106,11 +106,11 @@ def _entity(task: str, checkpoint: Checkpoint) -> Entity:
     return Entity(_PARTITION, checkpoint_key(task), {"epoch": checkpoint.epoch, "pieces": len(pieces), **named})
 
 
-def _checkpoint(task: str, entity: Entity) -> Checkpoint:
+def _checkpoint(task: str, entity: Entity) -> TaskCheckpoint:
     properties = entity.properties
     try:
         text = "".join(str(properties[f"offsets{number}"]) for number in range(int(properties["pieces"])))
-        return Checkpoint(int(properties["epoch"]), dict(json.loads(text)))
+        return TaskCheckpoint(int(properties["epoch"]), dict(json.loads(text)))
     except (KeyError, TypeError, ValueError) as error:
         reason = f"The checkpoint of task {task} is damaged ({error!r}). Restore it, or delete the entity."
         raise CorruptError(reason) from error

@@ -47,7 +47,7 @@ _KEPT = 2
 _SOURCES = 2
 
 
-class Lease:
+class HeldDirectory:
     """A directory that nobody deletes until the lease is closed. A context manager.
 
     Only for the process that opened it: in a forked child it is closed.
@@ -108,7 +108,7 @@ class HostCache:
         self._lock_timeout, self.threads, self._clock = lock_timeout, threads, clock
         self._metrics = StoreMetrics(container.name, store)
 
-    def open(self, generation: int, partition: int, checkpoint: str, threads: int | None = None) -> Lease:
+    def open(self, generation: int, partition: int, checkpoint: str, threads: int | None = None) -> HeldDirectory:
         """A checkpoint of a partition; it is fetched if the host does not have it, by all threads or so many.
 
         `NotFoundError` if it is not stored any more, `CorruptError` if what is stored is damaged, `ConfigurationError`
@@ -119,7 +119,7 @@ class HostCache:
         lock = try_shared(folder.checkpoint(checkpoint))
         if lock is None:
             lock = self._open_locked(folder, checkpoint, threads or self.threads)
-        return Lease(lock, lambda lock: self._discard(folder, lock))
+        return HeldDirectory(lock, lambda lock: self._discard(folder, lock))
 
     def _open_locked(self, folder: PartitionFolder, checkpoint: str, threads: int) -> Lock:
         with ExitStack() as locked:

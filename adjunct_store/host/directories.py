@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from adjunct_store.host.cache import HostCache, Lease
+    from adjunct_store.host.cache import HeldDirectory, HostCache
     from adjunct_store.versions.manifest import Version
 
 PARTITIONS_AT_ONCE = 8
@@ -48,7 +48,7 @@ class FetchedDirectories:
 
     def __init__(self, cache: HostCache, version: Version) -> None:
         self._cache, self._version = cache, version
-        self._leases: dict[int, Lease] = {}
+        self._leases: dict[int, HeldDirectory] = {}
         self._closed = self._damaged = False
 
     def __call__(self, partition: int) -> PartitionDirectory | None:

@@ -48,14 +48,14 @@ class Act(Enum):
 
 
 @dataclass(frozen=True)
-class Step:
+class PinStep:
     """The next act, and the version that it is about."""
 
     act: Act
     version: Version
 
 
-def next_step(pin: Pin | None, age: float, manifest: Manifest, wanted: int | None, driver: str = "") -> Step | None:
+def next_step(pin: Pin | None, age: float, manifest: Manifest, wanted: int | None, driver: str = "") -> PinStep | None:
     """What a task does. None if there is no version for a new pin.
 
     age: seconds since the pin was written. wanted: the version of a new pin; by default the newest one. driver: of the
@@ -65,11 +65,11 @@ def next_step(pin: Pin | None, age: float, manifest: Manifest, wanted: int | Non
     if pin is not None and version is not None:
         if pin.confirmed:
             old, noted = age >= RENEWED * manifest.pins_expire, pin.driver in {driver, SHARED}
-            return Step(Act.USE if noted and not old else Act.RENEW, version)
+            return PinStep(Act.USE if noted and not old else Act.RENEW, version)
         if manifest.serves(version):
-            return Step(Act.CONFIRM, version)
+            return PinStep(Act.CONFIRM, version)
     target = manifest.newest if wanted is None else manifest.version(wanted)
-    return Step(Act.PUT, target) if target is not None and manifest.serves(target) else None
+    return PinStep(Act.PUT, target) if target is not None and manifest.serves(target) else None
 
 
 def counts(age: float | None, pins_expire: float, followed: bool = False) -> bool:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from adjunct_store.versions.manifest import Generation, Manifest, Version
-    from adjunct_store.versions.pin import Step
+    from adjunct_store.versions.pin import PinStep
     from azure_account.account import BlobContainer
     from azure_account.document_store import Stored
 
@@ -149,7 +149,7 @@ class _Pinning:
             raise self._not_found("there is no manifest", "Fill the store first, and check its name and container.")
         return found.document
 
-    def _step(self, stored: Stored[Pin] | None, age: float, manifest: Manifest, wanted: int | None) -> Step:
+    def _step(self, stored: Stored[Pin] | None, age: float, manifest: Manifest, wanted: int | None) -> PinStep:
         step = next_step(None if stored is None else stored.document, age, manifest, wanted, self._driver)
         if step is not None:
             return step
@@ -157,21 +157,21 @@ class _Pinning:
             raise self._not_found(f"version {wanted} does not serve", "Pin the newest version, or a kept one.")
         raise self._not_found("no version is published that readers may see", "Wait until the store is filled.")
 
-    def _replaces(self, stored: Stored[Pin] | None, step: Step) -> bool:
+    def _replaces(self, stored: Stored[Pin] | None, step: PinStep) -> bool:
         """Whether the age of the pin matters to the write."""
         if stored is not None and stored.document.confirmed and step.act is Act.PUT:
             text = "the pin of batch %d of %s has expired with version %d: version %d is used from now on"
             logger.warning(text, self._batch, self._reader, stored.document.version, step.version.number)
         return stored is not None and step.act in (Act.PUT, Act.RENEW)
 
-    def _write(self, stored: Stored[Pin] | None, step: Step) -> Stored[Pin] | None:
+    def _write(self, stored: Stored[Pin] | None, step: PinStep) -> Stored[Pin] | None:
         """Write the pin. None if it was changed meanwhile."""
         alone = step.act is Act.PUT or stored is None or stored.document.driver == self._driver
         driver = self._driver if alone else SHARED
         pin = Pin(step.version.number, step.act is not Act.PUT, self._new_id(), driver)
         return self._pins.write(pin, None if stored is None else stored.etag)
 
-    def _found(self, manifest: Manifest, step: Step) -> tuple[Version, Generation]:
+    def _found(self, manifest: Manifest, step: PinStep) -> tuple[Version, Generation]:
         generation = manifest.generation(step.version.generation)
         assert generation is not None  # noqa: S101 - a manifest names the generations of its versions
         return step.version, generation

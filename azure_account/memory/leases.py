@@ -8,7 +8,7 @@ from azure_account.service import ConditionFailed
 
 
 @dataclass(frozen=True)
-class Lease:
+class LeaseRecord:
     """The last lease of a blob. It is active until `until` (seconds) unless broken.
 
     `written` says that the blob was written after the lease had expired; then it cannot be renewed.
@@ -29,14 +29,14 @@ class Lease:
         return not self.broken and now >= self.until
 
 
-def acquire(lease: Lease | None, lease_id: str, seconds: int, now: float) -> Lease:
+def acquire(lease: LeaseRecord | None, lease_id: str, seconds: int, now: float) -> LeaseRecord:
     """A new lease; `ConditionFailed` while another id has an active one. The holder may acquire it again."""
     if lease is not None and lease.active(now) and lease.lease_id.lower() != lease_id.lower():
         raise ConditionFailed("LeaseAlreadyPresent: another holder has the lease")
-    return Lease(lease_id, seconds, now + seconds)
+    return LeaseRecord(lease_id, seconds, now + seconds)
 
 
-def renew(lease: Lease | None, lease_id: str, now: float) -> Lease:
+def renew(lease: LeaseRecord | None, lease_id: str, now: float) -> LeaseRecord:
     """The lease with a new term; an expired one too, unless another id acquired it or the blob was written since."""
     found = _held(lease, lease_id)
     if found.broken:
@@ -46,19 +46,19 @@ def renew(lease: Lease | None, lease_id: str, now: float) -> Lease:
     return replace(found, until=now + found.seconds)
 
 
-def release(lease: Lease | None, lease_id: str) -> None:
+def release(lease: LeaseRecord | None, lease_id: str) -> None:
     """`ConditionFailed` unless the last lease is that of `lease_id`."""
     _held(lease, lease_id)
 
 
-def broken(lease: Lease | None) -> Lease:
+def broken(lease: LeaseRecord | None) -> LeaseRecord:
     """The lease, broken; `ConditionFailed` if there is none."""
     if lease is None:
         raise ConditionFailed("LeaseNotPresentWithLeaseOperation: there is no lease")
     return replace(lease, broken=True)
 
 
-def check_write(lease: Lease | None, lease_id: str | None, now: float) -> None:
+def check_write(lease: LeaseRecord | None, lease_id: str | None, now: float) -> None:
     """`ConditionFailed` unless a write with `lease_id` is allowed."""
     if lease is None or not lease.active(now):
         if lease_id is not None:
@@ -70,12 +70,12 @@ def check_write(lease: Lease | None, lease_id: str | None, now: float) -> None:
         raise ConditionFailed("LeaseIdMismatchWithBlobOperation: another holder has the lease")
 
 
-def after_write(lease: Lease | None, now: float) -> Lease | None:
+def after_write(lease: LeaseRecord | None, now: float) -> LeaseRecord | None:
     """The lease after a write at `now`."""
     return lease if lease is None or lease.active(now) else replace(lease, written=True)
 
 
-def _held(lease: Lease | None, lease_id: str) -> Lease:
+def _held(lease: LeaseRecord | None, lease_id: str) -> LeaseRecord:
     if lease is None:
         raise ConditionFailed("LeaseNotPresentWithLeaseOperation: there is no lease")
     if lease.lease_id.lower() != lease_id.lower():

@@ -63,7 +63,7 @@ class _Blob:
     staged: dict[str, bytes] = field(default_factory=dict)
     staged_since: float = 0.0
     staged_at: float = 0.0
-    lease: leases.Lease | None = None
+    lease: leases.LeaseRecord | None = None
 
     def content(self) -> bytes:
         """The committed bytes. Blocks are joined at the first read."""

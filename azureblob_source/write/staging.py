@@ -23,7 +23,7 @@ from azureblob_source.write.control_records import EnvelopeRouter, plain_envelop
 from azureblob_source.write.open_blobs import OpenBlobs, SealedBlock
 from azureblob_source.write.routing import slices
 from azureblob_source.write.staged_task import StagedTask
-from azureblob_source.write.upload import Uploader
+from azureblob_source.write.upload import BlockUploader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -82,7 +82,7 @@ def stage(
     encode, envelopes = _encoder(plan), _envelope_router(plan)
     finished: list[FinishedBlob] = []
     started, failed_before = clock.monotonic(), container.failed_attempts
-    with Uploader(container, plan.blob_format, options.threads, options.queue, options.flush_timeout) as uploader:
+    with BlockUploader(container, plan.blob_format, options.threads, options.queue, options.flush_timeout) as uploader:
 
         def take(outputs: Iterable[SealedBlock | FinishedBlob]) -> None:
             for output in outputs:

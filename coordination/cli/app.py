@@ -28,7 +28,7 @@ from azure_account.errors import TransientError
 from coordination.cli.as_json import status_json
 from coordination.cli.as_text import changes, status_text
 from coordination.cli.reading import read_job, read_leader
-from coordination.cli.supervisor import Program, Supervisor
+from coordination.cli.supervisor import SupervisedCommand, Supervisor
 from coordination.connect import brief_settings
 from coordination.names import check_processor, leader_blob
 from coordination.timing import CoordinatorTiming, LeaseTiming
@@ -135,7 +135,7 @@ def run(  # noqa: PLR0913 - one argument for each option
     shell = shell_of(ctx)
     settings = brief_settings(settings_of(shell, option), timing.request)
     logging.getLogger("coordination.leadership").addHandler(logging.NullHandler())  # the lines below say it
-    program = Program(name, blob, who, command, shell.env, timing, grace)
+    program = SupervisedCommand(name, blob, who, command, shell.env, timing, grace)
     supervisor = Supervisor(
         shell.connect(settings).container(container), program, lambda line: _say(shell, line), shell.clock
     )

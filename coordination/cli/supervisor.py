@@ -40,7 +40,7 @@ _OF_MARGIN = 0.8
 
 
 @dataclass(frozen=True)
-class Program:
+class SupervisedCommand:
     """What to run, and how. name, holder: for the command's environment. grace: seconds from SIGTERM to SIGKILL.
 
     The grace is shorter if leadership is over: then SIGKILL comes before the lease can expire.
@@ -56,14 +56,14 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Elected:
+class LeadershipGained:
     """The process leads."""
 
     epoch: int
 
 
 @dataclass(frozen=True)
-class Deposed:
+class LeadershipLost:
     """The process leads no more."""
 
     reason: str
@@ -83,13 +83,15 @@ class Signalled:
     number: int
 
 
-Event: TypeAlias = "Elected | Deposed | ElectionFailed | Signalled | Result"
+Event: TypeAlias = "LeadershipGained | LeadershipLost | ElectionFailed | Signalled | Result"
 
 
 class Supervisor:
     """Runs one program under leadership. `say` gets one line for each change."""
 
-    def __init__(self, container: BlobContainer, program: Program, say: Callable[[str], None], clock: Clock) -> None:
+    def __init__(
+        self, container: BlobContainer, program: SupervisedCommand, say: Callable[[str], None], clock: Clock
+    ) -> None:
         self._container, self._program, self._say, self._clock = container, program, say, clock
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._elector = LeaderElector(container, program.blob, program.holder, self, program.timing)
@@ -105,11 +107,11 @@ class Supervisor:
 
     def on_elected(self, epoch: int) -> None:
         """A thread of the elector calls it."""
-        self._events.put(Elected(epoch))
+        self._events.put(LeadershipGained(epoch))
 
     def on_deposed(self, reason: str) -> None:
         """A thread of the elector calls it. Returns when no command runs: the lease may be released then."""
-        self._events.put(Deposed(reason))
+        self._events.put(LeadershipLost(reason))
         self._idle.wait()
 
     def on_failure(self, error: Exception) -> None:
@@ -143,11 +145,11 @@ class Supervisor:
 
     def _heed(self, event: Event) -> None:
         match event:
-            case Elected(epoch):
+            case LeadershipGained(epoch):
                 self._epoch, self._shown = epoch, ""
                 self._say(f"leads {self._target}, epoch {epoch}")
                 self._start()
-            case Deposed(reason):
+            case LeadershipLost(reason):
                 self._epoch, self._look_at = None, self._clock.monotonic() + _TICK_SECONDS
                 self._say(f"leads no more: {reason}")
                 self._stop()

@@ -55,7 +55,7 @@ class _BlocksGoneError(Exception):
     """The blocks that were staged for a blob are not there any more, nor is the blob."""
 
 
-class Uploader:
+class FileUploader:
     """Uploads to one container. A context manager: its threads end with the block."""
 
     def __init__(

@@ -35,7 +35,7 @@ from state_backup.backup.arguments import (
     may_be_empty,
 )
 from state_backup.backup.keeping import LEAST_KEPT, checked_keep, kept
-from state_backup.backup.upload import Uploader
+from state_backup.backup.upload import FileUploader
 from state_backup.index.checkpoint_id import next_id
 from state_backup.index.dir_diff import next_index, stored_content, to_upload
 from state_backup.index.packs import without_worn
@@ -292,7 +292,7 @@ class StateWriter:
             return self._name(new, self._storage.names.file)
 
         threads, refused = self._storage.threads, self._left.tags_refused
-        uploader = Uploader(self._storage.container, new_name, threads=threads, tags_refused=refused)
+        uploader = FileUploader(self._storage.container, new_name, threads=threads, tags_refused=refused)
         try:
             self._upload_stores(stores, id_, uploader, run, new)
         finally:
@@ -301,7 +301,7 @@ class StateWriter:
         return new
 
     def _upload_stores(
-        self, stores: Mapping[str, Path], id_: CheckpointId, uploader: Uploader, run: _Run, new: _New
+        self, stores: Mapping[str, Path], id_: CheckpointId, uploader: FileUploader, run: _Run, new: _New
     ) -> None:
         before = {} if new.base is None else new.base.indexes
         with uploader:
@@ -324,7 +324,7 @@ class StateWriter:
         return name
 
     def _upload_store(
-        self, store: _Store, previous: str | None, uploader: Uploader, run: _Run, new: _New
+        self, store: _Store, previous: str | None, uploader: FileUploader, run: _Run, new: _New
     ) -> tuple[SnapshotIndex | str, BackedUpStore]:
         """Upload the files that are new. The next index of the store, or the blob of the index that it has."""
         before = None if previous is None else self._indexes.get(previous)

@@ -24,7 +24,7 @@ from state_backup.record.names import StateNames
 from state_backup.record.state_storage import StateStorage
 from state_backup.restoring.restore import Restored, restore
 from state_backup.spark.openings import note_openings, openings_of
-from state_backup.spark.position import STORE, Position
+from state_backup.spark.position import STORE, QueryPosition
 from state_backup.spark.snapshot import newest_batch, query_id, take_snapshot, whole_batch
 from state_backup.spark.stop_due import StopDue
 
@@ -96,8 +96,8 @@ def restore_checkpoint(
         return RestoredCheckpoint(newest_batch(location), None)
     local, torn = whole_batch(location)
     newest, *older = stored.record.checkpoints
-    backup = Position.of(newest, state)
-    before = [Position.of(each, state).batch for each in older if STORE in each.indexes]
+    backup = QueryPosition.of(newest, state)
+    before = [QueryPosition.of(each, state).batch for each in older if STORE in each.indexes]
     was_last = stored.record.writer in openings_of(location)
     if was_last and not torn and local is not None and local >= backup.batch:
         return RestoredCheckpoint(local, None)
@@ -111,10 +111,10 @@ def restore_checkpoint(
             only = str(newest.id)  # an older one, if this one is not whole, would discard batches that are here
     restored = restore(container, state, {STORE: location}, checkpoint_id=only, threads=threads)
     note_openings(location, [])  # what the query adds from now on is nowhere else
-    return RestoredCheckpoint(Position.of(restored.checkpoint, state).batch, restored)
+    return RestoredCheckpoint(QueryPosition.of(restored.checkpoint, state).batch, restored)
 
 
-def _check_torn(location: Path, local: int | None, backup: Position, torn: Sequence[str]) -> None:
+def _check_torn(location: Path, local: int | None, backup: QueryPosition, torn: Sequence[str]) -> None:
     """`ConflictError` if batches that are whole would be discarded together with one that is torn."""
     logger.warning("checkpoint %s is torn, as after a loss of power: %s", location, ", ".join(torn))
     if local is not None and local > backup.batch:
@@ -124,7 +124,7 @@ def _check_torn(location: Path, local: int | None, backup: Position, torn: Seque
         raise ConflictError(describe("restore checkpoint", str(location), cause, step))
 
 
-def _check_not_newer(location: Path, local: int | None, backup: Position) -> None:
+def _check_not_newer(location: Path, local: int | None, backup: QueryPosition) -> None:
     """`ConflictError` if the restore would discard batches that nobody may have elsewhere, or what is no checkpoint."""
     step = "Choose another directory; or discard what is there (`discard_newer=True`)."
     if location.is_dir() and any(location.iterdir()) and (found := _query_of(location)) != backup.query:
@@ -172,7 +172,7 @@ def back_up_checkpoint(  # noqa: PLR0913 - what, where, and settings
         raise ConfigurationError(describe("back up checkpoint", str(location), cause, step))
     before = StateStorage(container, StateNames(state)).record()
     newest = None if before is None else before.record.newest
-    if newest is not None and (of := Position.of(newest, state).query) != str(query.id):
+    if newest is not None and (of := QueryPosition.of(newest, state).query) != str(query.id):
         cause = f"it has a backup of query {of}, this is query {query.id}"
         step = "Restore that checkpoint before the query starts, or choose another state."
         raise ConfigurationError(describe("back up checkpoint", f"state {state}", cause, step))
@@ -181,7 +181,7 @@ def back_up_checkpoint(  # noqa: PLR0913 - what, where, and settings
     last = [] if before is None else [each for each in openings_of(location) if each == before.record.writer]
     note_openings(location, [*last, opening])
     writer = open_state(container, state, Owner(job_name=state), epoch=epoch, keep=keep, opening=opening)
-    batch = None if writer.newest is None else Position.of(writer.newest, state).batch
+    batch = None if writer.newest is None else QueryPosition.of(writer.newest, state).batch
     return CheckpointBackup(query, writer, location, _Settings(every, stop_after, retained), batch)
 
 
@@ -333,7 +333,7 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
                 batch = take_snapshot(self._location, snapshot, retained=self._settings.retained)
                 self._check_there(batch)
                 if batch is not None:
-                    offsets = Position(batch, str(self._query.id)).offsets
+                    offsets = QueryPosition(batch, str(self._query.id)).offsets
                     self._writer.back_up({STORE: snapshot}, offsets, trust_times=True)
                     self._batch = batch
             finally:

@@ -16,7 +16,7 @@ _BATCH, _QUERY = "spark.batch", "spark.query"
 
 
 @dataclass(frozen=True)
-class Position:
+class QueryPosition:
     """Where a checkpoint is: its query, and the last batch. They are kept as offsets."""
 
     batch: int
@@ -28,11 +28,11 @@ class Position:
         return {_BATCH: str(self.batch), _QUERY: self.query}
 
     @staticmethod
-    def of(checkpoint: Checkpoint, state: str) -> Position:
+    def of(checkpoint: Checkpoint, state: str) -> QueryPosition:
         """`ConfigurationError` unless `back_up_checkpoint` has made it."""
         batch, query = checkpoint.offsets.get(_BATCH, ""), checkpoint.offsets.get(_QUERY, "")
         if STORE in checkpoint.indexes and query and batch.isascii() and batch.isdecimal():
-            return Position(int(batch), query)
+            return QueryPosition(int(batch), query)
         cause = f"checkpoint {checkpoint.id} is no backup of back_up_checkpoint: it has no batch and query of Spark"
         step = (
             f"Give the state of the query; what this one has is restored by `restore`: {', '.join(checkpoint.indexes)}."

@@ -12,7 +12,7 @@ from azure_account.account import Entity
 from azure_account.errors import ConfigurationError, CorruptError, FencedError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, Faults, LateEffect, LostAnswer, ProcessDied, TimeOut, at, on
-from coordination.checkpoints import Checkpoint, CheckpointStore
+from coordination.checkpoints import CheckpointStore, TaskCheckpoint
 from coordination.names import check_processor, check_tasks, names_of
 
 
@@ -29,26 +29,26 @@ def account() -> MemoryAccount:
 
 def test_offsets_are_read_back_and_there_are_none_at_first(account: MemoryAccount) -> None:
     store = store_of(account)
-    assert Checkpoint() == store.read("t")
-    assert Checkpoint(5) == store.begin("t", 5)
+    assert TaskCheckpoint() == store.read("t")
+    assert TaskCheckpoint(5) == store.begin("t", 5)
     offsets = {f"flights/{number} #?/\\": f"offset-{number}" for number in range(5_000)}
     store.write("t", 5, offsets)
-    assert Checkpoint(5, offsets) == store.read("t")
+    assert TaskCheckpoint(5, offsets) == store.read("t")
     store.write("t", 5, {"one": "1"})
-    assert Checkpoint(5, {"one": "1"}) == store.read("t"), "what was left out is gone"
+    assert TaskCheckpoint(5, {"one": "1"}) == store.read("t"), "what was left out is gone"
 
 
 def test_who_takes_over_finds_the_last_offsets_and_the_former_one_is_refused(account: MemoryAccount) -> None:
     store = store_of(account)
     store.begin("t", 5)
     store.write("t", 5, {"p": "10"})
-    assert Checkpoint(7, {"p": "10"}) == store.begin("t", 7)
+    assert TaskCheckpoint(7, {"p": "10"}) == store.begin("t", 7)
     with pytest.raises(FencedError, match=r"task t failed: epoch 7 has taken it over from epoch 5\. Stop this task"):
         store.write("t", 5, {"p": "11"})
     with pytest.raises(FencedError):
         store.begin("t", 6)
-    assert Checkpoint(7, {"p": "10"}) == store.read("t")
-    assert Checkpoint(7, {"p": "10"}) == store.begin("t", 7)
+    assert TaskCheckpoint(7, {"p": "10"}) == store.read("t")
+    assert TaskCheckpoint(7, {"p": "10"}) == store.begin("t", 7)
 
 
 @pytest.mark.parametrize("fault", [LostAnswer(), TimeOut(), LateEffect(1), LateEffect(3)])
@@ -64,7 +64,7 @@ def test_a_lost_answer_loses_nothing(
         store.write(task, 5, {"p": "10"})
         store.write(task, 5, {"p": "11"})
         faults.apply_late_effects()
-        assert Checkpoint(5, {"p": "11"}) == store.read(task)
+        assert TaskCheckpoint(5, {"p": "11"}) == store.read(task)
 
 
 @pytest.mark.parametrize("after_effect", [False, True])
@@ -126,8 +126,8 @@ def test_what_is_no_task_of_a_job_has_no_checkpoint(account: MemoryAccount, task
 def test_a_task_whose_name_can_be_a_key_has_the_checkpoint_that_an_older_release_wrote(account: MemoryAccount) -> None:
     properties: dict[str, str | int] = {"epoch": 7, "pieces": 1, "offsets0": '{"p":"10"}'}
     account.table("checkpoints").insert(Entity("task", "a%2Fb, daily", {**properties}))
-    assert Checkpoint(7, {"p": "10"}) == store_of(account).read("a%2Fb, daily")
-    assert Checkpoint() == store_of(account).read("a/b, daily")
+    assert TaskCheckpoint(7, {"p": "10"}) == store_of(account).read("a%2Fb, daily")
+    assert TaskCheckpoint() == store_of(account).read("a/b, daily")
 
 
 @given(st.lists(st.text(min_size=1, max_size=30), min_size=2, max_size=20, unique=True))

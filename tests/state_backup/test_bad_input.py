@@ -395,7 +395,7 @@ def test_a_failed_block_ends_the_reading_of_its_file(tmp_path: Path, monkeypatch
     faults = Faults(on("stage_block", Refuse(), times=10_000))
     (tmp_path / "large").write_bytes(b"1" * 1000)
     with (
-        upload.Uploader(
+        upload.FileUploader(
             account.restarted(faults).container("box"), lambda: "files/1", threads=2, block_bytes=1
         ) as sending,
         pytest.raises(ConfigurationError),

@@ -19,7 +19,7 @@ from azure_account.memory.service import MemoryService
 from azure_account.retrying.retry_loop import Request
 from state_backup import Owner, StateWriter, open_state, plan_sweep, restore, sweep
 from state_backup.backup import upload
-from state_backup.backup.upload import Uploader
+from state_backup.backup.upload import FileUploader
 from state_backup.record.names import StateNames
 from state_backup.record.store import RecordStore
 from state_backup.record.ttl import TAG
@@ -122,7 +122,7 @@ def test_a_blob_of_another_size_is_uploaded_again(tmp_path: Path, data: bytes) -
 
 def test_a_block_that_is_cancelled_before_it_begins_gives_its_slot_back() -> None:
     free = threading.Event()
-    with Uploader(new_account().container("box"), lambda: "files/1", threads=2) as uploader:
+    with FileUploader(new_account().container("box"), lambda: "files/1", threads=2) as uploader:
         try:
             for _ in range(2):
                 uploader._blocks.submit(free.wait, 30)
@@ -282,7 +282,7 @@ def test_a_very_large_file_has_blocks_that_fit_its_blob(tmp_path: Path, monkeypa
     container = new_account().container("box")
     live = write(tmp_path / "live", {"large": os.urandom(1001)})
     monkeypatch.setattr(
-        Uploader.__init__, "__kwdefaults__", {**(Uploader.__init__.__kwdefaults__ or {}), "block_bytes": 10}
+        FileUploader.__init__, "__kwdefaults__", {**(FileUploader.__init__.__kwdefaults__ or {}), "block_bytes": 10}
     )
     opened(container).back_up({"store": live})
     blobs: Sequence[str] = [blob.name for blob in container.list(f"{STATE}/files/")]

@@ -11,7 +11,7 @@ import pytest
 from azure_account.clock import ManualClock
 from azure_account.errors import AzureBlobError, ConflictError, CorruptError
 from state_backup import MayBeEmpty, Owner, checkpoints, open_state, restore
-from state_backup.backup.upload import Uploader
+from state_backup.backup.upload import FileUploader
 from state_backup.index.dir_diff import to_upload
 from state_backup.local import scan as scan_module
 from state_backup.local.scan import ReadFiles, scan
@@ -146,7 +146,7 @@ def test_a_file_that_becomes_a_pipe_before_it_is_uploaded_does_not_stop_the_back
 ) -> None:
     files = to_upload(scan(live), {})
     becomes_a_pipe(live / "CURRENT")
-    with Uploader(container, lambda: "files/1", threads=1) as uploader, pytest.raises(AzureBlobError) as caught:
+    with FileUploader(container, lambda: "files/1", threads=1) as uploader, pytest.raises(AzureBlobError) as caught:
         uploader.files(live, [file for file in files if file.path == "CURRENT"])
     assert "CURRENT has changed since its checksum was computed" in str(caught.value)
 

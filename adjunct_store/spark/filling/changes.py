@@ -40,7 +40,7 @@ KEY, TIE = re.compile("k[0-9]+"), re.compile("t[0-9]+")
 
 
 @dataclass(frozen=True)
-class Changes:
+class ChangeRows:
     """Rows that change a store of this schema.
 
     frame: columns `partition`, one for each key (`k0`, `k1`, …), `value`, `order` if the store is ordered, and one for
@@ -58,16 +58,16 @@ class Changes:
 
 
 def key_column(place: int) -> str:
-    """The name of a key column in `Changes.frame`; the store's names could be `value` or `order`."""
+    """The name of a key column in `ChangeRows.frame`; the store's names could be `value` or `order`."""
     return f"k{place}"
 
 
 def tie_column(place: int) -> str:
-    """The name of a column of `then_by` in `Changes.frame`."""
+    """The name of a column of `then_by` in `ChangeRows.frame`."""
     return f"t{place}"
 
 
-def changes_of(rows: DataFrame, spec: FillSpec) -> Changes:
+def changes_of(rows: DataFrame, spec: FillSpec) -> ChangeRows:
     """The changes that these rows are. Evaluates no row.
 
     `ConfigurationError` if a column is missing, or of a type that a key, an order or a value cannot have.
@@ -101,7 +101,7 @@ def changes_of(rows: DataFrame, spec: FillSpec) -> Changes:
     columns += [_order(rows, "then_by", name).alias(tie_column(place)) for place, name in enumerate(spec.ties)]
     partition = store_partition(keys, spec.partitions).alias(PARTITION)
     try:
-        return Changes(rows.select(partition, *columns), schema)
+        return ChangeRows(rows.select(partition, *columns), schema)
     except AnalysisException as error:
         if spec.delete_when is None:
             raise

@@ -55,7 +55,7 @@ class BatchPin:
         self.users.append(user)
 
 
-class Hold:
+class PinHold:
     """Keeps a pin while a read is planned: as long as the caller has this object."""
 
     def __init__(self, pins: BatchPins, pin: BatchPin) -> None:
@@ -82,7 +82,7 @@ class BatchPins:
         """How many there are."""
         return len(self._pins)
 
-    def pin(self, store: StoreLocation, newest: Version, version: int | None) -> Hold:
+    def pin(self, store: StoreLocation, newest: Version, version: int | None) -> PinHold:
         """Pin the newest version, or a given one, unless this process has done so: then its pin is renewed if need be.
 
         newest: the one that was found.
@@ -121,8 +121,8 @@ class BatchPins:
         finally:
             self._lock.release()
 
-    def _held(self, pin: BatchPin) -> Hold:
-        hold = Hold(self, pin)
+    def _held(self, pin: BatchPin) -> PinHold:
+        hold = PinHold(self, pin)
         there = weakref.ref(hold)
         pin.add(lambda: there() is not None)
         return hold

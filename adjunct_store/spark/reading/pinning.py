@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from adjunct_store.location import StoreLocation
-    from adjunct_store.spark.reading.batch_pins import Hold
+    from adjunct_store.spark.reading.batch_pins import PinHold
     from adjunct_store.versions.manifest import Version
     from adjunct_store.view import Form
 
@@ -39,7 +39,7 @@ class PlannedStore:
 
     pinned: PinnedStore
     schema: StoreSchema
-    hold: Hold | None = None
+    hold: PinHold | None = None
 
 
 def plan(

@@ -77,7 +77,7 @@ MUTANTS: dict[str, Mutant] = {
     "an unconfirmed pin is used": edited(
         "adjunct_store.versions.pin:next_step",
         "if manifest.serves(version):",
-        "if True:\n            return Step(Act.USE, version)\n        if True:",
+        "if True:\n            return PinStep(Act.USE, version)\n        if True:",
     ),
     "a pin is confirmed without reading the manifest again": edited(
         f"{_PINNING}.pin",

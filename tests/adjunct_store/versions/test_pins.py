@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adjunct_store.versions.manifest import Generation, Manifest, Serves, State, Version
-from adjunct_store.versions.pin import SHARED, Act, Pin, Step, counts, from_json, next_step, to_json
+from adjunct_store.versions.pin import SHARED, Act, Pin, PinStep, counts, from_json, next_step, to_json
 from adjunct_store.versions.pins import Reader, pin_version, release
 from azure_account.account import BlobContainer
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
@@ -32,30 +32,30 @@ MANIFEST = Manifest(
 @pytest.mark.parametrize(
     ("pin", "age", "wanted", "expected"),
     [
-        (None, 0, None, Step(Act.PUT, NEWEST)),
-        (None, 0, 6, Step(Act.PUT, OLDER)),
+        (None, 0, None, PinStep(Act.PUT, NEWEST)),
+        (None, 0, 6, PinStep(Act.PUT, OLDER)),
         (None, 0, 5, None),
         (None, 0, 9, None),
         (None, 0, 4, None),
-        (Pin(7), 0, None, Step(Act.CONFIRM, NEWEST)),
-        (Pin(6), 99, 7, Step(Act.CONFIRM, OLDER)),
-        (Pin(5), 0, None, Step(Act.PUT, NEWEST)),
-        (Pin(4), 0, None, Step(Act.PUT, NEWEST)),
-        (Pin(9), 0, None, Step(Act.PUT, NEWEST)),
-        (Pin(7), 100, None, Step(Act.PUT, NEWEST)),
-        (Pin(6, confirmed=True), 1.7, None, Step(Act.USE, OLDER)),
-        (Pin(5, confirmed=True), 1.7, 7, Step(Act.USE, RETIRING)),
-        (Pin(5, confirmed=True), 1.8, None, Step(Act.RENEW, RETIRING)),
-        (Pin(5, confirmed=True), 99, None, Step(Act.RENEW, RETIRING)),
-        (Pin(6, confirmed=True, driver=SHARED), 1.7, None, Step(Act.USE, OLDER)),
-        (Pin(6, confirmed=True, driver="another"), 1.7, None, Step(Act.RENEW, OLDER)),
-        (Pin(5, confirmed=True), 100, None, Step(Act.PUT, NEWEST)),
-        (Pin(4, confirmed=True), 0, None, Step(Act.PUT, NEWEST)),
+        (Pin(7), 0, None, PinStep(Act.CONFIRM, NEWEST)),
+        (Pin(6), 99, 7, PinStep(Act.CONFIRM, OLDER)),
+        (Pin(5), 0, None, PinStep(Act.PUT, NEWEST)),
+        (Pin(4), 0, None, PinStep(Act.PUT, NEWEST)),
+        (Pin(9), 0, None, PinStep(Act.PUT, NEWEST)),
+        (Pin(7), 100, None, PinStep(Act.PUT, NEWEST)),
+        (Pin(6, confirmed=True), 1.7, None, PinStep(Act.USE, OLDER)),
+        (Pin(5, confirmed=True), 1.7, 7, PinStep(Act.USE, RETIRING)),
+        (Pin(5, confirmed=True), 1.8, None, PinStep(Act.RENEW, RETIRING)),
+        (Pin(5, confirmed=True), 99, None, PinStep(Act.RENEW, RETIRING)),
+        (Pin(6, confirmed=True, driver=SHARED), 1.7, None, PinStep(Act.USE, OLDER)),
+        (Pin(6, confirmed=True, driver="another"), 1.7, None, PinStep(Act.RENEW, OLDER)),
+        (Pin(5, confirmed=True), 100, None, PinStep(Act.PUT, NEWEST)),
+        (Pin(4, confirmed=True), 0, None, PinStep(Act.PUT, NEWEST)),
         (Pin(4, confirmed=True), 0, 5, None),
     ],
 )
 def test_what_a_task_does_with_the_pin_that_it_finds(
-    pin: Pin | None, age: float, wanted: int | None, expected: Step | None
+    pin: Pin | None, age: float, wanted: int | None, expected: PinStep | None
 ) -> None:
     assert expected == next_step(pin, age, MANIFEST, wanted)
 

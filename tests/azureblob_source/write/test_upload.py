@@ -12,7 +12,7 @@ from azure_account.memory.faults import Faults, Unreachable, on
 from azure_account.retrying.retry_loop import Intercept, Request
 from azureblob_source.log.naming import block_id
 from azureblob_source.write.open_blobs import BlobFormat, SealedBlock
-from azureblob_source.write.upload import Uploader
+from azureblob_source.write.upload import BlockUploader
 from tests.azureblob_source.write.sink_rows import new_account
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def pool_threads() -> list[threading.Thread]:
 def test_all_blocks_are_staged_and_counted_by_blob() -> None:
     account = new_account()
     blocks = [block(n, blob) for blob in ("x", "y") for n in range(20)]
-    with Uploader(account.container("container"), FORMAT) as uploader:
+    with BlockUploader(account.container("container"), FORMAT) as uploader:
         for each in blocks:
             uploader.submit(each)
         uploader.drain()
@@ -77,7 +77,7 @@ def test_all_blocks_are_staged_and_counted_by_blob() -> None:
 
 def test_a_full_queue_makes_the_caller_upload() -> None:
     account, gate = new_account(), Gate()
-    with Uploader(over(account, gate), FORMAT, threads=2, queue=3) as uploader:
+    with BlockUploader(over(account, gate), FORMAT, threads=2, queue=3) as uploader:
         for number in range(5):
             uploader.submit(block(number))
         gate.wait_for(2)
@@ -92,7 +92,7 @@ def test_a_full_queue_makes_the_caller_upload() -> None:
 
 def test_with_a_queue_of_size_zero_there_are_as_many_uploads_as_threads() -> None:
     account, gate = new_account(), Gate()
-    with Uploader(over(account, gate), FORMAT, threads=1, queue=0) as uploader:
+    with BlockUploader(over(account, gate), FORMAT, threads=1, queue=0) as uploader:
         uploader.submit(block(0))
         gate.wait_for(1)
         uploader.submit(block(1))
@@ -106,7 +106,7 @@ def test_a_failure_is_raised_at_the_next_submit_and_waiting_blocks_are_dropped()
     gate = Gate()
     bad = SealedBlock("b", "", b"s" * 16, ((1, b"x"),), 1, is_first=False)
     with pytest.raises(ConfigurationError, match="Block id '' is not valid"):  # noqa: SIM117, PT012
-        with Uploader(over(account, gate), FORMAT, threads=1, queue=10) as uploader:
+        with BlockUploader(over(account, gate), FORMAT, threads=1, queue=10) as uploader:
             uploader.submit(bad)
             (failed,) = uploader._pending
             assert failed.exception(WAIT) is not None
@@ -117,7 +117,7 @@ def test_a_failure_is_raised_at_the_next_submit_and_waiting_blocks_are_dropped()
 def test_a_failure_of_the_last_block_is_raised_when_draining() -> None:
     account = new_account()
     faults = Faults(on("stage_block", Unreachable(), times=1000, name=lambda name: name == "lost"))
-    with Uploader(over(account, faults), FORMAT) as uploader:
+    with BlockUploader(over(account, faults), FORMAT) as uploader:
         uploader.submit(block(0))
         uploader.submit(block(0, "lost"))
         with pytest.raises(TransientError, match="no connection"):
@@ -126,7 +126,7 @@ def test_a_failure_of_the_last_block_is_raised_when_draining() -> None:
 
 def test_draining_fails_at_the_deadline_and_names_the_option() -> None:
     account, gate = new_account(), Gate()
-    with Uploader(over(account, gate), FORMAT, threads=1, deadline=0.01) as uploader:
+    with BlockUploader(over(account, gate), FORMAT, threads=1, deadline=0.01) as uploader:
         uploader.submit(block(0))
         gate.wait_for(1)
         with pytest.raises(
@@ -141,7 +141,7 @@ def test_after_an_error_no_further_block_is_sent_and_the_threads_end() -> None:
     before = set(pool_threads())
 
     def fail_with_blocks_waiting() -> None:
-        with Uploader(over(account, gate), FORMAT, threads=1, queue=10) as uploader:
+        with BlockUploader(over(account, gate), FORMAT, threads=1, queue=10) as uploader:
             for number in range(8):
                 uploader.submit(block(number))
             gate.wait_for(1)

@@ -17,7 +17,7 @@ from azure_account.errors import ConfigurationError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, Refuse, on
 from azure_account.retrying.retry_loop import Intercept, Request
-from coordination.cli.supervisor import NOT_FOUND, NOT_STARTED, Program, Supervisor
+from coordination.cli.supervisor import NOT_FOUND, NOT_STARTED, SupervisedCommand, Supervisor
 from coordination.leadership.leader import LeaseLock
 from coordination.leadership.lease_document import LeaseDocument
 from coordination.names import leader_blob
@@ -55,7 +55,7 @@ class Running:
         command: list[str] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        program = Program("report", BLOB, "one", command or ["sh", "-c", script], os.environ, QUICK, 10.0)
+        program = SupervisedCommand("report", BLOB, "one", command or ["sh", "-c", script], os.environ, QUICK, 10.0)
         self.said: list[str] = []
         self.supervisor = Supervisor(account.container("box"), program, self.said.append, clock or SystemClock())
         self._ended: list[int | Exception] = []

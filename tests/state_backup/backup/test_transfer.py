@@ -22,7 +22,7 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, Refuse, on
 from azure_account.retrying.retry_loop import Request
 from state_backup.backup import upload
-from state_backup.backup.upload import Uploader
+from state_backup.backup.upload import FileUploader
 from state_backup.index.dir_diff import next_index, to_upload
 from state_backup.index.snapshot_index import FileBlob
 from state_backup.local.scan import scan
@@ -48,7 +48,7 @@ def new_container(account: MemoryAccount | None = None) -> BlobContainer:
 def uploaded(container: BlobContainer, folder: Path) -> DirIndex:
     names = (f"files/{number}" for number in count())
     directory = scan(folder)
-    with Uploader(container, lambda: next(names), threads=3, block_bytes=BLOCK) as uploader:
+    with FileUploader(container, lambda: next(names), threads=3, block_bytes=BLOCK) as uploader:
         return next_index(directory, uploader.files(folder, to_upload(directory, {})), None)
 
 
@@ -119,7 +119,7 @@ def test_a_file_that_has_changed_since_its_scan_makes_no_blob(tmp_path: Path) ->
     (tmp_path / "b").unlink()
     for file in directory.files:
         with (
-            Uploader(container, lambda: "files/1", block_bytes=BLOCK) as uploader,
+            FileUploader(container, lambda: "files/1", block_bytes=BLOCK) as uploader,
             pytest.raises(ConflictError, match=f"{file.name} has changed since its checksum was computed. Back up a"),
         ):
             uploader.files(tmp_path, [file])
@@ -190,7 +190,7 @@ def test_progress_adds_up(threads: int, size: int) -> None:
         (folder / "a").write_bytes(os.urandom(size))
         container, sent, got = new_container(), list[int](), list[int]()
         directory = scan(folder)
-        with Uploader(container, lambda: "files/1", threads=threads, block_bytes=BLOCK) as uploader:
+        with FileUploader(container, lambda: "files/1", threads=threads, block_bytes=BLOCK) as uploader:
             blobs = uploader.files(folder, to_upload(directory, {}), sent.append)
         index = next_index(directory, blobs, None)
         with Downloader(container, threads=threads, range_bytes=BLOCK) as downloader:

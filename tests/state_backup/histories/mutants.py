@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from state_backup.sweeping.sweep import SweepPlan
 
 _WITHOUT_RECORD = edited("state_backup.sweeping.sweep:sweep", "if records.write(", "if False and records.write(")
-_OVERWRITES = edited("state_backup.backup.upload:Uploader.put", ", condition=IF_ABSENT", "")
+_OVERWRITES = edited("state_backup.backup.upload:FileUploader.put", ", condition=IF_ABSENT", "")
 _HOUR = 3600.0
 
 
@@ -40,7 +40,7 @@ def both(*mutants: Mutant) -> Mutant:
 def named(text: str) -> Mutant:
     """A file's blob is named so."""
     new = edited(
-        "state_backup.backup.upload:Uploader._uploaded",
+        "state_backup.backup.upload:FileUploader._uploaded",
         "blob = self._new_name()",
         f"blob = self._new_name().rpartition('/')[0] + '/' + {text}",
     )
@@ -198,7 +198,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "worn packs are kept": replaced("state_backup.backup.writer:without_worn", lambda _, stored: dict(stored)),
     "the files of a pack lie in another order": edited(
-        "state_backup.backup.upload:Uploader._put_group",
+        "state_backup.backup.upload:FileUploader._put_group",
         "zip(group, begins, strict=False)}",
         "zip(group[::-1], begins, strict=False)}",
     ),

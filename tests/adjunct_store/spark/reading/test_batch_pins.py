@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from adjunct_store.spark.reading import batch_pins
-from adjunct_store.spark.reading.batch_pins import BatchPins, Hold
+from adjunct_store.spark.reading.batch_pins import BatchPins, PinHold
 from adjunct_store.versions.pins import pin_version
 from azure_account.errors import AzureBlobError, ConfigurationError, TransientError
 from azure_account.memory.account import MemoryAccount
@@ -161,5 +161,5 @@ def test_threads_that_join_at_once_share_one_pin(process: Process, monkeypatch: 
 
     monkeypatch.setattr(batch_pins, "pin_version", slow)
     with ThreadPoolExecutor(4) as pool:
-        holds: list[Hold] = list(pool.map(lambda _: process.pins.pin(process.location, first, None), range(4)))
+        holds: list[PinHold] = list(pool.map(lambda _: process.pins.pin(process.location, first, None), range(4)))
     assert 1 == len({each.pin.reader for each in holds}) == process.stored()
