@@ -8,6 +8,8 @@ by a script if wanted. The Azure SDK is imported by `connect`, not before.
     address      container and path of a URL or of `container/path`
     names        what Azure accepts as a name
     options/     options and environment become typed settings
+    documents/   JSON documents in blobs: format, conditional writes, one owner
+    undelete     blobs that were deleted by mistake
     service      one request to the storage, and its failures
     retrying/    the port over a service: repeats requests, turns failures into outcomes
     sdk/         the service on the Azure SDK

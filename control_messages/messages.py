@@ -212,8 +212,8 @@ def _fields(data: bytes) -> dict[str, Any]:
         raise BadEnvelopeError(str(error)) from error
     version = _integer(fields, "version", 0, LATEST)
     if version is not None and version > VERSION:
-        text = f"{_shown(data)} has version {version}; this release reads up to {VERSION}. Upgrade the consumer."
-        raise BadEnvelopeError(text)
+        text = f"{_shown(data)} has version {version}; this release reads up to {VERSION}."
+        raise BadEnvelopeError(f"{text} Upgrade the package on this machine.")
     return fields
 
 

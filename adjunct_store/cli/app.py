@@ -21,9 +21,9 @@ from adjunct_store.host.folders import cache_directory
 from adjunct_store.verifying import verify
 from azure_account.cli.commands import ERROR, AsJson, Options, new_app, settings_of
 from azure_account.cli.json_lines import print_json
+from azure_account.cli.progress import transfer
 from azure_account.cli.shell import shell_of
 from azure_account.names import check_container
-from state_backup.cli.progress import transfer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from adjunct_store.host.folders import VERIFIED
+from azure_account.documents.form import digest_of, sealed
 from state_backup import ReadFiles
-from state_backup.sealed_json import digest_of, sealed
 
 if TYPE_CHECKING:
     from adjunct_store.host.folders import PartitionFolder

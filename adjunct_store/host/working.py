@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 from adjunct_store.host.cleaning import clean_work
 from adjunct_store.host.folders import LOCK, store_folder
 from azure_account.clock import SYSTEM_CLOCK
+from azure_account.documents.form import digest_of, sealed
 from azure_account.errors import ConfigurationError, CorruptError, describe
 from azure_account.host_locks import LOCK_TIMEOUT, exclusive
 from state_backup import ReadFiles
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.local import durable, place
-from state_backup.sealed_json import digest_of, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from azure_account.documents.form import SealedForm, sealed
 from state_backup.index.checkpoint_id import CheckpointId
-from state_backup.sealed_json import SealedForm, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -26,7 +26,7 @@ from adjunct_store.versions.opening import FillStorage, Terms, find_opening
 from adjunct_store.versions.recovery import Action, Recovery, Wanted
 from adjunct_store.versions.transitions import Publication
 from azure_account.clock import SYSTEM_CLOCK, utc
-from azure_account.document_store import DocumentStore, Stored
+from azure_account.documents.document import DocumentStore, Stored
 from azure_account.errors import (
     AzureBlobError,
     ConfigurationError,

@@ -15,9 +15,9 @@ from adjunct_store.versions import transitions
 from adjunct_store.versions.manifest import PINS_EXPIRE_SECONDS, Manifest, Serves, from_json, to_json
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.recovery import Action, Found, Recovery, Wanted, recovery, validity
-from azure_account.document_store import DocumentStore, Stored
+from azure_account.documents.document import DocumentStore, Stored
 from azure_account.errors import ConfigurationError, ConflictError, describe
-from state_backup.record.undelete import undelete
+from azure_account.undelete import undelete
 
 if TYPE_CHECKING:
     from collections.abc import Callable

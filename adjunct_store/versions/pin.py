@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from state_backup.sealed_json import SealedForm, sealed
+from azure_account.documents.form import SealedForm, sealed
 
 if TYPE_CHECKING:
     from adjunct_store.versions.manifest import Manifest, Version

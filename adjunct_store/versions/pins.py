@@ -40,7 +40,7 @@ from adjunct_store.versions import pin as pin_json
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.pin import SHARED, Act, Pin, next_step
 from azure_account.account import Condition
-from azure_account.document_store import DocumentStore
+from azure_account.documents.document import DocumentStore
 from azure_account.errors import AzureBlobError, NotFoundError, TransientError, describe
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from adjunct_store.versions.manifest import Generation, Manifest, Version
     from adjunct_store.versions.pin import PinStep
     from azure_account.account import BlobContainer
-    from azure_account.document_store import Stored
+    from azure_account.documents.document import Stored
 
 logger = logging.getLogger(__name__)
 

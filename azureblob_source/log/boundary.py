@@ -16,23 +16,16 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Done
-from azure_account.errors import (
-    ConfigurationError,
-    ConflictError,
-    CorruptError,
-    NotFoundError,
-    TransientError,
-    describe,
-)
-from azure_account.readback import ATTEMPTS, request_and_read_back
+from azure_account.account import BlobAttributes
+from azure_account.documents.document import DocumentStore
+from azure_account.documents.form import check_version, damaged
+from azure_account.errors import ConfigurationError, ConflictError, describe
 from azureblob_source.log.naming import boundary_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from azure_account.account import BlobContainer
-    from azure_account.readback import Doubtful
 
 FORMAT_VERSION = 1
 
@@ -60,57 +53,39 @@ def to_json(boundary: Boundary) -> bytes:
     return json.dumps({key: value for key, value in document.items() if value != {}}, separators=(",", ":")).encode()
 
 
-def from_json(data: bytes, name: str, etag: str) -> Boundary:
+def from_json(data: bytes, name: str) -> Boundary:
     """The boundary stored as blob `name`. Unknown fields are ignored; a newer format is a `ConfigurationError`."""
     try:
         document = json.loads(data)
-        written_as = int(document["formatVersion"])
-        if written_as <= FORMAT_VERSION:
-            removing = {int(version): str(of) for version, of in document.get("removing", {}).items()}
-            return Boundary(int(document["first"]), removing, str(document.get("writeId", "")), etag)
+        check_version(int(document["formatVersion"]), FORMAT_VERSION, f"Log boundary {name}")
+        removing = {int(version): str(of) for version, of in document.get("removing", {}).items()}
+        return Boundary(int(document["first"]), removing, str(document.get("writeId", "")))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        message = f"log boundary {name} is damaged ({error!r}). Restore it from a backup; do not delete it."
-        raise CorruptError(message) from error
-    message = (
-        f"log boundary {name} has format version {written_as}, this release reads up to {FORMAT_VERSION}. "
-        "Upgrade the package on this machine."
-    )
-    raise ConfigurationError(message)
+        if isinstance(error, ConfigurationError):
+            raise
+        step = "Restore it from a backup; do not delete it."
+        raise damaged(f"Log boundary {name}", f"{error!r}", step) from error
 
 
 def read_boundary(container: BlobContainer, stream: str) -> Boundary:
     """The retention boundary of a stream's log as of now: one request."""
-    name = boundary_name(stream)
-    try:
-        content = container.get(name)
-    except NotFoundError:
-        return Boundary()
-    return from_json(content.data, name, content.properties.etag)
+    found = _document(container, stream).read()
+    return Boundary() if found is None else replace(found.document, etag=found.etag)
 
 
 def move_boundary(container: BlobContainer, stream: str, old: Boundary, new: Boundary) -> Boundary:
     """Put `new` (its `write_id` is fresh) in the place of `old`; returns it with its ETag.
 
-    `ConflictError` if the boundary is no longer `old`. The write id shows whose put has won if an answer was lost.
+    `ConflictError` if the boundary is no longer `old`.
     """
     if new.first < old.first:
         raise ValueError(f"a boundary moves forward only, not from {old.first} to {new.first}")
-    name = boundary_name(stream)
-    condition = Condition(if_match=old.etag) if old.etag else IF_ABSENT
+    found = _document(container, stream).write(new, old.etag or None)
+    if found is None:
+        cause, step = "another vacuum is at work on this log", "Run it again when that one has ended."
+        raise ConflictError(describe("vacuum", f"{stream} in {container.url}", cause, step))
+    return replace(found.document, etag=found.etag)
 
-    def read_back(_: Doubtful) -> Boundary | None:
-        there = read_boundary(container, stream)
-        if there.write_id == new.write_id:
-            return there
-        if there.etag != old.etag:
-            cause, step = "another vacuum is at work on this log", "Run it again when that one has ended."
-            raise ConflictError(describe("vacuum", f"{stream} in {container.url}", cause, step))
-        return None
 
-    def unresolved(_: Doubtful) -> TransientError:
-        place, step = f"log boundary {name} in {container.url}", "Run the vacuum again: it goes on where it ended."
-        return TransientError(describe("move", place, "no answer was received", step, attempts=ATTEMPTS))
-
-    data = to_json(new)
-    found = request_and_read_back(lambda: container.put(name, data, _JSON, condition=condition), read_back, unresolved)
-    return replace(new, etag=found.etag) if isinstance(found, Done) else found
+def _document(container: BlobContainer, stream: str) -> DocumentStore[Boundary]:
+    return DocumentStore(container, boundary_name(stream), "log boundary", to_json, from_json, _JSON)

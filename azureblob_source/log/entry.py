@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from azure_account.account import NO_ATTRIBUTES, BlobAttributes
+from azure_account.documents.form import check_version, damaged
 from azure_account.errors import ConfigurationError, CorruptError
 from azureblob_source.log.naming import block_id, is_batch_log, log_stream, may_be_data
 
@@ -290,24 +291,18 @@ def from_json(data: bytes, name: str) -> LogEntry:
     """
     try:
         document = json.loads(data)
-        written_as = document["formatVersion"]
-        if written_as > FORMAT_VERSION:
-            message = (
-                f"log entry {name} has format version {written_as}, this release reads up to {FORMAT_VERSION}. "
-                "Upgrade the package on this machine."
-            )
-            raise ConfigurationError(message)
+        check_version(document["formatVersion"], FORMAT_VERSION, f"Log entry {name}")
         entry = _entry(document)
         foreign = _foreign_name(entry, log_stream(name))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, ConfigurationError):
             raise
-        message = f"log entry {name} is damaged ({error!r}). Restore it from a backup; do not delete it."
-        raise CorruptError(message) from error
+        step = "Restore it from a backup; do not delete it."
+        raise damaged(f"Log entry {name}", f"{error!r}", step) from error
     if foreign is None:
         return entry
     message = (
-        f"log entry {name} names the blob {foreign!r}, which no entry of this log may name. Restore the entry from a "
+        f"Log entry {name} names the blob {foreign!r}, which no entry of this log may name. Restore the entry from a "
         "backup, and check which identities may write to the log; do not delete it."
     )
     raise CorruptError(message)

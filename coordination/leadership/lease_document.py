@@ -13,7 +13,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from azure_account.errors import ConfigurationError, CorruptError
+from azure_account.documents.form import check_version, damaged
+from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,12 +52,10 @@ def from_json(data: bytes, blob: str) -> LeaseDocument:
         text = f"Blob {blob} is no lease blob: it has no formatVersion and epoch. Name another one, or delete it."
         raise ConfigurationError(text)
     version, epoch = fields["formatVersion"], fields["epoch"]
-    if type(version) is int and version > FORMAT_VERSION:
-        text = f"Blob {blob} has format version {version}; this release reads up to {FORMAT_VERSION}. Upgrade it."
-        raise ConfigurationError(text)
+    check_version(version, FORMAT_VERSION, f"Lease blob {blob}")
     holder, lease_id = fields.get("holder", ""), fields.get("leaseId", "")
     whole = type(version) is int and type(epoch) is int and 0 <= epoch < 2**63
     if not (whole and isinstance(holder, str) and isinstance(lease_id, str)):
-        text = f"Blob {blob} has an epoch, holder or lease id of a wrong type. Restore it, or delete it."
-        raise CorruptError(text)
+        cause = "its epoch, holder or lease id has a wrong type"
+        raise damaged(f"Lease blob {blob}", cause, "Restore it, or delete it.")
     return LeaseDocument(epoch, holder, lease_id, {name: fields[name] for name in fields if name not in _OWN})

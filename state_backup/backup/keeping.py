@@ -11,10 +11,10 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from azure_account.errors import NotFoundError, TransientError, describe
+from azure_account.errors import NotFoundError, describe
 from state_backup.backup.arguments import checked_number
 from state_backup.record.names import StateNames
-from state_backup.record.store import RecordStore
+from state_backup.record.store import record_store
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LEAST_KEPT = 2
-_ATTEMPTS = 10
 
 
 def checked_keep(keep: int) -> int:
@@ -37,17 +36,14 @@ def set_keep(container: BlobContainer, state: str, keep: int) -> None:
     Its writer goes on. `NotFoundError` without a record; `TransientError` if others change the record all the time.
     """
     keep = checked_keep(keep)
-    records = RecordStore(container, StateNames(state))
-    what = f"checkpoints of state {state}"
-    for _ in range(_ATTEMPTS):
-        stored = records.read()
-        if stored is None:
+
+    def changed(record: CheckpointRecord | None) -> CheckpointRecord:
+        if record is None:
             step = "Check the name; `ls` shows the states."
-            raise NotFoundError(describe("keep", what, "it has no checkpoint record", step))
-        if records.write(replace(stored.record, keep=keep), stored) is not None:
-            return
-    cause = f"its record was changed {_ATTEMPTS} times meanwhile"
-    raise TransientError(describe("keep", what, cause, "Try again later."))
+            raise NotFoundError(describe("keep", f"checkpoints of state {state}", "it has no checkpoint record", step))
+        return replace(record, keep=keep)
+
+    record_store(container, StateNames(state)).amend(changed)
 
 
 def kept(state: str, record: CheckpointRecord, wanted: int | None) -> int:

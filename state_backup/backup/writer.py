@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from azure_account.clock import SYSTEM_CLOCK
+from azure_account.documents.form import readable
 from azure_account.errors import (
     AzureBlobError,
     ConfigurationError,
-    ConflictError,
     describe,
 )
 from azure_account.parallel import check_threads
+from azure_account.undelete import undelete
 from state_backup.backup.arguments import (
     check_label,
     checked_ids,
@@ -47,23 +48,22 @@ from state_backup.record.names import StateNames
 from state_backup.record.record import MOST_CONDEMNED, Checkpoint, CheckpointRecord
 from state_backup.record.state_storage import StateStorage
 from state_backup.record.store import new_uuid
-from state_backup.record.undelete import undelete
-from state_backup.sealed_json import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from azure_account.account import BlobContainer
     from azure_account.clock import Clock
+    from azure_account.documents.document import Stored
+    from azure_account.documents.owner import DocumentOwner
     from state_backup.backup.arguments import MayBeEmpty
     from state_backup.index.checkpoint_id import CheckpointId
     from state_backup.index.dir_diff import Blobs, Content, LocalDir, LocalFile
-    from state_backup.record.store import StoredRecord
 
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 10
-"""How often a commit is tried when sweeps change the record meanwhile."""
+"""How often a commit is tried when sweeps change the record in between."""
 
 
 @dataclass(frozen=True)
@@ -138,16 +138,14 @@ def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
     epoch = None if epoch is None else checked_number(epoch, "epoch", 0)
     check_threads(threads)  # before this opening fences another writer
     storage = StateStorage(container, StateNames(state), threads, clock, new_id)
-    for _ in range(_ATTEMPTS):
-        before = storage.record()
-        record = CheckpointRecord(0, "") if before is None else before.record
-        own = record.epoch + 1 if epoch is None else epoch
-        storage.records.check_epoch(record, own)
-        record = replace(record, epoch=own, writer=opening or new_id(), keep=kept(state, record, keep))
-        stored = storage.records.write(record, before)
-        if stored is not None:
-            return StateWriter(storage, owner, stored, settled, read_files or {})
-    raise storage.too_many_changes(_ATTEMPTS)
+
+    def own(before: Stored[CheckpointRecord] | None) -> CheckpointRecord:
+        record = CheckpointRecord(0, "") if before is None else before.document
+        above = record.epoch + 1 if epoch is None else epoch
+        return replace(record, epoch=above, writer=opening or new_id(), keep=kept(state, record, keep))
+
+    record = storage.records.open(own, storage.record)
+    return StateWriter(storage, owner, record, settled, read_files or {})
 
 
 class StateWriter:
@@ -157,14 +155,14 @@ class StateWriter:
         self,
         storage: StateStorage,
         owner: Owner,
-        stored: StoredRecord,
+        record: DocumentOwner[CheckpointRecord],
         settled: str,
         read_files: Mapping[str, ReadFiles],
     ) -> None:
         self._storage, self._owner = storage, owner
-        self._stored = stored
-        self._keep = stored.record.keep or LEAST_KEPT
-        self._indexes = self._read_indexes(stored, ())
+        self._record = record
+        self._keep = record.document.keep or LEAST_KEPT
+        self._indexes = self._read_indexes(())
         """The snapshot indexes of the checkpoints in the record, by blob."""
         there, with_ttl = storage.listed()
         in_use = self._blobs_of(self._indexes)
@@ -180,24 +178,24 @@ class StateWriter:
         self._lost = self._find_lost(there)
         if len(self._indexes) == len({blob for each in self.checkpoints for blob in each.indexes.values()}):
             # What no checkpoint names is of writers that cannot commit any more: they lost the state by this opening.
-            self._unused |= set(there) - in_use - set(stored.record.condemned)
-        self._left.gone = set(stored.record.condemned) - set(there)
+            self._unused |= set(there) - in_use - set(record.document.condemned)
+        self._left.gone = set(record.document.condemned) - set(there)
         self._clean_up()
 
     @property
     def epoch(self) -> int:
         """Of this writer."""
-        return self._stored.record.epoch
+        return self._record.document.epoch
 
     @property
     def newest(self) -> Checkpoint | None:
         """The last checkpoint; None before the first."""
-        return self._stored.record.newest
+        return self._record.document.newest
 
     @property
     def checkpoints(self) -> Sequence[Checkpoint]:
         """Those that can be restored, newest first."""
-        return self._stored.record.checkpoints
+        return self._record.document.checkpoints
 
     @property
     def settled(self) -> bool:
@@ -247,19 +245,19 @@ class StateWriter:
                 self._clean_up()
                 self._condemn_the_rest()
                 return checkpoint
-            condemned = new.blobs & set(self._stored.record.condemned)
+            condemned = new.blobs & set(self._record.document.condemned)
             if condemned or new.base != self.newest:
                 cause = "a sweep has condemned blobs" if condemned else "an earlier commit took effect just before that"
                 logger.warning("%s of a backup of %s: it is repeated", cause, self._storage.state)
                 id_ = self._next_id()
                 new = self._upload(directories, id_, replace(run, uploaded=self._still_stored(new)))
-        raise self._storage.too_many_changes(_ATTEMPTS)
+        raise self._storage.records.too_many_changes()
 
     def _still_stored(self, new: _New) -> dict[Content, Blobs]:
         """What an attempt has uploaded that the next one can use."""
         if new.base != self.newest:
             return {}
-        condemned = set(self._stored.record.condemned)
+        condemned = set(self._record.document.condemned)
         return {
             content: blobs
             for content, blobs in new.content.items()
@@ -370,7 +368,7 @@ class StateWriter:
 
     def _commit(self, new: _New, checkpoint: Checkpoint) -> bool:
         """Change the record. False if it was changed meanwhile."""
-        record = self._stored.record
+        record = self._record.document
         older = [each for each in record.checkpoints if set(each.indexes.values()) <= set(self._indexes)]
         newest = self._keep - 1
         checkpoints = (checkpoint, *older[:newest], *(each for each in older[newest:] if str(each.id) in new.keep))
@@ -378,10 +376,9 @@ class StateWriter:
         in_use = self._blobs_of({blob: known[blob] for each in checkpoints for blob in each.indexes.values()})
         waste = (self._blobs_of(known) | self._unused) - in_use
         changed = replace(record, checkpoints=checkpoints, condemned=self._condemned(record, waste), keep=self._keep)
-        stored = self._storage.records.write(changed, self._stored)
-        if stored is None:
+        if not self._record.replace(changed):
             return False
-        self._go_on_from(stored, known)
+        self._go_on_from(known)
         return True
 
     def _condemned(self, record: CheckpointRecord, waste: set[str]) -> tuple[str, ...]:
@@ -398,36 +395,28 @@ class StateWriter:
         """
         try:
             while self._unused:
-                record = self._stored.record
+                record = self._record.document
                 condemned = self._condemned(record, self._unused)
                 if set(condemned) == set(record.condemned):
                     return
-                stored = self._storage.records.write(replace(record, condemned=condemned), self._stored)
-                if stored is None:
+                if not self._record.replace(replace(record, condemned=condemned)):
                     return
-                self._go_on_from(stored, self._indexes)
+                self._go_on_from(self._indexes)
                 self._clean_up()
         except AzureBlobError as error:
             logger.warning("the clean-up of %s goes on with the next backup: %s", self._storage.state, error)
 
     def _find_committed(self, new: _New, checkpoint: Checkpoint) -> bool:
         """Read the record that was changed meanwhile. True if it has the checkpoint: the commit's answer was lost."""
-        stored = self._storage.records.read()
-        if stored is None:
-            cause = "its record was deleted meanwhile"
-            raise ConflictError(
-                describe("back up", f"state {self._storage.state}", cause, "Bring it back, then open the state again.")
-            )
-        before = self._stored.record
-        self._storage.records.check_epoch(stored.record, before.epoch, before.writer)
+        self._record.refresh()
         known = {**self._indexes, **dict(new.indexes.values())}
-        self._go_on_from(stored, {**known, **self._read_indexes(stored, known)})
-        return checkpoint in stored.record.checkpoints
+        self._go_on_from({**known, **self._read_indexes(known)})
+        return checkpoint in self.checkpoints
 
-    def _read_indexes(self, stored: StoredRecord, known: Collection[str]) -> dict[str, SnapshotIndex]:
-        """The snapshot indexes of a record that are not known yet, by blob."""
-        blobs = {blob for each in stored.record.checkpoints for blob in each.indexes.values()} - set(known)
-        found = {blob: self._storage.read_index(stored, blob) for blob in sorted(blobs)}
+    def _read_indexes(self, known: Collection[str]) -> dict[str, SnapshotIndex]:
+        """The snapshot indexes of the record that are not known yet, by blob."""
+        blobs = {blob for each in self.checkpoints for blob in each.indexes.values()} - set(known)
+        found = {blob: self._storage.read_index(self._record.document, blob) for blob in sorted(blobs)}
         return {blob: index for blob, index in found.items() if index is not None}
 
     def _find_lost(self, there: Mapping[str, int]) -> set[str]:
@@ -447,13 +436,13 @@ class StateWriter:
             logger.warning(text, len(lost), storage.state, min(lost))
         return lost
 
-    def _go_on_from(self, stored: StoredRecord, known: Mapping[str, SnapshotIndex]) -> None:
-        """Take this record for the last one. known: its snapshot indexes, and others."""
-        self._stored = stored
-        self._keep = stored.record.keep or self._keep  # a sweep of an earlier release leaves it out
-        named = {blob for each in stored.record.checkpoints for blob in each.indexes.values()}
+    def _go_on_from(self, known: Mapping[str, SnapshotIndex]) -> None:
+        """Take notes of the record, which is another one than before. known: its snapshot indexes, and others."""
+        record = self._record.document
+        self._keep = record.keep or self._keep  # a sweep of an earlier release leaves it out
+        named = {blob for each in record.checkpoints for blob in each.indexes.values()}
         self._indexes = {blob: index for blob, index in known.items() if blob in named}
-        in_use, condemned = self._blobs_of(self._indexes), set(stored.record.condemned)
+        in_use, condemned = self._blobs_of(self._indexes), set(record.condemned)
         self._left.with_ttl = (self._left.with_ttl | (self._unused - self._without_tags)) & in_use
         self._without_tags &= self._unused
         self._unused = (self._unused | self._blobs_of(known)) - in_use - condemned
@@ -467,7 +456,7 @@ class StateWriter:
 
     def _clean_up(self) -> None:
         with self._metrics.measured("cleanupSeconds"):
-            deleted = self._left.run(self._storage, self._stored.record.condemned)
+            deleted = self._left.run(self._storage, self._record.document.condemned)
         self._metrics.count("blobsDeleted", deleted)
 
     def _blobs_of(self, indexes: Mapping[str, SnapshotIndex]) -> set[str]:

@@ -27,6 +27,7 @@ from azure_account.cli.commands import (
     settings_of,
 )
 from azure_account.cli.json_lines import print_json
+from azure_account.cli.progress import steps, transfer
 from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import plural
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
@@ -35,7 +36,6 @@ from state_backup.backup.keeping import set_keep
 from state_backup.backup.writer import Owner, open_state
 from state_backup.cli import as_json as document
 from state_backup.cli import as_text as text
-from state_backup.cli.progress import steps, transfer
 from state_backup.cli.reading import blobs_with_ttl, checkpoint_sizes, find_states, read_record
 from state_backup.record.names import StateNames
 from state_backup.restoring.restore import restore
@@ -375,9 +375,11 @@ class _ToConsole(logging.Handler):
 @contextmanager
 def _warnings(shell: Shell) -> Iterator[None]:
     """Print the warnings of the block on standard error."""
-    handler = _ToConsole(shell)
-    logging.getLogger("state_backup").addHandler(handler)
+    handler, loggers = _ToConsole(shell), [logging.getLogger(name) for name in ("state_backup", "azure_account")]
+    for logger in loggers:
+        logger.addHandler(handler)
     try:
         yield
     finally:
-        logging.getLogger("state_backup").removeHandler(handler)
+        for logger in loggers:
+            logger.removeHandler(handler)

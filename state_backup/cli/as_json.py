@@ -113,12 +113,12 @@ def sweep_json(
             "waste": len(plan.waste),
             "wasteBytes": sum(plan.waste.values()),
             "young": len(plan.young),
-            "condemned": len(plan.stored.record.condemned),
+            "condemned": len(plan.stored.document.condemned),
         },
         "done": None if done is None else {"deleted": done},
     }
     if explain:
-        condemned = set(plan.stored.record.condemned)
+        condemned = set(plan.stored.document.condemned)
         document["blobs"] = [
             {
                 "blob": blob,

@@ -122,7 +122,7 @@ def verify_lines(state: str, verified: Sequence[Verified], *, deep: bool) -> lis
 
 def sweep_lines(state: str, plan: SweepPlan) -> list[str]:
     """What a sweep would do, in sentences."""
-    checkpoints = plural(len(plan.stored.record.checkpoints), "checkpoint")
+    checkpoints = plural(len(plan.stored.document.checkpoints), "checkpoint")
     there = len(set(plan.in_use) & set(plan.sizes))
     lines = [one_line(f"{state}: {plural(there, 'blob')} of {checkpoints} stay.")]
     if plan.waste:
@@ -141,9 +141,9 @@ def sweep_lines(state: str, plan: SweepPlan) -> list[str]:
 
 def explain_table(state: str, plan: SweepPlan, now: datetime, with_ttl: frozenset[str]) -> Table:
     """The table of `sweep --explain`: each blob of the state, which checkpoints hold it (or `all`), when it goes."""
-    checkpoints = plan.stored.record.checkpoints
+    checkpoints = plan.stored.document.checkpoints
     table = new_table("blob", "size>", "held by", "goes")
-    condemned = frozenset(plan.stored.record.condemned)
+    condemned = frozenset(plan.stored.document.condemned)
     for blob, size in plan.sizes.items():
         ids = plan.in_use.get(blob, ())
         held = "all" if len(ids) == len(checkpoints) > 1 else ", ".join(ids) or NONE

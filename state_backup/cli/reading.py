@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError
 from azure_account.parallel import concurrent_map
 from state_backup.record.names import RECORD, StateNames
-from state_backup.record.store import RecordStore
+from state_backup.record.store import record_store
 from state_backup.record.stored_index import read_index
 from state_backup.record.ttl import TAG
 
@@ -46,8 +46,8 @@ class CheckpointSize:
 
 def read_record(container: BlobContainer, state: str) -> CheckpointRecord | None:
     """The record of a state; None if there is none."""
-    stored = RecordStore(container, StateNames(state)).read()
-    return None if stored is None else stored.record
+    stored = record_store(container, StateNames(state)).read()
+    return None if stored is None else stored.document
 
 
 def find_states(container: BlobContainer, prefix: str) -> list[FoundState]:

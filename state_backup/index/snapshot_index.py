@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from azure_account.errors import ConfigurationError, CorruptError
-from state_backup.sealed_json import is_sealed, sealed
+from azure_account.documents.form import check_version, damaged, is_sealed, sealed
+from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -169,19 +169,14 @@ def _has_packs(directory: DirIndex) -> bool:
 
 
 def from_json(data: bytes, blob: str) -> SnapshotIndex:
-    """The inverse. `ConfigurationError` for an index of a newer release, `CorruptError` for what is no sound index.
+    """The inverse. `ConfigurationError` for an index of a newer release, `CorruptError` for a damaged one.
 
     File names that are no plain names (`..`, `a/b`) are refused, so no path leaves the directory that is restored.
     """
     try:
         fields = json.loads(data)
         version = fields.get("format-version", 0)
-        if type(version) is int and version > FORMAT_VERSION:
-            text = (
-                f"Snapshot index {blob} has format version {version}; this release reads up to {FORMAT_VERSION}. "
-                "Upgrade it."
-            )
-            raise ConfigurationError(text)
+        check_version(version, FORMAT_VERSION, f"Snapshot index {blob}")
         digest = fields.pop("digest", None)
         _require((digest is None and not version) or is_sealed(fields, digest), "its digest is not that of its content")
         return _index(fields)
@@ -189,8 +184,7 @@ def from_json(data: bytes, blob: str) -> SnapshotIndex:
         if isinstance(error, ConfigurationError):
             raise
         cause = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
-        text = f"Snapshot index {blob} is damaged: {cause}. Restore an older checkpoint."
-        raise CorruptError(text) from error
+        raise damaged(f"Snapshot index {blob}", cause, "Restore an older checkpoint.") from error
 
 
 class _Unsound(Exception):  # noqa: N818 - never leaves this module

@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from azure_account.documents.form import SealedForm, sealed
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.record.names import RECORD, StateNames
-from state_backup.sealed_json import SealedForm, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

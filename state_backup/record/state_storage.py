@@ -7,21 +7,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConflictError, CorruptError, NotFoundError, TransientError, describe
+from azure_account.errors import ConflictError, CorruptError, NotFoundError, describe
+from azure_account.undelete import undelete
 from state_backup.record.listing import listed
-from state_backup.record.store import RecordStore, new_uuid
+from state_backup.record.store import new_uuid, record_store
 from state_backup.record.stored_index import read_index
 from state_backup.record.ttl import TAG
-from state_backup.record.undelete import undelete
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from azure_account.account import BlobContainer
     from azure_account.clock import Clock
+    from azure_account.documents.document import Stored
+    from azure_account.documents.owner import OwnedDocumentStore
     from state_backup.index.snapshot_index import SnapshotIndex
     from state_backup.record.names import StateNames
-    from state_backup.record.store import StoredRecord
+    from state_backup.record.record import CheckpointRecord
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +44,9 @@ class StateStorage:
         return self.names.state
 
     @property
-    def records(self) -> RecordStore:
+    def records(self) -> OwnedDocumentStore[CheckpointRecord]:
         """Reads and changes the record."""
-        return RecordStore(self.container, self.names, self.new_id)
+        return record_store(self.container, self.names, self.new_id)
 
     def listed(self) -> tuple[dict[str, int], frozenset[str] | None]:
         """The blobs of the state, without the record, and their bytes; those that have the TTL's tag.
@@ -55,47 +57,41 @@ class StateStorage:
         with_ttl = None if refused else frozenset(blob.name for blob in blobs if TAG in blob.tags)
         return {blob.name: blob.size for blob in blobs}, with_ttl
 
-    def record(self) -> StoredRecord | None:
+    def record(self) -> Stored[CheckpointRecord] | None:
         """None for a new state. A record that was deleted is undeleted; `ConflictError` if that cannot be done."""
         return self.records.read() or self._undeleted_record()
 
-    def _undeleted_record(self) -> StoredRecord | None:
+    def _undeleted_record(self) -> Stored[CheckpointRecord] | None:
         """A state that has blobs and no record was not made by a writer: its record was deleted."""
         if not any(True for prefix in self.names.prefixes for _ in self.container.list(prefix)):
             return None
-        undelete(self.container, [self.names.record])
-        found = self.records.read()
+        found = self.records.undelete()
         if found is None:
             cause = f"it has blobs, but {self.names.record} was deleted"
             step = "Bring that blob back, or delete the folder, or choose another name for the state."
             raise ConflictError(describe("open", f"state {self.state}", cause, step))
         return found
 
-    def too_many_changes(self, attempts: int) -> TransientError:
-        """The error of a writer that other processes do not let change the record."""
-        cause = f"its record was changed {attempts} times meanwhile"
-        return TransientError(describe("write", f"state {self.state}", cause, "Try again later."))
-
-    def read_index(self, stored: StoredRecord, blob: str) -> SnapshotIndex | None:
+    def read_index(self, record: CheckpointRecord, blob: str) -> SnapshotIndex | None:
         """A snapshot index of a record. None if it is damaged, or gone for good: no checkpoint that needs it is whole.
 
         `FencedError` if it is gone because another writer has taken over; `ConfigurationError` for one of a newer
         release.
         """
         try:
-            return self._undeleted_index(stored, blob)
+            return self._undeleted_index(record, blob)
         except (CorruptError, NotFoundError) as error:
             what = "gone" if isinstance(error, NotFoundError) else "damaged"
             logger.warning("index %s is %s: the next backup drops the checkpoints that need it (%s)", blob, what, error)
             return None
 
-    def _undeleted_index(self, stored: StoredRecord, blob: str) -> SnapshotIndex:
+    def _undeleted_index(self, record: CheckpointRecord, blob: str) -> SnapshotIndex:
         try:
             return read_index(self.container, blob)
         except NotFoundError:
             now = self.records.read()
             if now is not None:  # another writer may have dropped a checkpoint
-                self.records.check_epoch(now.record, stored.record.epoch, stored.record.writer)
+                self.records.check_owner(now.document, record)
             if not undelete(self.container, [blob]):
                 raise
         return read_index(self.container, blob)

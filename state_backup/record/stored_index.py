@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from azure_account.document_store import fetch_document
+from azure_account.documents.document import fetch_document
 from state_backup.index.snapshot_index import from_json
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 from azure_account.disk_advice import next_step
-from azure_account.document_store import FETCHES
+from azure_account.documents.document import FETCHES
 from azure_account.errors import ConfigurationError, CorruptError, describe
 from azure_account.parallel import pool, results
 from state_backup.index.packs import runs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
-from azure_account.document_store import FETCHES
+from azure_account.documents.document import FETCHES
 from state_backup.local.scan import ExpectedChecksum
 
 if TYPE_CHECKING:

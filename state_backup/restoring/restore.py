@@ -26,11 +26,12 @@ from azure_account.errors import (
     describe,
 )
 from azure_account.host_locks import LOCK_TIMEOUT
+from azure_account.undelete import try_undelete
 from state_backup.local import place
 from state_backup.metrics import StateMetrics
 from state_backup.record.names import StateNames
-from state_backup.record.store import RecordStore
-from state_backup.record.undelete import try_undelete, undelete_lost
+from state_backup.record.store import record_store
+from state_backup.record.undelete import undelete_lost
 from state_backup.restoring.assembly import Target, Transfer, assemble
 
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ class Restored:
 
 def checkpoints(container: BlobContainer, state: str) -> tuple[Checkpoint, ...]:
     """The checkpoints that can be restored, newest first; none if there is no record."""
-    stored = RecordStore(container, StateNames(state)).read()
-    return () if stored is None else stored.record.checkpoints
+    stored = record_store(container, StateNames(state)).read()
+    return () if stored is None else stored.document.checkpoints
 
 
 def restore(  # noqa: PLR0913 - what is restored, where to, and what is reported
@@ -256,9 +257,9 @@ class _Attempts:
         names = StateNames(self.state)
         back, refused = try_undelete(self.container, [names.record])
         self._note(back)
-        stored = RecordStore(self.container, names).read()
+        stored = record_store(self.container, names).read()
         if stored is not None:
-            return stored.record.checkpoints
+            return stored.document.checkpoints
         if any(True for prefix in names.prefixes for _ in self.container.list(prefix)):
             cause = f"it has blobs, but its record {names.record} was deleted"
             why = f", and cannot be undeleted ({refused})" if refused else ""

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from azure_account.document_store import FETCHES
+from azure_account.documents.document import FETCHES
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from azure_account.parallel import concurrent_map
 from state_backup.index.packs import runs
 from state_backup.local.scan import ExpectedChecksum
 from state_backup.record.names import StateNames
-from state_backup.record.store import RecordStore
+from state_backup.record.store import record_store
 from state_backup.record.stored_index import read_index
 from state_backup.restoring.packed import fetch_run
 
@@ -107,11 +107,11 @@ def verify(  # noqa: PLR0913 - what is verified, how, and what is reported
 
 
 def _read(container: BlobContainer, names: StateNames) -> CheckpointRecord:
-    stored = RecordStore(container, names).read()
+    stored = record_store(container, names).read()
     if stored is None:
         step = "Check the name; `ls` shows the states. A restore undeletes a deleted record."
         raise NotFoundError(describe("verify", f"state {names.state}", "it has no checkpoint record", step))
-    return stored.record
+    return stored.document
 
 
 class _Look:

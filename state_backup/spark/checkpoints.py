@@ -92,13 +92,13 @@ def restore_checkpoint(
     """
     location = _local(location)
     stored = StateStorage(container, StateNames(state)).record()
-    if stored is None or stored.record.newest is None:
+    if stored is None or stored.document.newest is None:
         return RestoredCheckpoint(newest_batch(location), None)
     local, torn = whole_batch(location)
-    newest, *older = stored.record.checkpoints
+    newest, *older = stored.document.checkpoints
     backup = QueryPosition.of(newest, state)
     before = [QueryPosition.of(each, state).batch for each in older if STORE in each.indexes]
-    was_last = stored.record.writer in openings_of(location)
+    was_last = stored.document.writer in openings_of(location)
     if was_last and not torn and local is not None and local >= backup.batch:
         return RestoredCheckpoint(local, None)
     only = None
@@ -171,14 +171,14 @@ def back_up_checkpoint(  # noqa: PLR0913 - what, where, and settings
         step = "Give the checkpointLocation of the query."
         raise ConfigurationError(describe("back up checkpoint", str(location), cause, step))
     before = StateStorage(container, StateNames(state)).record()
-    newest = None if before is None else before.record.newest
+    newest = None if before is None else before.document.newest
     if newest is not None and (of := QueryPosition.of(newest, state).query) != str(query.id):
         cause = f"it has a backup of query {of}, this is query {query.id}"
         step = "Restore that checkpoint before the query starts, or choose another state."
         raise ConfigurationError(describe("back up checkpoint", f"state {state}", cause, step))
     check_names(_snapshot_lock(location), [_snapshot(location)])
     opening = uuid.uuid4().hex
-    last = [] if before is None else [each for each in openings_of(location) if each == before.record.writer]
+    last = [] if before is None else [each for each in openings_of(location) if each == before.document.writer]
     note_openings(location, [*last, opening])
     writer = open_state(container, state, Owner(job_name=state), epoch=epoch, keep=keep, opening=opening)
     batch = None if writer.newest is None else QueryPosition.of(writer.newest, state).batch

@@ -30,7 +30,7 @@ from state_backup.metrics import StateMetrics
 from state_backup.record.listing import listed
 from state_backup.record.names import StateNames
 from state_backup.record.record import MOST_CONDEMNED
-from state_backup.record.store import RecordStore
+from state_backup.record.store import record_store
 from state_backup.record.stored_index import read_index
 from state_backup.record.ttl import TAG
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from azure_account.account import BlobContainer, BlobProperties
+    from azure_account.documents.document import Stored
     from state_backup.record.record import CheckpointRecord
-from state_backup.record.store import StoredRecord
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class SweepPlan:
     there are staged blocks only. sizes: of all blobs that are there. with_ttl: blobs in use that have the TTL's tag.
     """
 
-    stored: StoredRecord
+    stored: Stored[CheckpointRecord]
     in_use: Mapping[str, tuple[str, ...]]
     waste: Mapping[str, int]
     young: Mapping[str, float]
@@ -81,7 +81,7 @@ def plan_sweep(container: BlobContainer, state: str, *, min_age: float = DAY_SEC
     return SweepPlan(
         stored,
         in_use,
-        {blob.name: blob.size for blob in _fitting(old, stored.record)},
+        {blob.name: blob.size for blob in _fitting(old, stored.document)},
         young,
         {blob.name: blob.size for blob in blobs},
         tuple(blob.name for blob in blobs if blob.name in in_use and TAG in blob.tags),
@@ -99,16 +99,18 @@ def _fitting(waste: Sequence[BlobProperties], record: CheckpointRecord) -> list[
     return condemned + new[: max(0, MOST_CONDEMNED - len(condemned))]
 
 
-def _read_in_use(container: BlobContainer, names: StateNames) -> tuple[StoredRecord, dict[str, tuple[str, ...]]]:
+def _read_in_use(
+    container: BlobContainer, names: StateNames
+) -> tuple[Stored[CheckpointRecord], dict[str, tuple[str, ...]]]:
     """The record, and the blobs that it needs. It is read again if a checkpoint in it is dropped meanwhile."""
-    records = RecordStore(container, names)
+    records = record_store(container, names)
     for _ in range(_ATTEMPTS):
         stored = records.read()
         if stored is None:
             step = "Check the name. If the record was deleted, bring it back: a restore undeletes it."
             raise NotFoundError(describe("sweep", f"state {names.state}", "it has no checkpoint record", step))
         try:
-            return stored, _in_use(container, stored.record)
+            return stored, _in_use(container, stored.document)
         except (CorruptError, NotFoundError) as error:
             if records.read() == stored:
                 step = "Open the state and back it up once: that drops checkpoints whose index cannot be read."
@@ -141,9 +143,9 @@ def sweep(
     if not plan.waste:
         return 0
     names = StateNames(state)
-    record = plan.stored.record
+    record = plan.stored.document
     condemned = tuple(sorted({*record.condemned, *plan.waste}))
-    records = RecordStore(container, names)
+    records = record_store(container, names)
     if records.write(replace(record, condemned=condemned), plan.stored) is None:
         cause = "a backup or another sweep has changed its record meanwhile"
         raise ConflictError(describe("sweep", f"state {state}", cause, "Run it again."))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from azure_account.documents.form import sealed
 from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, CorruptError, NotFoundError
 from azure_account.memory.faults import Faults, LostAnswer, Refuse, always, on
 from state_backup.backup import upload
@@ -19,7 +20,6 @@ from state_backup.local import place
 from state_backup.local.scan import scan
 from state_backup.record.record import MOST_CONDEMNED
 from state_backup.restoring.restore import checkpoints, restore
-from state_backup.sealed_json import sealed
 from state_backup.sweeping import sweep as sweep_module
 from state_backup.sweeping.sweep import plan_sweep, sweep
 from tests.state_backup.dying import dying, state_of
@@ -113,7 +113,7 @@ def test_a_blob_that_cannot_be_deleted_keeps_no_other_back(
     held.add(min(writer._indexes))
     for number in (1, 2, 3, 2, 3):
         writer.back_up({"store": write(tmp_path / "live", TREES[number])})
-    assert held <= set(writer._stored.record.condemned)
+    assert held <= set(writer._record.document.condemned)
     assert held == set(plan_sweep(account.container("box"), STATE, min_age=0).waste)
     assert "BlobImmutableDueToPolicy" in caplog.text
 
@@ -127,7 +127,7 @@ def test_the_list_of_condemned_blobs_is_bounded_and_what_is_left_over_comes_late
     writer = opened(account.restarted(faults), threads=1)
     for number in [0, 1, 2, 3, *[0, 2] * 20]:
         writer.back_up({"store": write(tmp_path / "live", TREES[number])})
-        assert len(writer._stored.record.condemned) <= 3
+        assert len(writer._record.document.condemned) <= 3
     for _ in range(40):
         writer.back_up({"store": tmp_path / "live"})
     assert not plan_sweep(account.container("box"), STATE, min_age=0).waste
@@ -148,7 +148,7 @@ def test_a_list_full_of_blobs_whose_deletes_got_no_answer_makes_room_at_the_next
 
     def back_up(number: int) -> set[str]:
         writer.back_up({"store": write(tmp_path / "live", TREES[number])})
-        return set(writer._stored.record.condemned)
+        return set(writer._record.document.condemned)
 
     condemned = [back_up(number) for number in (0, 1, 2, 0, 1)][-1]
     there = {blob.name for blob in account.container("box").list()}
@@ -172,7 +172,7 @@ def test_more_waste_with_each_backup_than_the_list_has_room_for_does_not_add_up(
     for number in range(10):
         tree = {f"{number}-{file}": b"%d-%d" % (number, file) for file in range(12)}
         writer.back_up({"store": write(tmp_path / "live", tree)})
-        assert len(writer._stored.record.condemned) <= 5
+        assert len(writer._record.document.condemned) <= 5
         assert len([blob for blob in container.list() if blob.name != f"{STATE}/checkpoint.json"]) <= needed_by_two
     for name in ("one", "two"):
         container.put(f"{STATE}/files/{name}", b"1")
@@ -195,7 +195,7 @@ def test_sweeps_go_on_though_no_writer_takes_names_off_the_list(
     writer = opened(account.restarted(faults))
     assert 0 == sum(each.operation == "delete" for each in faults.attempts), "a listing shows that they are gone"
     writer.back_up({"store": write(tmp_path / "live", TREES[0])})
-    assert () == writer._stored.record.condemned
+    assert () == writer._record.document.condemned
 
 
 def test_a_record_that_was_deleted_ends_the_writer_also_if_another_one_makes_a_new_one(tmp_path: Path) -> None:
@@ -205,7 +205,9 @@ def test_a_record_that_was_deleted_ends_the_writer_also_if_another_one_makes_a_n
     live = write(tmp_path / "live", TREES[0])
     old.back_up({"store": live})
     account.container("box").delete(f"{STATE}/checkpoint.json")
-    with pytest.raises(ConflictError, match=r"its record was deleted meanwhile\. Bring it back, then open"):
+    with pytest.raises(
+        ConflictError, match=r"its record was deleted\. Restore blob flights/task-3/checkpoint"
+    ):
         old.back_up({"store": live})
     with pytest.raises(
         ConflictError, match=r"it has blobs, but .*checkpoint.json was deleted\. Bring that blob back, or"

@@ -21,7 +21,7 @@ from state_backup import Owner, StateWriter, open_state, plan_sweep, restore, sw
 from state_backup.backup import upload
 from state_backup.backup.upload import FileUploader
 from state_backup.record.names import StateNames
-from state_backup.record.store import RecordStore
+from state_backup.record.store import record_store
 from state_backup.record.ttl import TAG
 from state_backup.restoring.verifying import verify
 from state_backup.sweeping.sweep import DAY_SECONDS
@@ -96,9 +96,9 @@ def test_a_damaged_index_costs_its_checkpoint_and_stops_nobody(tmp_path: Path, w
 
     again = opened(container)
     again.back_up({"store": write(tmp_path / "live", TREES[2])}, {"batch": "2"})
-    stored = RecordStore(container, StateNames(STATE)).read()
+    stored = record_store(container, StateNames(STATE)).read()
     assert stored is not None
-    assert ["2", str(1 - which)] == [each.offsets["batch"] for each in stored.record.checkpoints]
+    assert ["2", str(1 - which)] == [each.offsets["batch"] for each in stored.document.checkpoints]
     check_no_orphans(container)
     restore(container, STATE, {"store": tmp_path / "restored"})
     assert equal(tmp_path / "restored", TREES[2])
@@ -271,9 +271,9 @@ def test_a_sweep_leaves_the_list_of_condemned_blobs_its_size(tmp_path: Path, mon
         container.put(f"{STATE}/files/waste-{number:02}", b"1")
     for _ in range(3):
         sweep(container, STATE, plan_sweep(container, STATE, min_age=0))
-    stored = RecordStore(container, StateNames(STATE)).read()
+    stored = record_store(container, StateNames(STATE)).read()
     assert stored is not None
-    assert 10 == len(stored.record.condemned)
+    assert 10 == len(stored.document.condemned)
 
 
 def test_a_very_large_file_has_blocks_that_fit_its_blob(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,7 +161,7 @@ def only_in(container: BlobContainer, index: str, other: str) -> str:
 @pytest.mark.parametrize(
     ("place", "packs"),
     [
-        ("azure_account.document_store:fetch_document", "packs"),
+        ("azure_account.documents.document:fetch_document", "packs"),
         ("state_backup.restoring.download:Downloader._fill_verified", "no_packs"),
         ("state_backup.restoring.packed:fetch_run", "packs"),
     ],

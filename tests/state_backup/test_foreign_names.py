@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from azure_account.account import BlobAttributes
+from azure_account.documents.form import sealed
 from azure_account.errors import CorruptError, NotFoundError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.service import MemoryService
 from state_backup.backup.writer import Owner, open_state
 from state_backup.record.names import StateNames
 from state_backup.record.record import from_json, to_json
-from state_backup.record.store import RecordStore
+from state_backup.record.store import record_store
 from state_backup.restoring.restore import checkpoints, restore
-from state_backup.sealed_json import sealed
 from state_backup.sweeping.sweep import plan_sweep
 from tests.state_backup.states import STATE, TREES, new_account, write
 
@@ -67,9 +67,9 @@ def test_a_blob_outside_that_an_index_names_is_never_deleted(container: BlobCont
         writer.back_up({"store": write(tmp_path / "live", {"only": str(tree).encode()})})
     assert b"precious" == container.get("other/blob").data
     assert {"of": "others"} == container.tags("other/blob")
-    stored = RecordStore(container, StateNames(STATE), lambda: "id").read()
+    stored = record_store(container, StateNames(STATE), lambda: "id").read()
     assert stored is not None
-    assert "other/blob" not in stored.record.condemned
+    assert "other/blob" not in stored.document.condemned
 
 
 def test_a_blob_outside_that_an_index_names_is_not_undeleted(tmp_path: Path) -> None:

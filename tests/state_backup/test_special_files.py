@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from azure_account.clock import ManualClock
+from azure_account.documents.form import sealed
 from azure_account.errors import AzureBlobError, ConflictError, CorruptError
 from state_backup import MayBeEmpty, Owner, checkpoints, open_state, restore
 from state_backup.backup.upload import FileUploader
 from state_backup.index.dir_diff import to_upload
 from state_backup.local import scan as scan_module
 from state_backup.local.scan import ReadFiles, scan
-from state_backup.sealed_json import sealed
 from tests.state_backup.states import STATE, TREES, equal, new_account, write
 
 if TYPE_CHECKING:

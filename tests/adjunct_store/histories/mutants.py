@@ -130,7 +130,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{_FILL}._read", "(found.epoch, found.writer) != (own.epoch, own.writer)", "False"
     ),
     "the manifest is written without a condition": edited(
-        "azure_account.document_store:DocumentStore.write",
+        "azure_account.documents.document:DocumentStore.write",
         "IF_ABSENT if before is None else Condition(if_match=before)",
         "Condition()",
     ),

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from adjunct_store.versions.manifest import Generation, Manifest, Serves, State, Version, from_json, to_json
+from azure_account.documents.form import sealed
 from azure_account.errors import ConfigurationError, CorruptError
-from state_backup.sealed_json import sealed
 
 A, B = "1700000000000-1", "1700000000001-0"
 OLD = Generation(1, {"keys": ["tail"]}, 2, "planes 1")
@@ -62,7 +62,7 @@ def test_a_generation_serves_from_a_moment_on(serves: Serves, bootstrapped: bool
 
 
 def test_one_of_a_newer_release_is_not_damaged() -> None:
-    with pytest.raises(ConfigurationError, match="has format version 2; this release reads 1. Upgrade it."):
+    with pytest.raises(ConfigurationError, match="format version 2; this release reads up to 1. Upgrade the package"):
         from_json(sealed({"format-version": 2}), BLOB)
 
 

@@ -8,10 +8,10 @@ from adjunct_store.versions.manifest import Generation, Manifest, Serves, State,
 from adjunct_store.versions.pin import SHARED, Act, Pin, PinStep, counts, from_json, next_step, to_json
 from adjunct_store.versions.pins import Reader, pin_version, release
 from azure_account.account import BlobContainer
+from azure_account.documents.form import sealed
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, Faults, LateEffect, LostAnswer, NumberedAttempt, Refuse, Reset, on
-from state_backup.sealed_json import sealed
 from tests.adjunct_store.stores import NAMES, OTHER, STORE, manifest_of, opened, published
 
 HIDDEN, NEWEST, OLDER, RETIRING = (

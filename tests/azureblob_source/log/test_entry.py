@@ -163,7 +163,7 @@ def test_fields_of_the_same_format_that_are_not_known_are_ignored() -> None:
 
 def test_a_newer_format_asks_for_an_upgrade() -> None:
     document = json.loads(GOLDEN.read_bytes()) | {"formatVersion": 2}
-    with pytest.raises(ConfigurationError, match=r"log entry s/_log/7.json has format version 2.*up to 1\. Upgrade"):
+    with pytest.raises(ConfigurationError, match=r"Log entry s/_log/7.json has format version 2.*up to 1\. Upgrade"):
         from_json(json.dumps(document).encode(), "s/_log/7.json")
 
 
@@ -205,7 +205,7 @@ def without(*path: Any) -> bytes:
 )
 def test_a_damaged_entry_is_corrupt_and_named(data: bytes) -> None:
     assert data != GOLDEN.read_bytes()
-    with pytest.raises(CorruptError, match=r"log entry s/_log/7.json is damaged"):
+    with pytest.raises(CorruptError, match=r"Log entry s/_log/7.json is damaged"):
         from_json(data, "s/_log/7.json")
 
 
@@ -220,7 +220,7 @@ def test_a_damaged_entry_is_corrupt_and_named(data: bytes) -> None:
 def test_an_entry_that_names_what_is_no_data_of_its_stream_is_corrupt(name: str) -> None:
     blob = FULL.blobs[1]
     for forged in (replace(FULL, removed=(name,)), replace(FULL, blobs=(replace(blob, name=name),))):
-        with pytest.raises(CorruptError, match=r"log entry flights/_log/0{19}7\.json names the blob .*from a backup"):
+        with pytest.raises(CorruptError, match=r"Log entry flights/_log/0{19}7\.json names the blob .*from a backup"):
             from_json(to_json(forged), log_name("flights", 7))
 
 
@@ -234,7 +234,7 @@ def test_a_batch_entry_names_data_of_any_stream_and_nothing_else() -> None:
         replace(batch, removed=(name,)),
         replace(batch, blobs=(replace(other, stream="c"),)),
     ):
-        with pytest.raises(CorruptError, match=r"log entry _batches/q/_log/0{19}7\.json names the blob"):
+        with pytest.raises(CorruptError, match=r"Log entry _batches/q/_log/0{19}7\.json names the blob"):
             from_json(to_json(forged), name)
 
 

@@ -14,11 +14,11 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from azure_account.clock import ManualClock
+from azure_account.documents import form
 from azure_account.errors import ConfigurationError, CorruptError, FencedError
-from state_backup import sealed_json
 from state_backup.backup.writer import Owner, open_state
 from state_backup.record.names import StateNames
-from state_backup.record.store import RecordStore
+from state_backup.record.store import record_store
 from state_backup.restoring.restore import checkpoints, restore
 from state_backup.restoring.verifying import verify
 from tests.mutating import edited
@@ -218,9 +218,9 @@ def test_a_writer_goes_on_from_what_an_earlier_release_has_acknowledged(tmp_path
     writer = open_state(container, STATE, Owner("flights"), keep=2)
     assert 2 == len(writer.checkpoints)
     writer.back_up({"store": write(tmp_path / "live", TREES[0])}, {"2": "6"})
-    stored = RecordStore(container, StateNames(STATE)).read()
+    stored = record_store(container, StateNames(STATE)).read()
     assert stored is not None
-    assert [{"2": "6"}, {"2": "5", "10": "7", "11": "None"}] == [each.offsets for each in stored.record.checkpoints]
+    assert [{"2": "6"}, {"2": "5", "10": "7", "11": "None"}] == [each.offsets for each in stored.document.checkpoints]
 
 
 def test_a_change_of_what_an_earlier_release_has_sealed_is_noticed(tmp_path: Path) -> None:
@@ -246,8 +246,8 @@ def test_an_index_that_could_not_be_read_again_is_not_committed(
 
 def test_the_digest_covers_every_field() -> None:
     fields = {"b": {"2": 1, "10": [1, None]}, "a": "x"}
-    document = json.loads(sealed_json.sealed(fields))
+    document = json.loads(form.sealed(fields))
     digest = document.pop("digest")
-    assert sealed_json.is_sealed(document, digest)
-    assert not sealed_json.is_sealed({**document, "a": "y"}, digest)
-    assert not sealed_json.is_sealed({**document, "c": 1}, digest)
+    assert form.is_sealed(document, digest)
+    assert not form.is_sealed({**document, "a": "y"}, digest)
+    assert not form.is_sealed({**document, "c": 1}, digest)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from azure_account.documents.form import sealed
 from azure_account.errors import ConfigurationError, NotFoundError
 from state_backup import MayBeEmpty, Owner, checkpoints, open_state, plan_sweep, restore, set_keep, sweep
 from state_backup.record.names import StateNames
 from state_backup.record.record import from_json, to_json
-from state_backup.record.store import RecordStore
-from state_backup.sealed_json import sealed
+from state_backup.record.store import record_store
 from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, write
 
 if TYPE_CHECKING:
@@ -122,11 +122,11 @@ def test_the_number_is_read_as_it_is_written_and_one_that_is_none_is_corrupt(
     container: BlobContainer, live: Path
 ) -> None:
     back_up(opened(container, keep=7), live, 1)
-    stored = RecordStore(container, StateNames(STATE)).read()
+    stored = record_store(container, StateNames(STATE)).read()
     assert stored is not None
-    assert 7 == stored.record.keep
+    assert 7 == stored.document.keep
     for keep in (None, 2, 7):
-        record = replace(stored.record, keep=keep)
+        record = replace(stored.document, keep=keep)
         assert record == from_json(to_json(record), RECORD)
 
 

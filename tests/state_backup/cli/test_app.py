@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from azure_account import connect
 from azure_account.cli.commands import ERROR, INTERRUPTED, UNCONFIRMED, settings_of
+from azure_account.cli.progress import EVERY_SECONDS
 from azure_account.cli.shell import Shell
 from azure_account.clock import ManualClock
 from azure_account.memory.account import MemoryAccount
@@ -22,10 +23,9 @@ from azure_account.retrying.retry_loop import Intercept, Request
 from state_backup.backup.writer import Owner, open_state
 from state_backup.cli.app import app
 from state_backup.cli.as_text import moment_text
-from state_backup.cli.progress import EVERY_SECONDS
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.record.names import StateNames
-from state_backup.record.store import RecordStore
+from state_backup.record.store import record_store
 from state_backup.record.ttl import WITH_TTL
 from state_backup.restoring.restore import checkpoints
 from tests.state_backup.states import STATE, TREES, equal, write
@@ -403,10 +403,10 @@ def test_a_sweep_shows_its_plan_and_asks(account: MemoryAccount, live: Path) -> 
 def test_explain_shows_who_holds_each_blob_and_when_it_goes(account: MemoryAccount, live: Path) -> None:
     container = account.container("box")
     container.put(f"{STATE}/files/old", b"old")
-    records = RecordStore(container, StateNames(STATE), lambda: "id")
+    records = record_store(container, StateNames(STATE), lambda: "id")
     stored = records.read()
     assert stored is not None
-    records.write(replace(stored.record, condemned=(f"{STATE}/files/old",)), stored)
+    records.write(replace(stored.document, condemned=(f"{STATE}/files/old",)), stored)
     account.clock.sleep(2 * DAY)
     container.put(f"{STATE}/files/new", b"new", WITH_TTL)
     container.stage_block(f"{STATE}/files/staged", "01", b"data")

@@ -11,7 +11,7 @@ import pytest
 from azure_account.errors import TransientError
 from state_backup.backup.writer import StateWriter
 from state_backup.record.names import StateNames
-from state_backup.record.store import RecordStore
+from state_backup.record.store import record_store
 from state_backup.sweeping import sweep as sweep_module
 from tests.mutating import Mutant, edited, replaced
 from tests.state_backup.histories import world
@@ -63,10 +63,8 @@ def before_commit(act: Callable[[StateWriter, _New], object]) -> Mutant:
 
 
 def _read_record(writer: StateWriter, _: _New) -> None:
-    found = writer._storage.records.read()
-    assert found is not None
-    writer._storage.records.check_epoch(found.record, writer._stored.record.epoch, writer._stored.record.writer)
-    writer._go_on_from(found, {**writer._indexes, **writer._read_indexes(found, writer._indexes)})
+    writer._record.refresh()
+    writer._go_on_from({**writer._indexes, **writer._read_indexes(writer._indexes)})
 
 
 def _take_tags_off(writer: StateWriter, new: _New) -> None:
@@ -75,7 +73,7 @@ def _take_tags_off(writer: StateWriter, new: _New) -> None:
 
 
 def _delete_unused_first(writer: StateWriter, new: _New) -> None:
-    kept = {blob for each in writer._stored.record.checkpoints[:1] for blob in each.indexes.values()}
+    kept = {blob for each in writer.checkpoints[:1] for blob in each.indexes.values()}
     in_use = {blob for index in kept for blob in writer._indexes[index].blob_ids()} | kept
     old = {blob for index in writer._indexes.values() for blob in index.blob_ids()}
     used = {blob for _, index in new.indexes.values() for blob in index.blob_ids()}
@@ -119,11 +117,11 @@ def _sweep_takes_names_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def sweep(container: BlobContainer, state: str, plan: SweepPlan, **settings: int) -> int:
         gone = condemn(container, state, plan, **settings)  # type: ignore[arg-type]
-        records = RecordStore(container, StateNames(state), lambda: f"off-{plan.stored.etag}")
+        records = record_store(container, StateNames(state), lambda: f"off-{plan.stored.etag}")
         stored = records.read()
         if stored is not None:
-            left = tuple(name for name in stored.record.condemned if name not in plan.waste)
-            records.write(replace(stored.record, condemned=left), stored)
+            left = tuple(name for name in stored.document.condemned if name not in plan.waste)
+            records.write(replace(stored.document, condemned=left), stored)
         return gone
 
     monkeypatch.setattr(world, "sweep", sweep)
@@ -131,7 +129,7 @@ def _sweep_takes_names_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 MUTANTS: dict[str, Mutant] = {
     "A: the record is written without a condition": edited(
-        "azure_account.document_store:DocumentStore.write",
+        "azure_account.documents.document:DocumentStore.write",
         "IF_ABSENT if before is None else Condition(if_match=before)",
         "Condition()",
     ),
@@ -144,7 +142,7 @@ MUTANTS: dict[str, Mutant] = {
     "a sweep deletes before it condemns": _sweep_deletes_first,
     "a writer deletes before it commits": before_commit(_delete_unused_first),
     "a writer does not look whether its blobs were condemned": edited(
-        "state_backup.backup.writer:StateWriter.back_up", "new.blobs & set(self._stored.record.condemned)", "set()"
+        "state_backup.backup.writer:StateWriter.back_up", "new.blobs & set(self._record.document.condemned)", "set()"
     ),
     "what a failed attempt has uploaded is not condemned": both(
         edited(
@@ -161,27 +159,29 @@ MUTANTS: dict[str, Mutant] = {
         "self.with_ttl = set()",
     ),
     "the epoch is not checked when the record is read again": replaced(
-        "state_backup.record.store:RecordStore.check_epoch", lambda *_: None
+        "azure_account.documents.owner:OwnedDocumentStore.check_owner", lambda *_: None
     ),
     "two writers of one epoch are not told apart": edited(
-        "state_backup.record.store:RecordStore.check_epoch", "record.writer != writer", "False"
+        "azure_account.documents.owner:OwnedDocumentStore.check_owner",
+        "(found.epoch, found.writer) != (own.epoch, own.writer)",
+        "found.epoch != own.epoch",
     ),
     "a commit whose answer was lost is made again": edited(
         "state_backup.backup.writer:StateWriter._find_committed",
-        "return checkpoint in stored.record.checkpoints",
+        "return checkpoint in self.checkpoints",
         "return False",
     ),
     "a commit of its own that takes effect late is not noticed": edited(
         "state_backup.backup.writer:StateWriter._find_committed",
-        "self._go_on_from(stored, {**known, **self._read_indexes(stored, known)})",
-        "self._stored = stored",
+        "self._go_on_from({**known, **self._read_indexes(known)})",
+        "pass",
     ),
     "blobs are put without a condition": _OVERWRITES,
     "a run that asks for fewer checkpoints drops the others": edited(
         "state_backup.backup.keeping:kept", "max(record.keep, wanted or 0)", "wanted or record.keep"
     ),
     "a writer goes on with the number of checkpoints that it was opened with": edited(
-        "state_backup.backup.writer:StateWriter._go_on_from", "stored.record.keep or self._keep", "self._keep"
+        "state_backup.backup.writer:StateWriter._go_on_from", "record.keep or self._keep", "self._keep"
     ),
     "blobs of a checkpoint that is kept are condemned": edited(
         "state_backup.backup.writer:StateWriter._commit",

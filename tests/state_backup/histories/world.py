@@ -134,7 +134,7 @@ class World:
             clock=self.clock,
             new_id=process.new_id,
         )
-        process.writer = writer._stored.record.writer
+        process.writer = writer._record.document.writer
         stores: Stores = {"s": {}}
         for _ in range(process.draws.choice([1, 2, 3, 5])):
             stores = edited(stores, process.draws)
@@ -156,7 +156,7 @@ class World:
         for name, folder in live.items():
             if not folder.exists() or read(folder) != stores[name]:  # else it keeps its times, and its index
                 write(folder, stores[name])
-        ids = [str(each.id) for each in writer._stored.record.checkpoints]
+        ids = [str(each.id) for each in writer._record.document.checkpoints]
         keep = frozenset(each for each in ids if process.draws.random() < 0.3)
         self.truth.kept[attempt] = keep
         given = {name: MayBeEmpty(folder) for name, folder in live.items()}
@@ -177,7 +177,7 @@ class World:
         full = len(record.condemned) >= vars(writer_module)["MOST_CONDEMNED"]
         if (full and not set(record.condemned) & process.deleted) or process.write_failed:
             return
-        if record.write_id != writer._stored.record.write_id:
+        if record.write_id != writer._record.document.write_id:
             return
         own = {name for name in self.truth.blobs if name.split("/")[-1].removesuffix(".json") in process.names}
         left = own - self.truth.in_use - self.truth.ever_condemned
@@ -244,7 +244,7 @@ class World:
         )
         if any(self.container.tags(blob) for blob in self.truth.in_use):
             self.truth.fail("a writer has taken over, and committed blobs have a TTL")
-        last.writer = writer._stored.record.writer
+        last.writer = writer._record.document.writer
         for stores in ({"s": {"a": b"1"}}, {"s": {"a": b"1", "b": b"one"}})[: draws.choice([0, 1, 2])]:
             self.back_up(last, writer, stores)
         if not self.truth.violation:

@@ -13,7 +13,7 @@ from azure_account.memory.faults import Faults, TimeOut, always, on
 from azure_account.retrying.retry_loop import Request
 from state_backup.backup.writer import Owner, open_state
 from state_backup.record.names import StateNames
-from state_backup.record.store import RecordStore
+from state_backup.record.store import record_store
 from state_backup.restoring import verifying as module
 from state_backup.restoring.verifying import verify
 from tests.state_backup.states import STATE, TREES, new_account, write
@@ -103,11 +103,11 @@ def test_an_index_that_is_gone_or_damaged_is_a_fault_of_its_store(account: Memor
 @pytest.mark.usefixtures("no_packs")
 def test_a_condemned_blob_that_is_needed_is_a_fault(account: MemoryAccount) -> None:
     container = account.container("box")
-    records = RecordStore(container, StateNames(STATE), lambda: "id")
+    records = record_store(container, StateNames(STATE), lambda: "id")
     stored = records.read()
     assert stored is not None
-    index = stored.record.checkpoints[0].indexes["store"]
-    records.write(replace(stored.record, condemned=(index, blob_of(container, b"owt"))), stored)
+    index = stored.document.checkpoints[0].indexes["store"]
+    records.write(replace(stored.document, condemned=(index, blob_of(container, b"owt"))), stored)
     cause = "it is condemned: the next clean-up deletes it"
     assert [{("store", ""): cause, ("store", "2.sst"): cause}, {}] == seen(verify(container, STATE))
 

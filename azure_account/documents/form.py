@@ -1,4 +1,4 @@
-"""JSON documents that carry a digest of themselves, so that a damaged one is noticed. Pure.
+"""How documents are stored: a format version, and for most a digest of themselves, so that damage is noticed. Pure.
 
 The digest is that of the fields sorted by name. One of the fields in the order of the document is read too: an earlier
 release, which took numbers for names, sorted them as numbers.
@@ -30,14 +30,11 @@ class SealedForm:
     def read(self, data: bytes, blob: str, parse: Callable[[dict[str, Any]], T]) -> T:
         """The parsed fields of a document.
 
-        `ConfigurationError` for one of a newer release, `CorruptError` for what is no sound one.
+        `ConfigurationError` if a newer release has written it, `CorruptError` if it is damaged.
         """
         try:
             fields = json.loads(data)
-            version = fields["format-version"]
-            if type(version) is int and version > self.format_version:
-                text = f"{self.kind} {blob} has format version {version}; this release reads {self.format_version}."
-                raise ConfigurationError(f"{text} Upgrade it.")
+            check_version(fields["format-version"], self.format_version, f"{self.kind} {blob}")
             if not is_sealed(fields, fields.pop("digest")):
                 raise self.damaged(blob, "its digest is not that of its content")
             return parse(fields)
@@ -47,8 +44,23 @@ class SealedForm:
             raise self.damaged(blob, f"{error!r}") from error
 
     def damaged(self, blob: str, cause: str) -> CorruptError:
-        """The error of a document that is not sound."""
-        return CorruptError(f"{self.kind} {blob} is damaged: {cause}. {self.repair}")
+        """The error of a damaged document."""
+        return damaged(f"{self.kind} {blob}", cause, self.repair)
+
+
+def check_version(version: object, newest: int, document: str) -> None:
+    """`ConfigurationError` if a document has a format version above the newest one that this release reads.
+
+    document: its kind and blob, such as `Log entry flights/_log/…7.json`.
+    """
+    if type(version) is int and version > newest:
+        text = f"{document} has format version {version}; this release reads up to {newest}."
+        raise ConfigurationError(f"{text} Upgrade the package on this machine.")
+
+
+def damaged(document: str, cause: str, repair: str) -> CorruptError:
+    """The error of a damaged document. repair: what to do, a sentence."""
+    return CorruptError(f"{document} is damaged: {cause}. {repair}")
 
 
 def sealed(fields: Mapping[str, Any]) -> bytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.document_store import DocumentStore, Stored
+from azure_account.documents.document import DocumentStore, Stored
 from azure_account.errors import TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, Faults, LateEffect, LostAnswer, Reset, on

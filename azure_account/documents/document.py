@@ -1,4 +1,4 @@
-"""A document that is changed by conditional writes only; a lost answer is resolved by the document's write id."""
+"""Read and replace a document by conditional writes; a lost answer is resolved by the document's write id."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from azure_account.account import IF_ABSENT, Condition, Conflict, Done, Unknown
+from azure_account.account import IF_ABSENT, NO_ATTRIBUTES, BlobAttributes, Condition, Conflict, Done, Unknown
 from azure_account.errors import CorruptError, NotFoundError, TransientError, describe
 from azure_account.readback import request_and_read_back
 
@@ -61,13 +61,17 @@ def fetch_document(container: BlobContainer, blob: str, from_json: Callable[[byt
 
 @dataclass(frozen=True)
 class DocumentStore(Generic[D]):
-    """One document of a container. kind: what messages call it. from_json: gets the bytes and the blob's name."""
+    """One document of a container.
+
+    kind: what messages call it. from_json: gets the bytes and the blob's name. attributes: of the blob.
+    """
 
     container: BlobContainer
     blob: str
     kind: str
     to_json: Callable[[D], bytes]
     from_json: Callable[[bytes, str], D]
+    attributes: BlobAttributes = NO_ATTRIBUTES
 
     def read(self) -> Stored[D] | None:
         """The document; None if there is none. Errors of `from_json`."""
@@ -85,7 +89,7 @@ class DocumentStore(Generic[D]):
         condition = IF_ABSENT if before is None else Condition(if_match=before)
 
         def request() -> Done | Doubtful:
-            return self.container.put(self.blob, self.to_json(document), condition=condition)
+            return self.container.put(self.blob, self.to_json(document), self.attributes, condition=condition)
 
         def read_back(answer: Doubtful) -> Stored[D] | Conflict | None:
             stored = self.read()
