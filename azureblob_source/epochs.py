@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from typing import TYPE_CHECKING
 
-from azure_account import connect
+from azure_account import Location, connect
 from azure_account.clock import SYSTEM_CLOCK, utc
 from azure_account.errors import ConfigurationError
 from azureblob_source.log import commit
@@ -16,15 +15,12 @@ from azureblob_source.log.publish import Publisher
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.sink import prepare
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
-
-def open_epoch(path: str, epoch: int, options: Mapping[str, str] | None = None) -> None:
+def open_epoch(where: Location, epoch: int) -> None:
     """Have a stream refuse every writer of a lower epoch, and those without one, from now on.
 
-    path: `container/stream`, or its URL. epoch: 0 or more; the writer has it as option `epoch`. options: of the sink,
-    as far as they name the account; what they leave out comes from `AZURE_STORAGE_*` variables.
+    where: the stream, `container/stream`, and the account. The option `createContainer` of the sink counts too.
+    epoch: 0 or more; the writer has it as option `epoch`.
 
     Call it before the query is started. Spark then reads its first offset from the checkpoint when nobody else can
     commit any more: a batch that the writer before has committed is in the checkpoint too, and is not written again.
@@ -32,10 +28,15 @@ def open_epoch(path: str, epoch: int, options: Mapping[str, str] | None = None) 
     batch's own query, started with this epoch, writes it again. Idempotent. The container is created if it is absent.
     `FencedError` if the stream is at a higher epoch.
     """
-    given = sink_options({**(options or {}), "path": path, "epoch": str(epoch)}, os.environ)
+    if not isinstance(where, Location):
+        cause = f"Argument where is of type {type(where).__name__}:"
+        raise ConfigurationError(f"{cause} give azure_account.Location('container/stream', options).")
+    given = sink_options({**where.options, "path": where.where, "epoch": str(epoch)}, os.environ)
     stream = given.address.path
     if stream is None:
-        text = f"{path} names no stream. Epochs are of a stream: give `container/stream`, a stream for each task."
+        text = (
+            f"{where.where} names no stream. Epochs are of a stream: give `container/stream`, a stream for each task."
+        )
         raise ConfigurationError(text)
     container = connect(given.account).container(given.address.container)
     prepare(container, create=given.create_container)

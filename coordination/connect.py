@@ -1,4 +1,4 @@
-"""An account whose requests end soon: what decides about leases and heartbeats must not wait for minutes."""
+"""An account with short timeouts, for leases and heartbeats."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from azure_account.connect import connect, settings_of
+from azure_account.errors import ConfigurationError
+from azure_account.location import Location
 from azure_account.options.settings import Timeouts
 from azure_account.retrying.policy import RetryPolicy
 
@@ -23,6 +25,14 @@ def open_account(options: Mapping[str, str] | None = None, *, request: float = 5
     `CoordinatorTiming`. `ConfigurationError` for options that are unknown or contradict each other.
     """
     return connect(brief_settings(settings_of(options), request))
+
+
+def brief_account(where: Location, request: float) -> StorageAccount:
+    """The account of a location, as `open_account`. `ConfigurationError` if `where` is not a `Location`."""
+    if not isinstance(where, Location):
+        cause = f"Argument where is of type {type(where).__name__}:"
+        raise ConfigurationError(f"{cause} give azure_account.Location('container/name', options).")
+    return where.account(lambda settings: brief_settings(settings, request))
 
 
 def brief_settings(settings: AccountSettings, request: float) -> AccountSettings:

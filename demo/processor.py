@@ -18,7 +18,8 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from coordination import CoordinatorTiming, JobCoordinator, LeaseTiming, open_account
+from azure_account.location import Location
+from coordination import CoordinatorTiming, JobCoordinator, LeaseTiming
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,9 +86,7 @@ def main() -> None:
     timing, lease = CoordinatorTiming(**given.timing), LeaseTiming(**given.lease) if given.lease else None
     printer = Printer()
     coordinator = JobCoordinator(
-        open_account(request=timing.request),
-        given.container,
-        given.job,
+        Location(f"{given.container}/{given.job}"),
         tasks=task_names(given.tasks),
         listener=printer,
         processor=given.name,

@@ -25,6 +25,7 @@ from azure_account.cli.json_lines import print_json
 from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import time_text
 from azure_account.errors import TransientError
+from azure_account.location import Location
 from coordination.cli.as_json import status_json
 from coordination.cli.as_text import changes, status_text
 from coordination.cli.reading import read_job, read_leader
@@ -135,10 +136,9 @@ def run(  # noqa: PLR0913 - one argument for each option
     shell = shell_of(ctx)
     settings = brief_settings(settings_of(shell, option), timing.request)
     logging.getLogger("coordination.leadership").addHandler(logging.NullHandler())  # the lines below say it
-    program = SupervisedCommand(name, blob, who, command, shell.env, timing, grace)
-    supervisor = Supervisor(
-        shell.connect(settings).container(container), program, lambda line: _say(shell, line), shell.clock
-    )
+    where = Location.in_account(shell.connect(settings), f"{container}/{blob}")
+    program = SupervisedCommand(name, where, who, command, shell.env, timing, grace)
+    supervisor = Supervisor(program, lambda line: _say(shell, line), shell.clock)
     with asked_by_signals(supervisor.signalled):
         code = supervisor.run()
     raise typer.Exit(code)

@@ -26,8 +26,8 @@ from coordination.leadership.leader import LeaderElector
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from azure_account.account import BlobContainer
     from azure_account.clock import Clock
+    from azure_account.location import Location
     from coordination.cli.child import Result
     from coordination.timing import LeaseTiming
 
@@ -41,13 +41,14 @@ _OF_MARGIN = 0.8
 
 @dataclass(frozen=True)
 class SupervisedCommand:
-    """What to run, and how. name, holder: for the command's environment. grace: seconds from SIGTERM to SIGKILL.
+    """What to run, and how.
 
-    The grace is shorter if leadership is over: then SIGKILL comes before the lease can expire.
+    name, holder: for the command's environment. where: the leased blob. grace: seconds from SIGTERM to SIGKILL; it is
+    shorter if leadership is over: then SIGKILL comes before the lease can expire.
     """
 
     name: str
-    blob: str
+    where: Location
     holder: str
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -89,12 +90,10 @@ Event: TypeAlias = "LeadershipGained | LeadershipLost | ElectionFailed | Signall
 class Supervisor:
     """Runs one program under leadership. `say` gets one line for each change."""
 
-    def __init__(
-        self, container: BlobContainer, program: SupervisedCommand, say: Callable[[str], None], clock: Clock
-    ) -> None:
-        self._container, self._program, self._say, self._clock = container, program, say, clock
+    def __init__(self, program: SupervisedCommand, say: Callable[[str], None], clock: Clock) -> None:
+        self._program, self._say, self._clock = program, say, clock
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._elector = LeaderElector(container, program.blob, program.holder, self, program.timing)
+        self._elector = LeaderElector(program.where, program.holder, self, program.timing)
         self._epoch: int | None = None
         self._child: Child | None = None
         self._idle = threading.Event()  # no command runs
@@ -220,7 +219,7 @@ class Supervisor:
 
     def _waits_for(self) -> str:
         try:
-            found = read_blob(self._container, self._program.blob)
+            found = read_blob(self._program.where.open(), self._program.where.path)
         except TransientError as error:
             return f"waits for {self._target}: {error}"
         except ConfigurationError:
@@ -252,7 +251,7 @@ class Supervisor:
 
     @property
     def _target(self) -> str:
-        return f"{self._container.name}/{self._program.blob}"
+        return str(self._program.where)
 
 
 def _code_text(code: int) -> str:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConflictError, FencedError, describe
+from azure_account.names import check_blob
+from coordination.connect import brief_account
 from coordination.leadership.election import Deposed, Elected, Election, Ending
 from coordination.leadership.lease import Lease
 from coordination.metrics import ProcessorMetrics
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from azure_account.account import BlobContainer
+    from azure_account.location import Location
     from coordination.leadership.election import Change
 
 logger = logging.getLogger(__name__)
@@ -49,23 +51,28 @@ class LeaderListener(Protocol):
 class LeaderElector:
     """Takes part in an election until `stop`.
 
-    blob: its name is that of the election. holder: of this process. once: not again after it was deposed.
+    where: `container/blob`: the leased blob; its name is that of the election.
+    holder: the name of this process.
+    listener: what it does as a leader.
+    timing: durations, in seconds.
+    once: it does not take part again after it was deposed.
+
     If it cannot go on, it calls `on_deposed`, if the process leads, and then `on_failure`.
     """
 
     def __init__(
         self,
-        container: BlobContainer,
-        blob: str,
+        where: Location,
         holder: str,
         listener: LeaderListener,
         timing: LeaseTiming | None = None,
         *,
         once: bool = False,
     ) -> None:
-        lease = Lease(
-            container, blob, holder, timing or LeaseTiming(), clock=SYSTEM_CLOCK, new_id=lambda: str(uuid.uuid4())
-        )
+        timing = timing or LeaseTiming()
+        container, blob = brief_account(where, timing.request).container(where.container), where.path
+        check_blob(blob)
+        lease = Lease(container, blob, holder, timing, clock=SYSTEM_CLOCK, new_id=lambda: str(uuid.uuid4()))
         self._election, self._listener = Election(lease), listener
         self._metrics = ProcessorMetrics(blob, holder)
         self._changed = threading.Condition()  # guards the election's term, and all calls of the listener
@@ -207,7 +214,7 @@ def _as_exception(error: BaseException) -> Exception:
 class LeaseLock:
     """A lock that one process at a time holds. It is renewed in the background.
 
-        with LeaseLock(container, "locks/report", "driver-1", timeout=60) as lock:
+        with LeaseLock(Location("mycontainer/locks/report"), "driver-1", timeout=60) as lock:
             ...
             lock.check()        # before each step: raises `FencedError` if the lock was lost
 
@@ -217,15 +224,14 @@ class LeaseLock:
 
     def __init__(
         self,
-        container: BlobContainer,
-        blob: str,
+        where: Location,
         holder: str,
         timing: LeaseTiming | None = None,
         *,
         timeout: float | None = None,
     ) -> None:
-        self._elector = LeaderElector(container, blob, holder, self, timing, once=True)
-        self._target, self._timeout = f"{container.name}/{blob}", timeout
+        self._elector = LeaderElector(where, holder, self, timing, once=True)
+        self._target, self._timeout = str(where), timeout
         self._answered = threading.Event()
         self._error: Exception | None = None
         self.lost = threading.Event()

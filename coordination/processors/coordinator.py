@@ -1,6 +1,6 @@
 """A processor of a job in threads: election, polls, and a watch over the deadline of its heartbeats.
 
-coordinator = JobCoordinator(account, "box", "flights", tasks=[...], listener=listener)
+coordinator = JobCoordinator(Location("box/flights", options), tasks=[...], listener=listener)
 coordinator.start()
 ...
 coordinator.stop()
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import AzureBlobError, NotFoundError, TransientError
+from coordination.connect import brief_account
 from coordination.leadership.election import Deposed, Elected, Election
 from coordination.leadership.lease import Lease
 from coordination.metrics import ProcessorMetrics
@@ -27,7 +28,7 @@ from coordination.timing import JOB_LEASE, CoordinatorTiming
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from azure_account.account import StorageAccount
+    from azure_account.location import Location
     from coordination.leadership.election import Change
     from coordination.timing import LeaseTiming
 
@@ -63,17 +64,20 @@ class JobCoordinatorListener(Protocol):
 class JobCoordinator:
     """One processor of a job, which runs a share of the job's tasks.
 
-    container: where the job's blob is; it is created if it is absent. job: the processors of one job give the same
-    name. processor: a name for people, to which a unique ending is added. tasks: the names of all tasks of the job, or
-    a function of them, which the leader calls at every poll; its heartbeat waits for it. `ConfigurationError` for names
-    that cannot be.
+    where: `container/job`: the container of the job's blob, which is created if it is absent, and the name of the job,
+    which all its processors give.
+    tasks: the names of all tasks of the job, or a function that returns them. The leader calls it at every poll; its
+    heartbeat waits for it.
+    listener: what begins and stops tasks here.
+    processor: a name for people, to which a unique ending is added.
+    timing, lease: durations, in seconds.
+
+    `ConfigurationError` for names that Azure refuses.
     """
 
-    def __init__(  # noqa: PLR0913 - where, who, what, and settings
+    def __init__(
         self,
-        account: StorageAccount,
-        container: str,
-        job: str,
+        where: Location,
         *,
         tasks: Sequence[str] | Callable[[], Sequence[str]],
         listener: JobCoordinatorListener,
@@ -82,13 +86,15 @@ class JobCoordinator:
         lease: LeaseTiming | None = None,
     ) -> None:
         check_processor(processor)
-        names, self._timing = names_of(container, job), timing or CoordinatorTiming()
+        self._timing = timing or CoordinatorTiming()
+        account, job = brief_account(where, self._timing.request), where.path
+        names = names_of(where.container, job)
         self._clock, self._tick = SYSTEM_CLOCK, min(self._timing.quick / 2, self._timing.margin / 4)
 
         def new_id() -> str:
             return f"{processor}-{uuid.uuid4().hex[:8]}"
 
-        self._container, self._blob = account.container(container), names.blob
+        self._container, self._blob = account.container(where.container), names.blob
         held = Lease(
             self._container,
             self._blob,

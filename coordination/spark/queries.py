@@ -68,7 +68,7 @@ class TaskQueries:
     """Runs the queries of this driver's tasks; the listener of a `JobCoordinator`.
 
         queries = TaskQueries(start)
-        queries.run(JobCoordinator(account, "coordination", "flights", tasks=TASKS, listener=queries))
+        queries.run(JobCoordinator(Location("coordination/flights"), tasks=TASKS, listener=queries))
 
     start: starts the query of a task, and returns it. Its arguments are the task and the epoch, which the sink must
         present. It opens the epoch in the stream before that (`azureblob_source.epochs.open_epoch`), so that nothing
@@ -237,7 +237,7 @@ class LeaderQuery:
     """Runs a query while this driver leads; the listener of a `LeaderElector`. The other drivers stand by.
 
         query = LeaderQuery(start)
-        query.run(LeaderElector(container, "leaders/flights", "driver-1", query))
+        query.run(LeaderElector(Location("coordination/leaders/flights"), "driver-1", query))
 
     start: starts the query, and returns it. Its argument is the epoch, to be used as that of a task. The other
     arguments are those of `TaskQueries`.

@@ -8,6 +8,7 @@ import pytest
 
 from azure_account import connect
 from azure_account.errors import ConfigurationError, FencedError, NotFoundError
+from azure_account.location import Location
 from azureblob_source.epochs import open_epoch
 from azureblob_source.log.commit import commit_and_publish
 from azureblob_source.log.commit_log import CommitLog
@@ -42,26 +43,26 @@ def write(container: BlobContainer, version: int, epoch: int | None) -> None:
 def test_writers_of_lower_epochs_and_of_none_are_refused_from_then_on(
     options: dict[str, str], container_name: str
 ) -> None:
-    open_epoch(f"{container_name}/flights", 7, options)
+    open_epoch(Location(f"{container_name}/flights", options), 7)
     container = container_of(container_name, options)
     for epoch in (6, None):
         with pytest.raises(FencedError, match="the stream is at epoch 7"):
             write(container, 0, epoch)
     write(container, 0, 7)
 
-    open_epoch(f"{container_name}/flights", 7, options)
+    open_epoch(Location(f"{container_name}/flights", options), 7)
     with pytest.raises(FencedError, match="is at epoch 7 .version 1 of its log., this writer has epoch 6"):
-        open_epoch(f"{container_name}/flights", 6, options)
+        open_epoch(Location(f"{container_name}/flights", options), 6)
     head = CommitLog(container, "flights").refresh()
     assert head is not None
     assert ("append", 7, 1) == (head.operation, head.epoch, head.version)
 
 
 def test_it_comes_after_what_the_writer_before_has_committed(options: dict[str, str], container_name: str) -> None:
-    open_epoch(f"{container_name}/flights", 1, options)
+    open_epoch(Location(f"{container_name}/flights", options), 1)
     container = container_of(container_name, options)
     write(container, 0, 1)
-    open_epoch(f"{container_name}/flights", 2, options)
+    open_epoch(Location(f"{container_name}/flights", options), 2)
     with pytest.raises(FencedError):
         write(container, 1, 1)
 
@@ -72,15 +73,15 @@ def test_it_comes_after_what_the_writer_before_has_committed(options: dict[str, 
 
 def test_a_container_that_must_not_be_created(options: dict[str, str], container_name: str) -> None:
     with pytest.raises(NotFoundError, match="createContainer"):
-        open_epoch(f"{container_name}/flights", 7, {**options, "createContainer": "false"})
+        open_epoch(Location(f"{container_name}/flights", {**options, "createContainer": "false"}), 7)
 
 
 @pytest.mark.parametrize("path", ["box", "box/"])
 def test_epochs_are_of_a_stream(options: dict[str, str], path: str) -> None:
     with pytest.raises(ConfigurationError, match="names no stream"):
-        open_epoch(path, 7, options)
+        open_epoch(Location(path, options), 7)
 
 
 def test_an_epoch_is_no_negative_number(options: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError, match="epoch"):
-        open_epoch("box/flights", -1, options)
+        open_epoch(Location("box/flights", options), -1)

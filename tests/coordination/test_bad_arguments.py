@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from azure_account.errors import ConfigurationError
+from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from coordination.names import names_of
 from coordination.processors.coordinator import JobCoordinator
@@ -34,7 +35,7 @@ def test_a_processor_s_name_that_a_table_refuses_is_refused_before_any_request(
     account: MemoryAccount, name: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=r"Table key .* is not valid|processor's name .* characters: give 1"):
-        JobCoordinator(account, "box", "flights", tasks=["t"], listener=Nobody(), processor=name)
+        JobCoordinator(Location.in_account(account, "box/flights"), tasks=["t"], listener=Nobody(), processor=name)
 
 
 @pytest.mark.parametrize("job", [".", "..", "a/..", "%", "höst\n"])

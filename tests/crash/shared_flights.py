@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from azure_account.location import Location
 from azureblob_source.epochs import open_epoch
-from coordination import CoordinatorTiming, JobCoordinator, LeaderElector, LeaseTiming, open_account
+from coordination import CoordinatorTiming, JobCoordinator, LeaderElector, LeaseTiming
 from coordination.spark import LeaderQuery, TaskQueries
 from tools.spark_session import local_spark
 
@@ -73,7 +74,7 @@ def start(
     spark: SparkSession, folder: Path, checkpoints: Path, container: str, task: str, epoch: int
 ) -> StreamingQuery:
     """The query of one task."""
-    open_epoch(f"{container}/{task}", epoch)
+    open_epoch(Location(f"{container}/{task}"), epoch)
     files = folder / task
     schema = from_arrow_schema(pq.read_schema(next(files.glob("*.parquet"))))
     flights = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(files))
@@ -103,16 +104,15 @@ class StandBy(LeaderQuery):
 def main(mode: str, folder: Path, checkpoints: Path, container: str, name: str) -> None:
     """Take part until it is killed."""
     logging.basicConfig(level=logging.WARNING)
-    account = open_account(request=TIMING.request)
     memory: dict[str, Any] = {"spark.driver.memory": "640m"}
     begin = partial(start, local_spark(name, cores=1, quick_start=True, **memory), folder, checkpoints, container)
     if mode == "standby":
         query = StandBy(partial(begin, ALL))
-        query.run(LeaderElector(account.container(container), "leaders/flights", name, query, LEASE))
+        query.run(LeaderElector(Location(f"{container}/leaders/flights"), name, query, LEASE))
         return
     queries = Queries(begin)
     coordinator = JobCoordinator(
-        account, container, JOB, tasks=TASKS, listener=queries, processor=name, timing=TIMING, lease=LEASE
+        Location(f"{container}/{JOB}"), tasks=TASKS, listener=queries, processor=name, timing=TIMING, lease=LEASE
     )
     threading.Thread(target=_say_who_leads, args=(coordinator,), daemon=True).start()
     queries.run(coordinator)

@@ -205,9 +205,7 @@ def test_a_record_that_was_deleted_ends_the_writer_also_if_another_one_makes_a_n
     live = write(tmp_path / "live", TREES[0])
     old.back_up({"store": live})
     account.container("box").delete(f"{STATE}/checkpoint.json")
-    with pytest.raises(
-        ConflictError, match=r"its record was deleted\. Restore blob flights/task-3/checkpoint"
-    ):
+    with pytest.raises(ConflictError, match=r"its record was deleted\. Restore blob flights/task-3/checkpoint"):
         old.back_up({"store": live})
     with pytest.raises(
         ConflictError, match=r"it has blobs, but .*checkpoint.json was deleted\. Bring that blob back, or"

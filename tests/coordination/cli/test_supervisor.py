@@ -22,6 +22,7 @@ from coordination.leadership.leader import LeaseLock
 from coordination.leadership.lease_document import LeaseDocument
 from coordination.names import leader_blob
 from coordination.timing import LeaseTiming
+from tests.coordination.leadership.electing import blob_in
 from tools import reporting
 
 if TYPE_CHECKING:
@@ -55,9 +56,11 @@ class Running:
         command: list[str] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        program = SupervisedCommand("report", BLOB, "one", command or ["sh", "-c", script], os.environ, QUICK, 10.0)
+        program = SupervisedCommand(
+            "report", blob_in(account, BLOB), "one", command or ["sh", "-c", script], os.environ, QUICK, 10.0
+        )
         self.said: list[str] = []
-        self.supervisor = Supervisor(account.container("box"), program, self.said.append, clock or SystemClock())
+        self.supervisor = Supervisor(program, self.said.append, clock or SystemClock())
         self._ended: list[int | Exception] = []
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -149,7 +152,7 @@ def test_the_second_signal_kills_a_command_that_ignores_the_first(account: Memor
 
 
 def test_a_stand_by_says_who_leads_and_takes_over(account: MemoryAccount) -> None:
-    with LeaseLock(account.container("box"), BLOB, "other", QUICK) as lock:
+    with LeaseLock(blob_in(account, BLOB), "other", QUICK) as lock:
         running = Running(account, "exit 0")
         wait_for(lambda: running.said)
         assert [f"stands by: other leads box/{BLOB}, epoch {lock.epoch}"] == running.said
@@ -168,7 +171,7 @@ class SlowAnswers(Intercept):
 
 
 def test_a_process_that_is_just_elected_does_not_say_that_it_stands_by(account: MemoryAccount) -> None:
-    with LeaseLock(account.container("box"), BLOB, "other", QUICK) as lock:
+    with LeaseLock(blob_in(account, BLOB), "other", QUICK) as lock:
         running = Running(account.restarted(SlowAnswers()), "exit 0")
         wait_for(lambda: running.said)
     assert 0 == running.result()
@@ -207,7 +210,7 @@ def test_a_blob_whose_first_term_has_not_begun_has_no_leader_to_tell_of(account:
 
 
 def test_another_process_of_the_same_name_is_told_of_when_it_is_no_lease_that_expires(account: MemoryAccount) -> None:
-    with LeaseLock(account.container("box"), BLOB, "one", QUICK) as lock:
+    with LeaseLock(blob_in(account, BLOB), "one", QUICK) as lock:
         begin = time.monotonic()
         running = Running(account, "exit 0", clock=FastClock())
         wait_for(lambda: running.said)
@@ -217,7 +220,7 @@ def test_another_process_of_the_same_name_is_told_of_when_it_is_no_lease_that_ex
 
 
 def test_a_stand_by_ends_at_a_signal(account: MemoryAccount) -> None:
-    with LeaseLock(account.container("box"), BLOB, "other", QUICK):
+    with LeaseLock(blob_in(account, BLOB), "other", QUICK):
         running = Running(account, "exit 0")
         wait_for(lambda: running.said)
         running.supervisor.signalled(signal.SIGTERM)

@@ -6,6 +6,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from azure_account.location import Location
 from azure_account.retrying.retry_loop import Intercept, Request
 from coordination.leadership.leader import LeaderElector
 from coordination.timing import LeaseTiming
@@ -69,6 +70,10 @@ class Gate(Intercept):
 wait_for = partial(reporting.wait_for, seconds=60, poll=0.01)
 
 
+def blob_in(account: MemoryAccount, blob: str = BLOB) -> Location:
+    return Location.in_account(account, f"box/{blob}")
+
+
 def elector(
     electors: list[LeaderElector],
     account: MemoryAccount,
@@ -77,7 +82,7 @@ def elector(
     *,
     timing: LeaseTiming = LASTING,
 ) -> LeaderElector:
-    new = LeaderElector(account.container("box"), BLOB, holder, recorder, timing)
+    new = LeaderElector(blob_in(account), holder, recorder, timing)
     electors.append(new)
     new.start()
     return new

@@ -19,6 +19,7 @@ from tests.coordination.leadership.electing import (
     QUICK,
     Gate,
     Recorder,
+    blob_in,
     elector,
     ended,
     leased,
@@ -167,7 +168,7 @@ def test_a_listener_that_raises_in_on_failure_has_the_error_logged(
 @pytest.mark.parametrize("method", ["elected", "deposed", "failed"])
 def test_the_listener_may_stop_the_elector(account: MemoryAccount, electors: list[LeaderElector], method: str) -> None:
     recorder = Recorder()
-    leader = LeaderElector(account.container("box"), BLOB, "one", recorder, LASTING)
+    leader = LeaderElector(blob_in(account), "one", recorder, LASTING)
 
     def stop() -> None:
         time.sleep(0.2)  # the other thread waits for the listener by now

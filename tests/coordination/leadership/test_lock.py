@@ -10,30 +10,29 @@ from azure_account.errors import ConfigurationError, ConflictError, FencedError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, Refuse, TimeOut, on
 from coordination.leadership.leader import LeaseLock
-from tests.coordination.leadership.electing import BLOB, LASTING, ended, leased, raises
+from tests.coordination.leadership.electing import BLOB, LASTING, blob_in, ended, leased, raises
 
 
 def test_a_lock_is_held_by_one_and_renewed(account: MemoryAccount) -> None:
-    container = account.container("box")
-    with LeaseLock(container, BLOB, "one", LASTING) as lock:
+    with LeaseLock(blob_in(account), "one", LASTING) as lock:
         with pytest.raises(
             ConflictError,
             match=r"Acquire lock box/jobs/flights failed after \d+\.\d s: another process has it \(LeaseAlreadyPresent",
         ):
-            LeaseLock(container, BLOB, "other", LASTING, timeout=1.5).__enter__()
+            LeaseLock(blob_in(account), "other", LASTING, timeout=1.5).__enter__()
         lock.check()
-    with LeaseLock(container, BLOB, "other", LASTING, timeout=60) as after:
+    with LeaseLock(blob_in(account), "other", LASTING, timeout=60) as after:
         assert lock.epoch + 1 == after.epoch
 
 
 def test_a_lock_that_is_lost_says_so_at_once_and_stays_lost(account: MemoryAccount) -> None:
     container = account.container("box")
-    with LeaseLock(container, BLOB, "one", LASTING) as lock:
+    with LeaseLock(blob_in(account), "one", LASTING) as lock:
         container.break_lease(BLOB)
         assert lock.lost.wait(60)
         with pytest.raises(FencedError, match=rf"Lock box/{BLOB} of epoch {lock.epoch} is lost: stop"):
             lock.check()
-        with LeaseLock(container, BLOB, "other", LASTING, timeout=60) as other:
+        with LeaseLock(blob_in(account), "other", LASTING, timeout=60) as other:
             time.sleep(0.3)  # several polls, none of which brings the lock back
             other.check()
             with pytest.raises(FencedError):
@@ -41,15 +40,15 @@ def test_a_lock_that_is_lost_says_so_at_once_and_stays_lost(account: MemoryAccou
 
 
 def test_a_lock_that_cannot_be_had_raises_the_cause(account: MemoryAccount) -> None:
-    refused = account.restarted(Faults(on("acquire_lease", Refuse()))).container("box")
+    refused = account.restarted(Faults(on("acquire_lease", Refuse())))
     with pytest.raises(ConfigurationError, match="AuthorizationPermissionMismatch"):
-        LeaseLock(refused, BLOB, "one", LASTING).__enter__()
+        LeaseLock(blob_in(refused), "one", LASTING).__enter__()
 
 
 def test_a_lock_that_times_out_without_an_answer_does_not_blame_another_process(account: MemoryAccount) -> None:
-    silent = account.restarted(Faults(on("acquire_lease", TimeOut(), times=1000))).container("box")
+    silent = account.restarted(Faults(on("acquire_lease", TimeOut(), times=1000)))
     with pytest.raises(ConflictError, match=r"failed after \d+\.\d s: storage gave no answer") as raised:
-        LeaseLock(silent, BLOB, "one", LASTING, timeout=0.5).__enter__()
+        LeaseLock(blob_in(silent), "one", LASTING, timeout=0.5).__enter__()
     assert "another process" not in str(raised.value)
 
 
@@ -57,10 +56,9 @@ def test_a_lock_that_times_out_without_an_answer_does_not_blame_another_process(
 def test_a_lock_that_is_interrupted_while_it_waits_is_not_acquired_later(
     account: MemoryAccount, monkeypatch: pytest.MonkeyPatch, interrupt: BaseException
 ) -> None:
-    container = account.container("box")
-    waiting = LeaseLock(container, BLOB, "other", LASTING)
+    waiting = LeaseLock(blob_in(account), "other", LASTING)
     monkeypatch.setattr(waiting._answered, "wait", lambda _: raises(interrupt)())
-    with LeaseLock(container, BLOB, "one", LASTING), pytest.raises(type(interrupt)):
+    with LeaseLock(blob_in(account), "one", LASTING), pytest.raises(type(interrupt)):
         waiting.__enter__()
     assert ended(waiting._elector)
     assert not leased(account)

@@ -16,6 +16,7 @@ from azure_account.account import Entity
 from azure_account.clock import SystemClock
 from azure_account.connect import connect
 from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, NotFoundError, TransientError
+from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, Refuse, on
 from coordination import metrics
@@ -80,7 +81,12 @@ class Running:
     ) -> Listener:
         listener = listener or Listener()
         coordinator = JobCoordinator(
-            account, container, "flights", tasks=tasks, listener=listener, processor="one", timing=TIMING, lease=LEASE
+            Location.in_account(account, f"{container}/flights"),
+            tasks=tasks,
+            listener=listener,
+            processor="one",
+            timing=TIMING,
+            lease=LEASE,
         )
         self.coordinators.append(coordinator)
         coordinator.start()
@@ -199,7 +205,7 @@ def test_terms_are_counted_with_the_reason_of_their_end(
         (b"day,flights\n1,842\n", ConfigurationError, "holds no JSON .* Name another one, or delete it"),
         (b'{"name":"flights"}', ConfigurationError, "is no lease blob: it has no formatVersion and epoch"),
         (b'{"formatVersion":99,"epoch":1}', ConfigurationError, "format version 99; this release reads up to 1. Upgr"),
-        (b'{"formatVersion":1,"epoch":-1}', CorruptError, "an epoch, holder or lease id of a wrong type. Restore it"),
+        (b'{"formatVersion":1,"epoch":-1}', CorruptError, "its epoch, holder or lease id has a wrong type. Restore it"),
     ],
 )
 def test_a_blob_with_other_content_is_left_as_it_is_and_named(
@@ -208,7 +214,7 @@ def test_a_blob_with_other_content_is_left_as_it_is_and_named(
     container = account.container("box")
     container.put(NAMES.blob, data)
     listener = running.start(account)
-    with pytest.raises(error, match=f"Blob box/{NAMES.blob} .*{message}"):
+    with pytest.raises(error, match=f"[Bb]lob box/{NAMES.blob} .*{message}"):
         raise failure_of(listener)
     assert data == container.get(NAMES.blob).data
     running.coordinators[0].stop()
@@ -278,7 +284,9 @@ def test_jobs_whose_names_are_the_same_but_for_signs_do_not_share_anything(
     first = running.start(account)
     others = [Listener() for _ in range(3)]
     for listener, job in zip(others, ["fli-ghts", "Flights", "../flights"], strict=True):
-        coordinator = JobCoordinator(account, "box", job, tasks=["a"], listener=listener, timing=TIMING, lease=LEASE)
+        coordinator = JobCoordinator(
+            Location.in_account(account, f"box/{job}"), tasks=["a"], listener=listener, timing=TIMING, lease=LEASE
+        )
         running.coordinators.append(coordinator)
         coordinator.start()
     wait_for(lambda: all(list(listener.running) == ["a"] for listener in others))
@@ -293,7 +301,7 @@ def test_tasks_that_are_no_names_are_refused(account: MemoryAccount, running: Ru
     message = "The name of a task is text|The tasks of a job are a list of names"
     if not callable(tasks):
         with pytest.raises(ConfigurationError, match=message):
-            JobCoordinator(account, "box", "flights", tasks=tasks, listener=Listener())
+            JobCoordinator(Location.in_account(account, "box/flights"), tasks=tasks, listener=Listener())
     listener = running.start(account, lambda: tasks)
     with pytest.raises(ConfigurationError, match=rf"List the tasks of box/{NAMES.blob} failed: ({message}).* Mend the"):
         raise failure_of(listener)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.errors import ConfigurationError, NotFoundError
+from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, Refuse, on
 from coordination.processors.coordinator import JobCoordinator
@@ -67,7 +68,12 @@ def started() -> Iterator[list[JobCoordinator]]:
 
 def start(started: list[JobCoordinator], account: MemoryAccount, listener: Listener, name: str) -> JobCoordinator:
     coordinator = JobCoordinator(
-        account, "box", "flights", tasks=TASKS, listener=listener, processor=name, timing=TIMING, lease=LEASE
+        Location.in_account(account, "box/flights"),
+        tasks=TASKS,
+        listener=listener,
+        processor=name,
+        timing=TIMING,
+        lease=LEASE,
     )
     started.append(coordinator)
     coordinator.start()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.errors import FencedError
+from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
 from coordination.checkpoints import CheckpointStore
@@ -196,7 +197,12 @@ def test_a_processor_with_another_list_of_tasks_is_named_once(
     first = start(started, account, one, "one")
     wait_for(lambda: len(one.running) == 6)
     second = JobCoordinator(
-        account, "box", "flights", tasks=["t0"], listener=two, processor="two", timing=QUICK, lease=LEASE
+        Location.in_account(account, "box/flights"),
+        tasks=["t0"],
+        listener=two,
+        processor="two",
+        timing=QUICK,
+        lease=LEASE,
     )
     started.append(second)
     second.start()

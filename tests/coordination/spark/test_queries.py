@@ -10,6 +10,7 @@ import pytest
 
 from azure_account.clock import SystemClock
 from azure_account.errors import FencedError, TransientError
+from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from coordination import LeaderElector, LeaseTiming
 from coordination.spark import LeaderQuery, TaskQueries, queries
@@ -353,7 +354,8 @@ def test_the_leader_runs_the_query_in_its_epoch() -> None:
 
 
 def test_a_leader_whose_query_does_not_stop_raises_that_and_keeps_the_lease() -> None:
-    container = MemoryAccount(clock=SystemClock()).container("box")
+    account = MemoryAccount(clock=SystemClock())
+    container = account.container("box")
     container.create()
     timing = LeaseTiming(duration=15, renew_every=0.05, poll_every=0.05, request=0.1, margin=14.5)
     started = threading.Event()
@@ -369,7 +371,7 @@ def test_a_leader_whose_query_does_not_stop_raises_that_and_keeps_the_lease() ->
     query = LeaderQuery(start)
     threading.Thread(target=end).start()
     with pytest.raises(RuntimeError, match="Spark does not stop the query"):
-        query.run(LeaderElector(container, "leaders/flights", "driver-1", query, timing))
+        query.run(LeaderElector(Location.in_account(account, "box/leaders/flights"), "driver-1", query, timing))
     found = container.properties("leaders/flights")
     assert found is not None
     assert found.leased, "the query may still run"
