@@ -31,7 +31,7 @@ from benchmarks.flights import write_parquet
 from benchmarks.report import Report
 from benchmarks.rounds import alternate, seconds
 from control_messages.messages import MessageType
-from control_messages.spark import ProducerSpec, emit, partition_of, reconcile
+from control_messages.spark import EmitColumns, ProducerSpec, emit, partition_of, reconcile
 from control_messages.spark.reconciliation import OBSERVED
 from tools.azurite import running_azurite
 from tools.spark_session import ROCKSDB_STATE, local_spark
@@ -115,7 +115,7 @@ class Writes:
     def emitted(self, options: dict[str, str], *, atomic: bool = False, by_sink: bool = False) -> Made:
         """User messages with the watermarks of their tasks, or with the columns from which the sink adds these."""
         envelopes = emit(
-            self.rows, self.producer, event_time="time_hour", task="origin", atomic=atomic, by_sink=by_sink
+            self.rows, self.producer, EmitColumns("time_hour", task="origin"), atomic=atomic, by_sink=by_sink
         )
         return envelopes, options
 

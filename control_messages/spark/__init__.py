@@ -11,6 +11,7 @@ input has ended; `read_trackers` and `why_held` show what holds its watermarks.
 from control_messages.partition_tracker import IdleTimeout
 from control_messages.producer import ProducerSpec
 from control_messages.spark.bounded import AzureBlobTransport, KafkaTransport, run_bounded
+from control_messages.spark.columns import EmitColumns, EnvelopeColumns
 from control_messages.spark.event_time import EventTimeProcessor, process
 from control_messages.spark.progress import read_trackers, run_until_end, why_held
 from control_messages.spark.reconciliation import reconcile
@@ -18,6 +19,8 @@ from control_messages.spark.upstream import control_envelopes, emit, forward, pa
 
 __all__ = [
     "AzureBlobTransport",
+    "EmitColumns",
+    "EnvelopeColumns",
     "EventTimeProcessor",
     "IdleTimeout",
     "KafkaTransport",

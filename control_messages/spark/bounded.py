@@ -31,26 +31,25 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from azure_account.location import Location
     from control_messages.producer import ProducerSpec
-    from control_messages.spark.columns import ColumnOrName
+    from control_messages.spark.columns import EmitColumns
 
 
-def run_bounded(  # noqa: PLR0913 - the names of columns
-    frame: DataFrame,
-    producer: ProducerSpec,
-    transport: Transport,
-    checkpoint: str,
-    *,
-    event_time: ColumnOrName,
-    value: ColumnOrName = "value",
-    partition: ColumnOrName = "partition",
-    task: ColumnOrName | None = None,
+def run_bounded(
+    frame: DataFrame, producer: ProducerSpec, columns: EmitColumns, transport: Transport, checkpoint: str
 ) -> ProducerSpec:
     """Write all rows that a streaming frame has now, then the end of the stream. Returns the producer of this run.
 
-    The columns are as for `emit`. Run it again after a crash: the rows that are missing are written, then the end. Run
-    it again when there is more input: that is the next generation, and its end is announced again. Without new input
-    nothing is written after the first end. Raises what the query fails with; then no end is announced.
+    frame: a streaming frame.
+    producer: the stream, its tasks and partitions.
+    columns: which of the row's columns are payload, partition, task and event time.
+    transport: where the envelopes go.
+    checkpoint: the `checkpointLocation` of the job.
+
+    Run it again after a crash: the rows that are missing are written, then the end. Run it again when there is more
+    input: that is the next generation, and its end is announced again. Without new input nothing is written after the
+    first end. Raises what the query fails with; then no end is announced.
 
     The generation is that of the producer, or one above that of the last run, if that has ended or had other tasks. If
     the stream is there, but has no control message (any more, as retention may have removed them), it is the time in
@@ -63,15 +62,7 @@ def run_bounded(  # noqa: PLR0913 - the names of columns
     spark = frame.sparkSession
     job = Job(producer, _query_id(spark, checkpoint))
     run = replace(producer, generation=_start(spark, job, transport))
-    envelopes = emit(
-        frame,
-        run,
-        event_time=event_time,
-        value=value,
-        partition=partition,
-        task=task,
-        by_sink=transport.adds_watermarks,
-    )
+    envelopes = emit(frame, run, columns, by_sink=transport.adds_watermarks)
     writer = transport.write_stream(envelopes).option("checkpointLocation", checkpoint)
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
@@ -177,36 +168,36 @@ _ENVELOPE_AVRO = json.dumps(
 
 @dataclass(frozen=True)
 class AzureBlobTransport:
-    """A stream of format `azureblob`. path: `container/stream`.
+    """A stream of format `azureblob`.
 
-    options: those that name the account. read_options, write_options: those for one direction only.
+    stream: `container/stream` and the account.
+    read_options, write_options: options for one direction only.
     """
 
-    path: str
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # with secrets, as the others may be
-    read_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    stream: Location
+    read_options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may have secrets
     write_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     adds_watermarks: ClassVar[bool] = True
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The envelopes as a streaming frame, from the first on. The stream need not exist yet."""
         reader = spark.readStream.format("azureblob").option("avroSchema", _ENVELOPE_AVRO)
-        return reader.options(**self.options, **self.read_options).load(self.path)
+        return reader.options(**self.stream.options, **self.read_options).load(self.stream.where)
 
     def write_stream(self, envelopes: DataFrame) -> DataStreamWriter:
         """As of `Transport`."""
         writer = envelopes.writeStream.format("azureblob").options(**self._writing(envelopes))
-        return writer.option("path", self.path)
+        return writer.option("path", self.stream.where)
 
     def append(self, envelopes: DataFrame) -> None:
         """As of `Transport`."""
-        envelopes.write.format("azureblob").mode("append").options(**self._writing(envelopes)).save(self.path)
+        envelopes.write.format("azureblob").mode("append").options(**self._writing(envelopes)).save(self.stream.where)
 
     def control(self, spark: SparkSession) -> DataFrame | None:
         """As of `Transport`."""
-        reader = spark.read.format("azureblob").options(**self.options)
+        reader = spark.read.format("azureblob").options(**self.stream.options)
         # Not the schema of the rows: a stream whose log has only an epoch has none.
-        view = reader.option("view", "control").load(self.path)
+        view = reader.option("view", "control").load(self.stream.where)
         if not _succeeds(lambda: view.limit(1).collect(), but_for=NotFoundError):
             return None
         count = F.get_json_object("message", "$.partitionCount").cast("bigint").alias("partitionCount")
@@ -216,7 +207,7 @@ class AzureBlobTransport:
     def _writing(self, envelopes: DataFrame) -> dict[str, str]:
         by_sink = _for_the_sink(envelopes)
         control = {} if by_sink else {"envelopeColumn": "value"}
-        return {**self.options, **self.write_options, "partitionColumn": "partition", **control}
+        return {**self.stream.options, **self.write_options, "partitionColumn": "partition", **control}
 
 
 @dataclass(frozen=True)

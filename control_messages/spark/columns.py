@@ -2,12 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 ColumnOrName: TypeAlias = Column | str
+
+
+@dataclass(frozen=True)
+class EmitColumns:
+    """The columns of rows that `emit` and `run_bounded` write, each by name or as an expression.
+
+    event_time: a timestamp. A row that is older than an earlier row of its task by more than `producer.lateness_ms` may
+    be late downstream.
+    value: the payload, binary or string; null is a message without a payload.
+    partition: the downstream partition, an integer from 0 to `producer.partitions - 1`.
+    task: the name or number of the row's task; by default the hash of the whole row decides (Spark has none for maps).
+    """
+
+    event_time: ColumnOrName
+    value: ColumnOrName = "value"
+    partition: ColumnOrName = "partition"
+    task: ColumnOrName | None = None
+
+
+@dataclass(frozen=True)
+class EnvelopeColumns:
+    """The columns of envelopes that `reconcile` reads, by name.
+
+    value: the envelope; null is a user message without a payload.
+    partition: of the stream, an integer without nulls.
+    position: columns that locate an envelope, for error messages; by default those of `_blob`, `_version` (azureblob
+    with `metadataColumns`), `topic` and `offset` (Kafka) that there are.
+    """
+
+    value: str = "value"
+    partition: str = "partition"
+    position: Sequence[str] | None = None
 
 
 def column(name: ColumnOrName) -> Column:

@@ -28,10 +28,10 @@ from control_messages.envelopes import unwrap_all
 from control_messages.errors import BadEnvelopeError, ControlMessageError
 from control_messages.messages import Drain, MessageType
 from control_messages.partition_tracker import PartitionTracker, advance_time, next_timeout, receive, resume
-from control_messages.spark.columns import not_null
+from control_messages.spark.columns import EnvelopeColumns, not_null
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessorHandle, TimerValues
@@ -57,36 +57,39 @@ _LOCATING = ("_blob", "_version", "topic", "offset")
 """Columns of azureblob and Kafka that locate an envelope."""
 
 
-def reconcile(  # noqa: PLR0913 - the names of columns
+_COLUMNS = EnvelopeColumns()
+
+
+def reconcile(
     envelopes: DataFrame,
     stream: str,
     *,
-    value: str = "value",
-    partition: str = "partition",
-    position: Sequence[str] | None = None,
+    columns: EnvelopeColumns = _COLUMNS,
     task_count: int | None = None,
     idle_timeout: IdleTimeout | None = None,
     on_bad: Literal["fail", "keep"] = "fail",
 ) -> DataFrame:
     """Envelopes to a flow: the user messages; for every partition its watermark when it has risen, and its end, once.
 
-    stream: the name that its producer gives it. partition: a column without nulls. task_count: for messages without
-    one, such as Samza's. position: columns that locate an envelope, for error messages; by default those of `_blob`,
-    `_version` (azureblob with `metadataColumns`), `topic` and `offset` (Kafka) that there are. idle_timeout: tasks
-    without a message for that time do not hold the watermark. Spark then runs a batch at every trigger, so
-    `availableNow` and `processAllAvailable` never end; and an idle timeout cannot be added to an existing query, nor
-    removed from it.
+    envelopes: a streaming frame, as a transport reads it.
+    stream: the name that its producer gives it.
+    columns: which columns have the envelope, its partition and its position.
+    task_count: of the producer, for messages without one, such as Samza's.
+    idle_timeout: tasks without a message for that time do not hold the watermark. Spark then runs a batch at every
+    trigger, so `availableNow` and `processAllAvailable` never end; and an idle timeout cannot be added to an existing
+    query, nor removed from it.
+    on_bad: with `fail`, an envelope that cannot be read, or that contradicts earlier ones, fails the query with a
+    `BadEnvelopeError` or a `ContradictionError`. With `keep` it becomes a row of type `rejected`, with its bytes in
+    `message` and the cause in `reason`.
 
-    An envelope that cannot be read, or that contradicts earlier ones, fails the query with a `BadEnvelopeError` or a
-    `ContradictionError` (on_bad `fail`). With `keep` it becomes a row of type `rejected`, with its bytes in `message`
-    and the cause in `reason`. The user messages are read in one scan of the input, the control messages in another.
-    A null in `value` is a user message without a payload. Spark must be configured to keep state in RocksDB.
+    The user messages are read in one scan of the input, the control messages in another. Spark must be configured to
+    keep state in RocksDB.
     """
     if on_bad not in ("fail", "keep"):
         text = f"on_bad is {on_bad!r}, it must be 'fail' or 'keep'."
         raise ValueError(text)
     _check_state_store(envelopes.sparkSession)
-    data, key = F.col(value).cast("binary"), not_null(partition)
+    data, key = F.col(columns.value).cast("binary"), not_null(columns.partition)
     is_user = F.coalesce(F.substring(data, 1, 1) == F.lit(bytes([MessageType.USER])), F.lit(True))
     users = envelopes.where(is_user).select(
         F.lit(stream).alias("stream", metadata={STREAM_METADATA: stream}),
@@ -99,7 +102,9 @@ def reconcile(  # noqa: PLR0913 - the names of columns
         F.lit(None).cast("string").alias("reason"),
         F.lit(None).cast("bigint").alias(_COUNT),
     )
-    located = [name for name in _LOCATING if name in envelopes.columns] if position is None else position
+    located = (
+        [name for name in _LOCATING if name in envelopes.columns] if columns.position is None else columns.position
+    )
     positions = [F.concat(F.lit(f"{name} "), F.col(name).cast("string")) for name in located]
     control = envelopes.where(~is_user).select(
         key.alias("partition"), data.alias("value"), F.concat_ws(", ", *positions).alias("position")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from control_messages.messages import ControlMessage
     from control_messages.producer import ProducerSpec
-    from control_messages.spark.columns import ColumnOrName
+    from control_messages.spark.columns import ColumnOrName, EmitColumns
 
 USER = bytes([MessageType.USER])
 ENVELOPES = "partition int, value binary"
@@ -49,14 +49,11 @@ def partition_of(producer: ProducerSpec, *columns: ColumnOrName) -> Column:
     return F.pmod(F.hash(*columns), F.lit(producer.partitions)).cast("int")
 
 
-def emit(  # noqa: PLR0913 - the names of columns
+def emit(
     frame: DataFrame,
     producer: ProducerSpec,
+    columns: EmitColumns,
     *,
-    event_time: ColumnOrName,
-    value: ColumnOrName = "value",
-    partition: ColumnOrName = "partition",
-    task: ColumnOrName | None = None,
     atomic: bool = False,
     by_sink: bool = False,
 ) -> DataFrame:
@@ -64,25 +61,23 @@ def emit(  # noqa: PLR0913 - the names of columns
 
     Unite rows first, then emit them once: the watermarks are those of the rows of one call.
 
-    value: the payload, binary or string. partition: 0 … m-1. task: the name or number of the row's task; by default the
-    hash of the whole row decides (Spark has none for maps). event_time: a timestamp. A row that is older than an
-    earlier row of its task by more than `producer.lateness_ms` may be late downstream.
-
-    A watermark must not overtake rows, so the rows of a task are written by one Spark task: they are shuffled by task.
-    With `atomic` they are not. That is for transports that make a batch visible as a whole, as `azureblob` does.
-
-    With `by_sink` the azureblob sink adds the watermarks, in a tenth of the time (`docs/BENCHMARKS.md`). Write the
-    result as it is: its columns have the producer in their metadata, and `value` is a struct that only this sink reads.
+    frame: the rows.
+    producer: the stream, its tasks and partitions.
+    columns: which of the row's columns are payload, partition, task and event time.
+    atomic: the transport makes a batch visible as a whole, as `azureblob` does. Otherwise the rows are shuffled, so
+    that one Spark task writes all rows of a task and no watermark overtakes them.
+    by_sink: the azureblob sink adds the watermarks, in a tenth of the time (`docs/BENCHMARKS.md`). Write the result as
+    it is: its columns have the producer in their metadata, and `value` is a struct that only this sink reads.
     """
-    envelope = F.concat(F.lit(USER), column(value).cast("binary"))
-    columns = {
-        "partition": _checked_partition(producer, partition),
+    envelope = F.concat(F.lit(USER), column(columns.value).cast("binary"))
+    selected = {
+        "partition": _checked_partition(producer, columns.partition),
         "value": F.struct(envelope.alias(FOR_THE_SINK)) if by_sink else envelope,
-        "task": _task(frame, producer, task),
-        "eventTime": column(event_time),
+        "task": _task(frame, producer, columns.task),
+        "eventTime": column(columns.event_time),
     }
     mark = {PRODUCER_METADATA: producer.to_json()} if by_sink else {}
-    rows = frame.select(*(each.alias(name, metadata=mark) for name, each in columns.items()))
+    rows = frame.select(*(each.alias(name, metadata=mark) for name, each in selected.items()))
     if by_sink:
         return rows
     if not atomic:

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+from azure_account import Location
 from control_messages.producer import ProducerSpec
 from control_messages.spark import (
     AzureBlobTransport,
+    EmitColumns,
     EventTimeProcessor,
     forward,
     partition_of,
@@ -52,10 +54,9 @@ def flights_job(spark: SparkSession, given: argparse.Namespace, account: dict[st
     run_bounded(
         flown.withColumn("value", F.to_json(F.struct("*"))),
         producer,
-        AzureBlobTransport(given.target, account),
+        EmitColumns("departure", partition=partition_of(producer, "dest")),
+        AzureBlobTransport(Location(given.target, account)),
         given.checkpoint,
-        event_time="departure",
-        partition=partition_of(producer, "dest"),
     )
 
 

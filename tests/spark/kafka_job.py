@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from control_messages.envelopes import unwrap
 from control_messages.messages import to_fields
 from control_messages.spark import (
+    EmitColumns,
     KafkaTransport,
     ProducerSpec,
     partition_of,
@@ -54,11 +55,9 @@ def main(broker: str, folder: Path) -> int:
         made = run_bounded(
             files.withColumn("value", F.col("number").cast("string")),
             producer,
+            EmitColumns("time", partition=partition_of(producer, "number"), task=task_of(producer, "number")),
             kind("numbers", options),
             str(folder / "upstream"),
-            event_time="time",
-            task=task_of(producer, "number"),
-            partition=partition_of(producer, "number"),
         )
         generations.append(made.generation)
 

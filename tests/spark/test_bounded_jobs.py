@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from azure_account import connect
+from azure_account import Location, connect
 from azureblob_source.epochs import open_epoch
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.sink import prepare
@@ -18,6 +18,7 @@ from control_messages.errors import ControlMessageError
 from control_messages.producer import ProducerSpec
 from control_messages.spark import (
     AzureBlobTransport,
+    EmitColumns,
     KafkaTransport,
     control_envelopes,
     emit,
@@ -66,11 +67,11 @@ class Job:
         return run_bounded(
             files.parquet(str(self.folder / "input")).withColumn("value", F.to_json(F.struct("*"))),
             self.producer,
+            EmitColumns(
+                "time", partition=partition_of(self.producer, "airport"), task=task_of(self.producer, "airport")
+            ),
             transport or self.transport,
             str(self.folder / "upstream"),
-            event_time="time",
-            task=task_of(self.producer, "airport"),
-            partition=partition_of(self.producer, "airport"),
         )
 
     def ends(self) -> list[tuple[int, int]]:
@@ -84,7 +85,7 @@ class Job:
 @pytest.fixture
 def job(spark: SparkSession, tmp_path: Path, options: dict[str, str], target: str) -> Job:
     (tmp_path / "input").mkdir()
-    return Job(spark, tmp_path, AzureBlobTransport(target, options), ProducerSpec("events", 2, 3))
+    return Job(spark, tmp_path, AzureBlobTransport(Location(target, options)), ProducerSpec("events", 2, 3))
 
 
 def downstream(job: Job, found: list[tuple[Any, ...]]) -> list[tuple[str, int]]:
@@ -115,12 +116,12 @@ class DiesAfterTheEnd(AzureBlobTransport):
 
 def container_of(job: Job) -> BlobContainer:
     """The container of a job's stream."""
-    given = sink_options({**job.transport.options, "path": job.transport.path}, {})
+    given = sink_options({**job.transport.stream.options, "path": job.transport.stream.where}, {})
     return connect(given.account).container(given.address.container)
 
 
 def as_(kind: type[AzureBlobTransport], job: Job) -> AzureBlobTransport:
-    return kind(job.transport.path, job.transport.options)
+    return kind(job.transport.stream)
 
 
 @pytest.mark.every_spark
@@ -246,7 +247,7 @@ def test_a_job_that_another_one_has_overtaken_ends_its_rows_and_says_so(job: Job
     second = another(job)
     job.arrive(("EWR", 1), ("JFK", 2))
     second.arrive(("EWR", 5), ("LGA", 6))
-    slow = Meanwhile(job.transport.path, job.transport.options, happens=second.run)
+    slow = Meanwhile(job.transport.stream, happens=second.run)
 
     with pytest.raises(ControlMessageError, match="something else has written the end of .* in generation 0"):
         job.run(slow)
@@ -262,7 +263,7 @@ def test_a_job_that_another_one_has_overtaken_ends_its_rows_and_says_so(job: Job
 def test_the_end_of_a_task_that_comes_while_a_job_runs_holds_nothing_up_and_is_an_error(job: Job) -> None:
     job.arrive(("EWR", 1), ("JFK", 2), ("LGA", 3))
     end = control_envelopes(job.spark, job.producer, job.producer.end_of_stream([1]))
-    ended = Meanwhile(job.transport.path, job.transport.options, happens=lambda: job.transport.append(end))
+    ended = Meanwhile(job.transport.stream, happens=lambda: job.transport.append(end))
 
     with pytest.raises(
         ControlMessageError, match=r"has written the end of 'Partition 1' in generation 0.*consumers may"
@@ -276,7 +277,9 @@ def test_the_end_of_a_task_that_comes_while_a_job_runs_holds_nothing_up_and_is_a
 
 def test_a_stream_that_has_lost_its_control_messages_gets_a_generation_above_all(job: Job) -> None:
     rows = job.spark.createDataFrame([(0, b"\0x")], "partition int, value binary")
-    rows.write.format("azureblob").options(**job.transport.options).mode("append").save(job.transport.path)
+    rows.write.format("azureblob").options(**job.transport.stream.options).mode("append").save(
+        job.transport.stream.where
+    )
     job.arrive(("EWR", 1))
     before = time.time_ns() // 1_000_000
 
@@ -295,7 +298,7 @@ def test_a_stream_that_is_not_there_has_no_control_messages(job: Job, container_
 
 def test_rows_and_end_have_the_epoch_of_the_transport_and_a_lower_one_is_refused(job: Job, target: str) -> None:
     former = replace(job.transport, write_options={"epoch": "1"})
-    open_epoch(target, 1, dict(job.transport.options))
+    open_epoch(job.transport.stream, 1)
     job.arrive(("EWR", 1))
     before = time.time_ns() // 1_000_000
     first = job.run(former).generation
@@ -304,7 +307,7 @@ def test_rows_and_end_have_the_epoch_of_the_transport_and_a_lower_one_is_refused
     job.arrive(("EWR", 2))
     with pytest.raises(PySparkException, match="this writer carries none"):
         job.run()
-    open_epoch(target, 2, dict(job.transport.options))
+    open_epoch(job.transport.stream, 2)
     with pytest.raises(PySparkException, match="this writer has epoch 1"):
         former.append(control_envelopes(job.spark, job.producer, job.producer.end_of_stream()))
     job.run(replace(former, write_options={"epoch": "2"}))
@@ -316,7 +319,7 @@ def test_rows_for_the_sink_of_azureblob_are_not_written_to_kafka(job: Job) -> No
     files = job.spark.readStream.schema("airport string, time timestamp").parquet(str(job.folder / "input" / "01"))
     rows = files.withColumn("value", F.lit("x")).withColumn("partition", F.lit(0))
     with pytest.raises(ValueError, match="Leave `by_sink` of `emit` out for Kafka"):
-        KafkaTransport("t", {}).write_stream(emit(rows, job.producer, event_time="time", by_sink=True))
+        KafkaTransport("t", {}).write_stream(emit(rows, job.producer, EmitColumns("time"), by_sink=True))
 
 
 def test_a_single_task_ends_before_the_others(job: Job) -> None:
@@ -353,6 +356,12 @@ def test_a_stream_keeps_its_number_of_partitions(job: Job) -> None:
         job.run()
 
 
-@pytest.mark.parametrize("kind", [AzureBlobTransport, KafkaTransport])
-def test_a_transport_does_not_show_its_options(kind: type[AzureBlobTransport | KafkaTransport]) -> None:
-    assert "hidden" not in repr(kind("flights", {"accountKey": "hidden"}))
+@pytest.mark.parametrize(
+    "transport",
+    [
+        AzureBlobTransport(Location("flights/stream", {"accountKey": "hidden"})),
+        KafkaTransport("flights", {"kafka.sasl.jaas.config": "hidden"}),
+    ],
+)
+def test_a_transport_does_not_show_its_options(transport: object) -> None:
+    assert "hidden" not in repr(transport)

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from control_messages.spark import AzureBlobTransport, ProducerSpec, partition_of, run_bounded, run_until_end
+from azure_account import Location
+from control_messages.spark import (
+    AzureBlobTransport,
+    EmitColumns,
+    ProducerSpec,
+    partition_of,
+    run_bounded,
+    run_until_end,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,10 +85,9 @@ def test_the_examples_of_the_guide_work(
         run_bounded(
             frame.withColumn("value", F.to_json(F.struct("*"))),
             producer,
-            AzureBlobTransport(f"{container_name}/{name}", options),
+            EmitColumns("time_hour", partition=partition_of(producer, "origin")),
+            AzureBlobTransport(Location(f"{container_name}/{name}", options)),
             str(tmp_path / f"checkpoint-{name}"),
-            event_time="time_hour",
-            partition=partition_of(producer, "origin"),
         )
     taken.clear()
     exec(join, names)  # noqa: S102
@@ -95,7 +102,7 @@ def test_the_examples_of_the_guide_work(
     assert {("UA1", 5 * HOUR), ("UA2", 5 * HOUR), ("B61", 0), ("BA1", 5 * HOUR)} == united
 
     exec(next_stream, names)  # noqa: S102
-    envelopes = AzureBlobTransport(f"{container_name}/counts", options)
+    envelopes = AzureBlobTransport(Location(f"{container_name}/counts", options))
     control = envelopes.control(spark)
     assert control is not None
     sent = control.where("type = 'endOfStream'").groupBy("partition").count().collect()

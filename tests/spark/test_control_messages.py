@@ -21,6 +21,8 @@ from control_messages.messages import Drain, EndOfStream, Watermark
 from control_messages.partition_tracker import PartitionTracker, receive
 from control_messages.producer import ProducerSpec
 from control_messages.spark import (
+    EmitColumns,
+    EnvelopeColumns,
     EventTimeProcessor,
     IdleTimeout,
     control_envelopes,
@@ -80,7 +82,7 @@ def test_every_task_sends_every_partition_its_watermark_after_its_rows(spark: Sp
         "task", F.element_at(F.array(F.lit("even"), F.lit("odd")), F.col("task") + 1)
     )
 
-    envelopes = emit(frame, producer, event_time="time", task="task", partition=partition_of(producer, "value"))
+    envelopes = emit(frame, producer, EmitColumns("time", partition=partition_of(producer, "value"), task="task"))
     by_writer = envelopes.withColumn("writer", F.spark_partition_id()).collect()
 
     watermarks = {
@@ -110,11 +112,11 @@ def test_without_a_task_column_the_hash_of_the_row_decides_and_one_task_needs_no
 
     marks = [
         message
-        for _, message in unwrapped(emit(frame, producer, event_time="time", atomic=True))
+        for _, message in unwrapped(emit(frame, producer, EmitColumns("time"), atomic=True))
         if not isinstance(message, bytes)
     ]
     alone = [
-        message for _, message in unwrapped(emit(frame.coalesce(1), ProducerSpec("numbers", 1), event_time="time"))
+        message for _, message in unwrapped(emit(frame.coalesce(1), ProducerSpec("numbers", 1), EmitColumns("time")))
     ]
 
     assert set(producer.names) == {mark.task for mark in marks}
@@ -126,9 +128,9 @@ def test_rows_of_an_unknown_partition_or_task_are_refused(spark: SparkSession) -
     frame = rows_of(spark, 3, 3).withColumn("partition", F.col("task"))
 
     with pytest.raises(PySparkException, match=r"stream numbers is 0 to 1\. .*partition_of\. Found: 2"):
-        emit(frame, ProducerSpec("numbers", 2), event_time="time").collect()
+        emit(frame, ProducerSpec("numbers", 2), EmitColumns("time")).collect()
     with pytest.raises(PySparkException, match=r"numbers has no task 2"):
-        emit(frame, ProducerSpec("numbers", 3, 2), event_time="time", task="task").collect()
+        emit(frame, ProducerSpec("numbers", 3, 2), EmitColumns("time", task="task")).collect()
 
 
 def test_control_messages_can_be_announced_alone(spark: SparkSession) -> None:
@@ -250,7 +252,7 @@ def test_bad_envelopes_are_kept_with_position_and_reason_on_request(stream: Inte
     stream.put(*((0, envelope) for envelope in BAD), (0, Watermark("b", 2, 3)))
 
     frame = stream.frame().withColumn("file", F.lit("file-1")).withColumn("offset", F.lit(42))
-    rows = stream.run(reconcile(frame, "s", position=["file", "offset"], on_bad="keep"))
+    rows = stream.run(reconcile(frame, "s", columns=EnvelopeColumns(position=["file", "offset"]), on_bad="keep"))
 
     kept = {bytes(row[4]): row[-1] for row in rows if row[3] == "rejected"}
     assert BAD.keys() == kept.keys()

@@ -12,10 +12,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+from azure_account import Location
 from control_messages.envelopes import unwrap, wrap
 from control_messages.messages import to_fields
 from control_messages.producer import FOR_THE_SINK, ProducerSpec
-from control_messages.spark import AzureBlobTransport, emit
+from control_messages.spark import AzureBlobTransport, EmitColumns, emit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,14 +119,14 @@ def test_a_batch_has_a_watermark_for_each_partition_and_each_task_of_a_spark_tas
     def watermarks(envelopes: DataFrame) -> int:
         return envelopes.where(F.substring("value", 1, 1) != F.lit(b"\0")).count()
 
-    transport = AzureBlobTransport(target, options)
-    transport.append(emit(rows, producer, event_time="time", task="task", by_sink=True))
+    transport = AzureBlobTransport(Location(target, options))
+    transport.append(emit(rows, producer, EmitColumns("time", task="task"), by_sink=True))
     control = transport.control(spark)
     assert control is not None
     assert 8 * 3 == control.count(), "the log has only the highest of each task"
     assert of_the_sink == watermarks(spark.read.format("azureblob").options(**options).load(target))
     for atomic, expected in ((True, of_the_sink), (False, 8 * 3)):
-        assert expected == watermarks(emit(rows, producer, event_time="time", task="task", atomic=atomic))
+        assert expected == watermarks(emit(rows, producer, EmitColumns("time", task="task"), atomic=atomic))
 
 
 def test_a_bad_envelope_fails_the_write_and_nothing_is_visible(
@@ -148,7 +149,7 @@ def test_what_emit_returns_tells_the_sink_who_the_producer_is(
         F.element_at(F.array(F.lit("first"), F.lit("second")), (F.col("id") % 2).cast("int") + 1).alias("task"),
         F.lit(1).alias("partition"),
     )
-    envelopes = emit(rows, PRODUCER, event_time="time", task="task", by_sink=True).where("partition >= 0")
+    envelopes = emit(rows, PRODUCER, EmitColumns("time", task="task"), by_sink=True).where("partition >= 0")
     writer = envelopes.write.format("azureblob").options(**options, partitionColumn="partition").mode("append")
 
     other = ProducerSpec("events", 4, ("first", "second"))
@@ -175,8 +176,8 @@ def test_watermarks_that_the_sink_has_to_add_are_not_lost_in_silence(
         F.col("id").cast("string").alias("value"), F.timestamp_seconds("id").alias("time"), F.lit(1).alias("partition")
     )
     producer = ProducerSpec("events", 3)
-    envelopes = emit(rows, producer, event_time="time", by_sink=True)
-    transport = AzureBlobTransport(target, options)
+    envelopes = emit(rows, producer, EmitColumns("time"), by_sink=True)
+    transport = AzureBlobTransport(Location(target, options))
     rebuilt = envelopes.withColumn("value", F.col(f"value.{FOR_THE_SINK}"))
     with pytest.raises(ValueError, match="the sink would add no watermarks. Compute the payload before `emit`"):
         transport.append(rebuilt)
@@ -186,14 +187,14 @@ def test_watermarks_that_the_sink_has_to_add_are_not_lost_in_silence(
     with pytest.raises(ValueError, match="Compute the payload before `emit`"):
         transport.append(rebuilt.select(F.col("partition").cast("int").alias("partition", metadata={}), "value"))
     for by_sink in (True, False):
-        late = emit(rows, replace(producer, lateness_ms=5), event_time="time", by_sink=by_sink)
-        union = emit(rows, producer, event_time="time", by_sink=by_sink).union(late)
+        late = emit(rows, replace(producer, lateness_ms=5), EmitColumns("time"), by_sink=by_sink)
+        union = emit(rows, producer, EmitColumns("time"), by_sink=by_sink).union(late)
         with pytest.raises(ValueError, match=r"of 2 `emit`.*Unite the rows first, then call `emit` once"):
             transport.append(union)
     with pytest.raises(PySparkException, match=FOR_THE_SINK):
         envelopes.select(F.col("value").cast("binary"))
 
-    united = emit(rows.union(rows), producer, event_time="time", value="value", by_sink=True)
+    united = emit(rows.union(rows), producer, EmitColumns("time", value="value"), by_sink=True)
     transport.append(united)
     sent = transport.control(spark)
     assert sent is not None

@@ -12,7 +12,15 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from control_messages.messages import EndOfStream, Watermark
 from control_messages.producer import ProducerSpec
-from control_messages.spark import control_envelopes, progress, read_trackers, reconcile, run_until_end, why_held
+from control_messages.spark import (
+    EnvelopeColumns,
+    control_envelopes,
+    progress,
+    read_trackers,
+    reconcile,
+    run_until_end,
+    why_held,
+)
 from tests.spark.parquet_stream import IntermediateStream, announced, wait_for
 
 if TYPE_CHECKING:
@@ -51,7 +59,7 @@ def test_a_column_that_is_not_the_producer_s_partition_is_an_error_and_the_right
     stream.put((0, PRODUCER.watermark("a", 5)), (0, PRODUCER.watermark("b", 7)))
     wrong = stream.frame().withColumn("other", F.col("partition") + 2)
     with pytest.raises(PySparkException, match=r"count of 2, so there is no such partition\. Give `reconcile`"):
-        stream.run(reconcile(wrong, "s", partition="other"))
+        stream.run(reconcile(wrong, "s", columns=EnvelopeColumns(partition="other")))
 
     assert [(0, 0, "watermark", 5)] == announced(stream.run(reconcile(wrong, "s")))
 

@@ -20,6 +20,7 @@ from adjunct_store.host.folders import store_folder
 from adjunct_store.location import StoreLocation
 from adjunct_store.spark import release_pins
 from adjunct_store.versions.manifest_store import read_manifest
+from azure_account import Location
 from control_messages.producer import ProducerSpec
 from control_messages.spark import AzureBlobTransport, control_envelopes
 
@@ -75,7 +76,7 @@ def write_json(folder: Path, rows: list[dict[str, Any]]) -> None:
 
 def write_data_set(spark: SparkSession, path: str, options: dict[str, str]) -> None:
     """A stream with one complete data set, as a bounded job writes it."""
-    transport = AzureBlobTransport(path, options)
+    transport = AzureBlobTransport(Location(path, options))
     producer = ProducerSpec("planes", partitions=2, tasks=1, generation=0)
     planes = spark.createDataFrame([("a", 1), ("b", 2)], "tail string, seats int")
     message = F.to_json(F.struct("tail", "seats")).cast("binary")

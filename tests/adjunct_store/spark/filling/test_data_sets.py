@@ -15,6 +15,7 @@ from adjunct_store.spark import fill_data_sets, load_data_set, wait_until_ready
 from adjunct_store.spark.filling import data_sets as module
 from adjunct_store.spark.filling.data_sets import DataSet, data_sets
 from adjunct_store.versions.manifest_store import read_manifest
+from azure_account import Location
 from azure_account.errors import ConfigurationError, NotFoundError
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
@@ -84,7 +85,7 @@ class Upstream:
     def __init__(self, planes: Planes, azurite: Azurite) -> None:
         self.planes, self.options = planes, {"connectionString": azurite.connection_string}
         self.path = f"{planes.store.container}/planes"
-        self.transport = AzureBlobTransport(self.path, self.options)
+        self.transport = AzureBlobTransport(Location(self.path, self.options))
         self.producer = ProducerSpec("planes", partitions=2, tasks=1, generation=0)
 
     def run(self, *rows: tuple[Any, ...]) -> None:
