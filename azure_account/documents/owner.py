@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from azure_account.documents.form import readable
-from azure_account.errors import AzureBlobError, ConflictError, FencedError, TransientError, describe
+from azure_account.errors import ConflictError, FencedError, TransientError, describe
 from azure_account.undelete import undelete
 
 if TYPE_CHECKING:
@@ -158,16 +158,13 @@ class DocumentOwner(Generic[O]):
 
     @property
     def possible(self) -> tuple[O, ...]:
-        """`document`, and those that may be stored instead since a write whose outcome is unknown."""
+        """`document`, and those that may be stored instead: of writes that have failed since it was read."""
         return (self.document, *self._unknown)
 
     def replace(self, document: O) -> bool:
         """Replace the document as it was last read. False if it was changed since: `refresh`. Errors of `write`."""
-        try:
-            stored = self._store.write(document, self._stored)
-        except AzureBlobError:
-            self._unknown.append(document)
-            raise
+        self._unknown.append(document)  # also if False: it was deleted, and a late write finds it undeleted
+        stored = self._store.write(document, self._stored)
         if stored is not None:
             self._go_on_from(stored)
         return stored is not None
