@@ -2,7 +2,7 @@
 
 names           the blobs of a store
 manifest        generations and versions: what is published
-recovery        what a fill does with the store that it finds
+recovery        whether a fill may continue the generation that it finds
 transitions     the changes of a manifest
 pin             what a task does with the pin that it finds
 cleaning        versions that no pin uses, and blobs that no generation has

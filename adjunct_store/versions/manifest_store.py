@@ -5,9 +5,9 @@
     build_beside   register a generation for the next bounded data set, which readers see when it is sealed
     build_again    register a generation of the same source, which readers see when it is bootstrapped
 
-Each change is a function of the manifest (`transitions`). A write that finds the manifest changed reads it again: with
-another epoch or writer the fill is fenced; else an earlier write of its own has taken effect late, and the change is
-made to what is there now.
+Each change is a function of the manifest (`transitions`), which the fill owns (`azure_account.documents.owner`). If the
+manifest was changed since, and epoch and writer are the same, an earlier write of this fill has taken effect late: the
+change is made to the manifest that is there now.
 """
 
 from __future__ import annotations
@@ -23,18 +23,11 @@ from adjunct_store.versions.cleaning import CleanedUp, KnownPins, delete_generat
 from adjunct_store.versions.manifest import Manifest, Serves, State, from_json, to_json
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.opening import FillStorage, Terms, find_opening
-from adjunct_store.versions.recovery import Action, Recovery, Wanted
+from adjunct_store.versions.recovery import Wanted
 from adjunct_store.versions.transitions import Publication
 from azure_account.clock import SYSTEM_CLOCK, utc
-from azure_account.documents.document import DocumentStore, Stored
-from azure_account.errors import (
-    AzureBlobError,
-    ConfigurationError,
-    ConflictError,
-    FencedError,
-    TransientError,
-    describe,
-)
+from azure_account.documents.document import DocumentStore
+from azure_account.errors import AzureBlobError, ConfigurationError, FencedError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,11 +38,10 @@ if TYPE_CHECKING:
     from adjunct_store.versions.opening import FillTerms, Opening
     from azure_account.account import BlobContainer
     from azure_account.clock import Clock
+    from azure_account.documents.document import Stored
+    from azure_account.documents.owner import DocumentOwner
 
 logger = logging.getLogger(__name__)
-
-_ATTEMPTS = 10
-"""How often a change is made to a manifest that was changed meanwhile."""
 
 
 def read_manifest(container: BlobContainer, store: str) -> Manifest | None:
@@ -91,18 +83,22 @@ def open_fill(  # noqa: PLR0913 - what is filled with what, and whom to ask
     given = Terms(**terms)
     wanted = Wanted(_plain(schema), partitions, given.source, given.bounded)
     storage = FillStorage(container, StoreNames(store), given.threads, clock, new_id)
-    for _ in range(_ATTEMPTS):
-        opening = find_opening(storage, wanted, given)
+    continues = False
+
+    def own(before: Stored[Manifest] | None) -> Manifest | None:
+        nonlocal continues
+        opening = find_opening(storage, before, wanted, given)
+        continues = opening.continues
         try:
             query = before_take_over(opening)
         except ConfigurationError:
-            if storage.manifests.read() == opening.before:
+            if storage.manifests.read() == before:
                 raise
-            continue  # what was wrong may not be so any more
-        stored = opening.take_over(storage, query)
-        if stored is not None:
-            return Fill(storage, stored, opening.plan, opening.reason)
-    raise _too_many_changes(storage)
+            return None  # the cause of the error may be gone
+        return transitions.taken_over(opening.next, new_id(), opening.age, query)
+
+    manifest = storage.manifests.open(own, storage.manifest)
+    return Fill(storage, manifest, continues=continues)
 
 
 def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,48 +107,37 @@ def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _too_many_changes(storage: FillStorage) -> TransientError:
-    """The error of a fill that cannot write because the manifest changes."""
-    cause = f"its manifest was changed {_ATTEMPTS} times meanwhile"
-    return TransientError(describe("write", f"store {storage.names.store}", cause, "Try again later."))
-
-
 class Fill:
     """The one fill of a store; `open_fill` makes it. Not thread-safe. `FencedError` once another one has opened it."""
 
-    def __init__(self, storage: FillStorage, stored: Stored[Manifest], plan: Recovery, reason: str) -> None:
-        self._storage, self._stored = storage, stored
-        self._doubtful: list[Manifest] = []
-        """What may be stored since a write whose outcome is unknown."""
+    def __init__(self, storage: FillStorage, manifest: DocumentOwner[Manifest], *, continues: bool) -> None:
+        self._storage, self._manifest = storage, manifest
         self._pins = KnownPins(storage.container, storage.names, storage.threads, storage.clock)
         self._sweep_due = True
-        current = stored.document.current
+        current = manifest.document.current
         assert current is not None  # noqa: S101 - it was registered or continued
         self._generation = current
-        self.recovery = plan
-        """What the store was found to need."""
-        self.reason = reason
-        """Why, in words."""
+        self.continues = continues
+        """Whether the generation was there before this fill."""
 
     @property
     def epoch(self) -> int:
         """Of this fill: above those of all fills before it. Tasks open the states of partitions with it."""
-        return self._stored.document.epoch
+        return self._manifest.document.epoch
 
     @property
     def generation(self) -> Generation:
         """The generation that is filled, with what has become of it."""
-        return self._stored.document.generation(self._generation.number) or self._generation
+        return self._manifest.document.generation(self._generation.number) or self._generation
 
     @property
     def base(self) -> Version | None:
         """The last version of the generation, from which the next batch begins; None before the first."""
-        return self._stored.document.newest_of(self._generation.number)
+        return self._manifest.document.newest_of(self._generation.number)
 
     def in_use(self, partition: int) -> frozenset[str]:
         """The ids of a partition's checkpoints that versions of the generation have: what `back_up` must keep."""
-        manifests = (self._stored.document, *self._doubtful)
-        versions = {each for manifest in manifests for each in manifest.versions}
+        versions = {each for manifest in self._manifest.possible for each in manifest.versions}
         own = (each.checkpoints[partition] for each in versions if each.generation == self._generation.number)
         return frozenset(filter(None, own))
 
@@ -200,7 +185,7 @@ class Fill:
         """
         partitions = self._generation.partitions if partitions is None else partitions
         wanted = Wanted(_plain(schema), partitions, source, bounded=True)
-        return self._beside(wanted, Serves.SEALED, "a data set is built beside the one before")
+        return self._beside(wanted, Serves.SEALED)
 
     def build_again(self, *, above: int = 0) -> Fill:
         """A fill of a new generation of the same store, from its source. Readers see it when it is bootstrapped.
@@ -210,11 +195,11 @@ class Fill:
         """
         now = self._generation
         wanted = Wanted(now.schema, now.partitions, now.source)
-        return self._beside(wanted, Serves.BOOTSTRAPPED, "it is built again from its source", above=above)
+        return self._beside(wanted, Serves.BOOTSTRAPPED, above=above)
 
-    def _beside(self, wanted: Wanted, serves: Serves, reason: str, *, above: int = 0) -> Fill:
+    def _beside(self, wanted: Wanted, serves: Serves, *, above: int = 0) -> Fill:
         self._change(lambda manifest: transitions.register(manifest, wanted, serves, above=above))
-        return Fill(self._storage, self._stored, Recovery(Action.RECREATE, force_bootstrap=True), reason)
+        return Fill(self._storage, self._manifest, continues=False)
 
     def clean_up(self) -> CleanedUp:
         """Retire and drop versions that nobody needs, then delete generations that the manifest does not name.
@@ -232,13 +217,13 @@ class Fill:
 
     def _clean(self, sweep: bool) -> CleanedUp:
         """Drop retiring versions that no pin uses, then delete generations. The pins are listed after the retiring."""
-        before = self._stored.document
+        before = self._manifest.document
         retiring = {each.number for each in before.versions if each.state is State.RETIRING}
         if retiring:
             unused = self._pins.unused_versions(before, retiring)
             if unused:
                 self._change(lambda manifest: transitions.drop(manifest, unused))
-        after = self._stored.document
+        after = self._manifest.document
         versions = {each.number for each in before.versions} - {each.number for each in after.versions}
         generations = {each.number for each in before.generations} - {each.number for each in after.generations}
         deleted = 0
@@ -262,49 +247,11 @@ class Fill:
 
     def _change(self, transition: Callable[[Manifest], Manifest]) -> None:
         """Change the manifest. Nothing is written if nothing changes, but the epoch is checked."""
-        for _ in range(_ATTEMPTS):
-            before = self._stored
-            changed = transition(before.document)
-            if changed == before.document:
-                self._go_on_from(self._read())
-                if self._stored == before:
-                    return
-                continue
-            if changed.next_version == before.document.next_version:
-                changed = replace(changed, since_publication=self._storage.since_publication(before.document))
-            if self._write(changed, before):
-                return
-            self._go_on_from(self._read())
-        raise _too_many_changes(self._storage)
 
-    def _write(self, changed: Manifest, before: Stored[Manifest]) -> bool:
-        """Write the manifest. False if it was changed meanwhile."""
-        try:
-            stored = self._storage.write(changed, before)
-        except AzureBlobError:
-            self._doubtful.append(changed)
-            raise
-        if stored is not None:
-            self._go_on_from(stored)
-        return stored is not None
+        def changed(manifest: Manifest) -> Manifest:
+            new = transition(manifest)
+            if new == manifest or new.next_version != manifest.next_version:
+                return new
+            return replace(new, since_publication=self._storage.since_publication(manifest))
 
-    def _go_on_from(self, stored: Stored[Manifest]) -> None:
-        """Take this manifest for the last one. If it is another one, no write before it can take effect any more."""
-        if stored.etag != self._stored.etag:
-            self._doubtful.clear()
-        self._stored = stored
-
-    def _read(self) -> Stored[Manifest]:
-        """The manifest. `FencedError` if another fill has the store."""
-        names, own = self._storage.names, self._stored.document
-        stored = self._storage.manifests.read()
-        if stored is None:
-            step = "Bring it back, then open the store again."
-            raise ConflictError(describe("write", f"store {names.store}", "its manifest was deleted meanwhile", step))
-        found = stored.document
-        if (found.epoch, found.writer) != (own.epoch, own.writer):
-            other = "another fill of " if found.epoch <= own.epoch else ""
-            cause = f"{other}epoch {found.epoch} has taken it over from epoch {own.epoch}"
-            step = "Stop this fill; what is published belongs to the other one."
-            raise FencedError(describe("write", f"store {names.store}", cause, step))
-        return stored
+        self._manifest.change(changed)

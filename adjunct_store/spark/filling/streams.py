@@ -22,7 +22,6 @@ from adjunct_store.spark.filling.query_checkpoint import CheckpointFolder
 from adjunct_store.spark.filling.starting import QueryStart
 from adjunct_store.spark.filling.stream_plan import StreamPlan
 from adjunct_store.versions.manifest_store import read_manifest
-from adjunct_store.versions.recovery import Action
 from azure_account.errors import ConfigurationError
 from azure_account.worker_errors import own_error
 
@@ -260,7 +259,7 @@ class StoreFill(AbstractContextManager["StoreFill"]):
     def _was_rebuilt_in_vain(self) -> bool:
         """Whether not even the first batch can be read: another generation would begin at the same place."""
         fill = self._filler.fill
-        return fill.recovery.action is not Action.CONTINUE and fill.base is None
+        return not fill.continues and fill.base is None
 
     def _ended(self) -> Exception | None:
         """The error with which the query has ended; None if it was stopped, or its input has ended."""

@@ -23,7 +23,7 @@ def _pins_before_retiring(monkeypatch: pytest.MonkeyPatch) -> None:
     found: dict[int, set[int]] = {}
 
     def list_first(fill: Fill, *args: object) -> None:
-        manifest = fill._stored.document
+        manifest = fill._manifest.document
         numbers = {each.number for each in manifest.versions}
         found[id(fill)] = listed(fill._pins, manifest, numbers)
         change(fill, *args)  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ def _drops_without_retiring(monkeypatch: pytest.MonkeyPatch) -> None:
         return set(own[manifest.keep :])
 
     def clean(fill: Fill, sweep: bool) -> object:
-        manifest = fill._stored.document
+        manifest = fill._manifest.document
         numbers = beyond(manifest)
         hidden = replace(
             manifest,
@@ -127,7 +127,9 @@ MUTANTS: dict[str, Mutant] = {
         "adjunct_store.versions.transitions:drop", "each.number in unused", "(each.number in unused or len(unused) > 1)"
     ),
     "the epoch is not checked when the manifest is read again": edited(
-        f"{_FILL}._read", "(found.epoch, found.writer) != (own.epoch, own.writer)", "False"
+        "azure_account.documents.owner:OwnedDocumentStore.check_owner",
+        "(found.epoch, found.writer) != (own.epoch, own.writer)",
+        "False",
     ),
     "the manifest is written without a condition": edited(
         "azure_account.documents.document:DocumentStore.write",
@@ -151,7 +153,7 @@ MUTANTS: dict[str, Mutant] = {
         "adjunct_store.versions.transitions:publish", "new.batch <= base.batch", "False"
     ),
     "what may have been published is not in use": edited(
-        f"{_FILL}.in_use", "(self._stored.document, *self._doubtful)", "(self._stored.document,)"
+        f"{_FILL}.in_use", "self._manifest.possible", "self._manifest.possible[:1]"
     ),
     "only the base is in use": edited(
         f"{_FILL}.in_use", "for each in manifest.versions}", "for each in manifest.versions[:1]}"
@@ -160,12 +162,12 @@ MUTANTS: dict[str, Mutant] = {
         "adjunct_store.versions.cleaning:delete_generations", "or generation >= manifest.next_generation", ""
     ),
     "a fill replaces what another source has filled": edited(
-        "adjunct_store.versions.recovery:validity",
-        'return Found.OTHER, f"it is filled',
-        'return Found.INVALID, f"it is filled',
+        "adjunct_store.versions.opening:find_opening",
+        "_check_same(storage, current, wanted, terms)\n        continues = terms.persistent",
+        "continues = terms.persistent and current.source == wanted.source",
     ),
     "a fill goes on with what another source has filled": edited(
-        "adjunct_store.versions.recovery:validity", "generation.source != wanted.source", "False"
+        "adjunct_store.versions.recovery:difference", "generation.source != wanted.source", "False"
     ),
     "the right fill is refused when another source has begun to replace the store": edited(
         "adjunct_store.versions.transitions:continued",
@@ -180,12 +182,13 @@ MUTANTS: dict[str, Mutant] = {
     "the store is taken over before Spark has the query": edited(
         "adjunct_store.versions.manifest_store:open_fill",
         "query = before_take_over(opening)",
-        'opening.take_over(storage, "")\n            query = before_take_over(opening)',
+        "storage.manifests.write(transitions.taken_over(opening.next, new_id(), 0.0), before)\n"
+        "            query = before_take_over(opening)",
     ),
     "a store is built again when its checkpoint is lost": edited(
         "adjunct_store.versions.opening:find_opening",
-        "rebuild=terms.rebuild)",
-        "rebuild=terms.rebuild or (manifest.current is not None and not terms.above))",
+        "None if terms.rebuild else manifest.current",
+        "None if terms.rebuild or not terms.above else manifest.current",
     ),
     "a checkpoint that is lost is not missed": edited(
         "adjunct_store.spark.filling.query_checkpoint:CheckpointState.misfit",
@@ -193,6 +196,6 @@ MUTANTS: dict[str, Mutant] = {
         "if self.planned < 0:\n        return ''\n    if False:",
     ),
     "a wrong checkpoint is not looked at again when the store has changed": edited(
-        "adjunct_store.versions.manifest_store:open_fill", "storage.manifests.read() == opening.before", "True"
+        "adjunct_store.versions.manifest_store:open_fill", "storage.manifests.read() == before", "True"
     ),
 }

@@ -171,7 +171,7 @@ class World:
         except (ConfigurationError, RefusedError) as error:
             self._refused(process, error)
             return
-        process.writer = fill._stored.document.writer
+        process.writer = fill._manifest.document.writer
         for _ in range(process.draws.choice([1, 2, 4, 6])):
             try:
                 fill = self._next_generation(process, fill)

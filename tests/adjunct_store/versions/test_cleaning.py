@@ -21,7 +21,7 @@ def test_a_publication_asks_nothing_about_pins_that_it_knows(account: MemoryAcco
         before = faults.count
         published(fill, 2 * job + 1)
         requests.append(faults.count - before)
-    assert JOBS == len(fill._stored.document.versions) - 1
+    assert JOBS == len(fill._manifest.document.versions) - 1
     assert 1 == len(set(requests[1:])), requests
 
 

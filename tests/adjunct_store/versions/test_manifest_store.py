@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from adjunct_store.versions.cleaning import CleanedUp
-from adjunct_store.versions.manifest import Version
+from adjunct_store.versions.manifest import Serves, Version
 from adjunct_store.versions.manifest_store import Fill, open_fill, read_manifest
 from adjunct_store.versions.opening import Opening
 from adjunct_store.versions.pins import pin_version
-from adjunct_store.versions.recovery import Action
 from azure_account.account import BlobContainer
 from azure_account.errors import ConfigurationError, ConflictError, FencedError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
@@ -35,7 +34,7 @@ from tests.adjunct_store.stores import (
 
 def test_the_first_fill_creates_a_generation_and_publishes_versions(container: BlobContainer) -> None:
     fill = opened(container)
-    assert (1, 1, Action.CREATE) == (fill.epoch, fill.generation.number, fill.recovery.action)
+    assert (1, 1, False) == (fill.epoch, fill.generation.number, fill.continues)
     assert fill.base is None
     first = fill.publish(0, {1: uploaded(container, 1, 1)}, 7, 70)
     second = fill.publish(1, {0: uploaded(container, 1, 0)}, 8, 80)
@@ -57,37 +56,23 @@ def test_a_batch_that_was_published_before_changes_nothing(container: BlobContai
 
 
 @pytest.mark.parametrize(
-    ("schema", "settings", "action", "generation", "reason"),
+    ("schema", "settings", "continues"),
     [
-        (SCHEMA, {}, Action.CONTINUE, 1, "its schema and source are the same"),
-        (OTHER, {"rebuild": True}, Action.RECREATE, 2, "a rebuild is asked for"),
-        (SCHEMA, {"source": "flights", "rebuild": True}, Action.RECREATE, 2, "a rebuild is asked for"),
-        (SCHEMA, {"rebuild": True}, Action.RECREATE, 2, "a rebuild is asked for"),
-        (SCHEMA, {"bounded": True}, Action.RECREATE, 2, "it was not sealed, so it is not a whole data set"),
-        (
-            SCHEMA,
-            {"max_age": 60.0},
-            Action.RECREATE,
-            2,
-            "nothing was published for 100 s, and at most 60 s are allowed",
-        ),
-        (SCHEMA, {"max_age": 101.0}, Action.CONTINUE, 1, "its schema and source are the same"),
-        (
-            SCHEMA,
-            {"persistent": False},
-            Action.RECREATE,
-            2,
-            "its schema and source are the same; it is not persistent",
-        ),
+        (SCHEMA, {}, True),
+        (OTHER, {"rebuild": True}, False),
+        (SCHEMA, {"source": "flights", "rebuild": True}, False),
+        (SCHEMA, {"rebuild": True}, False),
+        (SCHEMA, {"bounded": True}, False),
+        (SCHEMA, {"max_age": 60.0}, False),
+        (SCHEMA, {"max_age": 101.0}, True),
+        (SCHEMA, {"persistent": False}, False),
     ],
 )
 def test_the_next_fill_continues_or_builds_again(
     account: MemoryAccount,
     schema: dict[str, Any],
     settings: dict[str, Any],
-    action: Action,
-    generation: int,
-    reason: str,
+    continues: bool,
 ) -> None:
     container = account.container("box")
     old = published(opened(container), 0)
@@ -95,8 +80,8 @@ def test_the_next_fill_continues_or_builds_again(
     opened(container)
     account.clock.sleep(60)
     fill = opened(container, schema, **settings)
-    assert (action, generation, reason) == (fill.recovery.action, fill.generation.number, fill.reason)
-    assert (old if action is Action.CONTINUE else None) == fill.base
+    assert (continues, 1 if continues else 2) == (fill.continues, fill.generation.number)
+    assert (old if continues else None) == fill.base
     assert old == manifest_of(container).newest, "readers keep what they have"
 
 
@@ -108,13 +93,13 @@ def test_a_store_that_is_built_from_the_beginning_is_not_seen_before_it_is_boots
 ) -> None:
     old = published(opened(container), 0)
     fill = opened(container, **settings)
-    assert fill.recovery.force_bootstrap
+    assert Serves.BOOTSTRAPPED is fill.generation.serves
     for batch in range(3):
         published(fill, batch)
         assert old == manifest_of(container).newest
         assert 2 == len(manifest_of(container).versions), "nobody can have seen the ones before"
     again = opened(container, source=settings.get("source", "planes"))
-    assert (Action.CONTINUE, 2) == (again.recovery.action, again.generation.number)
+    assert (True, 2) == (again.continues, again.generation.number)
     last = published(again, 3, bootstrapped=True)
     assert last == manifest_of(container).newest
     assert {last.number: "serving"} == numbers(manifest_of(container))
@@ -131,7 +116,7 @@ def test_bootstrapped_can_be_noted_after_the_last_batch(container: BlobContainer
 
 def test_a_first_store_that_is_not_bootstrapped_is_seen_with_its_first_version(container: BlobContainer) -> None:
     fill = opened(container, OTHER)
-    assert not fill.recovery.force_bootstrap
+    assert Serves.FIRST_VERSION is fill.generation.serves
     assert published(fill, 7) == manifest_of(container).newest
 
 
@@ -149,7 +134,7 @@ def test_readers_that_have_a_version_get_another_generation_only_when_it_is_boot
 ) -> None:
     old = published(opened(container), 0)
     fill = opened(container, **change)
-    assert (Action.RECREATE, True) == (fill.recovery.action, fill.recovery.force_bootstrap)
+    assert (False, Serves.BOOTSTRAPPED) == (fill.continues, fill.generation.serves)
     published(fill, 0)
     assert old == manifest_of(container).newest
     new = published(fill, 1, bootstrapped=True)
@@ -172,7 +157,7 @@ def test_a_fill_makes_no_other_store_of_what_is_there_unless_it_is_told_to(
     told = opened(container, **change, **more, rebuild=True)
     assert 2 == told.generation.number
     again = opened(container, adds=True)
-    assert (Action.CONTINUE, old) == (again.recovery.action, again.base)
+    assert (True, old) == (again.continues, again.base)
     assert {1} == {each.number for each in manifest_of(container).generations}
 
 
@@ -195,7 +180,7 @@ def test_the_fill_of_the_source_that_serves_drops_what_another_one_was_told_to_b
     for batch in range(versions):
         published(mistaken, batch)
     again = opened(container)
-    assert (Action.CONTINUE, old) == (again.recovery.action, again.base)
+    assert (True, old) == (again.continues, again.base)
     with pytest.raises(FencedError):
         published(mistaken, versions)
     published(again, 1)
@@ -262,11 +247,11 @@ def test_a_fill_builds_its_store_again_beside_what_readers_have(container: BlobC
     fill = opened(container)
     old = published(fill, 0)
     again = fill.build_again(above=4)
-    assert (5, "planes", SCHEMA, Action.RECREATE) == (
+    assert (5, "planes", SCHEMA, False) == (
         again.generation.number,
         again.generation.source,
         again.generation.schema,
-        again.recovery.action,
+        again.continues,
     )
     published(again, 0)
     assert old == manifest_of(container).newest
@@ -428,7 +413,7 @@ def test_a_bounded_data_set_is_seen_when_it_is_sealed_and_replaces_the_one_befor
     assert whole == manifest_of(container).newest
     pin_version(container, STORE, "q", 0)
     again = opened(container, source="planes 1", bounded=True)
-    assert (Action.CONTINUE, True) == (again.recovery.action, again.generation.sealed)
+    assert (True, True) == (again.continues, again.generation.sealed)
     beside = again.build_beside(OTHER, "planes 2", partitions=1)
     for batch in range(3):
         beside.publish(batch, {0: uploaded(container, beside.generation.number, 0)}, 1, 1)
@@ -450,7 +435,7 @@ def test_a_data_set_that_was_not_sealed_is_abandoned(container: BlobContainer) -
     published(beside, 0)
     assert {1, 3} == generations_in(container)
     again = opened(container, source="planes 1", bounded=True)
-    assert (Action.CONTINUE, whole) == (again.recovery.action, again.base)
+    assert (True, whole) == (again.continues, again.base)
     assert CleanedUp((), (), 1) == again.clean_up()
     assert {1} == generations_in(container)
     last = published(again.build_beside(SCHEMA, "planes 3"), 0, sealed=True)
@@ -580,7 +565,7 @@ def test_a_store_in_a_container_that_does_not_exist_is_not_found(container: Blob
 def test_a_manifest_that_is_deleted_while_it_is_filled_is_missed(container: BlobContainer) -> None:
     fill = opened(container)
     container.delete(NAMES.manifest)
-    with pytest.raises(ConflictError, match="its manifest was deleted meanwhile"):
+    with pytest.raises(ConflictError, match="its manifest was deleted. Restore blob stores"):
         published(fill, 0)
 
 

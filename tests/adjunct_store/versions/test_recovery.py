@@ -1,77 +1,51 @@
-"""The proposal's table, cell by cell, and what makes a store invalid."""
+"""Which generations a fill may continue or replace."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from adjunct_store.versions.manifest import Generation
-from adjunct_store.versions.recovery import Action, Found, Recovery, Wanted, recovery, validity
+from adjunct_store.versions.recovery import Wanted, difference, may_continue
 
 SCHEMA = {"keys": [["tail", "string"]], "ordered": False}
 WANTED = Wanted(SCHEMA, 4, "planes")
+BOUNDED = replace(WANTED, bounded=True)
 GENERATION = Generation(3, SCHEMA, 4, "planes")
 
 
 @pytest.mark.parametrize(
-    ("persistent", "found", "bootstrap", "expected"),
+    ("wanted", "expected"),
     [
-        (True, Found.NONE, True, Recovery(Action.CREATE, force_bootstrap=True)),
-        (True, Found.INVALID, True, Recovery(Action.RECREATE, force_bootstrap=True)),
-        (True, Found.VALID, True, Recovery(Action.CONTINUE, force_bootstrap=False)),
-        (True, Found.NONE, False, Recovery(Action.CREATE, force_bootstrap=False)),
-        (True, Found.INVALID, False, Recovery(Action.RECREATE, force_bootstrap=False)),
-        (True, Found.VALID, False, Recovery(Action.CONTINUE, force_bootstrap=False)),
-        (False, Found.NONE, True, Recovery(Action.CREATE, force_bootstrap=True)),
-        (False, Found.INVALID, True, Recovery(Action.RECREATE, force_bootstrap=True)),
-        (False, Found.VALID, True, Recovery(Action.RECREATE, force_bootstrap=True)),
-        (False, Found.NONE, False, Recovery(Action.CREATE, force_bootstrap=False)),
-        (False, Found.INVALID, False, Recovery(Action.RECREATE, force_bootstrap=False)),
-        (False, Found.VALID, False, Recovery(Action.RECREATE, force_bootstrap=False)),
+        (WANTED, ""),
+        (replace(WANTED, schema={}), "its schema has changed"),
+        (replace(WANTED, partitions=5), "it has 4 partitions, not 5"),
+        (replace(WANTED, source="x"), "it is filled from planes, not from x"),
+        (replace(WANTED, schema={}, source="x"), "it is filled from planes, not from x"),
+        (replace(BOUNDED, schema={}), ""),
+        (replace(BOUNDED, partitions=5), ""),
+        (replace(BOUNDED, source="x"), "it is filled from planes, not from x"),
     ],
 )
-def test_every_cell_of_the_table(persistent: bool, found: Found, bootstrap: bool, expected: Recovery) -> None:
-    assert expected == recovery(persistent, found, bootstrap)
+def test_a_store_of_another_source_or_with_other_columns_is_another_store(wanted: Wanted, expected: str) -> None:
+    assert expected == difference(GENERATION, wanted)
 
 
 @pytest.mark.parametrize(
-    ("generation", "wanted", "happened", "expected"),
+    ("generation", "wanted", "max_age", "expected"),
     [
-        (None, WANTED, {}, (Found.NONE, "there is no generation")),
-        (None, WANTED, {"rebuild": True}, (Found.NONE, "there is no generation")),
-        (GENERATION, WANTED, {}, (Found.VALID, "its schema and source are the same")),
-        (GENERATION, Wanted({}, 4, "planes"), {}, (Found.OTHER, "its schema has changed")),
-        (GENERATION, Wanted(SCHEMA, 5, "planes"), {}, (Found.OTHER, "it has 4 partitions, not 5")),
-        (GENERATION, Wanted({}, 4, "planes", bounded=True), {}, (Found.INVALID, "its schema has changed")),
-        (GENERATION, Wanted(SCHEMA, 4, "x"), {}, (Found.OTHER, "it is filled from planes, not from x")),
-        (GENERATION, Wanted({}, 4, "x"), {"max_age": 0.0}, (Found.OTHER, "it is filled from planes, not from x")),
-        (GENERATION, Wanted({}, 5, "x"), {"rebuild": True}, (Found.INVALID, "a rebuild is asked for")),
-        (
-            GENERATION,
-            replace(WANTED, bounded=True),
-            {},
-            (Found.INVALID, "it was not sealed, so it is not a whole data set"),
-        ),
-        (
-            replace(GENERATION, sealed=True),
-            replace(WANTED, bounded=True),
-            {},
-            (Found.VALID, "its schema and source are the same"),
-        ),
-        (GENERATION, WANTED, {"rebuild": True}, (Found.INVALID, "a rebuild is asked for")),
-        (GENERATION, WANTED, {"age": 99.0}, (Found.VALID, "its schema and source are the same")),
-        (GENERATION, WANTED, {"age": 99.0, "max_age": 99.5}, (Found.VALID, "its schema and source are the same")),
-        (
-            GENERATION,
-            WANTED,
-            {"age": 99.0, "max_age": 99.0},
-            (Found.INVALID, "nothing was published for 99 s, and at most 99 s are allowed"),
-        ),
+        (GENERATION, WANTED, None, True),
+        (GENERATION, WANTED, 99.5, True),
+        (GENERATION, WANTED, 99.0, False),
+        (GENERATION, replace(WANTED, schema={}), None, False),
+        (GENERATION, replace(WANTED, partitions=5), None, False),
+        (GENERATION, BOUNDED, None, False),
+        (replace(GENERATION, sealed=True), BOUNDED, None, True),
+        (replace(GENERATION, sealed=True), replace(BOUNDED, schema={}), None, False),
     ],
 )
-def test_a_store_is_valid_unless_something_has_changed(
-    generation: Generation | None, wanted: Wanted, happened: dict[str, Any], expected: tuple[Found, str]
+def test_a_generation_is_continued_if_nothing_has_changed_and_nothing_was_missed(
+    generation: Generation, wanted: Wanted, max_age: float | None, expected: bool
 ) -> None:
-    assert expected == validity(generation, wanted, **happened)
+    assert expected == may_continue(generation, wanted, age=99.0, max_age=max_age)
