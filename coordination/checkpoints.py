@@ -2,7 +2,8 @@
 
 All offsets of a task are one entity, so they change together, however many they are; and the entity has the epoch of
 its writer, so a processor that has lost the task cannot move them. PartitionKey is `task`, RowKey the task's name, or
-one made of it if the name cannot be a key.
+one made of it if the name cannot be a key. `azure_account.documents` is for blobs whose owner
+has a writer id; here each epoch belongs to one processor, so a write is read back by its content.
 """
 
 from __future__ import annotations
