@@ -24,7 +24,7 @@ from azure_account.cli.commands import (
     confirmed,
     end_unconfirmed,
     new_app,
-    settings_of,
+    place_of,
 )
 from azure_account.cli.json_lines import print_json
 from azure_account.cli.progress import steps, transfer
@@ -51,8 +51,10 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-State = Annotated[str, typer.Argument(metavar="CONTAINER/STATE", help="The container, and the state's place in it.")]
-Where = Annotated[str, typer.Argument(metavar="CONTAINER[/PREFIX]", help="A container, a folder of states, a state.")]
+State = Annotated[str, typer.Argument(metavar="CONTAINER/STATE", help="Container and state, or a URL.")]
+Where = Annotated[
+    str, typer.Argument(metavar="CONTAINER[/PREFIX]", help="A container, a folder of states, or a state; or a URL.")
+]
 Stores = Annotated[list[str], typer.Argument(metavar="STORE=DIR…", help="Each store, and its directory.")]
 Checkpoint = Annotated[
     str | None, typer.Option("--checkpoint", metavar="ID", help="This checkpoint, by its id.", show_default=False)
@@ -308,15 +310,11 @@ def lifecycle_policy_command(
 
 
 def _place(shell: Shell, where: str, options: Sequence[str] | None) -> tuple[BlobContainer, str]:
-    """The container, and what follows it; empty if nothing does."""
-    if "://" in where:
-        text_ = "give CONTAINER/STATE; the account is named by -o accountName=… or the environment"
-        raise typer.BadParameter(text_, param_hint="'CONTAINER/STATE'")
-    container, _, below = where.partition("/")
-    below = below.rstrip("/")
+    """The container, and the path in it; empty if only a container is named."""
+    container, below = place_of(shell, where, options)
     if below:
         StateNames(below)
-    return shell.connect(settings_of(shell, options)).container(container), below
+    return container, below
 
 
 def _state(shell: Shell, where: str, options: Sequence[str] | None) -> tuple[BlobContainer, str]:
