@@ -81,7 +81,7 @@ def backup_command(  # noqa: PLR0913 - one argument for each option
     ] = None,
     keep: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Keep so many checkpoints, at least 2.", show_default="as before"),
+        typer.Option(metavar="N", help="Number of checkpoints to keep, at least 2.", show_default="as before"),
     ] = None,
     may_be_empty: Annotated[
         list[str] | None,
@@ -105,7 +105,7 @@ def backup_command(  # noqa: PLR0913 - one argument for each option
     directories = checked_stores(_directories(stores), state)
     wrong = set(may_be_empty or ()) - set(directories)
     if wrong:
-        raise typer.BadParameter(f"{text.one_line(min(wrong))} is none of the stores", param_hint="'--may-be-empty'")
+        raise typer.BadParameter(f"{text.one_line(min(wrong))} is not one of the stores", param_hint="'--may-be-empty'")
     offsets = checked_offsets(_pairs(offset or (), "--offset", "KEY=VALUE"), state)
     owner = Owner(job, job_id, task)
     for directory in directories.values():
@@ -132,7 +132,7 @@ def keep_command(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Keep so many checkpoints of a state from its next backup on, which deletes what only older ones need.
+    """Set how many checkpoints of a state are kept. Its next backup deletes what only older ones need.
 
     The writer of the state goes on.
     """
@@ -329,7 +329,7 @@ def _directories(stores: Sequence[str]) -> dict[str, Path]:
 
 
 def _pairs(given: Sequence[str], hint: str, form: str) -> dict[str, str]:
-    """Pairs by name. Wrong usage for what is none, and for a name that is given twice."""
+    """Pairs by name. Wrong usage for any other form, and for a name that is given twice."""
     found: dict[str, str] = {}
     for each in given:
         name, equals, value = each.partition("=")
