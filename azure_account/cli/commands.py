@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from azure_account.address import parse_address
 from azure_account.cli.console import PlainConsole
 from azure_account.errors import AzureBlobError
 from azure_account.options.account_options import ACCOUNT_OPTIONS
@@ -21,6 +22,7 @@ from azure_account.options.settings import account_settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from azure_account.account import BlobContainer
     from azure_account.cli.shell import Shell
     from azure_account.options.settings import AccountSettings
 
@@ -73,6 +75,18 @@ def key_values(options: Sequence[str] | None) -> dict[str, str]:
 def settings_of(shell: Shell, options: Sequence[str] | None) -> AccountSettings:
     """The account of the options of `-o` and of the environment. `ConfigurationError` for an unknown or wrong one."""
     return account_settings(ACCOUNT_OPTIONS.parse(key_values(options)), None, shell.env)
+
+
+def place_of(shell: Shell, where: str, options: Sequence[str] | None) -> tuple[BlobContainer, str]:
+    """The container that `where` names, and the path in it; the path is empty if only a container is named.
+
+    where: `container/path`, or a URL, which also names the account. options: those of `-o`.
+    `ConfigurationError` as `parse_address`, and for an unknown or wrong option.
+    """
+    address = parse_address(where)
+    given = ACCOUNT_OPTIONS.parse(key_values(options))
+    settings = account_settings(given, address.account, shell.env, url_endpoint=address.endpoint)
+    return shell.connect(settings).container(address.container), address.path or ""
 
 
 def age_of(given: str, option: str) -> timedelta:

@@ -187,13 +187,13 @@ def _say(shell: Shell, line: str) -> None:
 def asked_by_signals(ask: Callable[[int], None]) -> Iterator[None]:
     """Have the signals that end a program call `ask` instead; those that are ignored, as by `nohup`, stay so."""
 
-    def heed(number: int, _: FrameType | None) -> None:
+    def handle(number: int, _: FrameType | None) -> None:
         ask(number)
 
     ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: old for number in ending if (old := signal.getsignal(number)) is not signal.SIG_IGN}
     for number in before:
-        signal.signal(number, heed)
+        signal.signal(number, handle)
     try:
         yield
     finally:

@@ -65,7 +65,7 @@ class LeadershipGained:
 
 @dataclass(frozen=True)
 class LeadershipLost:
-    """The process leads no more."""
+    """The process no longer leads."""
 
     reason: str
 
@@ -130,7 +130,7 @@ class Supervisor:
             if event is None:
                 self._tick()
             else:
-                self._heed(event)
+                self._handle(event)
         self._elector.stop()
         if isinstance(self._result, Exception):
             raise self._result
@@ -142,7 +142,7 @@ class Supervisor:
         except queue.Empty:
             return None
 
-    def _heed(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         match event:
             case LeadershipGained(epoch):
                 self._epoch, self._shown = epoch, ""

@@ -38,7 +38,7 @@ class LeaderListener(Protocol):
         """The process leads. Present `epoch` in every guarded write."""
 
     def on_deposed(self, reason: str) -> None:
-        """The process leads no more: stop at once. The lease is not released before this returns.
+        """The process no longer leads: stop at once. The lease is not released before this returns.
 
         Called before another process can lead, unless this one was suspended, or the lease was broken or its blob
         deleted. If it raises, the lease is not released at all: other processes wait until it expires.

@@ -232,7 +232,7 @@ class JobCoordinator:
         return True
 
     def _leave(self) -> Exception | None:
-        """Stop the tasks and leave job and election. What the listener raises, if it cannot stop its tasks."""
+        """Stop the tasks and leave job and election. Returns the listener's error if it cannot stop its tasks."""
         failed = [_attempt(act) for act in (self._participant.leave, lambda: self._count(self._election.resign()))]
         self._metrics.close()
         return failed[0]

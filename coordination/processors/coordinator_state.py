@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from coordination.timing import CoordinatorTiming
 
 _GATHERING_POLLS = 2
-"""So many heartbeats does a leader wait with the first model."""
+"""Heartbeats that a leader waits before the first model."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def _death(stated: Stated, timing: CoordinatorTiming) -> float:
 
 
 def after(state: ProcessorState, action: Action) -> ProcessorState:
-    """The state when an action is done. A processor that joins anew has another id: its state is a new one."""
+    """The state when an action is done. A processor that joins again has another id: its state is a new one."""
     match action:
         case StopTasks(tasks):
             return replace(state, running={task: of for task, of in state.running.items() if task not in tasks})

@@ -98,7 +98,7 @@ class Participant:
         self._polled_at = now
         """When the last poll that succeeded has ended."""
         self._election_due = self._poll_due = self._beat_due = now
-        self._expired = False  # once overdue it stays so until it has joined anew: others may have its tasks
+        self._expired = False  # once overdue it stays so until it has joined again: others may have its tasks
         self._stands_from = now  # a leader that could not act lets others lead for a while
         self._led: int | None = None  # the epoch in which renewals are its heartbeats
         self._told: int | None = None  # the epoch in which its row says so
@@ -313,7 +313,7 @@ class Participant:
                 self._metrics.count("processorsForgotten", dead)
                 return True
             case JoinAnew():
-                return self._join_anew()
+                return self._rejoin()
             case _:
                 assert_never(action)
 
@@ -377,9 +377,9 @@ class Participant:
         self._table.delete(before)
         return True
 
-    def _join_anew(self) -> bool:
+    def _rejoin(self) -> bool:
         logger.warning(
-            "processor %s has not confirmed its heartbeat for %.0f s: it joins %s anew",
+            "processor %s has not confirmed its heartbeat for %.0f s: it joins %s again",
             self.state.processor, self._clock.monotonic() - self._confirmed_at, self._election.lease.target,
         )  # fmt: skip
         with self._writing:

@@ -31,7 +31,7 @@ def checked_keep(keep: int) -> int:
 
 
 def set_keep(container: BlobContainer, state: str, keep: int) -> None:
-    """Have a state keep so many checkpoints from its next backup on, which drops the older ones.
+    """Set how many checkpoints of a state are kept. Its next backup drops the older ones.
 
     Its writer goes on. `NotFoundError` without a record; `TransientError` if others change the record all the time.
     """

@@ -24,7 +24,7 @@ from azure_account.cli.commands import (
     confirmed,
     end_unconfirmed,
     new_app,
-    settings_of,
+    place_of,
 )
 from azure_account.cli.json_lines import print_json
 from azure_account.cli.progress import steps, transfer
@@ -51,8 +51,10 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-State = Annotated[str, typer.Argument(metavar="CONTAINER/STATE", help="The container, and the state's place in it.")]
-Where = Annotated[str, typer.Argument(metavar="CONTAINER[/PREFIX]", help="A container, a folder of states, a state.")]
+State = Annotated[str, typer.Argument(metavar="CONTAINER/STATE", help="Container and state, or a URL.")]
+Where = Annotated[
+    str, typer.Argument(metavar="CONTAINER[/PREFIX]", help="A container, a folder of states, or a state; or a URL.")
+]
 Stores = Annotated[list[str], typer.Argument(metavar="STORE=DIR…", help="Each store, and its directory.")]
 Checkpoint = Annotated[
     str | None, typer.Option("--checkpoint", metavar="ID", help="This checkpoint, by its id.", show_default=False)
@@ -79,7 +81,7 @@ def backup_command(  # noqa: PLR0913 - one argument for each option
     ] = None,
     keep: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Keep so many checkpoints, at least 2.", show_default="as before"),
+        typer.Option(metavar="N", help="Number of checkpoints to keep, at least 2.", show_default="as before"),
     ] = None,
     may_be_empty: Annotated[
         list[str] | None,
@@ -103,7 +105,7 @@ def backup_command(  # noqa: PLR0913 - one argument for each option
     directories = checked_stores(_directories(stores), state)
     wrong = set(may_be_empty or ()) - set(directories)
     if wrong:
-        raise typer.BadParameter(f"{text.one_line(min(wrong))} is none of the stores", param_hint="'--may-be-empty'")
+        raise typer.BadParameter(f"{text.one_line(min(wrong))} is not one of the stores", param_hint="'--may-be-empty'")
     offsets = checked_offsets(_pairs(offset or (), "--offset", "KEY=VALUE"), state)
     owner = Owner(job, job_id, task)
     for directory in directories.values():
@@ -130,7 +132,7 @@ def keep_command(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Keep so many checkpoints of a state from its next backup on, which deletes what only older ones need.
+    """Set how many checkpoints of a state are kept. Its next backup deletes what only older ones need.
 
     The writer of the state goes on.
     """
@@ -308,15 +310,11 @@ def lifecycle_policy_command(
 
 
 def _place(shell: Shell, where: str, options: Sequence[str] | None) -> tuple[BlobContainer, str]:
-    """The container, and what follows it; empty if nothing does."""
-    if "://" in where:
-        text_ = "give CONTAINER/STATE; the account is named by -o accountName=… or the environment"
-        raise typer.BadParameter(text_, param_hint="'CONTAINER/STATE'")
-    container, _, below = where.partition("/")
-    below = below.rstrip("/")
+    """The container, and the path in it; empty if only a container is named."""
+    container, below = place_of(shell, where, options)
     if below:
         StateNames(below)
-    return shell.connect(settings_of(shell, options)).container(container), below
+    return container, below
 
 
 def _state(shell: Shell, where: str, options: Sequence[str] | None) -> tuple[BlobContainer, str]:
@@ -331,7 +329,7 @@ def _directories(stores: Sequence[str]) -> dict[str, Path]:
 
 
 def _pairs(given: Sequence[str], hint: str, form: str) -> dict[str, str]:
-    """Pairs by name. Wrong usage for what is none, and for a name that is given twice."""
+    """Pairs by name. Wrong usage for any other form, and for a name that is given twice."""
     found: dict[str, str] = {}
     for each in given:
         name, equals, value = each.partition("=")

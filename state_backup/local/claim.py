@@ -1,4 +1,4 @@
-"""A claim on names beside a directory: one process at a time makes and deletes what has them, and only what is its own.
+"""A lock for the temporary files beside a directory: one process at a time creates and deletes them.
 
 The claim is a lock file, locked (`flock`) by the process that works there. It has a text, `_MARK`, before anything is
 made under the names, and is deleted by its holder when nothing has one of them any more. So

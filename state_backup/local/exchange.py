@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _CANNOT = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM}
-"""What a kernel, a file system or a sandbox says that does not have it."""
+"""Error codes when `renameat2` is not supported."""
 
 
 def _load() -> Any:

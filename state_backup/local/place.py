@@ -66,7 +66,7 @@ def _replaced(directory: Path) -> Path:
 def recover(directory: Path) -> None:
     """Finish or undo what a crash has left of a restore, and set aside what it has downloaded. Under its claim.
 
-    `ConflictError` if it was killed between two renames, and another program has made the directory anew since.
+    `ConflictError` if it was killed between two renames, and another program has created the directory again since.
     """
     _put_back(directory)
     set_aside(directory)

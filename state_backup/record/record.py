@@ -73,14 +73,14 @@ def to_json(record: CheckpointRecord) -> bytes:
 
 
 def from_json(data: bytes, blob: str) -> CheckpointRecord:
-    """The inverse. `ConfigurationError` for a record of a newer release, `CorruptError` for what is no sound record."""
+    """The inverse. `ConfigurationError` for a record of a newer release, `CorruptError` if the record is damaged."""
     record = _FORM.read(data, blob, _record)
     _check_names(record, blob)
     return record
 
 
 def _check_names(record: CheckpointRecord, blob: str) -> None:
-    """`CorruptError` if it names what is none of its state: whatever is condemned gets deleted."""
+    """`CorruptError` if the record names a blob of another state: condemned blobs are deleted."""
     state = StateNames(blob.removesuffix(f"/{RECORD}"))
     indexes = (index for checkpoint in record.checkpoints for index in checkpoint.indexes.values())
     foreign = next((name for name in (*record.condemned, *indexes) if not state.owns(name)), None)

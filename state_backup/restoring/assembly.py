@@ -126,7 +126,7 @@ class _Plan:
 
 
 def _plan(container: BlobContainer, blob: str, target: Target, threads: int) -> _Plan:
-    """Each file that is there is linked once: two links would change together. Empty files are made anew.
+    """Each file that is there is linked once: two links would change together. Empty files are created.
 
     A link has the permissions of the file that is there, which must not change before the switch. Only what an earlier
     attempt has downloaded is nobody else's.
@@ -194,7 +194,7 @@ class _Source:
 
 
 def _scanned(directory: Path, threads: int, known: ReadFiles) -> LocalDir:
-    """A program that opens a database may write a small file anew meanwhile: then the directory is read once more."""
+    """A program that opens a database may rewrite a small file at the same time: then the directory is read again."""
     try:
         return scan(directory, threads, known)
     except ConflictError:

@@ -24,7 +24,7 @@ _NOTE = 32
 
 
 class PieceNotes:
-    """The notes of one open file, whose bytes come in so many pieces. Pieces may be noted by several threads."""
+    """The notes of one open file, whose bytes come in several pieces. Pieces may be noted by several threads."""
 
     def __init__(self, descriptor: int, file: FileIndex, pieces: int) -> None:
         self._descriptor, self._file, self._pieces = descriptor, file, pieces

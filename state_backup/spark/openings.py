@@ -1,4 +1,4 @@
-"""Which openings of a state were of this machine: a file beside the checkpoint, `<location>.backup.json`."""
+"""Remembers that this machine was the last to back a checkpoint up: a file beside it, `<location>.backup.json`."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_a_leader_that_cannot_reach_the_table_leaves_the_lead_to_another_process
     assert 3 == len(first.running)
 
 
-def test_a_processor_that_joins_anew_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_processor_that_joins_again_says_so(caplog: pytest.LogCaptureFixture) -> None:
     job = Job(TASKS)
     one, two = job.join("one"), job.join("two")
     job.settle(9)

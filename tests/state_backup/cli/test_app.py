@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from typer.testing import Result
 
+    from azure_account.options.settings import AccountSettings
     from tools.azurite import Azurite
 
 DAY = 24 * 3600.0
@@ -450,6 +451,24 @@ def test_the_policy_is_on_standard_output_alone(account: MemoryAccount) -> None:
     assert "This replaces the account's policy" in result.stderr
 
 
+# --- places ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_url_names_the_account_and_the_place() -> None:
+    asked: list[AccountSettings] = []
+
+    def connect(settings: AccountSettings) -> MemoryAccount:
+        asked.append(settings)
+        account = MemoryAccount()
+        account.container("box").create()
+        return account
+
+    shell = Shell(connect=connect, env={})
+    result = CliRunner().invoke(app, ["ls", "https://planes.blob.core.windows.net/box"], obj=shell)
+    assert 0 == result.exit_code
+    assert ["planes"] == [settings.account for settings in asked]
+
+
 # --- errors and names -------------------------------------------------------------------------------------------------
 
 
@@ -460,7 +479,7 @@ def test_the_policy_is_on_standard_output_alone(account: MemoryAccount) -> None:
         (("ls", "Box"), 1, "Container name 'Box' is not valid"),
         (("ls", "box/../other"), 1, "cannot be segments"),
         (("ls", "box", "-o", "acountKey=abc"), 1, "Did you mean accountKey"),
-        (("ls", "https://x.blob.core.windows.net/box?sig=abc"), 2, "give CONTAINER/STATE"),
+        (("ls", "https://x.blob.core.windows.net/box?sig=abc"), 1, "option `sasToken`"),
         (("verify", "box"), 1, "no state is named in container box"),
         (("verify", "box/none"), 1, "it has no checkpoint record. Check the name"),
         (("verify", "box/none", "--checkpoint"), 2, "requires an argument"),
