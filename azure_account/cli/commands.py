@@ -76,7 +76,7 @@ def settings_of(shell: Shell, options: Sequence[str] | None) -> AccountSettings:
 
 
 def age_of(given: str, option: str) -> timedelta:
-    """An age such as `30d`. Wrong usage if it is none."""
+    """An age such as `30d`. Wrong usage if it is another text."""
     try:
         return timedelta(seconds=seconds()(given.strip()))
     except ValueError:

@@ -71,7 +71,7 @@ def commit_and_publish(log: CommitLog, draft: Draft, publisher: Publisher) -> An
             return entry
         if isinstance(entry, LogEntry) and entry.write_id == draft.write_id:
             raise voided_batch_error(log, entry, failure.blobs)
-        logger.warning("%s: batch %s is replaced, it could not be published", log.stream, entry.transaction)
+        logger.warning("%s: %s is replaced, it could not be published", log.stream, entry.transaction)
         attempt = replacement(entry, draft)
 
 

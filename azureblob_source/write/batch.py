@@ -172,7 +172,7 @@ class BatchCommitter:
     def _commit_by_batch_log(
         self, draft: Draft, transaction: Transaction, writers: Sequence[Mapping[str, Any]]
     ) -> list[AnyEntry]:
-        """Commit the batch entry, then the part of each stream; again if another entry has replaced it meanwhile."""
+        """Commit the batch entry, then the part of each stream; again if another entry has replaced it."""
         log = self.logs(batches_stream(transaction.id))
         self._check_epochs(draft)
         entry = commit_batch_entry(log, draft, self.publisher)
@@ -188,7 +188,7 @@ class BatchCommitter:
                 return [part for part in parts if not isinstance(part, NotPublished)]
             if own:
                 raise self._unpublishable(transaction, failed)
-            logger.warning("batch %s is committed again, it could not be published", transaction)
+            logger.warning("%s is committed again, it could not be published", transaction)
             entry = commit_batch_entry(log, replacement(entry, draft), self.publisher)
         return [entry]
 
