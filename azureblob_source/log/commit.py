@@ -108,7 +108,7 @@ def append_epoch(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry
     head = log.refresh()
     while head is None or head.epoch != draft.epoch:
         check_epoch(log, head, draft.epoch)
-        published = -1 if head is None else max(head.published_up_to, log.published_up_to)
+        published = -1 if head is None else max(head.published_up_to, log.notes.published_up_to)
         log.put(replace(draft, operation="epoch", transaction=None, blobs=()).succeeding(head, published))
         head = log.refresh()
     try:
@@ -173,7 +173,7 @@ def _commit_and_publish_once(
                 return entry, failure
             case None:
                 if isinstance(entry, LogEntry):
-                    log.published_up_to = max(log.published_up_to, entry.version)
+                    log.notes.published(entry.version)
                 break
     return entry, None
 

@@ -52,9 +52,9 @@ def publish_earlier(log: CommitLog, head: LogEntry | None, publisher: Publisher,
     `draft` is what is to be appended next. An entry that it replaces is voided at any age, others only if
     `check_may_void` permits it.
     """
-    if head is None or log.published_up_to >= head.version:
+    if head is None or log.notes.published_up_to >= head.version:
         return True
-    first = first_unpublished(head, known=log.published_up_to, kept_from=log.kept_from)
+    first = first_unpublished(head, known=log.notes.published_up_to, kept_from=log.kept_from)
     try:
         unpublished = log.entries(first, head.version)
     except NotFoundError:
@@ -69,7 +69,7 @@ def publish_earlier(log: CommitLog, head: LogEntry | None, publisher: Publisher,
                     check_may_void(log, entry, failed)
                 void(log, head, ToVoid(entry, failed), draft, publisher)
             return False
-    log.published_up_to = head.version
+    log.notes.published(head.version)
     return True
 
 

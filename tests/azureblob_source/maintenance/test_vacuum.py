@@ -329,7 +329,7 @@ def test_an_overwrite_by_a_writer_whose_head_was_vacuumed_removes_all_live_blobs
     head = log.head()
     assert head is not None
     assert 1 == head.version
-    log.published_up_to = 1
+    log.notes.published(1)
     for version in (2, 3, 4):
         write(account, version)
         account.clock.sleep(DAY)
