@@ -88,7 +88,7 @@ class Location:
         return replace(self, where=f"{self.where.rstrip('/')}/{name}")
 
     def within(self, seconds: float) -> Self:
-        """The same location, whose requests are repeated for so many seconds at most if there is no answer.
+        """The same location, whose requests are repeated for at most `seconds` if there is no answer.
 
         By default they are repeated for two minutes, so a longer time changes nothing.
         """

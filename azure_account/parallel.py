@@ -28,7 +28,7 @@ def check_threads(threads: int) -> None:
 
 
 def pool(threads: int, name: str) -> Executor:
-    """An executor of so many threads. One thread is the caller's: `submit` makes the call.
+    """An executor with a number of threads. One thread is the caller's: `submit` makes the call.
 
     `ConfigurationError` for less than one.
     """
@@ -92,8 +92,9 @@ def act_on_each(
 ) -> Acted:
     """Act on each of the blobs, in order. One that fails keeps no other back.
 
-    give_up: after so many failures in a row the rest is left as it is; by default it is not. ends: an error after which
-    the rest is left as it is. fatal: an error that ends it all, and is raised.
+    give_up: number of failures in a row after which the rest is left as it is; by default it is not.
+    ends: an error after which the rest is left as it is.
+    fatal: an error that ends it all, and is raised.
     """
     acted, noting, ended = Acted(), threading.Lock(), threading.Event()
 

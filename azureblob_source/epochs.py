@@ -41,4 +41,4 @@ def open_epoch(where: Location, epoch: int) -> None:
     container = connect(given.account).container(given.address.container)
     prepare(container, create=given.create_container)
     draft = Draft(uuid.uuid4().hex, utc(SYSTEM_CLOCK).isoformat(timespec="milliseconds"), epoch=epoch)
-    commit.open_epoch(CommitLog(container, stream), draft, Publisher(container))
+    commit.append_epoch(CommitLog(container, stream), draft, Publisher(container))

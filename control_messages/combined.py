@@ -56,13 +56,13 @@ def receive(tracker: CombinedTracker, announced: Iterable[tuple[str, Announcemen
     after, reopened = tracker, False
     for name, announcement in announced:
         if name not in tracker.inputs:
-            text = f"{name!r} is none of the inputs, which are {', '.join(map(repr, tracker.inputs))}."
+            text = f"{name!r} is not one of the inputs, which are {', '.join(map(repr, tracker.inputs))}."
             raise ValueError(text)
         stated = announcement.partition_count
         if None not in (stated, after.partition_count) and stated != after.partition_count:
             text = (
                 f"{name} has {stated} partitions, another stream of {', '.join(tracker.inputs)} has "
-                f"{after.partition_count}. Write them anew, all with the same number of partitions."
+                f"{after.partition_count}. Write them again, all with the same number of partitions."
             )
             raise ContradictionError(text)
         after = _apply(after, name, announcement)

@@ -64,7 +64,7 @@ class Watermark:
 
 @dataclass(frozen=True)
 class EndOfStream:
-    """A task sends no more; fields as in `Watermark`."""
+    """A task has ended: it sends nothing after this; fields as in `Watermark`."""
 
     task: str | None
     task_count: int

@@ -44,7 +44,7 @@ __all__ = ["decode_blob", "decode_blocks", "superset"]
 BATCH_ROWS = 32_768
 _MAX_EMPTY_ROWS = 1 << 24  # of a block whose rows have no bytes
 _RESTART = "Start the query again: it then reads by the schemas that the stream has now."
-_REPORT = "Report this with the header of the blob; leave the blob out meanwhile."
+_REPORT = "Report this with the header of the blob; leave the blob out until then."
 _SKIP = "Restore the blob, or skip it with option ignoreCorruptBlobs."
 
 
@@ -165,7 +165,7 @@ def _body(header: FileHeader, block: AvroBlock, decoder: _Decoder, blob: str, mo
     except BeyondLimitError as cause:
         raise _beyond(blob, block.offset, cause) from cause
     except ConfigurationError as cause:
-        message = describe("read", f"blob {blob}", str(cause), "Write the blob anew in another codec.")
+        message = describe("read", f"blob {blob}", str(cause), "Write the blob again in another codec.")
         raise ConfigurationError(message) from cause
     if block.rows > _MAX_EMPTY_ROWS and has_no_bytes(decoder.avro):
         raise CorruptError(_corrupt(blob, block.offset, f"it claims {block.rows} rows that have no bytes"))

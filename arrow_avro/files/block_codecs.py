@@ -35,7 +35,7 @@ _SNAPPY_EXPANSION = 64  # one two-byte copy element yields at most 64 bytes
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What a codec does: `compress` a body at a level, `inflate` stored bytes to at most so many.
+    """What a codec does: `compress` a body at a level, `inflate` stored bytes, up to a size.
 
     Without `levels` there is no level to choose, and `compress` gets None.
     """
@@ -71,7 +71,7 @@ class Codec:
 
     def _decompress(self, data: Bytes, most: int) -> Bytes:
         if not len(data) and self.name != "null":
-            raise EOFError("there is none")
+            raise EOFError("it has no bytes")
         return _KINDS[self.name].inflate(data, most)
 
 

@@ -90,7 +90,7 @@ def place_of(shell: Shell, where: str, options: Sequence[str] | None) -> tuple[B
 
 
 def age_of(given: str, option: str) -> timedelta:
-    """An age such as `30d`. Wrong usage if it is none."""
+    """An age such as `30d`. Wrong usage if it is another text."""
     try:
         return timedelta(seconds=seconds()(given.strip()))
     except ValueError:

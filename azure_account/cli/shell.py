@@ -32,7 +32,7 @@ class Shell:
 
     @property
     def out(self) -> PlainConsole:
-        """Standard output: as wide as the terminal, or 1,000 characters if it is none."""
+        """Standard output: as wide as the terminal, or 1,000 characters if it is not a terminal."""
         console = PlainConsole(soft_wrap=False)
         return console if console.is_terminal or "COLUMNS" in os.environ else PlainConsole(width=1000)
 

@@ -83,7 +83,7 @@ class DocumentStore(Generic[D]):
     def write(self, document: D, before: str | None) -> Stored[D] | None:
         """Replace the document that was read with the ETag `before`, or create it (None).
 
-        The write id must be one that no other write has. None if the document was changed meanwhile: read it again.
+        The write id must be one that no other write has. None if the document has changed: read it again.
         `TransientError` if the outcome stays unknown: then it may take effect as long as nothing else changes it.
         """
         condition = IF_ABSENT if before is None else Condition(if_match=before)

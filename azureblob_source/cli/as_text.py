@@ -202,7 +202,9 @@ def void_lines(entry: LogEntry, *, leave_blobs: bool) -> list[str]:
         what += "are deleted."
     lines = [what]
     if entry.transaction is not None:
-        lines.append(f"If its writer (transaction {entry.transaction.id}) runs the batch again, it is written anew.")
+        lines.append(
+            f"If its writer (transaction {entry.transaction.id}) runs the batch again, its rows are written again."
+        )
     return lines
 
 

@@ -66,12 +66,12 @@ def commit_and_publish(log: CommitLog, draft: Draft, publisher: Publisher) -> An
     """
     attempt = draft
     while True:
-        entry, failure = _publish_batch(log, attempt, publisher)
+        entry, failure = _commit_and_publish_once(log, attempt, publisher)
         if failure is None:
             return entry
         if isinstance(entry, LogEntry) and entry.write_id == draft.write_id:
             raise voided_batch_error(log, entry, failure.blobs)
-        logger.warning("%s: batch %s is replaced, it could not be published", log.stream, entry.transaction)
+        logger.warning("%s: %s is replaced, it could not be published", log.stream, entry.transaction)
         attempt = replacement(entry, draft)
 
 
@@ -87,7 +87,7 @@ def commit_part(
     """
     if draft.blobs and _is_voided(log.refresh(), draft, own=own):
         return NotPublished([Unpublishable(blob, Obstacle.GONE) for blob in draft.blobs])
-    entry, failure = _publish_batch(log, draft, publisher, replaced_blobs)
+    entry, failure = _commit_and_publish_once(log, draft, publisher, replaced_blobs)
     if failure is None:
         return entry
     return failure if failure.blobs else NotPublished([Unpublishable(blob, Obstacle.GONE) for blob in _blobs_of(entry)])
@@ -99,7 +99,7 @@ def commit_if_repeated(log: CommitLog, draft: Draft, publisher: Publisher) -> An
     return None if known is None else commit_and_publish(log, draft, publisher)
 
 
-def open_epoch(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry:
+def append_epoch(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry:
     """Append the entry that opens the draft's epoch, so that writers of lower epochs are refused from now on.
 
     Then what earlier writers have committed is published. An entry that cannot be published does not prevent the epoch:
@@ -108,7 +108,7 @@ def open_epoch(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry:
     head = log.refresh()
     while head is None or head.epoch != draft.epoch:
         check_epoch(log, head, draft.epoch)
-        published = -1 if head is None else max(head.published_up_to, log.published_up_to)
+        published = -1 if head is None else max(head.published_up_to, log.notes.published_up_to)
         log.put(replace(draft, operation="epoch", transaction=None, blobs=()).succeeding(head, published))
         head = log.refresh()
     try:
@@ -155,7 +155,7 @@ def replacement(entry: AnyEntry, draft: Draft) -> Draft:
     return replace(draft, operation="replace", replaces=entry.version).removing(removed)
 
 
-def _publish_batch(
+def _commit_and_publish_once(
     log: CommitLog, draft: Draft, publisher: Publisher, replaced_blobs: frozenset[str] = frozenset()
 ) -> tuple[AnyEntry, NotPublished | None]:
     """Commit, then publish the entry in effect for the batch; returns it, and why it could not be published."""
@@ -173,7 +173,7 @@ def _publish_batch(
                 return entry, failure
             case None:
                 if isinstance(entry, LogEntry):
-                    log.published_up_to = max(log.published_up_to, entry.version)
+                    log.notes.published(entry.version)
                 break
     return entry, None
 

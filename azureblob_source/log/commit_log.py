@@ -28,9 +28,10 @@ from azure_account.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.log.boundary import read_boundary
 from azureblob_source.log.entry import LogEntry, from_json, to_json
 from azureblob_source.log.naming import log_name, log_prefix, log_version
+from azureblob_source.log.stream_notes import StreamNotes
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobAttributes, BlobContainer
+    from azure_account.account import BlobContainer
     from azure_account.clock import Clock
     from azure_account.readback import Doubtful
     from azureblob_source.log.boundary import Boundary
@@ -61,12 +62,8 @@ class CommitLog:
         self.container = container
         self.stream = stream
         self.readers = readers
-        self.published_up_to = -1
-        """Every entry up to this version is known to be published."""
-        self.schemas: set[str] = set()
-        """Fingerprints of the writer schemas known to be stored beside the log."""
-        self.probed: list[tuple[BlobAttributes, bool]] = []
-        """Attributes, and whether with deletes, that the service is known to allow (`Publisher.probe_service`)."""
+        self.notes = StreamNotes()
+        """What the writers of this process know of the stream."""
         self.kept_from = 0
         """Versions below this are known to be below the retention boundary."""
         self._clock = clock
@@ -142,9 +139,8 @@ class CommitLog:
     def _reset(self) -> None:
         """Drop everything that is known of the log."""
         self.forget()
-        self.published_up_to, self.kept_from, self._boundary_read_at = -1, 0, 0.0
-        self.schemas.clear()
-        self.probed.clear()
+        self.notes = StreamNotes()
+        self.kept_from, self._boundary_read_at = 0, 0.0
 
     def forget(self) -> None:
         """Drop what is known of the head: the next call searches for it."""

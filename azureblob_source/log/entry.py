@@ -70,6 +70,10 @@ class Transaction:
     id: str
     version: int
 
+    def __str__(self) -> str:
+        """For messages."""
+        return f"batch {self.version} of {self.id}"
+
 
 @dataclass(frozen=True, order=True)
 class Removal:

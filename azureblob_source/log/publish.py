@@ -83,14 +83,17 @@ class Publisher:
     at_least_once: bool = False
 
     def check_names(self, blobs: Sequence[BlobEntry]) -> None:
-        """`ConflictError` if two of `blobs` have one name, or a name is taken. Called before they are committed."""
+        """`ConflictError` if two of `blobs` have one name, or a name is taken. Called before they are committed.
+
+        Names that end in a random suffix are not looked up.
+        """
         attempts: dict[str, str] = {}
         for blob in blobs:
             if attempts.setdefault(blob.name, blob.attempt) != blob.attempt:
                 raise self._name_taken(blob, "two tasks of this batch gave it to a blob of theirs")
         if not self.unique_names:
             for blob in blobs:
-                if self._occupant(blob) is _Occupant.FOREIGN:
+                if self._clear_name(blob) is _Occupant.FOREIGN:
                     raise self._name_taken(blob, "another blob has this name")
 
     def probe_service(self, stream: str, attributes: BlobAttributes, *, deletes: bool) -> None:
@@ -141,7 +144,7 @@ class Publisher:
     def discard(self, blob: BlobEntry) -> bool:
         """Drop the staged blocks of a blob, so that no process can publish it any more. False if it was published."""
         drop_staged_blocks(self.container, blob.name)
-        return self._occupant(blob) is not _Occupant.OURS
+        return self._clear_name(blob) is not _Occupant.OURS
 
     def publish_blob(self, blob: BlobEntry, attributes: BlobAttributes) -> Unpublishable | None:
         """Commit one block list; None if the blob is visible then."""
@@ -154,7 +157,7 @@ class Publisher:
                 return refusal
 
         def read_back(answer: Doubtful) -> _Occupant | Unpublishable | None:
-            match self._occupant(blob), answer:
+            match self._clear_name(blob), answer:
                 case _Occupant.OURS, _:
                     return _Occupant.OURS
                 case _, ConfigurationError():
@@ -207,8 +210,8 @@ class Publisher:
         )
         return describe(f"version {entry.version}: delete", self._place(name), cause, step)
 
-    def _occupant(self, blob: BlobEntry) -> _Occupant:
-        """What has the blob's name now. The empty blob of a repair that was interrupted is deleted."""
+    def _clear_name(self, blob: BlobEntry) -> _Occupant:
+        """Delete the empty blob that an interrupted repair has left, then look what has the blob's name."""
         there = self.container.properties(blob.name)
         if there is None:
             return _Occupant.NOTHING
@@ -260,6 +263,6 @@ def still_there(container: BlobContainer, removal: Removal) -> BlobProperties | 
 def drop_staged_blocks(container: BlobContainer, name: str) -> None:
     """Commit an empty block list where there is no blob; the caller deletes the empty blob, in just this version.
 
-    A plain delete could delete a blob that was committed meanwhile, and no condition of a delete prevents that.
+    A plain delete could delete a blob that was committed in between, and no condition of a delete prevents that.
     """
     container.commit_block_list(name, [], BlobAttributes({ATTEMPT: DISCARDED}), condition=IF_ABSENT)

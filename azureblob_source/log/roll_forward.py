@@ -16,7 +16,7 @@ from azureblob_source.log.fencing import check_epoch
 from azureblob_source.log.live import entries_in_effect
 from azureblob_source.log.published import first_unpublished
 from azureblob_source.log.status import Published, Replaced, Status, Unpublished, status_of
-from azureblob_source.log.void import check_may_void, void
+from azureblob_source.log.void import ToVoid, check_may_void, void
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,9 +52,9 @@ def publish_earlier(log: CommitLog, head: LogEntry | None, publisher: Publisher,
     `draft` is what is to be appended next. An entry that it replaces is voided at any age, others only if
     `check_may_void` permits it.
     """
-    if head is None or log.published_up_to >= head.version:
+    if head is None or log.notes.published_up_to >= head.version:
         return True
-    first = first_unpublished(head, known=log.published_up_to, kept_from=log.kept_from)
+    first = first_unpublished(head, known=log.notes.published_up_to, kept_from=log.kept_from)
     try:
         unpublished = log.entries(first, head.version)
     except NotFoundError:
@@ -67,9 +67,9 @@ def publish_earlier(log: CommitLog, head: LogEntry | None, publisher: Publisher,
             if log.refresh() == head:
                 if draft.replaces != entry.version:
                     check_may_void(log, entry, failed)
-                void(log, head, entry, draft, publisher, failed)
+                void(log, head, ToVoid(entry, failed), draft, publisher)
             return False
-    log.published_up_to = head.version
+    log.notes.published(head.version)
     return True
 
 
@@ -79,7 +79,7 @@ def publish_in_effect(
     """Publish the entry of the draft's transaction, unless it was revoked. None if it is, or was, published.
 
     The draft's own entry is voided here if it cannot be published. A process that was paused since it read the log may
-    publish what was revoked meanwhile: it looks at the log again, and deletes that.
+    publish an entry that was revoked in between: it looks at the log again, and deletes the blobs.
     """
     if isinstance(entry, GoneEntry):
         return _result(status_of(log, entry), ())
@@ -87,18 +87,30 @@ def publish_in_effect(
     status: Status = Unpublished() if own else status_of(log, entry)
     failed: Sequence[Unpublishable] = ()
     while isinstance(status, Unpublished):
-        failed = publisher.publish(entry)
-        if not failed and log.boundary_is_recent():
-            return None
-        status = status_of(log, entry)
-        publisher.remove(_to_delete(entry, status, failed), entry)
+        status, failed = _publish_and_look_again(log, entry, publisher)
         if isinstance(status, Unpublished):
-            if not failed:
-                return None
-            if not own or void(log, log.head(), entry, draft, publisher, failed) is not None:
+            if not own:
+                return NotPublished(failed)
+            voiding = void(log, log.head(), ToVoid(entry, failed), draft, publisher)
+            if voiding is not None:
                 return NotPublished(failed)
             status = status_of(log, entry)  # another process has published it, or was first to append
     return _result(status, failed)
+
+
+def _publish_and_look_again(
+    log: CommitLog, entry: LogEntry, publisher: Publisher
+) -> tuple[Status, Sequence[Unpublishable]]:
+    """Publish an entry; returns its status then, and its blobs that cannot be published.
+
+    Blobs that the status does not permit are deleted again. `Unpublished` only if there are unpublishable blobs.
+    """
+    failed = publisher.publish(entry)
+    if not failed and log.boundary_is_recent():
+        return Published(), failed
+    status = status_of(log, entry)
+    publisher.remove(_to_delete(entry, status, failed), entry)
+    return Published() if isinstance(status, Unpublished) and not failed else status, failed
 
 
 def _result(status: Status, failed: Sequence[Unpublishable]) -> Replaced | NotPublished | None:

@@ -9,7 +9,7 @@ publishing the void deletes these. See decision 10.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from azure_account.account import STAGED_SECONDS
@@ -56,7 +56,7 @@ def void_version(
         if not failed:
             cause = "it is published"
             break
-        put = void(log, log.head(), entry, draft, publisher, failed, leave_blobs=leave_blobs)
+        put = void(log, log.head(), ToVoid(entry, failed, leave_blobs), draft, publisher)
         if put is not None:
             return put
     raise ConflictError(describe("void", _version(log, entry), cause, "There is nothing to void."))
@@ -121,21 +121,27 @@ def check_may_void(log: CommitLog, entry: LogEntry, failed: Sequence[Unpublishab
     raise ConflictError(describe("finish", _version(log, entry), _cause(entry, failed), step))
 
 
-def void(  # noqa: PLR0913 - the log and its head, the entry and why, and who does it
-    log: CommitLog,
-    head: LogEntry | None,
-    entry: LogEntry,
-    draft: Draft,
-    publisher: Publisher,
-    failed: Sequence[Unpublishable],
-    *,
-    leave_blobs: bool = False,
-) -> LogEntry | None:
-    """Append the entry that voids `entry`, and delete its visible blobs.
+@dataclass(frozen=True)
+class ToVoid:
+    """An entry that is to be voided.
+
+    entry: the entry.
+    failed: its blobs that cannot be published.
+    leave_blobs: its visible blobs are not deleted.
+    """
+
+    entry: LogEntry
+    failed: Sequence[Unpublishable]
+    leave_blobs: bool = False
+
+
+def void(log: CommitLog, head: LogEntry | None, target: ToVoid, draft: Draft, publisher: Publisher) -> LogEntry | None:
+    """Append the entry that voids the target after `head`, and delete the target's visible blobs.
 
     None if another process has appended first, or has published the entry after all: read its status again. What the
     service only refuses may be published by a process with other rights, so one such blob is made unpublishable first.
     """
+    entry, failed = target.entry, target.failed
     refused = all(each.obstacle is Obstacle.REFUSED for each in failed)
     if refused and not _drop_refused_blob(log, entry, publisher, failed):
         return None
@@ -151,7 +157,7 @@ def void(  # noqa: PLR0913 - the log and its head, the entry and why, and who do
         batch_version=entry.batch_version,
         blobs=(),
         control=(), metrics={}, writers=(),
-    ).removing([] if leave_blobs else sorted(own | publisher.deleted_by(entry)))  # fmt: skip
+    ).removing([] if target.leave_blobs else sorted(own | publisher.deleted_by(entry)))  # fmt: skip
     published = entry.version - 1 if head is None else max(entry.version - 1, head.published_up_to)
     candidate = voiding.succeeding(
         head,
@@ -168,7 +174,7 @@ def void(  # noqa: PLR0913 - the log and its head, the entry and why, and who do
 
 
 def _drop_refused_blob(log: CommitLog, entry: LogEntry, publisher: Publisher, failed: Sequence[Unpublishable]) -> bool:
-    """Drop the staged blocks of a blob that the service refuses. False if it was published meanwhile."""
+    """Drop the staged blocks of a blob that the service refuses. False if another process has published it."""
     try:
         return publisher.discard(failed[0].blob)
     except ConfigurationError as cause:

@@ -101,7 +101,7 @@ class Tail:
         return chosen[::-1]
 
     def _read(self, found: Iterable[tuple[LogEntry, BlobEntry]]) -> Iterator[Rows]:
-        """The rows of the blobs, in the superset of all schemas seen so far. Blobs deleted meanwhile are left out."""
+        """The rows of the blobs, in the superset of all schemas seen so far. Deleted blobs are left out."""
         found = list(found)
         for _, blob in found:
             if blob.schema not in self._schemas:

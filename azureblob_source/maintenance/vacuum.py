@@ -45,7 +45,7 @@ _ENTRIES_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedEntry:
+class ListedEntry:
     """An entry as the listing of its log shows it; `written` is the service's time."""
 
     version: int
@@ -65,9 +65,9 @@ class VacuumPlan:
 
     stream: str
     boundary: Boundary
-    outdated: tuple[LoggedEntry, ...]
-    interrupted: tuple[LoggedEntry, ...]
-    strays: tuple[LoggedEntry, ...]
+    outdated: tuple[ListedEntry, ...]
+    interrupted: tuple[ListedEntry, ...]
+    strays: tuple[ListedEntry, ...]
     first: int
     last: int
     blobs: int = 0
@@ -127,13 +127,13 @@ def plan_vacuum(log: CommitLog, before: datetime, progress: Callable[[int], obje
 
 
 def plan_from_listing(
-    stream: str, listed: Sequence[LoggedEntry], boundary: Boundary, head: LogEntry, *, before: datetime, needed: int
+    stream: str, listed: Sequence[ListedEntry], boundary: Boundary, head: LogEntry, *, before: datetime, needed: int
 ) -> VacuumPlan:
     """The plan, without totals, from the listing of a log. Entries from version `needed` on are kept. Pure."""
     below = [entry for entry in listed if entry.version < boundary.first]
     interrupted = [entry for entry in below if boundary.removing.get(entry.version) == entry.etag]
     end = min(first_unpublished(head), head.version, needed)
-    outdated: list[LoggedEntry] = []
+    outdated: list[ListedEntry] = []
     for entry in listed:
         if boundary.first <= entry.version < end:
             if entry.written >= before:
@@ -190,11 +190,11 @@ class _Work:
     blobs: int = 0
     foreign: list[str] = field(default_factory=list)
 
-    def read(self, entries: Sequence[LoggedEntry]) -> list[LogEntry | None]:
+    def read(self, entries: Sequence[ListedEntry]) -> list[LogEntry | None]:
         """The contents of the entries; None for one that is deleted already."""
         return self._each(self._read, entries)
 
-    def clear(self, entries: Sequence[LoggedEntry], contents: Sequence[LogEntry | None]) -> None:
+    def clear(self, entries: Sequence[ListedEntry], contents: Sequence[LogEntry | None]) -> None:
         """Delete the blobs of entries below the boundary, then the entries."""
         if not self.plan.log_only:
             blobs = [blob for entry in contents if entry is not None for blob in entry.blobs]
@@ -205,7 +205,7 @@ class _Work:
                     self.blobs += deleted
         self.delete_entries(entries)
 
-    def delete_entries(self, entries: Sequence[LoggedEntry]) -> None:
+    def delete_entries(self, entries: Sequence[ListedEntry]) -> None:
         """Delete entries below the boundary, each on the ETag that was listed."""
         for chunk in _chunks(entries):
             self._each(self._delete_entry, chunk)
@@ -215,10 +215,10 @@ class _Work:
     def _each(self, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         return concurrent_map(act, items, self.threads, after_error="wait")
 
-    def _read(self, entry: LoggedEntry) -> LogEntry | None:
+    def _read(self, entry: ListedEntry) -> LogEntry | None:
         return find_entry(self.container, self.plan.stream, entry.version)
 
-    def _delete_entry(self, entry: LoggedEntry) -> None:
+    def _delete_entry(self, entry: ListedEntry) -> None:
         name = log_name(self.plan.stream, entry.version)
 
         def read_back(answer: Doubtful) -> Doubtful | None:
@@ -251,11 +251,11 @@ def _stuck(container: BlobContainer, name: str, outcome: Outcome | Doubtful | No
     return ConflictError(describe("delete", f"{name} in {container.url}", str(outcome), step, attempts=ATTEMPTS))
 
 
-def _listed(container: BlobContainer, stream: str) -> Iterator[LoggedEntry]:
+def _listed(container: BlobContainer, stream: str) -> Iterator[ListedEntry]:
     for blob in container.list(log_prefix(stream)):
         version = log_version(blob.name)
         if version is not None:
-            yield LoggedEntry(version, blob.etag, blob.last_modified)
+            yield ListedEntry(version, blob.etag, blob.last_modified)
 
 
 def _needed(log: CommitLog, head: LogEntry) -> int:
@@ -266,5 +266,5 @@ def _needed(log: CommitLog, head: LogEntry) -> int:
     return entry.version
 
 
-def _chunks(entries: Sequence[LoggedEntry]) -> Iterable[Sequence[LoggedEntry]]:
+def _chunks(entries: Sequence[ListedEntry]) -> Iterable[Sequence[ListedEntry]]:
     return (entries[at : at + _ENTRIES_AT_ONCE] for at in range(0, len(entries), _ENTRIES_AT_ONCE))

@@ -60,7 +60,7 @@ class RangeReader:
                 f"blob {blob.name} in {self._container.url}",
                 "the blob is gone; an overwrite of the stream, or a vacuum, deletes the blobs of earlier versions",
                 "Load the DataFrame again, without `versionAsOf`, to read the stream as it is now. Start a streaming "
-                "query anew, with a new checkpoint. If the blob was deleted by hand, restore it, or take it out of the "
+                "query with a new checkpoint. If the blob was deleted by hand, restore it, or take it out of the "
                 "log: `python -m azureblob_source repair … --leave-out-missing`.",
             )
         )

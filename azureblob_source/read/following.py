@@ -181,7 +181,7 @@ class Follower:
         if after is None or (after < 0 and head is None):
             return -1
         there = "the stream has no log" if head is None else f"its newest version is {head.version}"
-        step = "If the stream was deleted and written anew, start the query with a new checkpoint."
+        step = "If the stream was deleted and written again, start the query with a new checkpoint."
         raise ConflictError(describe("read on from version", f"{after} of {self._place}", there, step))
 
     def _last_published(self, head: LogEntry, after: int) -> int:

@@ -1,7 +1,7 @@
 """The schema that a streaming query was started with, and whether rows of later writer schemas fit it. Pure.
 
 Spark fixes the columns of a query when the query is built. If a writer adds a column afterwards, or makes a type wider,
-only a query that is built anew can read the new column or type.
+only a new query can read the new column or type.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from arrow_avro import AvroSchema
 
 _RESTART = (
-    "Start the query again from its checkpoint, on a DataFrame built anew by `spark.readStream…load()`: it goes on "
+    "Start the query again from its checkpoint, on a new DataFrame of `spark.readStream…load()`: it goes on "
     "with this version"
 )
 

@@ -49,7 +49,7 @@ class SplitBytes(BlobBytes):
         self._fetcher.extend(self._queue, _ranges(start, self.clip(_ANYWHERE)))
 
     def close(self) -> None:
-        """Free all bytes, and fetch no more."""
+        """Free all bytes, and stop fetching."""
         self._fetcher.drop(self._queue)
         self._fetcher.release(self._buffered.drop(_ANYWHERE))
 

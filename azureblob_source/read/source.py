@@ -182,19 +182,21 @@ class PartitionReader:
                 yield rows
 
     def _rows(self, partition: SplitsPartition) -> Iterator[pa.RecordBatch]:
-        from azureblob_source.read.split_reader import read_splits  # noqa: PLC0415 - planning need not load a decoder
+        from azureblob_source.read.split_reader import (  # noqa: PLC0415 - planning need not load a decoder
+            SplitSettings,
+            read_splits,
+        )
 
         names: list[str] = self.schema.names
         metadata = [name for name in names if name in self.metadata]
         columns = [name for name in names if name not in metadata]
-        decoded = read_splits(
-            self.plan.container,
-            partition.splits,
+        settings = SplitSettings(
             reader=partition.reader,
             columns=columns,
             ignore_corrupt=self.options.ignore_corrupt,
             limits=self.options.limits,
         )
+        decoded = read_splits(self.plan.container, partition.splits, settings)
         for split, batch in decoded:
             if not metadata:
                 yield batch

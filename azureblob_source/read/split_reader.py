@@ -30,39 +30,55 @@ THREADS = 4
 FETCH_BYTES = 32 << 20
 
 
-def read_splits(  # noqa: PLR0913 - the settings of a read, by name
-    container: BlobContainer,
-    splits: Sequence[Split],
-    *,
-    reader: AvroSchema | None = None,
-    columns: Sequence[str] | None = None,
-    ignore_corrupt: bool = False,
-    threads: int = THREADS,
-    budget: int = FETCH_BYTES,
-    limits: ReadLimits = DEFAULT_LIMITS,
-) -> Iterator[tuple[Split, pa.RecordBatch]]:
-    """The rows of all splits, in order, resolved to `reader` (see `decode_blob`), each batch with its split.
+@dataclass(frozen=True, slots=True)
+class SplitSettings:
+    """How splits are read.
 
-    Up to `budget` bytes are fetched ahead on `threads` threads, which end when the iterator ends, is closed or fails.
-    `ignore_corrupt` keeps the rows before any damage, skips the rest of that split, and warns of it and counts it.
+    reader: the schema that rows are resolved to; by default that of each blob.
+    columns: the Arrow names of the columns to read; by default all.
+    ignore_corrupt: keep the rows before any damage, skip the rest of that split, warn of it and count it.
+    threads: that fetch ahead.
+    budget: bytes that are fetched ahead.
+    limits: of a block and of a batch.
+    """
+
+    reader: AvroSchema | None = None
+    columns: Sequence[str] | None = None
+    ignore_corrupt: bool = False
+    threads: int = THREADS
+    budget: int = FETCH_BYTES
+    limits: ReadLimits = DEFAULT_LIMITS
+
+
+def read_splits(
+    container: BlobContainer, splits: Sequence[Split], settings: SplitSettings
+) -> Iterator[tuple[Split, pa.RecordBatch]]:
+    """The rows of all splits, in order (see `decode_blob`), each batch with its split.
+
+    The threads that fetch end when the iterator ends, is closed or fails.
 
     `NotFoundError` if a blob is gone, `ConflictError` if it was replaced, `CorruptError` if it is damaged,
     `ConfigurationError` if its rows do not resolve, if it cannot be split, or if it takes more memory than `limits`.
     """
-    opener = _Opener(limits.block_bytes)
+    opener = _Opener(settings.limits.block_bytes)
 
     def rows(split: Split, source: SplitBytes) -> Iterator[pa.RecordBatch]:
         found = opener.open(split, source)
         if found is not None:
             decode = partial(
-                decode_blocks, found.header, blob=split.blob.name, reader=reader, columns=columns, limits=limits
+                decode_blocks,
+                found.header,
+                blob=split.blob.name,
+                reader=settings.reader,
+                columns=settings.columns,
+                limits=settings.limits,
             )
-            yield from _until_damage(found.blocks, decode) if ignore_corrupt else decode(found.blocks)
+            yield from _until_damage(found.blocks, decode) if settings.ignore_corrupt else decode(found.blocks)
 
-    with ReadAhead(container, splits, threads, budget) as ahead:
+    with ReadAhead(container, splits, settings.threads, settings.budget) as ahead:
         for split, source in ahead:
             found = rows(split, source)
-            for batch in _undamaged(container, found) if ignore_corrupt else found:
+            for batch in _undamaged(container, found) if settings.ignore_corrupt else found:
                 yield split, batch
 
 

@@ -161,7 +161,7 @@ class StreamReader(PartitionReader, DataSourceStreamReader, SupportsTriggerAvail
         first = after + 1
         if first > last + 1:
             there = f"the checkpoint is at version {after}, the stream's newest is {last}"
-            step = "If the stream was deleted and written anew, start the query with a new checkpoint."
+            step = "If the stream was deleted and written again, start the query with a new checkpoint."
             raise ConflictError(describe("read on", self.options.stream, there, step))
         if first > last:
             return [SplitsPartition((), self.plan.reader_schema)]

@@ -115,7 +115,7 @@ SCHEMAS = pa.schema(
 without a log has fingerprints and schemas only."""
 
 _BATCH_ROWS = 100_000
-"""After so many rows, the view `control` begins a new batch: each row has the whole message."""
+"""The most rows in a batch of the view `control`, whose rows each have a whole message."""
 
 VIEWS = {"commits": COMMITS, "blobs": BLOBS, "control": CONTROL, "schemas": SCHEMAS}
 

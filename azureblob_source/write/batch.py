@@ -143,16 +143,16 @@ class BatchCommitter:
         """Try once, before anything is committed, what this write asks of the service beyond plain blobs."""
         attributes = self.plan.attributes
         if overwrite or attributes.tags or attributes.tier:
-            new = [stream for stream in streams if (attributes, overwrite) not in self.logs(stream).probed]
+            new = [stream for stream in streams if (attributes, overwrite) not in self.logs(stream).notes.probed]
             check = partial(self.publisher.probe_service, attributes=attributes, deletes=overwrite)
             _for_streams(check, new)
             for stream in new:
-                self.logs(stream).probed.append((attributes, overwrite))
+                self.logs(stream).notes.probed.append((attributes, overwrite))
 
     def _keep_schema(self, streams: Sequence[str]) -> None:
         """Put the writer schema beside each stream's log, before anything is committed that needs it."""
         plan = self.plan
-        new = [stream for stream in streams if plan.schema not in self.logs(stream).schemas]
+        new = [stream for stream in streams if plan.schema not in self.logs(stream).notes.schemas]
         put = partial(_put_schema, self.container, data=plan.schema_json.encode())
         _for_streams(lambda stream: put(schema_name(stream, plan.schema)), new)
 
@@ -167,12 +167,12 @@ class BatchCommitter:
             logger.warning("the batch is committed, its writer schema could not be put once more (%s)", error)
             return
         for stream in streams:
-            self.logs(stream).schemas.add(self.plan.schema)
+            self.logs(stream).notes.schemas.add(self.plan.schema)
 
     def _commit_by_batch_log(
         self, draft: Draft, transaction: Transaction, writers: Sequence[Mapping[str, Any]]
     ) -> list[AnyEntry]:
-        """Commit the batch entry, then the part of each stream; again if another entry has replaced it meanwhile."""
+        """Commit the batch entry, then the part of each stream; again if another entry has replaced it."""
         log = self.logs(batches_stream(transaction.id))
         self._check_epochs(draft)
         entry = commit_batch_entry(log, draft, self.publisher)
@@ -188,7 +188,7 @@ class BatchCommitter:
                 return [part for part in parts if not isinstance(part, NotPublished)]
             if own:
                 raise self._unpublishable(transaction, failed)
-            logger.warning("batch %s is committed again, it could not be published", transaction)
+            logger.warning("%s is committed again, it could not be published", transaction)
             entry = commit_batch_entry(log, replacement(entry, draft), self.publisher)
         return [entry]
 

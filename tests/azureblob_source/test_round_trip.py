@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from arrow_avro import CODECS, arrow_schema
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.snapshot import take_snapshot
-from azureblob_source.read.split_reader import read_splits
+from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import pack_splits, split_blobs
 from tests.arrow_avro.arrow_tables import batches
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows
@@ -44,7 +44,9 @@ def test_any_table_comes_back_value_for_value(
     read = [
         rows
         for splits in pack_splits(split_blobs(snapshot.blobs, split_bytes), split_bytes)
-        for _, rows in read_splits(container, splits, reader=snapshot.reader_schema, columns=None, ignore_corrupt=False)
+        for _, rows in read_splits(
+            container, splits, SplitSettings(reader=snapshot.reader_schema, columns=None, ignore_corrupt=False)
+        )
     ]
 
     assert all(arrow_schema(snapshot.reader_schema) == rows.schema for rows in read)

@@ -73,7 +73,7 @@ def test_inputs_that_are_reopened_in_one_batch_hold_the_watermark_together_in_an
 
 
 def test_an_input_that_is_not_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="'u' is none of the inputs, which are 's', 't'"):
+    with pytest.raises(ValueError, match="'u' is not one of the inputs, which are 's', 't'"):
         receive(CombinedTracker(INPUTS), [mark("u", 1)])
 
 
@@ -115,5 +115,7 @@ def test_streams_with_different_numbers_of_partitions_are_an_error() -> None:
     step = receive(CombinedTracker(INPUTS), [of("s", None), of("t", 4)])
     assert [4] == [each.partition_count for each in step.announced]
     assert step.tracker == receive(step.tracker, [of("s", 4)]).tracker
-    with pytest.raises(ContradictionError, match=r"s has 8 partitions, another stream of s, t has 4\. Write them anew"):
+    with pytest.raises(
+        ContradictionError, match=r"s has 8 partitions, another stream of s, t has 4\. Write them again"
+    ):
         receive(step.tracker, [of("s", 8)])

@@ -186,7 +186,7 @@ def test_streams_with_different_numbers_of_partitions_are_not_joined(
 ) -> None:
     stream.put((0, ProducerSpec("s", 2).watermark(0, 5)), (1, ProducerSpec("s", 2).watermark(0, 5)))
     other.put((0, ProducerSpec("t", 1).watermark(0, 5)))
-    with pytest.raises(PySparkException, match=r"t has 1 partitions, another stream of s, t has 2\. Write them anew"):
+    with pytest.raises(PySparkException, match=r"t has 1 partitions, another stream of s, t has 2\. Write them again"):
         stream.run(process(both(stream, other), Join()))
 
 

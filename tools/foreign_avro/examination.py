@@ -19,7 +19,7 @@ from azure_account.errors import AzureBlobError
 from azure_account.memory.account import MemoryAccount
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.snapshot import take_snapshot
-from azureblob_source.read.split_reader import read_splits
+from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import split_blobs
 from tools.foreign_avro.comparison import difference, numbers, stored
 
@@ -128,7 +128,7 @@ def _rows(data: bytes, name: str, split_bytes: int) -> Iterator[Mapping[str, Any
     container.put("stream/1.avro.gz" if name.endswith(".gz") else "stream/1.avro", data)
     snapshot = take_snapshot(CommitLog(container, "stream"), None, ManualClock())
     splits = list(split_blobs(snapshot.blobs, split_bytes))
-    for _, batch in read_splits(container, splits, reader=snapshot.reader_schema):
+    for _, batch in read_splits(container, splits, SplitSettings(reader=snapshot.reader_schema)):
         yield from numbers(batch)
 
 

@@ -130,7 +130,7 @@ Story = tuple["Callable[[], None]", Mutant]
 STORIES: dict[str, Story] = {
     "paused": (
         a_paused_writer_takes_back_what_was_revoked_meanwhile,
-        edited("azureblob_source.log.roll_forward:publish_in_effect", " and log.boundary_is_recent()", ""),
+        edited("azureblob_source.log.roll_forward:_publish_and_look_again", " and log.boundary_is_recent()", ""),
     ),
     "left out": (
         what_is_left_out_is_not_all_that_is_missing,
@@ -144,8 +144,8 @@ STORIES: dict[str, Story] = {
         a_block_list_that_lacks_its_blocks_may_be_that_of_a_blob_that_was_restored,
         edited(
             "azureblob_source.log.publish:Publisher.publish_blob",
-            "match self._occupant(blob), answer:",
-            "match _Occupant.NOTHING if isinstance(answer, Missing) else self._occupant(blob), answer:",
+            "match self._clear_name(blob), answer:",
+            "match _Occupant.NOTHING if isinstance(answer, Missing) else self._clear_name(blob), answer:",
         ),
     ),
 }

@@ -288,7 +288,7 @@ MUTANTS: dict[str, Mutant] = {
         "azureblob_source.log.commit_log:CommitLog.put", "not there.belongs_with(before)", "False"
     ),
     "a writer remembers that the schema is stored": edited(
-        "azureblob_source.log.commit_log:CommitLog._reset", "self.schemas.clear()", "pass"
+        "azureblob_source.log.commit_log:CommitLog._reset", "StreamNotes()", "StreamNotes(schemas=self.notes.schemas)"
     ),
     "a search that begins again does not compare with the known log": edited(
         "azureblob_source.log.commit_log:CommitLog.refresh",

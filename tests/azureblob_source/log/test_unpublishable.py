@@ -13,7 +13,7 @@ import pytest
 from azure_account.account import IF_ABSENT, BlobAttributes
 from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, FencedError
 from azure_account.memory.faults import Crash, Faults, NumberedAttempt, ProcessDied, Refuse, on
-from azureblob_source.log.commit import open_epoch
+from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, DISCARDED, Draft, LogEntry, Transaction, from_json, to_json
 from azureblob_source.log.fencing import publish_unless_fenced
@@ -517,7 +517,7 @@ def torn(account: MemoryAccount, *, overwrite: bool = False) -> None:
 
 def lead(account: MemoryAccount, epoch: int) -> LogEntry:
     """What a new leader does before it starts the writer."""
-    return open_epoch(log_of(account), Draft(f"leader-{epoch}", NOW, epoch=epoch), publisher(account))
+    return append_epoch(log_of(account), Draft(f"leader-{epoch}", NOW, epoch=epoch), publisher(account))
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

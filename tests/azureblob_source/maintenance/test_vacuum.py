@@ -32,7 +32,7 @@ from azureblob_source.log.naming import boundary_name, log_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance import vacuum as vacuum_module
 from azureblob_source.maintenance.vacuum import (
-    LoggedEntry,
+    ListedEntry,
     VacuumPlan,
     check_retention,
     plan_from_listing,
@@ -225,7 +225,7 @@ def test_a_retention_in_the_future_cannot_be_forced() -> None:
 def test_a_plan_removes_consecutive_old_published_entries_and_never_the_head(
     ages: list[int], first: int, published: int, needed: int, removing: dict[int, str], cut: int
 ) -> None:
-    listed = [LoggedEntry(version, "e", EPOCH + timedelta(days=age)) for version, age in enumerate(ages)]
+    listed = [ListedEntry(version, "e", EPOCH + timedelta(days=age)) for version, age in enumerate(ages)]
     head = LogEntry("w", "t", version=first + len(ages), published_up_to=published)
     plan = plan_from_listing(
         "s", listed, Boundary(first, removing), head, before=EPOCH + timedelta(days=cut), needed=needed
@@ -329,7 +329,7 @@ def test_an_overwrite_by_a_writer_whose_head_was_vacuumed_removes_all_live_blobs
     head = log.head()
     assert head is not None
     assert 1 == head.version
-    log.published_up_to = 1
+    log.notes.published(1)
     for version in (2, 3, 4):
         write(account, version)
         account.clock.sleep(DAY)

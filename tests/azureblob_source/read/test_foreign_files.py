@@ -19,7 +19,7 @@ from azure_account.errors import ConfigurationError, CorruptError
 from azure_account.memory.account import MemoryAccount
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.snapshot import take_snapshot
-from azureblob_source.read.split_reader import read_splits
+from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import split_blobs
 from tests.scripted_clock import ActingClock
 
@@ -52,7 +52,7 @@ def snapshot(account: MemoryAccount, stream: str, **options: Any) -> Snapshot:
 
 def rows(account: MemoryAccount, found: Snapshot, size: int = 1 << 20, **options: Any) -> list[dict[str, Any]]:
     splits = list(split_blobs(found.blobs, size))
-    decoded = read_splits(account.container("container"), splits, reader=found.reader_schema, **options)
+    decoded = read_splits(account.container("container"), splits, SplitSettings(reader=found.reader_schema, **options))
     return [row for _, batch in decoded for row in batch.to_pylist()]
 
 
@@ -132,7 +132,7 @@ def test_avros_interoperability_record_is_read_except_for_its_recursive_field(co
         arrow_schema(found.reader_schema)
     without = {**schema, "fields": [field for field in schema["fields"] if field["name"] != "recordField"]}
     decoded = read_splits(
-        account.container("container"), list(split_blobs(found.blobs)), reader=parse(json.dumps(without))
+        account.container("container"), list(split_blobs(found.blobs)), SplitSettings(reader=parse(json.dumps(without)))
     )
     (batch,) = [batch for _, batch in decoded]
     expected = {name: value for name, value in INTEROP.items() if name != "recordField"}

@@ -13,7 +13,7 @@ from azure_account.errors import CorruptError
 from azure_account.memory.account import MemoryAccount
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.snapshot import take_snapshot
-from azureblob_source.read.split_reader import read_splits
+from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import split_blobs
 from tests.scripted_clock import ActingClock
 
@@ -26,7 +26,7 @@ def read(name: str, size: int = 1 << 20) -> list[dict[str, Any]]:
     container.create()
     container.put("s/1.avro", (FOREIGN / f"{name}.avro").read_bytes())
     found = take_snapshot(CommitLog(container, "s"), None, ActingClock(lambda _: pytest.fail("waited")))
-    decoded = read_splits(container, list(split_blobs(found.blobs, size)), reader=found.reader_schema)
+    decoded = read_splits(container, list(split_blobs(found.blobs, size)), SplitSettings(reader=found.reader_schema))
     return [row for _, batch in decoded for row in batch.to_pylist()]
 
 

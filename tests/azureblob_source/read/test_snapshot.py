@@ -21,7 +21,7 @@ from azureblob_source.log.entry import Transaction
 from azureblob_source.log.publish import Publisher
 from azureblob_source.read.blob_bytes import FIRST_REQUEST
 from azureblob_source.read.snapshot import take_snapshot
-from azureblob_source.read.split_reader import read_splits
+from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import split_blobs
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows, visible_blobs
 from tests.scripted_clock import ActingClock
@@ -515,7 +515,7 @@ def test_a_blob_whose_schema_has_no_columns_is_named_and_the_advice_helps() -> N
     reader = parse(json.dumps(record(v="long")))
     rows = [
         row
-        for _, batch in read_splits(container, list(split_blobs(found.blobs)), reader=reader)
+        for _, batch in read_splits(container, list(split_blobs(found.blobs)), SplitSettings(reader=reader))
         for row in batch.to_pylist()
     ]
     assert [{"v": 1}, {"v": 2}] == rows

@@ -38,7 +38,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.blobs import StreamBlob
 from azureblob_source.read.read_ahead import REQUEST_BYTES, ReadAhead
 from azureblob_source.read.snapshot import take_snapshot
-from azureblob_source.read.split_reader import read_splits
+from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import Split, split_blobs
 from tests.arrow_avro.sync_marker import SYNC
 from tests.azureblob_source.read.request_sizes import request_sizes
@@ -90,7 +90,7 @@ def holding(data: bytes, name: str = NAME) -> BlobContainer:
 
 
 def rows_of(container: BlobContainer, splits: Sequence[Split], **options: Any) -> list[Any]:
-    return [row for _, batch in read_splits(container, splits, **options) for row in batch.to_pylist()]
+    return [row for _, batch in read_splits(container, splits, SplitSettings(**options)) for row in batch.to_pylist()]
 
 
 def splits_of(data: bytes, size: int, name: str = NAME) -> list[Split]:
@@ -226,7 +226,7 @@ def test_batches_come_with_their_split_in_order() -> None:
     account, blobs = stored(**files)
     found = Counter[Split]()
     order = []
-    for split, batch in read_splits(account.container("container"), list(split_blobs(blobs))):
+    for split, batch in read_splits(account.container("container"), list(split_blobs(blobs)), SplitSettings()):
         found[split] += batch.num_rows
         order.append(split)
     assert {Split(blobs[0]): 30, Split(blobs[2]): 5} == found
@@ -294,7 +294,9 @@ def test_bytes_are_fetched_ahead_and_no_more_than_the_budget() -> None:
     account, blobs = stored(a__avro=avro_file(numbered(300)), b__avro=avro_file(numbered(300)))
     budget, longest = 5000, 300
     watch = RecordedGets()
-    found = read_splits(watched(account, watch), list(split_blobs(blobs, 1 << 20)), budget=budget, columns=["n"])
+    found = read_splits(
+        watched(account, watch), list(split_blobs(blobs, 1 << 20)), SplitSettings(budget=budget, columns=["n"])
+    )
     rows = 0
     for _, batch in found:
         rows += batch.num_rows
@@ -334,7 +336,7 @@ def test_a_size_is_accepted_only_if_a_marker_is_where_the_block_would_end(sync: 
     split = next(split_blobs([blob], 50_000)) if sync == SYNC else Split(blob)
     limits = DEFAULT_LIMITS if sync == SYNC else ReadLimits(block_bytes=size * 2)
     with pytest.raises(CorruptError, match="does not end with the file's sync marker"):
-        list(read_splits(watched(account, watch), [split], budget=50_000, limits=limits))
+        list(read_splits(watched(account, watch), [split], SplitSettings(budget=50_000, limits=limits)))
     assert watch.total < 110_000 < len(data) // 10
 
 
@@ -344,7 +346,7 @@ def test_a_size_beyond_the_blob_is_corrupt_and_fetches_nothing() -> None:
     account, (blob,) = stored(a__avro=resized(data, 1, len(data)))
     watch = RecordedGets()
     with pytest.raises(CorruptError, match="it stops within the body of a block"):
-        list(read_splits(watched(account, watch), list(split_blobs([blob], 50_000))[:1], budget=50_000))
+        list(read_splits(watched(account, watch), list(split_blobs([blob], 50_000))[:1], SplitSettings(budget=50_000)))
     assert watch.total < 110_000 < len(data) // 3
 
 
@@ -377,7 +379,7 @@ def test_a_block_larger_than_the_budget_is_read() -> None:
 def test_nothing_is_fetched_before_the_first_row_is_asked_for() -> None:
     account, blobs = stored(a__avro=avro_file(numbered(300)))
     watch = RecordedGets()
-    read_splits(watched(account, watch), list(split_blobs(blobs)))
+    read_splits(watched(account, watch), list(split_blobs(blobs)), SplitSettings())
     assert [] == watch.sizes
     assert_no_threads()
 
@@ -386,7 +388,7 @@ def test_nothing_is_fetched_before_the_first_row_is_asked_for() -> None:
 def test_closing_early_ends_the_threads_and_the_fetching() -> None:
     account, blobs = stored(a__avro=avro_file(numbered(10)), b__avro=avro_file(numbered(30_000)))
     watch = RecordedGets()
-    found = read_splits(watched(account, watch), list(split_blobs(blobs, 1 << 21)), budget=8000)
+    found = read_splits(watched(account, watch), list(split_blobs(blobs, 1 << 21)), SplitSettings(budget=8000))
     next(found)
     found.close()  # type: ignore[attr-defined]
     assert_no_threads()
@@ -606,7 +608,7 @@ def test_truncated_gzip_has_the_rows_before_its_end() -> None:
 
 def test_batches_have_the_requested_schema() -> None:
     data = avro_file(numbered(3))
-    ((_, batch),) = read_splits(holding(data), splits_of(data, 1 << 20), columns=["n"])
+    ((_, batch),) = read_splits(holding(data), splits_of(data, 1 << 20), SplitSettings(columns=["n"]))
     assert pa.schema([pa.field("n", pa.int64(), nullable=False)]) == batch.schema
 
 
@@ -621,5 +623,5 @@ def test_a_blob_that_is_shorter_than_the_log_says_is_damaged_wherever_it_ends(mi
     container.put(blob.name, container.get(blob.name).data[:-missing])
     size = blob.size - missing
     with pytest.raises(CorruptError, match=rf"{blob.name} .*ends at byte {size}, by the log it has {blob.size} bytes"):
-        list(read_splits(container, [Split(blob)]))
-    assert [] == list(read_splits(container, [Split(blob)], ignore_corrupt=True))
+        list(read_splits(container, [Split(blob)], SplitSettings()))
+    assert [] == list(read_splits(container, [Split(blob)], SplitSettings(ignore_corrupt=True)))

@@ -25,7 +25,7 @@ from azure_account.memory.faults import (
     at,
     on,
 )
-from azureblob_source.log.commit import open_epoch
+from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction
 from azureblob_source.log.live import live_blobs
@@ -334,7 +334,7 @@ def test_a_foreign_blob_of_the_same_name_is_left_as_it_is() -> None:
 def open_for(account: MemoryAccount, epoch: int) -> LogEntry:
     container = account.container("container")
     draft = Draft(f"open-{epoch}", "2013-01-31T12:00:05+00:00", epoch=epoch)
-    return kept(open_epoch(CommitLog(container, "flights", readers=1), draft, Publisher(container)))
+    return kept(append_epoch(CommitLog(container, "flights", readers=1), draft, Publisher(container)))
 
 
 def test_a_writer_of_an_older_epoch_is_fenced_and_publishes_nothing() -> None:

@@ -47,7 +47,7 @@ MUTANTS: dict[str, Mutant] = {
         "azureblob_source.read.snapshot:not_visible", _not_there
     ),
     "an epoch is opened only when earlier batches are published": edited(
-        "azureblob_source.log.commit:open_epoch",
+        "azureblob_source.log.commit:append_epoch",
         "head = log.refresh()\n    while",
         "head = publish_committed(log, draft, publisher)\n    while",
     ),

@@ -16,7 +16,7 @@ from azure_account.errors import AzureBlobError, ConflictError, CorruptError, Fe
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, LateEffect, LostAnswer
 from azure_account.memory.service import MemoryService, UnverifiedBehaviour
-from azureblob_source.log.commit import open_epoch
+from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction
 from azureblob_source.log.naming import batches_stream, blob_name, log_stream, log_version
@@ -239,7 +239,7 @@ def drive(process: HistoryProcess, query: Query, *, final: bool = False) -> None
         try:
             log = writer.logs(query.streams[0])
             simulation.seen["epoch opened beside an unpublished batch"] += not_whole(simulation, query.streams[0])
-            open_epoch(log, Draft(simulation.new_id(), simulation.utc().isoformat(), epoch=epoch), writer.publisher)
+            append_epoch(log, Draft(simulation.new_id(), simulation.utc().isoformat(), epoch=epoch), writer.publisher)
         except AzureBlobError as error:
             _failed(process, error)
             if isinstance(error, ConflictError) and "a vacuum has made" not in str(error):
