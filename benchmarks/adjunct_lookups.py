@@ -79,7 +79,7 @@ def visibility(tables: Tables) -> Report:
 
 
 def _first_value(tables: Tables, cache: str) -> None:
-    container, store = tables.store.open(), tables.store.store
+    container, store = tables.store.open(), tables.store.path
     version, generation = pin_version(container, store, f"visibility-{time.monotonic_ns()}", 0)
     schema = StoreSchema.from_json(generation.schema)
     state: Any = partial(StoreNames.state, StoreNames(store))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from adjunct_store.location import StoreLocation
 from adjunct_store.spark import fill, join
+from azure_account.location import Location
 from benchmarks import hadoop_azure
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ class Tables:
         return f"adjunct-{self.keys}"
 
     @property
-    def store(self) -> StoreLocation:
+    def store(self) -> Location:
         """Where the store is."""
-        return StoreLocation({"connectionString": self.azurite.connection_string}, self.name, "stores/planes")
+        return Location(f"{self.name}/stores/planes", {"connectionString": self.azurite.connection_string})
 
     def rows(self, count: int) -> DataFrame:
         """Rows to enrich, the same each time."""

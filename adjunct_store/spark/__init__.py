@@ -5,7 +5,6 @@ filling/  rows ─ fill_spec ─► changes ─ partitioning ─► a task for e
 reading/  rows ─ join, lookup, task_reader ─► pinning (driver), task_reader (tasks) ─► view of the version of the batch
 """
 
-from adjunct_store.location import StoreLocation
 from adjunct_store.spark.filling.bootstrap import FillProgress, wait_until_ready
 from adjunct_store.spark.filling.data_sets import fill_data_sets, load_data_set
 from adjunct_store.spark.filling.fill import Filled, fill
@@ -26,7 +25,6 @@ __all__ = [
     "KeyValueExtractor",
     "PinnedStore",
     "StoreFill",
-    "StoreLocation",
     "fill",
     "fill_data_sets",
     "fill_stream",

@@ -11,6 +11,7 @@ from adjunct_store.spark.filling.changes import changes_of
 from adjunct_store.spark.filling.fill import BatchFiller, check_schema, open_store
 from adjunct_store.spark.partitioning import column_of
 from adjunct_store.spark.reading.task_reader import QUERY
+from adjunct_store.versions.names import StoreNames
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from adjunct_store.location import StoreLocation
     from adjunct_store.spark.filling.fill import Filled
     from adjunct_store.spark.filling.fill_spec import FillSpec
     from adjunct_store.versions.opening import FillTerms
+    from azure_account.location import Location
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,12 @@ class AdjunctStore:
     Without values in `spec`, all columns are values but the keys, the order and the name of the stream.
     """
 
-    location: StoreLocation
+    location: Location
     spec: FillSpec
+
+    def __post_init__(self) -> None:
+        """`ConfigurationError` for a path that a store cannot have."""
+        StoreNames(self.location.path)
 
 
 class AdjunctStores:

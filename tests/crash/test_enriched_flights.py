@@ -15,10 +15,10 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from adjunct_store.host.folders import store_folder
-from adjunct_store.location import StoreLocation
 from adjunct_store.spark import fill, fill_stream, wait_until_ready
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.names import StoreNames
+from azure_account.location import Location
 from tests.crash.enrichment_job import AIRLINES, AIRPORTS, PLANES
 from tests.crash.flights import flights, write_files
 from tests.crash.killing import STUCK_SECONDS, FlightsJob
@@ -59,7 +59,7 @@ class Enrichment:
     def __post_init__(self) -> None:
         account = {"connectionString": self.azurite.connection_string}
         self.planes, self._airports, self._airlines = (
-            StoreLocation(account, self.container_name, name) for name in (PLANES, AIRPORTS, AIRLINES)
+            Location(f"{self.container_name}/{name}", account) for name in (PLANES, AIRPORTS, AIRLINES)
         )
         self.container = self.planes.open()
         self.container.create()

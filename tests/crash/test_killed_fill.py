@@ -13,10 +13,10 @@ import pytest
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.host.cache import HostCache
 from adjunct_store.host.directories import FetchedDirectories
-from adjunct_store.spark import StoreLocation
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.view import open_view
+from azure_account.location import Location
 from state_backup import plan_sweep
 from tests.crash.fill_job import STORE
 from tests.crash.killing import STUCK_SECONDS, FlightsJob, batches_in
@@ -71,7 +71,7 @@ def test_a_fill_that_is_killed_again_and_again_publishes_each_batch_once(
     azurite: Azurite, container_name: str, tmp_path: Path
 ) -> None:
     changes = PlanesChanges(tmp_path / "changes", seed=21)
-    container = StoreLocation({"connectionString": azurite.connection_string}, container_name, STORE).open()
+    container = Location(f"{container_name}/{STORE}", {"connectionString": azurite.connection_string}).open()
     container.create()
     job = FlightsJob(
         azurite, container_name, changes.folder, tmp_path, "tests.crash.fill_job", ["--cache", str(tmp_path / "fill")]

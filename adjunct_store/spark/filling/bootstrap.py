@@ -12,9 +12,9 @@ from azure_account.errors import ConfigurationError, TransientError, describe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from adjunct_store.location import StoreLocation
     from adjunct_store.versions.manifest import Manifest, Version
     from azure_account.clock import Clock
+    from azure_account.location import Location
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class FillProgress:
 
 
 def wait_until_ready(
-    store: StoreLocation,
+    store: Location,
     *,
     timeout: float,
     bootstrapped: bool = True,
@@ -62,7 +62,7 @@ def wait_until_ready(
     while True:
         outage: TransientError | None = None
         try:
-            manifest = read_manifest(container, store.store)
+            manifest = read_manifest(container, store.path)
         except TransientError as error:
             outage = error
         else:

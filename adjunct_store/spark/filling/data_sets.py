@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
     from typing_extensions import Unpack
 
-    from adjunct_store.location import StoreLocation
     from adjunct_store.spark.filling.fill import Filled
     from adjunct_store.spark.filling.fill_spec import FillColumns
+    from azure_account.location import Location
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ _USER = b"\x00"
 
 
 def load_data_set(  # noqa: PLR0913 - what is loaded, and settings
-    store: StoreLocation,
+    store: Location,
     rows: DataFrame,
     *,
     source: str = DATA_SETS,
@@ -73,7 +73,7 @@ def load_data_set(  # noqa: PLR0913 - what is loaded, and settings
 
 
 def fill_data_sets(  # noqa: PLR0913 - what is filled from what, and settings
-    store: StoreLocation,
+    store: Location,
     spark: SparkSession,
     path: str,
     rows: Callable[[DataFrame], DataFrame],
@@ -179,9 +179,9 @@ def _check_kept(wanted: DataSet, options: Mapping[str, str], path: str) -> None:
         raise ConfigurationError(describe("read data sets of", path, cause, step))
 
 
-def _loaded(store: StoreLocation, source: str) -> int:
+def _loaded(store: Location, source: str) -> int:
     """The last version of the stream that the store has; -1 if it has none of it."""
-    manifest = read_manifest(store.open(), store.store)
+    manifest = read_manifest(store.open(), store.path)
     if manifest is None:
         return -1
     sealed = [each.number for each in manifest.generations if each.sealed and each.source == source]

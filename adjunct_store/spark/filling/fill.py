@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from adjunct_store.encoding.schema import StoreSchema
-    from adjunct_store.location import StoreLocation
     from adjunct_store.spark.filling.fill_spec import FillColumns
     from adjunct_store.versions.manifest import Version
     from adjunct_store.versions.manifest_store import Fill
     from adjunct_store.versions.opening import FillTerms, Opening
+    from azure_account.location import Location
 
 BATCH_SOURCE = "batch"
 """The source of a store that is filled by `fill`, unless another one is named."""
@@ -48,7 +48,7 @@ class Filled:
 
 
 def fill(
-    store: StoreLocation,
+    store: Location,
     rows: DataFrame,
     *,
     source: str = BATCH_SOURCE,
@@ -85,7 +85,7 @@ class BatchFiller:
     replaces: the rows of a batch are all that the store has after it; else they are changes.
     """
 
-    location: StoreLocation
+    location: Location
     fill: Fill
     spec: FillSpec
     schema: StoreSchema
@@ -96,7 +96,7 @@ class BatchFiller:
     @property
     def metrics(self) -> StoreMetrics:
         """Of the store."""
-        return StoreMetrics(self.location.container, self.location.store)
+        return StoreMetrics(self.location.container, self.location.path)
 
     def run(self, rows: DataFrame, batch: int, *, bootstrapped: bool = False, sealed: bool = False) -> Filled:
         """Apply the rows, and publish. A batch that was published before is not applied again.
@@ -193,7 +193,7 @@ class BatchFiller:
 
 
 def open_store(
-    store: StoreLocation,
+    store: Location,
     schema: StoreSchema,
     before_take_over: Callable[[Opening], str] = lambda _: "",
     **terms: Unpack[FillTerms],
@@ -201,7 +201,7 @@ def open_store(
     """Take a store over from other fills. See `open_fill`."""
     return open_fill(
         store.open(),
-        store.store,
+        store.path,
         schema.to_json(),
         partitions=schema.partitions,
         before_take_over=before_take_over,
@@ -209,21 +209,21 @@ def open_store(
     )
 
 
-def check_schema(store: StoreLocation, schema: StoreSchema, source: str, *, adds: bool) -> None:
+def check_schema(store: Location, schema: StoreSchema, source: str, *, adds: bool) -> None:
     """`ConfigurationError` if the generation that a fill would continue has another schema. adds: see `continued`."""
-    manifest = read_manifest(store.open(), store.store)
+    manifest = read_manifest(store.open(), store.path)
     current = None if manifest is None else continued(manifest, source, adds=adds).current
     if current is not None and current.source == source:
         _check_same(store, current.schema, schema.to_json())
 
 
-def _check_same(store: StoreLocation, stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def _check_same(store: Location, stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     for part in ("keys", "values", "partitions", "order_by"):
         if stored[part] != given[part]:
             cause = f"its {part} are {_text(stored[part])}, those of this fill are {_text(given[part])}"
             change = f"Give partitions={stored[part]}" if part == "partitions" else "Cast or rename the columns"
             step = f"{change}, or build the store again from its whole source (rebuild=True)."
-            raise ConfigurationError(describe("fill", f"store {store.store}", cause, step))
+            raise ConfigurationError(describe("fill", f"store {store.path}", cause, step))
 
 
 def _text(part: Any) -> str:

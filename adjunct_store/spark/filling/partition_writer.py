@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from adjunct_store.encoding.schema import StoreSchema
     from adjunct_store.host.working import WorkingDirectory
-    from adjunct_store.location import StoreLocation
     from azure_account.account import BlobContainer
+    from azure_account.location import Location
     from state_backup import StateWriter
 
 REPORT = (
@@ -81,7 +81,7 @@ class PartitionWriter:
     once there is one, and they are only counted.
     """
 
-    location: StoreLocation
+    location: Location
     generation: int
     schema: StoreSchema
     epoch: int
@@ -110,7 +110,7 @@ class PartitionWriter:
                 return PartitionReport(partition, "", 0, 0, rows.nulls)
             container = self.location.open()
             cache = None if self.cache_dir is None else Path(self.cache_dir)
-            with working_directory(cache, container, self.location.store, self.generation, partition) as work:
+            with working_directory(cache, container, self.location.path, self.generation, partition) as work:
                 return self._write(container, work, partition, rows, _chain(first, changes))
         except _NullKeyError:
             rows.count_rest()
@@ -124,7 +124,7 @@ class PartitionWriter:
         rows: KeyedRows,
         changes: Iterable[pa.RecordBatch],
     ) -> PartitionReport:
-        state = StoreNames(self.location.store).state(self.generation, partition)
+        state = StoreNames(self.location.path).state(self.generation, partition)
         left, base = work.marker, self.base.get(partition, "")
         _begin_from(base, container, work, state)
         with PartitionStore(work.directory, self.schema) as opened:
@@ -152,7 +152,7 @@ class PartitionWriter:
         )
 
     def _opened(self, container: BlobContainer, state: str, partition: int, left: Marker | None) -> StateWriter:
-        owner = Owner(self.location.store, task_name=str(partition))
+        owner = Owner(self.location.path, task_name=str(partition))
         if left is None:
             return open_state(container, state, owner, epoch=self.epoch, keep=LEAST_KEPT)
         settled = left.checkpoint if left.settled else ""

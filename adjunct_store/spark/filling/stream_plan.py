@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from adjunct_store.encoding.schema import StoreSchema
-    from adjunct_store.location import StoreLocation
     from adjunct_store.spark.filling.fill_spec import FillSpec
     from adjunct_store.spark.filling.query_checkpoint import CheckpointFolder
     from adjunct_store.versions.manifest import Generation
     from adjunct_store.versions.manifest_store import Fill
     from adjunct_store.versions.opening import FillTerms, Opening
+    from azure_account.location import Location
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ _starting = threading.Lock()
 class StreamPlan:
     """A stream and how it fills a store. terms: of `open_fill`."""
 
-    store: StoreLocation
+    store: Location
     rows: DataFrame
     spec: FillSpec
     schema: StoreSchema
@@ -70,7 +70,7 @@ class StreamPlan:
         if misfit:
             step = "Bring back the checkpoint with which the store was filled, or give its folder."
             step += " If it is lost, start once with rebuild=True, which needs all rows of the source."
-            checkpoint = f"store {self.store.store} with checkpoint {self.checkpoint.path}"
+            checkpoint = f"store {self.store.path} with checkpoint {self.checkpoint.path}"
             raise ConfigurationError(describe("fill", checkpoint, misfit, f"{step} Nothing was changed."))
 
     def start_first(self, opening: Opening) -> tuple[StreamingQuery, BatchGate]:
@@ -97,7 +97,7 @@ class StreamPlan:
             with _reporting_that_there_is_nothing(self.rows.sparkSession) if bootstraps else nullcontext():
                 return writer.start()
         except (PySparkException, Py4JJavaError) as error:
-            raise refusal(self.store.store, error) from error
+            raise refusal(self.store.path, error) from error
 
 
 @contextmanager
@@ -119,4 +119,4 @@ def _fill_batch(filler: BatchFiller, rows: DataFrame, batch: int) -> None:
     filled = filler.run(rows, batch)
     text = "store %s: batch %d is version %d: %d upserts, %d deletes, %d older ones ignored, %d rows with null keys"
     counts = filled.upserts, filled.deletes, filled.ignored, filled.nulls
-    logger.info(text, filler.location.store, batch, filled.version.number, *counts)
+    logger.info(text, filler.location.path, batch, filled.version.number, *counts)

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from typing_extensions import Self, Unpack
 
-    from adjunct_store.location import StoreLocation
     from adjunct_store.spark.filling.fill_spec import FillColumns
     from adjunct_store.versions.opening import FillTerms
+    from azure_account.location import Location
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ _TRUNCATED = (
 
 
 def fill_stream(  # noqa: PLR0913 - what is filled from what, and settings
-    store: StoreLocation,
+    store: Location,
     rows: DataFrame,
     *,
     checkpoint: Path | str,
@@ -109,7 +109,7 @@ def fill_stream(  # noqa: PLR0913 - what is filled from what, and settings
     schema = changes_of(rows, spec).schema
     _check_can_start(rows, trigger or {}, query_name)
     folder = CheckpointFolder(rows.sparkSession, str(checkpoint))
-    manifest = read_manifest(store.open(), store.store)
+    manifest = read_manifest(store.open(), store.path)
     known = () if manifest is None else reversed(manifest.generations)
     source = source or folder.source(each.source for each in known)
     if not rebuild:
@@ -172,7 +172,7 @@ class StoreFill(AbstractContextManager["StoreFill"]):
         self._query = start.taken_over(self._filler)
         self._stop = _Stop()
         self._failure: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name=f"fill-{plan.store.store}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"fill-{plan.store.path}", daemon=True)
         self._thread.start()
 
     @property
@@ -232,7 +232,7 @@ class StoreFill(AbstractContextManager["StoreFill"]):
                     self._query = self._next_query()
         except Exception as error:  # noqa: BLE001 - whoever waits for the fill gets it
             self._failure = error
-            logger.error("the fill of store %s has ended: %s", self._plan.store.store, error)  # noqa: TRY400
+            logger.error("the fill of store %s has ended: %s", self._plan.store.path, error)  # noqa: TRY400
         finally:
             self._filler.metrics.close()
 
@@ -245,14 +245,14 @@ class StoreFill(AbstractContextManager["StoreFill"]):
             if not self._rebuild_truncated or not is_truncation(failure) or self._was_rebuilt_in_vain():
                 raise ours or failure
             text = "store %s is built again, since its source was truncated: %s"
-            logger.warning(text, self._plan.store.store, failure)
+            logger.warning(text, self._plan.store.path, failure)
             again = self._filler.fill.build_again(above=self._plan.checkpoint.last_generation())
             self._filler = self._plan.filler(again)
             return True
         if self._stop.requested or not bootstraps:
             return False
         if not _has_read_all(self._query):
-            logger.warning("the bootstrap of store %s was stopped, and so is its fill", self._plan.store.store)
+            logger.warning("the bootstrap of store %s was stopped, and so is its fill", self._plan.store.path)
             return False
         self._filler.finish_bootstrap()
         return True

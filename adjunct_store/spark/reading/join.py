@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from adjunct_store.encoding.schema import StoreSchema
-    from adjunct_store.location import StoreLocation
     from adjunct_store.spark.reading.task_reader import PinnedStore
     from adjunct_store.view import Form, View
+    from azure_account.location import Location
 
 ROWS_AT_ONCE = 500_000
 BYTES_AT_ONCE = 32 << 20
@@ -55,7 +55,7 @@ _ANEW = (
 
 def join(  # noqa: PLR0913 - what is joined, and how
     rows: DataFrame,
-    store: StoreLocation,
+    store: Location,
     *,
     on: Sequence[str] | Mapping[str, str],
     how: str = "left",
@@ -112,7 +112,7 @@ def join(  # noqa: PLR0913 - what is joined, and how
 
 
 def task_reader(
-    store: StoreLocation,
+    store: Location,
     *,
     streaming: bool = True,
     version: int | None = None,
@@ -185,12 +185,12 @@ def _check_added(how: How, columns: Sequence[str] | None, prefix: str, indicator
         raise ConfigurationError(f"{text} Leave it out, or take a left join.")
 
 
-def _check_names(rows: DataFrame, added: Sequence[StructField], store: StoreLocation) -> None:
+def _check_names(rows: DataFrame, added: Sequence[StructField], store: Location) -> None:
     """`ConfigurationError` if a column that is added is there already."""
     taken = {name.lower() for name in rows.columns}
     for each in added:
         if each.name.lower() in taken:
-            text = f"Value column {each.name!r} of store {store.store} is also a column of the DataFrame."
+            text = f"Value column {each.name!r} of store {store.path} is also a column of the DataFrame."
             if not each.nullable:
                 text = f"indicator is {each.name!r}, which is also another column of the result."
             raise ConfigurationError(f"{text} Rename or drop one, or give a prefix.")

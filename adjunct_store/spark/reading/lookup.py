@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column
 
-    from adjunct_store.location import StoreLocation
     from adjunct_store.spark.reading.task_reader import PinnedStore
     from adjunct_store.view import Form
+    from azure_account.location import Location
 
 
 def lookup(
-    store: StoreLocation,
+    store: Location,
     *keys: Column | str,
     streaming: bool = True,
     version: int | None = None,

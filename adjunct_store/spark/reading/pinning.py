@@ -20,10 +20,10 @@ from azure_account.errors import ConfigurationError, NotFoundError, describe
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from adjunct_store.location import StoreLocation
     from adjunct_store.spark.reading.batch_pins import PinHold
     from adjunct_store.versions.manifest import Version
     from adjunct_store.view import Form
+    from azure_account.location import Location
 
 _batch_pins = BatchPins()
 _DRIVER = uuid.uuid4().hex
@@ -43,7 +43,7 @@ class PlannedStore:
 
 
 def plan(
-    store: StoreLocation,
+    store: Location,
     *,
     streaming: bool,
     version: int | None = None,
@@ -86,7 +86,7 @@ def _in_micro_batch() -> bool:
     return context.getLocalProperty(QUERY) is not None and context.getLocalProperty(BATCH) is not None
 
 
-def release_pins(store: StoreLocation | None = None, query: str | None = None) -> None:
+def release_pins(store: Location | None = None, query: str | None = None) -> None:
     """Release what batch jobs of this process have pinned, when none of them runs any more.
 
     A join does it for DataFrames that nothing refers to any more, and an exit of the process for all. The pins of a
@@ -100,11 +100,11 @@ def release_pins(store: StoreLocation | None = None, query: str | None = None) -
     if store is None or query is None:
         _batch_pins.release_all()
     else:
-        release(store.open(), store.store, query)
+        release(store.open(), store.path, query)
 
 
-def _planned(store: StoreLocation, version: int | None) -> tuple[Version, StoreSchema]:
-    manifest = read_manifest(store.open(), store.store)
+def _planned(store: Location, version: int | None) -> tuple[Version, StoreSchema]:
+    manifest = read_manifest(store.open(), store.path)
     found = None
     if manifest is not None:
         found = manifest.newest if version is None else manifest.version(version)

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from adjunct_store.location import StoreLocation
     from adjunct_store.versions.manifest import Generation, Version
+    from azure_account.location import Location
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class PinnedStore:
     id of the process that made it: a process with a copy of the query's checkpoint has another one.
     """
 
-    location: StoreLocation
+    location: Location
     reader: str | None = None
     batch: int = 0
     version: int | None = None
@@ -77,7 +77,7 @@ class PinnedStore:
             return known.version, known.generation
         try:
             who = Reader(reader, self.driver)
-            found = pin_version(self.location.open(), self.location.store, who, batch, version=self.version)
+            found = pin_version(self.location.open(), self.location.path, who, batch, version=self.version)
         except NotFoundError as error:
             step = "Start its fill first, and the query after wait_until_ready."
             if self.version is not None:
@@ -174,8 +174,8 @@ class _Turns:
 
 
 _turns = _Turns()
-_Key: TypeAlias = "tuple[int, StoreLocation, str, str | None, tuple[str, ...], str]"
-_pins: OrderedDict[tuple[int, StoreLocation, str, int, str | None], _Pinned] = OrderedDict()
+_Key: TypeAlias = "tuple[int, Location, str, str | None, tuple[str, ...], str]"
+_pins: OrderedDict[tuple[int, Location, str, int, str | None], _Pinned] = OrderedDict()
 _opened: OrderedDict[_Key, _Open] = OrderedDict()
 # The process id is part of the keys: a forked process must not use what its parent has open.
 
@@ -194,7 +194,7 @@ def _open(store: PinnedStore, version: Version, generation: Generation) -> _Open
         _close_idle(key, reader, turn)
     if found is None:
         directories = FetchedDirectories(_host_cache(store), version)
-        metrics = StoreMetrics(store.location.container, store.location.store)
+        metrics = StoreMetrics(store.location.container, store.location.path)
         schema = StoreSchema.from_json(generation.schema)
         view = open_view(directories, schema, store.form, metrics, partial(_discard, key, directories))
         found = _opened[key] = _Open(view, directories, metrics, reader, turn)
@@ -206,8 +206,8 @@ def _open(store: PinnedStore, version: Version, generation: Generation) -> _Open
 def _host_cache(store: PinnedStore) -> HostCache:
     location = store.location
     cache_dir = None if store.cache_dir is None else Path(store.cache_dir)
-    state: Any = partial(StoreNames.state, StoreNames(location.store))
-    return HostCache(location.open(), location.store, cache_dir, state=state)
+    state: Any = partial(StoreNames.state, StoreNames(location.path))
+    return HostCache(location.open(), location.path, cache_dir, state=state)
 
 
 def _close_idle(opening: _Key, reader: str, turn: int) -> None:
@@ -232,7 +232,7 @@ def _discard(key: _Key, directories: FetchedDirectories, partition: int, error: 
     """Have a partition fetched again. The view is left as it is: its user may be amidst a scan."""
     found = _opened.get(key)
     if found is not None and found.directories is directories:
-        logger.warning("partition %d of store %s is fetched again: %s", partition, key[1].store, error)
+        logger.warning("partition %d of store %s is fetched again: %s", partition, key[1].path, error)
         del _opened[key]
         found.metrics.add("versionsOpen", -1)
         directories.discard(partition)

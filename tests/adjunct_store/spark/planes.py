@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from adjunct_store.location import StoreLocation
+    from azure_account.location import Location
 
 SCHEMA = "tail string, seats int, at long, op string"
 COLUMNS: dict[str, Any] = {"keys": ["tail"], "values": ["seats"], "order_by": "at", "delete_when": "op = 'D'"}
@@ -26,7 +26,7 @@ class Planes:
     """The store, and a folder of input files: a stream has one micro-batch for each file."""
 
     spark: SparkSession
-    store: StoreLocation
+    store: Location
     folder: Path
     files: int = 0
 

@@ -23,7 +23,7 @@ def rows(planes: Planes, *rows: tuple[object, ...]) -> DataFrame:
 
 
 def stores(planes: Planes) -> AdjunctStores:
-    airports = replace(planes.store, store="stores/airports")
+    airports = replace(planes.store, where=f"{planes.store.container}/stores/airports")
     streams = {
         "planes": AdjunctStore(planes.store, FillSpec(["id"], ["seats"], order_by="at")),
         "airports": AdjunctStore(airports, FillSpec(["id"], ["name"], order_by="at", partitions=2)),
@@ -41,7 +41,7 @@ def test_rows_of_stores_are_applied_and_all_others_are_returned(planes: Planes) 
     assert ["f", "g"] == sorted(row.id for row in others.collect())
     assert {"planes": 1, "airports": 1} == {name: each.upserts for name, each in job.filled.items()}
     keys = planes.spark.createDataFrame([("a",)], "id string")
-    for store in (planes.store, replace(planes.store, store="stores/airports")):
+    for store in (planes.store, replace(planes.store, where=f"{planes.store.container}/stores/airports")):
         keys = join(keys, store, on=["id"], cache_dir=planes.cache)
     assert [("a", 1, "EWR")] == [tuple(row) for row in keys.collect()]
 

@@ -68,7 +68,7 @@ def test_a_data_set_that_is_not_whole_is_never_seen(planes: Planes) -> None:
     assert {"a": 1, "b": 2} == planes.content()
     load(planes, ("d", 1))
     assert {"d": 1} == planes.content()
-    manifest = read_manifest(planes.store.open(), planes.store.store)
+    manifest = read_manifest(planes.store.open(), planes.store.path)
     assert manifest is not None and {True} == {each.sealed for each in manifest.generations}
 
 

@@ -142,7 +142,7 @@ def test_null_keys_are_an_error_that_counts_them_or_are_skipped_and_counted(plan
     rows = [("a", 1), (None, 2), (None, 3), ("b", 4)]
     with pytest.raises(ConfigurationError, match=r"2 rows have a null in a key column \(tail\).*null_keys=\"skip\""):
         planes.fill(*rows, partitions=2)
-    manifest = read_manifest(planes.store.open(), planes.store.store)
+    manifest = read_manifest(planes.store.open(), planes.store.path)
     assert manifest is not None and () == manifest.versions
     assert 2 == planes.fill(*rows, partitions=2, null_keys="skip").nulls
     assert {"a": 1, "b": 4} == planes.content()
@@ -168,10 +168,10 @@ def test_a_store_keeps_its_columns_unless_it_is_made_anew(
     planes: Planes, columns: dict[str, Any], message: str
 ) -> None:
     planes.fill(("a", 1))
-    before = read_manifest(planes.store.open(), planes.store.store)
+    before = read_manifest(planes.store.open(), planes.store.path)
     with pytest.raises(ConfigurationError, match=message):
         planes.fill(("a", 2), **columns)
-    assert before == read_manifest(planes.store.open(), planes.store.store)
+    assert before == read_manifest(planes.store.open(), planes.store.path)
 
 
 def test_a_rebuild_has_its_own_rows_only(planes: Planes) -> None:

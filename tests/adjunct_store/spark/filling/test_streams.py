@@ -19,13 +19,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from adjunct_store.location import StoreLocation
 from adjunct_store.spark import join, release_pins, wait_until_ready
 from adjunct_store.spark.filling import stream_plan
 from adjunct_store.spark.filling.streams import is_truncation
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.pins import pin_version
 from azure_account.errors import AzureBlobError, ConfigurationError, FencedError, NotFoundError
+from azure_account.location import Location
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from tests.adjunct_store.spark.planes import SCHEMA
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def manifest(planes: Planes) -> Manifest:
-    found = read_manifest(planes.store.open(), planes.store.store)
+    found = read_manifest(planes.store.open(), planes.store.path)
     assert found is not None
     return found
 
@@ -219,7 +219,7 @@ def test_a_lost_checkpoint_is_refused_and_a_rebuild_has_what_the_source_has_then
 def test_the_checkpoint_of_another_query_is_refused_though_its_batches_have_the_same_numbers(planes: Planes) -> None:
     planes.feed(("a", 1))
     planes.run(source="planes")
-    other = StoreLocation(planes.store.account, planes.store.container, "stores/other")
+    other = Location(f"{planes.store.container}/stores/other", planes.store.options)
     replace(planes, store=other).run(source="planes", checkpoint=planes.folder / "another")
     with pytest.raises(ConfigurationError, match="the checkpoint is of query .*, and query .* fills the store"):
         planes.start(source="planes", checkpoint=planes.folder / "another")
@@ -266,7 +266,7 @@ def test_a_deleted_store_makes_the_query_begin_anew(planes: Planes) -> None:
     planes.feed(("a", 1))
     planes.run()
     container = planes.store.open()
-    for blob in container.list(f"{planes.store.store}/"):
+    for blob in container.list(f"{planes.store.path}/"):
         container.delete(blob.name)
     planes.feed(("b", 2))
     assert 2 == planes.run().generation
@@ -488,7 +488,7 @@ def test_failures_that_mean_a_truncated_source_are_recognized() -> None:
 def test_a_store_whose_source_was_truncated_is_built_again_and_keys_that_were_removed_leave_it(
     planes: Planes, bootstrap: bool
 ) -> None:
-    options, events = dict(planes.store.account), f"{planes.store.container}/events"
+    options, events = dict(planes.store.options), f"{planes.store.container}/events"
 
     def append(*rows: tuple[Any, ...]) -> None:
         append_version(options, events, pa.RecordBatch.from_pylist([{"tail": row[0], "seats": row[1]} for row in rows]))
@@ -600,7 +600,7 @@ def test_each_micro_batch_reads_the_version_that_it_has_pinned(planes: Planes, i
         query.awaitTermination()
         assert dict.fromkeys("abcd", batch) | dict.fromkeys("efgh") == reader.batches[batch]
     assert query is not None
-    container, store = planes.store.open(), planes.store.store
+    container, store = planes.store.open(), planes.store.path
     pinned = [pin_version(container, store, str(query.id), batch)[0] for batch in (2, 3)]
     assert [2, 3] == [version.batch for version in pinned]
 

@@ -190,7 +190,7 @@ def test_jobs_of_one_version_share_a_pin_that_the_exit_releases(planes: Planes) 
     planes.fill(("a", 1))
     planes.join("a")
     planes.join("ab")
-    pins = StoreNames(planes.store.store).all_pins
+    pins = StoreNames(planes.store.path).all_pins
     assert 1 == len(list(planes.store.open().list(pins)))
     release_pins()
     assert [] == list(planes.store.open().list(pins))
@@ -214,7 +214,7 @@ def test_a_dataframe_that_nobody_has_any_more_has_no_pin(planes: Planes) -> None
         return join(rows, planes.store, on=["tail"], cache_dir=planes.cache)
 
     def pins() -> int:
-        return len(list(planes.store.open().list(StoreNames(planes.store.store).all_pins)))
+        return len(list(planes.store.open().list(StoreNames(planes.store.path).all_pins)))
 
     derived = joined(1).where("seats > 0").select((F.col("seats") + 100).alias("more"))
     joined(2).createOrReplaceTempView("forgotten")

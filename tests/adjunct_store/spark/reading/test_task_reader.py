@@ -30,7 +30,7 @@ from azure_account.host_locks import exclusive, try_directory
 from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.retry_loop import Intercept, Request
 from state_backup.restoring.restore import materialise
-from tests.adjunct_store.tasks import BatchWriter, OpenLocation, location_of
+from tests.adjunct_store.tasks import BatchWriter, location_of
 
 STORE = "stores/planes"
 SCHEMA = StoreSchema(pa.schema([("id", pa.int64())]), pa.schema([("seats", pa.int64())]), partitions=4)
@@ -50,7 +50,7 @@ class Worker:
     def __post_init__(self) -> None:
         self.account = MemoryAccount()
         self.account.container("box").create()
-        self.location: OpenLocation = location_of(self.account.container("box"), STORE)
+        self.location = location_of(self.account.container("box"), STORE)
         self.patch.setattr(task_reader, "TaskContext", self)
         self.patch.setattr(task_reader, "_opened", type(task_reader._opened)())
         self.patch.setattr(task_reader, "_pins", type(task_reader._pins)())
@@ -420,7 +420,7 @@ def test_a_worker_that_reads_many_stores_in_turn_keeps_them_open(worker: Worker)
     stores = []
     for number in range(10):
         location = location_of(worker.account.container("box"), f"stores/s{number}")
-        fill = open_fill(location.open(), location.store, SCHEMA.to_json(), partitions=4, source="test", threads=1)
+        fill = open_fill(location.open(), location.path, SCHEMA.to_json(), partitions=4, source="test", threads=1)
         BatchWriter(location, fill, SCHEMA, worker.folder / f"writer{number}").run(0, {1: {"seats": number}})
         stores.append(PinnedStore(location, cache_dir=str(worker.folder / "cache"), form="memory"))
     seen = []
