@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.host.cache import HostCache
 from adjunct_store.host.directories import FetchedDirectories
 from adjunct_store.spark.filling.partition_writer import PartitionReport, PartitionWriter
-from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.pins import pin_version
 from adjunct_store.view import open_view
 from azure_account.location import Location
@@ -50,7 +48,7 @@ def location_of(container: BlobContainer, store: str) -> Location:
 
 @dataclass
 class BatchWriter:
-    """Makes versions of a fill, as `BatchFiller` does with tasks of Spark. Keys are longs."""
+    """Makes versions of a fill, as `VersionWriter` does with tasks of Spark. Keys are longs."""
 
     location: Location
     fill: Fill
@@ -113,8 +111,7 @@ def read(location: Location, reader: str, batch: int, cache_dir: Path, *, thread
     """What a task does that reads all partitions of the version of its batch."""
     container = location.open()
     version, generation = pin_version(container, location.path, reader, batch)
-    state = partial(StoreNames.state, StoreNames(location.path))
-    cache = HostCache(container, location.path, cache_dir, state=state, threads=threads)
+    cache = HostCache(container, location.path, cache_dir, threads=threads)
     directories = FetchedDirectories(cache, version)
     try:
         with open_view(directories, StoreSchema.from_json(generation.schema)) as view:

@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ import psutil
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from adjunct_store.spark import join
+from adjunct_store.spark import JoinColumns, JoinSettings, join
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.names import StoreNames
 from azure_account import Location
@@ -71,11 +72,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def enrich(flights: DataFrame, account: dict[str, str], container: str, cache: Path) -> DataFrame:
     """The flights with their planes (by a shuffle), both airports and the airline."""
     planes, airports, airlines = (Location(f"{container}/{name}", account) for name in (PLANES, AIRPORTS, AIRLINES))
-    where: dict[str, Any] = {"cache_dir": cache}
-    found = join(flights.repartition(TASKS), airports, on={"faa": "origin"}, prefix="origin_", **where)
-    found = join(found, airports, on={"faa": "dest"}, prefix="dest_", **where)
-    found = join(found, airlines, on=["carrier"], prefix="airline_", **where, form="memory")
-    return join(found, planes, on=["tailnum"], prefix="plane_", **where, shuffle=True)
+    kept = JoinSettings(cache_dir=cache)
+    found = join(
+        flights.repartition(TASKS), airports, on={"faa": "origin"}, columns=JoinColumns(prefix="origin_"), settings=kept
+    )
+    found = join(found, airports, on={"faa": "dest"}, columns=JoinColumns(prefix="dest_"), settings=kept)
+    in_memory = replace(kept, form="memory")
+    found = join(found, airlines, on=["carrier"], columns=JoinColumns(prefix="airline_"), settings=in_memory)
+    shuffled = replace(kept, shuffle=True)
+    return join(found, planes, on=["tailnum"], columns=JoinColumns(prefix="plane_"), settings=shuffled)
 
 
 def _pinned(store: Location, query: str | None, batch: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from adjunct_store.spark import fill_stream
+from adjunct_store.spark import FillSpec, StreamFillSettings, fill_stream
 from azure_account import Location
 from tests.crash.planes_changes import COLUMNS, SCHEMA
 from tools.spark_session import local_spark
@@ -44,11 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with fill_stream(
         store,
         changes.parquet(str(given.input)),
+        FillSpec(**COLUMNS),
         checkpoint=str(given.checkpoint),
-        trigger={"availableNow": True},
-        keep=ALL_VERSIONS,
-        cache_dir=given.cache,
-        **COLUMNS,
+        settings=StreamFillSettings(trigger={"availableNow": True}, keep=ALL_VERSIONS, cache_dir=given.cache),
     ) as filling:
         filling.await_termination()
 

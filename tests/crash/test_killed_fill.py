@@ -47,8 +47,7 @@ def content_of(container: BlobContainer, version: Version, manifest: Manifest, c
     """All that a version has, by tail number."""
     generation = manifest.generation(version.generation)
     assert generation is not None
-    names = StoreNames(STORE)
-    directories = FetchedDirectories(HostCache(container, STORE, cache, state=names.state), version)
+    directories = FetchedDirectories(HostCache(container, STORE, cache), version)
     with open_view(directories, StoreSchema.from_json(generation.schema)) as view:
         found = {str(key[0]): value for key, value in view.scan()}
     directories.close()

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _RELEASE_SECONDS = 5.0
-"""For which pins are released at the exit, and those that are not used at a new pin."""
+"""Limit for releasing pins at the exit of the process, and unused pins when another one is made."""
 _USERS = 16
-"""So many users of a pin are noted before those that are gone are left out; then twice those that are left."""
+"""Users of a pin that are noted before those that are gone are removed; later twice those that were left."""
 
 
 @dataclass(eq=False)
 class BatchPin:
-    """A pin, and what uses it: functions that are true as long as they may."""
+    """A pin, and its users: functions that return True as long as the pin may be needed."""
 
     store: Location
     version: Version
@@ -140,9 +140,14 @@ class BatchPins:
             try:
                 release(reached.open(), pin.store.path, pin.reader)
             except TransientError as error:
-                text = "the pin of version %d of store %s stays until another one is made, or it expires: %s"
+                text = "The pin of version %d of store %s stays until the next pin, or until it expires: %s"
                 logger.warning(text, pin.version.number, pin.store, error)
                 continue
             except AzureBlobError as error:
-                logger.warning("the pin of version %d of store %s expires: %s", pin.version.number, pin.store, error)
+                logger.warning(
+                    "The pin of version %d of store %s was not released, and will expire: %s",
+                    pin.version.number,
+                    pin.store,
+                    error,
+                )
             self._pins.remove(pin)

@@ -21,7 +21,6 @@ from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.host.cache import HostCache
 from adjunct_store.host.directories import FetchedDirectories
 from adjunct_store.metrics import StoreMetrics
-from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.pins import Reader, pin_version, reader_of
 from adjunct_store.view import Form, View, open_view
 from azure_account.clock import SYSTEM_CLOCK
@@ -55,9 +54,14 @@ _PIN_SECONDS = 300.0
 class PinnedStore:
     """A store as the tasks of a query read it. Picklable; made on the driver.
 
-    reader, batch: the pin that all tasks use; by default each batch of a streaming query has its own, and other tasks
-    are refused. version: the version that all batches read, by default the newest one when a batch begins. driver: an
-    id of the process that made it: a process with a copy of the query's checkpoint has another one.
+    location: where the store is.
+    reader: whose pin all tasks use. By default each batch of a streaming query has its own pin, and other tasks are
+    refused.
+    batch: the batch of that pin.
+    version: the version that all batches read; by default the newest one when a batch begins.
+    form: `rocksdb` or `memory`.
+    cache_dir: see `ReadSettings`.
+    driver: an id of the process that made it. Another process with a copy of the query's checkpoint has another one.
     """
 
     location: Location
@@ -206,8 +210,7 @@ def _open(store: PinnedStore, version: Version, generation: Generation) -> _Open
 def _host_cache(store: PinnedStore) -> HostCache:
     location = store.location
     cache_dir = None if store.cache_dir is None else Path(store.cache_dir)
-    state: Any = partial(StoreNames.state, StoreNames(location.path))
-    return HostCache(location.open(), location.path, cache_dir, state=state)
+    return HostCache(location.open(), location.path, cache_dir)
 
 
 def _close_idle(opening: _Key, reader: str, turn: int) -> None:
@@ -229,10 +232,10 @@ def _without_version(key: _Key) -> tuple[Any, ...]:
 
 
 def _discard(key: _Key, directories: FetchedDirectories, partition: int, error: CorruptError) -> None:
-    """Have a partition fetched again. The view is left as it is: its user may be amidst a scan."""
+    """Let the next task fetch a partition again. The view stays open, since a scan may be using it."""
     found = _opened.get(key)
     if found is not None and found.directories is directories:
-        logger.warning("partition %d of store %s is fetched again: %s", partition, key[1].path, error)
+        logger.warning("Partition %d of store %s is fetched again: %s", partition, key[1].path, error)
         del _opened[key]
         found.metrics.add("versionsOpen", -1)
         directories.discard(partition)

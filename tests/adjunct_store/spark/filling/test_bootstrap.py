@@ -21,7 +21,7 @@ from tests.adjunct_store.stores import opened as opened_fill
 from tests.adjunct_store.tasks import location_of
 
 if TYPE_CHECKING:
-    from adjunct_store.spark import FillProgress
+    from adjunct_store.spark import StoreProgress
     from adjunct_store.versions.manifest_store import Fill
 
 SCHEMA = StoreSchema(pa.schema([("id", pa.string())]), pa.schema([("seats", pa.int32())]), partitions=1)
@@ -45,7 +45,7 @@ def test_a_wait_ends_with_what_it_saw(store: Location) -> None:
     ):
         wait_until_ready(store, timeout=30, clock=clock)
     fill = opened(store, bootstrap=True)
-    seen: list[FillProgress] = []
+    seen: list[StoreProgress] = []
     with pytest.raises(TransientError, match="generation 1, no batch, 0 entries, 0 bytes, not bootstrapped"):
         wait_until_ready(store, timeout=30, progress=seen.append, clock=clock)
     fill.publish(0, {}, 5, 70)
@@ -110,5 +110,5 @@ def test_any_version_is_enough_if_no_bootstrap_is_asked_for(store: Location) -> 
 
 
 def test_times_are_positive(store: Location) -> None:
-    with pytest.raises(ConfigurationError, match="timeout is -1 and poll is 1"):
+    with pytest.raises(ConfigurationError, match="timeout: -1 is negative"):
         wait_until_ready(store, timeout=-1)

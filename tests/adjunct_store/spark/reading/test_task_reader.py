@@ -20,6 +20,7 @@ from adjunct_store.host import cache as host_cache
 from adjunct_store.host.cleaning import clean_cache
 from adjunct_store.spark.reading import task_reader
 from adjunct_store.spark.reading.pinning import plan
+from adjunct_store.spark.reading.settings import ReadSettings
 from adjunct_store.spark.reading.task_reader import BATCH, QUERY, PinnedStore
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
@@ -188,7 +189,7 @@ def test_a_given_version_is_read_by_all_batches_though_it_serves_no_more(worker:
 def test_tasks_of_a_query_with_a_copied_checkpoint_leave_the_pins_of_the_other_one(worker: Worker) -> None:
     writer = worker.writer()
     writer.run(0, {1: {"seats": 0}})
-    plans = [plan(worker.location, streaming=True).pinned for _ in range(2)]
+    plans = [plan(worker.location, ReadSettings(), streaming=True).pinned for _ in range(2)]
     assert plans[0].driver == plans[1].driver != "", "both are of this process"
     own, copy = (replace(plans[0], cache_dir=str(worker.folder / "cache"), driver=name) for name in ("own", "copy"))
     worker.begin_task("query", 50)
