@@ -9,7 +9,6 @@ versions/   what is published: the manifest, the one fill, the pins of readers
 host/       one copy of a checkpoint on a host, for all its processes
 forms/      how a process holds a version: in RocksDB, or all of it in memory
 view        a version, opened for reading: look up, get, scan
-location    where a store is
 verifying   whether versions can be read, and what is in them is where it belongs
 metrics     what fills and readers count
 spark/      stores in Spark: fill them, join with them

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from adjunct_store.versions.manifest import Manifest, Version
     from azure_account.account import BlobContainer
+    from azure_account.location import Location
 
 _STATES_AT_ONCE = 4
 _Place: TypeAlias = "tuple[int, int]"
@@ -40,7 +41,7 @@ class VerifiedVersion:
     """A version, and all that is wrong with it.
 
     partitions, files, bytes: that were written. entries: that were counted, None unless it was deep. dropped: the
-    version has left the manifest meanwhile, so faults say nothing.
+    version has left the manifest since then, so its faults do not count.
     """
 
     version: Version
@@ -57,9 +58,8 @@ class VerifiedVersion:
         return not self.faults and not self.dropped
 
 
-def verify(  # noqa: PLR0913 - what is verified, how, and what is reported
-    container: BlobContainer,
-    store: str,
+def verify(
+    store: Location,
     *,
     deep: bool = False,
     scratch: Path | None = None,
@@ -67,29 +67,33 @@ def verify(  # noqa: PLR0913 - what is verified, how, and what is reported
     planned: Callable[[int, int], object] = lambda _files, _bytes: None,
     progress: Callable[[int], object] = lambda _: None,
 ) -> tuple[VerifiedVersion, ...]:
-    """Verify all versions, newest first. Finds all faults.
+    """Verify all versions, newest first. Finds all faults, and changes nothing.
 
-    Else than `deep`, the blobs of all checkpoints must be there with the right sizes. deep: download all files and
-    compare their checksums; then read all entries: each key must be in the partition that its hash gives, each value
-    must decode, and the numbers of entries must be those that partition and version say. scratch: a folder with room
-    for the store, by default the temporary folder. planned, progress: see `state_backup.verify`.
+    store: where the store is.
+    deep: download all files and compare their checksums, then read all entries: each key must be in the partition of
+    its hash, each value must decode, and the numbers of entries must be those of partition and version. Without it only
+    the names and sizes of the blobs are compared.
+    scratch: with `deep` a folder with room for the store; by default the temporary folder.
+    threads: of the downloads.
+    planned: see `state_backup.verify`.
+    progress: see `state_backup.verify`.
 
-    `NotFoundError` if there is no store, `CorruptError` if its manifest is damaged.
+    `NotFoundError` if the store does not exist, `CorruptError` if its manifest is damaged.
     """
-    manifest = _read(container, store)
-    names = StoreNames(store)
+    container, path = store.open(), store.path
+    names = StoreNames(path)
+    manifest = _read(container, path)
     places = sorted({(each.generation, partition) for each in manifest.versions for partition, _ in _written(each)})
     look = partial(_look, container, names, deep=deep, planned=planned, progress=progress)
     looked = dict(zip(places, concurrent_map(look, places, _STATES_AT_ONCE, after_error="wait"), strict=True))
     verified = [_version(each, looked) for each in manifest.versions]
     if deep:
         with tempfile.TemporaryDirectory(prefix="adjunct-store-", dir=scratch) as folder:
-            state = partial(StoreNames.state, names)
-            cache = HostCache(container, store, Path(folder), state=state, threads=threads)
+            cache = HostCache(container, path, Path(folder), threads=threads)
             reading = _Reading(cache, manifest)
             verified = [reading.version(each) for each in reversed(verified)][::-1]
     if any(each.faults for each in verified):
-        kept = {each.number for each in _read(container, store).versions}
+        kept = {each.number for each in _read(container, path).versions}
         verified = [each if each.version.number in kept else replace(each, dropped=True) for each in verified]
     return tuple(verified)
 

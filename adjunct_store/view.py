@@ -146,16 +146,16 @@ class View:
 
 
 def check_form(form: str) -> None:
-    """`ConfigurationError` if there is no such form."""
+    """`ConfigurationError` for an unknown form."""
     if form not in FORMS:
-        raise ConfigurationError(f"form is {form!r}; it must be one of {', '.join(FORMS)}.")
+        raise ConfigurationError(f"Argument form: {form!r} is not possible. Give rocksdb or memory.")
 
 
 def _in_python(column: pa.Array) -> list[Any]:
     try:
         found: list[Any] = column.to_pylist()
     except (OverflowError, ValueError) as error:
-        cause = "a date or time in it is none of the years 1 to 9999, which are all that Python has"
+        cause = "it has a date or time outside the years 1 to 9999, the range of Python"
         raise ConfigurationError(describe("read", "an entry", cause, "Use lookup or join: Arrow has them.")) from error
     return found
 

@@ -20,7 +20,6 @@ from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.engine import PartitionStore, Position
 from adjunct_store.host.cache import HostCache
 from adjunct_store.host.directories import FetchedDirectories
-from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.pins import pin_version
 from adjunct_store.view import open_view
 from benchmarks.peak import peak
@@ -79,11 +78,10 @@ def visibility(tables: Tables) -> Report:
 
 
 def _first_value(tables: Tables, cache: str) -> None:
-    container, store = tables.store.open(), tables.store.store
+    container, store = tables.store.open(), tables.store.path
     version, generation = pin_version(container, store, f"visibility-{time.monotonic_ns()}", 0)
     schema = StoreSchema.from_json(generation.schema)
-    state: Any = partial(StoreNames.state, StoreNames(store))
-    directories = FetchedDirectories(HostCache(container, store, tables.folder / cache, state=state), version)
+    directories = FetchedDirectories(HostCache(container, store, tables.folder / cache), version)
     with open_view(directories, schema) as view:
         found = view.lookup(pa.record_batch({"key": pa.array(range(1_000), pa.int64())}))
     directories.close()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from adjunct_store.location import StoreLocation
-from adjunct_store.spark import fill, join
+from adjunct_store.spark import FillSettings, FillSpec, JoinSettings, fill, join
+from azure_account.location import Location
 from benchmarks import hadoop_azure
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ class Tables:
         return f"adjunct-{self.keys}"
 
     @property
-    def store(self) -> StoreLocation:
+    def store(self) -> Location:
         """Where the store is."""
-        return StoreLocation({"connectionString": self.azurite.connection_string}, self.name, "stores/planes")
+        return Location(f"{self.name}/stores/planes", {"connectionString": self.azurite.connection_string})
 
     def rows(self, count: int) -> DataFrame:
         """Rows to enrich, the same each time."""
@@ -66,11 +66,16 @@ class Tables:
 
     def fill_store(self) -> None:
         """Ours: apply the changes, until the version is published."""
-        fill(self.store, self.changes(), keys=[KEY], partitions=self.partitions, cache_dir=self.folder / "fill")
+        fill(
+            self.store,
+            self.changes(),
+            FillSpec(keys=[KEY], partitions=self.partitions),
+            settings=FillSettings(cache_dir=self.folder / "fill"),
+        )
 
     def joined_by_store(self, rows: DataFrame, cache: str, **settings: Any) -> DataFrame:
         """Ours. cache: each contender has its own, so that each fetches the version of the batch itself."""
-        return join(rows, self.store, on=[KEY], cache_dir=self.folder / cache, **settings)
+        return join(rows, self.store, on=[KEY], settings=JoinSettings(cache_dir=self.folder / cache, **settings))
 
     def rewrite_parquet(self) -> None:
         """Spark's: read the table of the last batch, replace what has changed, and write all of it anew."""

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
-from adjunct_store.spark import StoreLocation, join
+from adjunct_store.spark import JoinSettings, join
+from azure_account import Location
 from tools.spark_session import local_spark
 
 if TYPE_CHECKING:
@@ -38,11 +39,11 @@ def main() -> None:
     given = _parser().parse_args()
     connection = os.environ["AZURE_STORAGE_CONNECTION_STRING"]
     options = {"connectionSecret": connection}
-    prices = StoreLocation(options, *given.store.split("/", 1))
+    prices = Location(given.store, options)
     spark = local_spark("pricing")
     reader = spark.readStream.schema("order long, article long").option("maxFilesPerTrigger", 1)
     orders = reader.parquet(str(given.orders)).repartition(TASKS)
-    priced = join(orders, prices, on=["article"], cache_dir=given.checkpoint.parent / "cache")
+    priced = join(orders, prices, on=["article"], settings=JoinSettings(cache_dir=given.checkpoint.parent / "cache"))
     worked_on = priced.mapInArrow(partial(_work, given.look_ups), priced.schema)
     writer = worked_on.writeStream.format("azureblob").options(**options)
     writer.option("checkpointLocation", str(given.checkpoint)).start(given.target).awaitTermination()

@@ -23,6 +23,7 @@ from azure_account.cli.commands import ERROR, AsJson, Options, new_app, settings
 from azure_account.cli.json_lines import print_json
 from azure_account.cli.progress import transfer
 from azure_account.cli.shell import shell_of
+from azure_account.location import Location
 from azure_account.names import check_container
 
 if TYPE_CHECKING:
@@ -157,11 +158,10 @@ def verify_command(  # noqa: PLR0913 - one argument for each option
     Ends with exit code 1 if a version is not whole.
     """
     shell = shell_of(ctx)
-    opened_container = _container(shell, container, option)
+    check_container(container)
+    location = Location.in_account(shell.connect(settings_of(shell, option)), f"{container}/{store}")
     with transfer(shell, "verifying") as shown:
-        verified = verify(
-            opened_container, store, deep=deep, scratch=scratch, planned=shown.planned, progress=shown.progress
-        )
+        verified = verify(location, deep=deep, scratch=scratch, planned=shown.planned, progress=shown.progress)
     if as_json:
         print_json(document.verify_json(store, verified, deep=deep))
     else:

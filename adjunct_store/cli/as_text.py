@@ -118,7 +118,7 @@ def verify_lines(store: str, verified: Sequence[VerifiedVersion], *, deep: bool)
     for each in verified:
         name = f"Version {each.version.number} (generation {each.version.generation}, batch {each.version.batch})"
         if each.dropped:
-            lines.append(f"{name} has left the store meanwhile.")
+            lines.append(f"{name} has left the store since then.")
         elif each.whole:
             size = f"{plural(each.partitions, 'partition')}, {plural(each.files, 'file')} ({size_text(each.bytes)})"
             entries = plural(each.entries or 0, "entry")
@@ -144,7 +144,7 @@ def one_line(text: str) -> str:
 
 
 def published(version: Version) -> str:
-    """When a version was published, in UTC; a text that is no time as it is."""
+    """When a version was published, in UTC; a text that is not a time is returned as it is."""
     try:
         return time_text(datetime.fromisoformat(version.published))
     except ValueError:

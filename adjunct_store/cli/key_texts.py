@@ -23,10 +23,12 @@ _FORMS = {
 
 
 def typed_key(texts: Sequence[str], keys: pa.Schema) -> tuple[object, ...]:
-    """The values of the first key columns. `ConfigurationError` for a text that is none of its column's type."""
+    """The values of the first key columns. `ConfigurationError` for a text of another type."""
     if len(texts) > len(keys):
         columns = ", ".join(f"{column.name} {key_type_name(column)}" for column in keys)
-        raise ConfigurationError(f"{len(texts)} values are given; the store has {len(keys)} key columns: {columns}.")
+        raise ConfigurationError(
+            f"Argument KEY: {len(texts)} values are given; the store has {len(keys)} key columns: {columns}."
+        )
     return tuple(_typed(text, column) for text, column in zip(texts, keys, strict=False))
 
 
@@ -37,7 +39,7 @@ def _typed(text: str, column: pa.Field) -> object:
     except ValueError as error:
         form = _FORMS.get(kind, "a whole number")
         raise ConfigurationError(
-            f"{text!r} is no value of key column {column.name!r} ({kind}): give {form}."
+            f"Argument KEY: {text!r} is not a value of key column {column.name!r} ({kind}). Give {form}."
         ) from error
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from adjunct_store.encoding.schema import StoreSchema
@@ -92,10 +91,10 @@ def _pin(container: BlobContainer, names: StoreNames, blob: BlobProperties) -> F
 
 
 def chosen_version(container: BlobContainer, store: str, number: int | None) -> tuple[Version, Generation]:
-    """A version by its number, by default the one that readers get now. `NotFoundError` if there is none."""
+    """A version by its number, by default the one that readers get now. `NotFoundError` if it does not exist."""
     manifest = read_manifest(container, store)
     if manifest is None:
-        cause = "there is no such store"
+        cause = "the store does not exist"
         raise NotFoundError(describe("read", f"store {store} in {container.url}", cause, "Check the name with `ls`."))
     version = manifest.newest if number is None else manifest.version(number)
     generation = None if version is None else manifest.generation(version.generation)
@@ -113,11 +112,10 @@ def opened(
 ) -> Iterator[View]:
     """A version, whose partitions are fetched to this host when they are needed.
 
-    No pin is written: if the version goes meanwhile, `NotFoundError` says so. What is damaged on this host is fetched
-    again the next time, after the `CorruptError`.
+    No pin is written: `NotFoundError` if a clean-up deletes the version. After a `CorruptError` the next call fetches
+    the damaged partition again.
     """
-    state = partial(StoreNames.state, StoreNames(store))
-    directories = FetchedDirectories(HostCache(container, store, cache_dir, state=state), version)
+    directories = FetchedDirectories(HostCache(container, store, cache_dir), version)
     schema = StoreSchema.from_json(generation.schema)
     try:
         with open_view(directories, schema, on_damage=lambda partition, _: directories.discard(partition)) as view:

@@ -38,7 +38,7 @@ def key_columns(values: Sequence[Sequence[object]], keys: pa.Schema) -> pa.Recor
     """Keys that are given as tuples. `ConfigurationError` for values that are not of the columns' types."""
     for key in values:
         if isinstance(key, str | bytes):
-            raise ConfigurationError(f"Key {key!r} is no tuple of the key columns: give ({key!r},).")
+            raise ConfigurationError(f"Key {key!r} is not a tuple of the key columns. Give ({key!r},).")
         if len(key) != len(keys):
             have = ", ".join(keys.names)
             raise ConfigurationError(f"Key {key!r} has {len(key)} values; the store has the columns {have}.")

@@ -50,14 +50,16 @@ class StoreSchema:
     def __post_init__(self) -> None:
         """Check what the caller has chosen."""
         if not len(self.keys):
-            raise ConfigurationError("A store needs at least one key column: give `keys`.")
+            raise ConfigurationError("Argument keys: a store needs at least one key column. Give one.")
         for column in self.keys:
             key_type_name(column)
         both = sorted(set(self.keys.names) & set(self.values.names))
         if both:
             raise ConfigurationError(f"Columns {', '.join(both)} are keys and values of the store: choose one.")
         if not 1 <= self.partitions <= MOST_PARTITIONS:
-            raise ConfigurationError(f"partitions is {self.partitions}, it must be 1 to {MOST_PARTITIONS}.")
+            raise ConfigurationError(
+                f"Argument partitions: {self.partitions} is not possible. Give 1 to {MOST_PARTITIONS}."
+            )
         _ = self.avro
 
     @cached_property

@@ -43,10 +43,10 @@ _CACHE_BYTES = 128 << 20
 _OPEN_FILES = 256
 _BLOOM_BITS = 10
 _SORTED_RUNS = 8
-"""A batch of changes is a sorted run, of one file or few. From so many runs on a compaction merges some of the newest
+"""A batch of changes is a sorted run, of one file or few. From this number on a compaction merges some of the newest
 into one, and that is uploaded. More would make look-ups slower, though Bloom filters spare most of it."""
 _REPLACED_PERCENT = 50
-"""All runs are merged into one when the newer ones together have so many percent of the bytes of the oldest, which has
+"""All runs are merged into one when the newer ones have this percentage of the bytes of the oldest, which has
 most of the store. Until then it stays as it is: with RocksDB's default, compaction by levels, every eighth batch would
 write and upload all of a small partition again."""
 _LEVELS = 7

@@ -19,6 +19,7 @@ from adjunct_store.host.cleaning import clean_generations, clean_partition, fetc
 from adjunct_store.host.folders import store_folder
 from adjunct_store.host.verified import forget_verified, note_verified, verified_files
 from adjunct_store.metrics import StoreMetrics
+from adjunct_store.versions.names import StoreNames
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.disk_advice import TOO_MANY_OPEN
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError, describe
@@ -43,12 +44,12 @@ logger = logging.getLogger(__name__)
 STORE = "store"
 """The name that the files of a partition have in its state."""
 _KEPT = 2
-"""Checkpoints of a partition that stay though nobody reads them: a batch that is repeated reads the one before."""
+"""Checkpoints of a partition that stay without a reader: a repeated batch reads the one before the newest."""
 _SOURCES = 2
 
 
 class HeldDirectory:
-    """A directory that nobody deletes until the lease is closed. A context manager.
+    """A directory that no process deletes until this is closed. A context manager.
 
     Only for the process that opened it: in a forked child it is closed.
     """
@@ -72,8 +73,8 @@ class HeldDirectory:
     def discard(self) -> None:
         """Close the lease of a directory with a damaged file: who opens the checkpoint next fetches it again.
 
-        The directory gets another name, and is deleted when nobody has it open. Others who read it may miss files that
-        they had not opened yet: they discard it too, which does nothing to the directory that is in its place by then.
+        The directory is renamed, and deleted when no process has it open. Other readers may miss files that they have
+        not opened yet; when they discard it too, the directory that has taken its place is not touched.
         """
         self._discard(self._lock)
 
@@ -87,29 +88,34 @@ class HeldDirectory:
 class HostCache:
     """Opens checkpoints of one store. Thread-safe; keeps nothing open itself.
 
-    state: the state of a generation and partition, such as `stores/planes/g3/p0`. cache_dir: by default a folder of
-    this user in the temporary folder; give one if the host deletes old temporary files by itself. lock_timeout:
-    seconds to wait for a process that fetches the same partition.
+    container: of the store.
+    store: its path.
+    cache_dir: by default a folder of the user in the temporary folder. Give one if the host deletes old temporary
+    files.
+    lock_timeout: seconds to wait for a process that fetches the same partition.
+    threads: of all fetches together.
+    clock: measures the waiting.
     """
 
-    def __init__(  # noqa: PLR0913 - what is cached, where, and settings
+    def __init__(
         self,
         container: BlobContainer,
         store: str,
         cache_dir: Path | None = None,
         *,
-        state: Callable[[int, int], str],
         lock_timeout: float = LOCK_TIMEOUT,
         threads: int = 16,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._container, self._store, self._state = container, store, state
+        self._container, self._store, self._names = container, store, StoreNames(store)
         self._folder = store_folder(container, store, cache_dir)
         self._lock_timeout, self.threads, self._clock = lock_timeout, threads, clock
         self._metrics = StoreMetrics(container.name, store)
 
     def open(self, generation: int, partition: int, checkpoint: str, threads: int | None = None) -> HeldDirectory:
-        """A checkpoint of a partition; it is fetched if the host does not have it, by all threads or so many.
+        """A checkpoint of a partition; it is fetched if the host does not have it.
+
+        threads: for the fetch; by default those of the cache.
 
         `NotFoundError` if it is not stored any more, `CorruptError` if what is stored is damaged, `ConfigurationError`
         if the disk is full, `TransientError` if another process fetches the partition for too long.
@@ -148,7 +154,7 @@ class HostCache:
         return lock
 
     def _fetch(self, folder: PartitionFolder, checkpoint: str, sources: list[str], threads: int) -> None:
-        state = self._state(folder.generation, folder.partition)
+        state = self._names.state(folder.generation, folder.partition)
         target = folder.checkpoint(checkpoint)
         paths = [folder.checkpoint(each) for each in sources]
         of = f"checkpoint {checkpoint} of generation {folder.generation}, partition {folder.partition}"
@@ -177,7 +183,7 @@ class HostCache:
         counts = {"fetches": 1, "fetchedBytes": made.downloaded_bytes, "linkedBytes": made.kept_bytes}
         for name, number in counts.items():
             self._metrics.count(name, number)
-        text = "fetched %s: %d bytes in %d files downloaded, %d bytes in %d files were on this host"
+        text = "Fetched %s: %d bytes in %d files downloaded, %d bytes in %d files were on this host"
         logger.info(text, target, made.downloaded_bytes, made.downloaded_files, made.kept_bytes, made.kept_files)
 
     def _discard(self, folder: PartitionFolder, lock: Lock) -> None:
@@ -192,7 +198,7 @@ class HostCache:
 
 @contextmanager
 def _released_on_error(lock: Lock) -> Iterator[None]:
-    """Release the lock if the block raises: nobody gets it then."""
+    """Release the lock if the block raises, since the caller does not get it."""
     try:
         yield
     except BaseException:

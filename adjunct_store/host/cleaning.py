@@ -1,8 +1,7 @@
-"""Delete what the host does not need any more, and what nobody has open.
+"""Delete directories that the host no longer needs and no process has open.
 
-Nothing is deleted in place: a directory gets another name first, so that nobody opens it when half of it is gone. What
-a killed process has left under such a name is deleted by the next clean-up. An error of the disk is logged: it keeps
-nobody from reading.
+A directory is renamed before it is deleted, so that no process opens one that is half deleted. The next clean-up
+deletes what a killed process has left under such a name. Errors of the disk are logged: they do not stop readers.
 """
 
 from __future__ import annotations
@@ -48,21 +47,21 @@ def fetched(folder: PartitionFolder) -> list[str]:
 
 
 def make_waste(directory: Path) -> Path:
-    """Give a directory a name under which nobody looks for it. Under the partition's lock."""
+    """Rename a directory so that no process opens it. Requires the partition's lock."""
     names = (directory.with_name(f"{directory.name}.waste-{number}") for number in count())
     waste = next(name for name in names if not os.path.lexists(name))
     return directory.rename(waste)
 
 
 def clean_partition(folder: PartitionFolder, kept: Collection[str]) -> int:
-    """Delete all that is neither kept nor open; how many directories. Under the partition's lock."""
+    """Delete what is neither kept nor open; returns the number of directories. Requires the partition's lock."""
     files = {LOCK, WORK, VERIFIED} if kept else {LOCK, WORK}
     entries = sorted(set(_names(folder.path)) - {*files, *kept})
     return sum(_logged(partial(_delete, folder.path / name)) for name in entries)
 
 
 def clean_generations(store: StoreFolder, below: int) -> int:
-    """Delete all of the generations below this one, also what is written; how many directories."""
+    """Delete the generations below this one, also their working directories; returns the number of directories."""
     return _clean(store, lambda folder: () if folder.generation < below else None)
 
 
@@ -84,7 +83,7 @@ def clean_work(store: StoreFolder, below: int) -> int:
 
 
 def _clean(store: StoreFolder, kept: Callable[[PartitionFolder], Collection[str] | None]) -> int:
-    """Clean the partitions whose lock nobody holds, and delete generations that are empty then.
+    """Clean the partitions whose lock is free, and delete generations that are empty then.
 
     kept: the checkpoints of a partition that stay. If there are none, or `_ALL` of them stay, the directory to write is
     deleted. None: the partition is left alone.
@@ -113,7 +112,7 @@ def _clean_locked(folder: PartitionFolder, kept: Collection[str]) -> int:
 
 
 def _delete(path: Path) -> int:
-    """Delete a directory that nobody has open, or a file that does not belong here."""
+    """Delete a directory that no process has open, or a file that does not belong here."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
         return 0
@@ -147,7 +146,7 @@ def _logged(act: Callable[[], int]) -> int:
     try:
         return act()
     except (OSError, ConfigurationError) as error:
-        logger.warning("something in the cache of the host was not deleted, the next clean-up tries again: %s", error)
+        logger.warning("A file in the cache directory was not deleted; the next clean-up tries again: %s", error)
         return 0
 
 

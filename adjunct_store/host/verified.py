@@ -23,7 +23,7 @@ _NEW = f"{VERIFIED}.new"
 
 
 def verified_files(folder: PartitionFolder) -> ReadFiles:
-    """What is noted; nothing if that is not sound. Under the partition's lock, as all here."""
+    """The files that were noted; none if the note is damaged. Requires the partition's lock, as all functions here."""
     try:
         fields = json.loads(folder.verified.read_bytes())
         if fields.pop("digest") == digest_of(fields):

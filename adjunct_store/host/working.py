@@ -1,8 +1,8 @@
 """The directory that a process writes a partition in, which the next one on this host goes on with.
 
 A marker says which checkpoint the directory has, and what the next backup need not do again. It is deleted before the
-first write, and written when the checkpoint is committed: whatever a killed process has left, there is no marker at
-something else than its checkpoint.
+first write, and written when the checkpoint is committed: so whatever a killed process has left,
+a marker never names a checkpoint that the directory does not have.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adjunct_store.host.cleaning import clean_work
-from adjunct_store.host.folders import LOCK, store_folder
+from adjunct_store.host.folders import LOCK
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.documents.form import digest_of, sealed
 from azure_account.errors import ConfigurationError, CorruptError, describe
@@ -27,7 +27,7 @@ from state_backup.local import durable, place
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from azure_account.account import BlobContainer
+    from adjunct_store.host.folders import StoreFolder
     from azure_account.clock import Clock
     from azure_account.host_locks import Lock
 
@@ -49,7 +49,7 @@ class Marker:
 
     @classmethod
     def from_json(cls, data: bytes) -> Marker | None:
-        """The inverse; None for what is no sound marker."""
+        """The inverse; None if the marker is damaged."""
         try:
             fields = json.loads(data)
             if fields.pop("digest") != digest_of(fields):
@@ -132,10 +132,8 @@ class WorkingDirectory:
 
 
 @contextmanager
-def working_directory(  # noqa: PLR0913 - where it is, and how long to wait
-    cache_dir: Path | None,
-    container: BlobContainer,
-    store: str,
+def working_directory(
+    stored: StoreFolder,
     generation: int,
     partition: int,
     *,
@@ -144,11 +142,14 @@ def working_directory(  # noqa: PLR0913 - where it is, and how long to wait
 ) -> Iterator[WorkingDirectory]:
     """The directory to write a partition in, locked as long as the block lasts.
 
-    cache_dir: as for `HostCache`. `TransientError` if another process of this host has it for longer than
-    `lock_timeout` seconds; `ConfigurationError` if the disk refuses it. Directories that were written in generations
-    before the last one are deleted.
+    stored: the folder of the store on this host.
+    generation: of the partition. Directories of generations before the last one are deleted.
+    partition: its number.
+    lock_timeout: seconds to wait for another process of this host that has the directory; then `TransientError`.
+    clock: measures the waiting.
+
+    `ConfigurationError` if the disk refuses the directory.
     """
-    stored = store_folder(container, store, cache_dir)
     folder = stored.partition(generation, partition).work
     with exclusive(folder / LOCK, lock_timeout, clock) as lock:
         clean_work(stored, generation - 1)

@@ -5,28 +5,33 @@ filling/  rows ─ fill_spec ─► changes ─ partitioning ─► a task for e
 reading/  rows ─ join, lookup, task_reader ─► pinning (driver), task_reader (tasks) ─► view of the version of the batch
 """
 
-from adjunct_store.location import StoreLocation
-from adjunct_store.spark.filling.bootstrap import FillProgress, wait_until_ready
+from adjunct_store.spark.filling.bootstrap import StoreProgress, wait_until_ready
 from adjunct_store.spark.filling.data_sets import fill_data_sets, load_data_set
-from adjunct_store.spark.filling.fill import Filled, fill
+from adjunct_store.spark.filling.fill import FillResult, fill
 from adjunct_store.spark.filling.fill_spec import FillSpec, KeyValueExtractor
-from adjunct_store.spark.filling.streams import StoreFill, fill_stream
+from adjunct_store.spark.filling.settings import FillSettings, StreamFillSettings
+from adjunct_store.spark.filling.streams import StreamFill, fill_stream
 from adjunct_store.spark.reading.join import join, task_reader
 from adjunct_store.spark.reading.lookup import lookup
 from adjunct_store.spark.reading.pinning import release_pins
+from adjunct_store.spark.reading.settings import JoinColumns, JoinSettings, ReadSettings
 from adjunct_store.spark.reading.task_reader import PinnedStore
 from adjunct_store.spark.stores import AdjunctStore, AdjunctStores
 
 __all__ = [
     "AdjunctStore",
     "AdjunctStores",
-    "FillProgress",
+    "FillResult",
+    "FillSettings",
     "FillSpec",
-    "Filled",
+    "JoinColumns",
+    "JoinSettings",
     "KeyValueExtractor",
     "PinnedStore",
-    "StoreFill",
-    "StoreLocation",
+    "ReadSettings",
+    "StoreProgress",
+    "StreamFill",
+    "StreamFillSettings",
     "fill",
     "fill_data_sets",
     "fill_stream",

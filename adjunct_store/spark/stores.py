@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from adjunct_store.spark.filling.changes import changes_of
-from adjunct_store.spark.filling.fill import BatchFiller, check_schema, open_store
+from adjunct_store.spark.filling.fill import VersionWriter, check_schema, open_store
 from adjunct_store.spark.partitioning import column_of
 from adjunct_store.spark.reading.task_reader import QUERY
+from adjunct_store.versions.names import StoreNames
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -19,29 +20,41 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from adjunct_store.location import StoreLocation
-    from adjunct_store.spark.filling.fill import Filled
+    from adjunct_store.spark.filling.fill import FillResult
     from adjunct_store.spark.filling.fill_spec import FillSpec
     from adjunct_store.versions.opening import FillTerms
+    from azure_account.location import Location
 
 
 @dataclass(frozen=True)
 class AdjunctStore:
     """A store, and how the rows of a stream become its changes.
 
-    Without values in `spec`, all columns are values but the keys, the order and the name of the stream.
+    location: where the store is.
+    spec: see `fill`. By default all columns are values but the keys, the order and the name of the stream.
+
+    `ConfigurationError` for a path that a store cannot have.
     """
 
-    location: StoreLocation
+    location: Location
     spec: FillSpec
+
+    def __post_init__(self) -> None:
+        """Validate."""
+        StoreNames(self.location.path)
 
 
 class AdjunctStores:
-    """Fills stores from the streams of a job, in its `foreachBatch`. One at a time may use a store.
+    """Fills stores from the streams of a job, in its `foreachBatch`. A store is filled by one job at a time.
 
-    stores: by the name of the stream that fills the store. source: a name of the job's input. A store belongs to one
-    source and one streaming query, as the batches of others have other numbers: `ConfigurationError` for a store of
-    others, or with other columns. rebuild: make the stores anew, from the first batch on. keep, cache_dir: see `fill`.
+    stores: by the name of the stream that fills the store.
+    source: a name of the job's input. A store belongs to one source and one streaming query, since other queries number
+    their batches differently.
+    rebuild: build the stores again, from the first batch on.
+    keep: how many of the newest versions of each store stay.
+    cache_dir: a folder on a local disk where tasks write; by default a folder of the user in the temporary folder.
+
+    `ConfigurationError` for a store of another source or query, or with other columns.
     """
 
     def __init__(
@@ -61,30 +74,33 @@ class AdjunctStores:
             )
         self._stores, self._source, self._rebuild = dict(stores), source, rebuild
         self._keep, self._cache_dir = keep, cache_dir
-        self._fillers: dict[str, BatchFiller] = {}
-        self.filled: Mapping[str, Filled] = {}
+        self._writers: dict[str, VersionWriter] = {}
+        self.filled: Mapping[str, FillResult] = {}
         """What the last batch did, by stream."""
 
     def process(self, rows: DataFrame, batch: int, stream_column: str = "stream") -> DataFrame:
-        """Apply the rows of the stores' streams as one version each, and return the rows of all other streams.
+        """Publish the rows of each store's stream as a version, and return the rows of all other streams.
 
-        batch: its number, as `foreachBatch` has it. A batch that is repeated is not applied again. The rows are read
-        once for each store and once for the result: `persist` them if that is expensive.
+        rows: of the batch. They are read once for each store and once for the result: `persist` them if that is
+        expensive.
+        batch: its number, as `foreachBatch` passes it. A batch that was published before is not applied again.
+        stream_column: has the name of each row's stream. `ConfigurationError` if it is missing.
         """
         if stream_column not in rows.columns:
             have = ", ".join(rows.columns)
-            raise ConfigurationError(f"Stream column {stream_column!r} is not in the DataFrame, which has {have}.")
+            text = f"Argument stream_column: the DataFrame has no column {stream_column!r}; it has {have}."
+            raise ConfigurationError(text)
         stream = column_of(stream_column)
         filled = {}
         for name, store in self._stores.items():
             own = rows.where(stream == F.lit(name)).drop(stream)
-            filled[name] = self._filler(name, store, own).run(own, batch, bootstrapped=True)
+            filled[name] = self._writer(name, store, own).run(own, batch, bootstrapped=True)
         self.filled = filled
         return rows.where(~F.coalesce(stream.isin(*self._stores), F.lit(False)))
 
-    def _filler(self, name: str, store: AdjunctStore, rows: DataFrame) -> BatchFiller:
+    def _writer(self, name: str, store: AdjunctStore, rows: DataFrame) -> VersionWriter:
         """The filler of a store, which is opened with the first batch."""
-        if name not in self._fillers:
+        if name not in self._writers:
             location, schema = store.location, changes_of(rows, store.spec).schema
             query = rows.sparkSession.sparkContext.getLocalProperty(QUERY)
             source = self._source if query is None else f"{self._source} by query {query}"
@@ -92,5 +108,5 @@ class AdjunctStores:
                 check_schema(location, schema, source, adds=True)
             terms: FillTerms = {"source": source, "adds": True, "rebuild": self._rebuild, "keep": self._keep}
             fill = open_store(location, schema, **terms)
-            self._fillers[name] = BatchFiller(location, fill, store.spec, schema, self._cache_dir)
-        return self._fillers[name]
+            self._writers[name] = VersionWriter(location, fill, store.spec, schema, self._cache_dir)
+        return self._writers[name]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +12,10 @@ from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.host.cache import HostCache
 from adjunct_store.host.directories import FetchedDirectories
-from adjunct_store.location import StoreLocation
 from adjunct_store.spark.filling.partition_writer import PartitionReport, PartitionWriter
-from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.pins import pin_version
 from adjunct_store.view import open_view
+from azure_account.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,26 +30,27 @@ Content = dict[int, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class OpenLocation(StoreLocation):
-    """A store in a container that is open already, such as one with scripted faults."""
+class _OneContainer:
+    """The account of a container that is open already, such as one with scripted faults."""
 
-    opened: Any = field(default=None, repr=False, hash=False)
+    opened: BlobContainer
 
-    def open(self) -> BlobContainer:
+    def container(self, name: str) -> BlobContainer:
         """The container."""
-        found: BlobContainer = self.opened
-        return found
+        assert name == self.opened.name
+        return self.opened
 
 
-def location_of(container: BlobContainer, store: str) -> OpenLocation:
-    return OpenLocation({}, "box", store, container)
+def location_of(container: BlobContainer, store: str) -> Location:
+    account: Any = _OneContainer(container)
+    return Location.in_account(account, f"{container.name}/{store}")
 
 
 @dataclass
 class BatchWriter:
-    """Makes versions of a fill, as `BatchFiller` does with tasks of Spark. Keys are longs."""
+    """Makes versions of a fill, as `VersionWriter` does with tasks of Spark. Keys are longs."""
 
-    location: StoreLocation
+    location: Location
     fill: Fill
     schema: StoreSchema
     cache_dir: Path
@@ -108,12 +107,11 @@ class Read:
     content: Content
 
 
-def read(location: StoreLocation, reader: str, batch: int, cache_dir: Path, *, threads: int = 1) -> Read:
+def read(location: Location, reader: str, batch: int, cache_dir: Path, *, threads: int = 1) -> Read:
     """What a task does that reads all partitions of the version of its batch."""
     container = location.open()
-    version, generation = pin_version(container, location.store, reader, batch)
-    state = partial(StoreNames.state, StoreNames(location.store))
-    cache = HostCache(container, location.store, cache_dir, state=state, threads=threads)
+    version, generation = pin_version(container, location.path, reader, batch)
+    cache = HostCache(container, location.path, cache_dir, threads=threads)
     directories = FetchedDirectories(cache, version)
     try:
         with open_view(directories, StoreSchema.from_json(generation.schema)) as view:

@@ -165,5 +165,5 @@ def test_rows_that_not_even_then_by_tells_apart_are_refused_and_the_same_row_twi
 def test_a_null_in_then_by_is_refused() -> None:
     (batch,) = task_rows([Row(1, 10, 0, 5), Row(2, 10, 0, 6)], ordered=False, ties=True)
     without = batch.set_column(batch.schema.get_field_index("t0"), "t0", pa.array([0, None], pa.int64()))
-    with pytest.raises(ConfigurationError, match="A then_by column is null in a row that has a key"):
+    with pytest.raises(ConfigurationError, match="then_by: a column is null in a row that has a key"):
         list(partition_writer.last_of_ties([without]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +15,10 @@ from adjunct_store import metrics
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.host.cache import HostCache
 from adjunct_store.host.directories import FetchedDirectories
-from adjunct_store.location import StoreLocation
 from adjunct_store.spark.reading import task_reader
 from adjunct_store.spark.reading.task_reader import PinnedStore
 from adjunct_store.versions.manifest_store import open_fill
-from adjunct_store.versions.names import StoreNames
+from azure_account.location import Location
 from tests.adjunct_store.tasks import BatchWriter
 from tests.exported import Exported, exporting
 
@@ -40,7 +38,7 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exported]:
 
 @pytest.fixture
 def writer(request: pytest.FixtureRequest, tmp_path: Path) -> BatchWriter:
-    location = StoreLocation({"endpoint": f"memory://{request.node.name}"}, "box", STORE)
+    location = Location(f"box/{STORE}", {"endpoint": f"memory://{request.node.name}"})
     container = location.open()
     container.create()
     fill = open_fill(container, STORE, SCHEMA.to_json(), partitions=1, source="test", threads=1)
@@ -77,8 +75,7 @@ def test_a_fetch_counts_what_was_downloaded_and_what_the_host_had_once(
 ) -> None:
     first = writer.run(0, {key: {"seats": key} for key in range(1000)})
     second = writer.run(1, {1: {"seats": 100}})
-    state = partial(StoreNames.state, StoreNames(STORE))
-    cache = HostCache(writer.location.open(), STORE, tmp_path / "cache", state=state)
+    cache = HostCache(writer.location.open(), STORE, tmp_path / "cache")
     sizes = []
     for version in (first, second, second):
         directories = FetchedDirectories(cache, version)

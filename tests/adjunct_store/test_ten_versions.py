@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.host.folders import store_folder
-from adjunct_store.location import StoreLocation
 from adjunct_store.versions.manifest_store import Fill, open_fill, read_manifest
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.pins import release
+from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from tests.adjunct_store.host.processes import CONTEXT, run_all
 from tests.adjunct_store.tasks import BatchWriter, Content, location_of, read
@@ -107,7 +107,7 @@ class Shared:
         assert self._changed.wait_for(until, SECONDS), "nothing happens"
 
 
-def publish_all(location: StoreLocation, cache_dir: Path, shared: Shared, parts: int) -> Fill:
+def publish_all(location: Location, cache_dir: Path, shared: Shared, parts: int) -> Fill:
     """The data sets, one after the other, each in some batches: readers see nothing of it before the last."""
     settings: dict[str, Any] = {"partitions": SCHEMA.partitions, "threads": 1}
     fill = open_fill(location.open(), STORE, SCHEMA.to_json(), source=source(1), bounded=True, **settings)
@@ -134,7 +134,7 @@ class Seen:
     newest: int
 
 
-def run_task(location: StoreLocation, reader: str, task: int, cache_dir: Path, shared: Shared) -> list[Seen]:
+def run_task(location: Location, reader: str, task: int, cache_dir: Path, shared: Shared) -> list[Seen]:
     """One task of each batch of a query. The last batch begins when the last data set is there."""
     seen: list[Seen] = []
     last = False
@@ -212,7 +212,7 @@ def test_tasks_in_threads_read_one_whole_data_set_in_a_batch(tmp_path: Path) -> 
 def test_tasks_in_processes_read_one_whole_data_set_in_a_batch(
     azurite: Azurite, container_name: str, tmp_path: Path
 ) -> None:
-    location = StoreLocation({"connectionString": azurite.connection_string}, container_name, STORE)
+    location = Location(f"{container_name}/{STORE}", {"connectionString": azurite.connection_string})
     location.open().create()
     shared = Shared()
     calls = [

@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,9 +25,10 @@ import psutil
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from adjunct_store.spark import StoreLocation, join
+from adjunct_store.spark import JoinColumns, JoinSettings, join
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.names import StoreNames
+from azure_account import Location
 from tools.spark_session import local_spark
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     settings = {"spark.sql.shuffle.partitions": str(TASKS), "spark.sql.execution.arrow.maxRecordsPerBatch": "1000"}
     spark = local_spark("enrichment", **{"spark.master": given.master, **settings, **conf})
     account = {"connectionString": os.environ["AZURE_STORAGE_CONNECTION_STRING"]}
-    planes = StoreLocation(account, given.container, PLANES)
+    planes = Location(f"{given.container}/{PLANES}", account)
     schema = from_arrow_schema(pq.read_schema(next(given.input.glob("*.parquet"))))
     flights = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(given.input))
     enriched = enrich(flights, account, given.container, given.cache)
@@ -69,21 +71,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def enrich(flights: DataFrame, account: dict[str, str], container: str, cache: Path) -> DataFrame:
     """The flights with their planes (by a shuffle), both airports and the airline."""
-    planes, airports, airlines = (StoreLocation(account, container, name) for name in (PLANES, AIRPORTS, AIRLINES))
-    where: dict[str, Any] = {"cache_dir": cache}
-    found = join(flights.repartition(TASKS), airports, on={"faa": "origin"}, prefix="origin_", **where)
-    found = join(found, airports, on={"faa": "dest"}, prefix="dest_", **where)
-    found = join(found, airlines, on=["carrier"], prefix="airline_", **where, form="memory")
-    return join(found, planes, on=["tailnum"], prefix="plane_", **where, shuffle=True)
+    planes, airports, airlines = (Location(f"{container}/{name}", account) for name in (PLANES, AIRPORTS, AIRLINES))
+    kept = JoinSettings(cache_dir=cache)
+    found = join(
+        flights.repartition(TASKS), airports, on={"faa": "origin"}, columns=JoinColumns(prefix="origin_"), settings=kept
+    )
+    found = join(found, airports, on={"faa": "dest"}, columns=JoinColumns(prefix="dest_"), settings=kept)
+    in_memory = replace(kept, form="memory")
+    found = join(found, airlines, on=["carrier"], columns=JoinColumns(prefix="airline_"), settings=in_memory)
+    shuffled = replace(kept, shuffle=True)
+    return join(found, planes, on=["tailnum"], columns=JoinColumns(prefix="plane_"), settings=shuffled)
 
 
-def _pinned(store: StoreLocation, query: str | None, batch: int) -> dict[str, Any]:
+def _pinned(store: Location, query: str | None, batch: int) -> dict[str, Any]:
     """The version that the batch has pinned: its number, generation, and the last batch of the fill in it."""
     assert query is not None
     container = store.open()
-    pin = json.loads(container.get(StoreNames(store.store).pin(query, batch)).data)
+    pin = json.loads(container.get(StoreNames(store.path).pin(query, batch)).data)
     assert pin["confirmed"]
-    manifest = read_manifest(container, store.store)
+    manifest = read_manifest(container, store.path)
     version = None if manifest is None else manifest.version(pin["version"])
     assert manifest is not None
     assert version is not None, "a version that is pinned has left the manifest"

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from adjunct_store.spark import StoreLocation, fill_stream
+from adjunct_store.spark import FillSpec, StreamFillSettings, fill_stream
+from azure_account import Location
 from tests.crash.planes_changes import COLUMNS, SCHEMA
 from tools.spark_session import local_spark
 
@@ -38,16 +39,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     conf = dict(setting.split("=", 1) for setting in given.conf)
     spark = local_spark("fill", **{"spark.sql.shuffle.partitions": "3", **conf})
     account = {"connectionString": os.environ["AZURE_STORAGE_CONNECTION_STRING"]}
-    store = StoreLocation(account, given.container, STORE)
+    store = Location(f"{given.container}/{STORE}", account)
     changes = spark.readStream.schema(from_arrow_schema(SCHEMA)).option("maxFilesPerTrigger", 1)
     with fill_stream(
         store,
         changes.parquet(str(given.input)),
+        FillSpec(**COLUMNS),
         checkpoint=str(given.checkpoint),
-        trigger={"availableNow": True},
-        keep=ALL_VERSIONS,
-        cache_dir=given.cache,
-        **COLUMNS,
+        settings=StreamFillSettings(trigger={"availableNow": True}, keep=ALL_VERSIONS, cache_dir=given.cache),
     ) as filling:
         filling.await_termination()
 

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from adjunct_store.host.folders import store_folder
-from adjunct_store.location import StoreLocation
-from adjunct_store.spark import fill, fill_stream, wait_until_ready
+from adjunct_store.spark import FillSettings, FillSpec, StreamFillSettings, fill, fill_stream, wait_until_ready
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.names import StoreNames
+from azure_account.location import Location
 from tests.crash.enrichment_job import AIRLINES, AIRPORTS, PLANES
 from tests.crash.flights import flights, write_files
 from tests.crash.killing import STUCK_SECONDS, FlightsJob
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from adjunct_store.spark import StoreFill
+    from adjunct_store.spark import StreamFill
     from tools.azurite import Azurite
 
 BATCHES = 24
@@ -59,7 +59,7 @@ class Enrichment:
     def __post_init__(self) -> None:
         account = {"connectionString": self.azurite.connection_string}
         self.planes, self._airports, self._airlines = (
-            StoreLocation(account, self.container_name, name) for name in (PLANES, AIRPORTS, AIRLINES)
+            Location(f"{self.container_name}/{name}", account) for name in (PLANES, AIRPORTS, AIRLINES)
         )
         self.container = self.planes.open()
         self.container.create()
@@ -69,19 +69,22 @@ class Enrichment:
         self.cache, self.output = self.folder / "cache", self.folder / "output"
         self.output.mkdir()
 
-    def fill(self) -> StoreFill:
+    def fill(self) -> StreamFill:
         """Fill the stores that stay as they are, and start the fill of the planes."""
         for location, table, key in ((self._airports, airports(), "faa"), (self._airlines, airlines(), "carrier")):
-            fill(location, self.spark.createDataFrame(table), keys=[key], cache_dir=self.cache)
+            fill(
+                location,
+                self.spark.createDataFrame(table),
+                FillSpec(keys=[key]),
+                settings=FillSettings(cache_dir=self.cache),
+            )
         reader = self.spark.readStream.schema(from_arrow_schema(SCHEMA)).option("maxFilesPerTrigger", 1)
         filling = fill_stream(
             self.planes,
             reader.parquet(str(self.changes.folder)),
+            FillSpec(**COLUMNS),
             checkpoint=str(self.folder / "fill"),
-            trigger={"processingTime": "0 seconds"},
-            bootstrap=True,
-            cache_dir=self.cache,
-            **COLUMNS,
+            settings=StreamFillSettings(trigger={"processingTime": "0 seconds"}, bootstrap=True, cache_dir=self.cache),
         )
         wait_until_ready(self.planes, timeout=STUCK_SECONDS, poll=0.2)
         return filling

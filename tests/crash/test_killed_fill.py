@@ -13,10 +13,10 @@ import pytest
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.host.cache import HostCache
 from adjunct_store.host.directories import FetchedDirectories
-from adjunct_store.spark import StoreLocation
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.view import open_view
+from azure_account.location import Location
 from state_backup import plan_sweep
 from tests.crash.fill_job import STORE
 from tests.crash.killing import STUCK_SECONDS, FlightsJob, batches_in
@@ -47,8 +47,7 @@ def content_of(container: BlobContainer, version: Version, manifest: Manifest, c
     """All that a version has, by tail number."""
     generation = manifest.generation(version.generation)
     assert generation is not None
-    names = StoreNames(STORE)
-    directories = FetchedDirectories(HostCache(container, STORE, cache, state=names.state), version)
+    directories = FetchedDirectories(HostCache(container, STORE, cache), version)
     with open_view(directories, StoreSchema.from_json(generation.schema)) as view:
         found = {str(key[0]): value for key, value in view.scan()}
     directories.close()
@@ -71,7 +70,7 @@ def test_a_fill_that_is_killed_again_and_again_publishes_each_batch_once(
     azurite: Azurite, container_name: str, tmp_path: Path
 ) -> None:
     changes = PlanesChanges(tmp_path / "changes", seed=21)
-    container = StoreLocation({"connectionString": azurite.connection_string}, container_name, STORE).open()
+    container = Location(f"{container_name}/{STORE}", {"connectionString": azurite.connection_string}).open()
     container.create()
     job = FlightsJob(
         azurite, container_name, changes.folder, tmp_path, "tests.crash.fill_job", ["--cache", str(tmp_path / "fill")]

@@ -12,16 +12,21 @@ from azure_account.errors import ConfigurationError, TransientError, describe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from adjunct_store.location import StoreLocation
     from adjunct_store.versions.manifest import Manifest, Version
     from azure_account.clock import Clock
+    from azure_account.location import Location
 
 
 @dataclass(frozen=True)
-class FillProgress:
-    """How far a store is. generation: the one that is being filled, None if no fill has begun.
+class StoreProgress:
+    """How far a store is filled.
 
-    batch, entries, bytes: of its last version; -1 and 0 before the first. ready: whether readers get a version.
+    generation: the generation that is being filled; None if no fill has begun.
+    batch: of its last version; -1 before the first.
+    entries: of its last version; 0 before the first.
+    bytes: of its last version; 0 before the first.
+    bootstrapped: whether all that the source had at the start is published.
+    ready: whether readers get a version.
     """
 
     generation: int | None
@@ -40,29 +45,37 @@ class FillProgress:
 
 
 def wait_until_ready(
-    store: StoreLocation,
+    store: Location,
     *,
     timeout: float,
     bootstrapped: bool = True,
-    progress: Callable[[FillProgress], object] = lambda _: None,
+    progress: Callable[[StoreProgress], object] = lambda _: None,
     poll: float = 1.0,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Version:
-    """The version that readers get now; waits for the first one, at most `timeout` seconds.
+    """Wait until readers get a version, and return it.
 
-    bootstrapped: wait until it is of a fill that has read all that its source had when it began, as those with
-    `bootstrap`, those of batch DataFrames and data sets have; else any version is enough. progress: is called whenever
-    there is progress. poll: seconds between two looks. `TransientError` after the time limit, with what was seen: a
-    storage service that does not answer meanwhile is waited for too, and one that never does for twice the time.
+    store: where the store is, or will be.
+    timeout: seconds, from 0.
+    bootstrapped: wait for a version with all that the source had when the fill began. A `fill`, a data set and a
+    `fill_stream` with `bootstrap` publish one. False waits for any version.
+    progress: is called whenever the store has progressed.
+    poll: seconds between two requests, above 0.
+    clock: measures the time.
+
+    `TransientError` after `timeout`, with the last progress. The wait continues while the storage service does not
+    answer; if it never answers, the error comes after up to twice the time.
     """
-    if timeout < 0 or poll <= 0:
-        raise ConfigurationError(f"timeout is {timeout} and poll is {poll} seconds: give 0 or more, and more than 0.")
+    if timeout < 0:
+        raise ConfigurationError(f"Argument timeout: {timeout} is negative. Give 0 or more seconds.")
+    if poll <= 0:
+        raise ConfigurationError(f"Argument poll: {poll} is too small. Give more than 0 seconds.")
     begun, last = clock.monotonic(), None
     container = store.within(max(timeout, poll)).open()
     while True:
         outage: TransientError | None = None
         try:
-            manifest = read_manifest(container, store.store)
+            manifest = read_manifest(container, store.path)
         except TransientError as error:
             outage = error
         else:
@@ -77,24 +90,22 @@ def wait_until_ready(
         if elapsed >= timeout:
             if outage is not None:
                 raise outage
-            step = (
-                "See that its fill runs, or wait longer; a fill without bootstrap is waited for by bootstrapped=False."
-            )
+            step = "Check that its fill runs, or wait longer. For a fill without bootstrap give bootstrapped=False."
             raise TransientError(describe("wait for", f"store {store}", str(last), step, elapsed=elapsed))
         clock.sleep(min(poll, timeout - elapsed))
 
 
-def progress_of(manifest: Manifest | None) -> FillProgress:
+def progress_of(manifest: Manifest | None) -> StoreProgress:
     """What a manifest says of the generation that is being filled."""
     current = None if manifest is None else manifest.current
     if manifest is None or current is None:
-        return FillProgress(None, -1, 0, 0, bootstrapped=False, ready=False)
+        return StoreProgress(None, -1, 0, 0, bootstrapped=False, ready=False)
     ready = manifest.newest is not None
     version = manifest.newest_of(current.number)
     if version is None:
-        return FillProgress(current.number, -1, 0, 0, bootstrapped=current.bootstrapped, ready=ready)
+        return StoreProgress(current.number, -1, 0, 0, bootstrapped=current.bootstrapped, ready=ready)
     sizes = version.batch, version.entries, version.bytes
-    return FillProgress(current.number, *sizes, bootstrapped=current.bootstrapped, ready=ready)
+    return StoreProgress(current.number, *sizes, bootstrapped=current.bootstrapped, ready=ready)
 
 
 def _ready(manifest: Manifest | None, *, bootstrapped: bool) -> Version | None:

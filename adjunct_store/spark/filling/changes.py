@@ -105,7 +105,7 @@ def changes_of(rows: DataFrame, spec: FillSpec) -> ChangeRows:
     except AnalysisException as error:
         if spec.delete_when is None:
             raise
-        text = f"delete_when {spec.delete_when!r} cannot be evaluated for each row by itself: {error}"
+        text = f"Argument delete_when: {spec.delete_when!r} cannot be evaluated for each row by itself: {error}"
         raise ConfigurationError(text) from error
 
 
@@ -129,7 +129,7 @@ def _value(rows: DataFrame, spec: FillSpec) -> tuple[StructType, Column]:
     if isinstance(spec.values, str):
         kind = rows.schema[spec.values].dataType
         if not isinstance(kind, StructType):
-            text = f"Column {spec.values!r} of values is of type {kind.simpleString()}, not a struct."
+            text = f"Argument values: column {spec.values!r} is of type {kind.simpleString()}, not a struct."
             raise ConfigurationError(f"{text} Give its columns as a list, values=[{spec.values!r}].")
         value = column_of(spec.values)
     else:
@@ -138,7 +138,9 @@ def _value(rows: DataFrame, spec: FillSpec) -> tuple[StructType, Column]:
         kind = StructType([rows.schema[name] for name in names])
         value = F.struct(*(column_of(name) for name in names))
     if not len(kind):
-        raise ConfigurationError(f"Columns {', '.join(rows.columns)} leave no value. Give value columns.")
+        raise ConfigurationError(
+            f"Argument values: of columns {', '.join(rows.columns)} no value column is left. Give one."
+        )
     return kind, value
 
 
@@ -150,17 +152,19 @@ def _unless_deleted(rows: DataFrame, value: Column, delete_when: str | None) -> 
         deletes = F.expr(delete_when)
         kind = rows.select(deletes).schema[0].dataType
     except AnalysisException as error:
-        text = f"delete_when {delete_when!r} is no expression over columns {', '.join(rows.columns)}: {error}"
-        raise ConfigurationError(text) from error
+        text = f"Argument delete_when: {delete_when!r} is not an expression over columns {', '.join(rows.columns)}"
+        raise ConfigurationError(f"{text}: {error}") from error
     if not isinstance(kind, BooleanType):
-        raise ConfigurationError(f"delete_when {delete_when!r} is of type {kind.simpleString()}, not boolean.")
+        raise ConfigurationError(
+            f"Argument delete_when: {delete_when!r} is of type {kind.simpleString()}. Give a Boolean expression."
+        )
     return F.when(~F.coalesce(deletes, F.lit(False)), value)
 
 
 def _order(rows: DataFrame, option: str, name: str) -> Column:
     kind = rows.schema[name].dataType
     if not isinstance(kind, IntegralType | TimestampType | TimestampNTZType):
-        text = f"{option} column {name!r} is of type {kind.simpleString()}."
+        text = f"Argument {option}: column {name!r} is of type {kind.simpleString()}."
         raise ConfigurationError(f"{text} Give an integral or timestamp column, or cast it.")
     return column_of(name)
 

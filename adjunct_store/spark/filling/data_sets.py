@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from adjunct_store.spark.filling.changes import changes_of
-from adjunct_store.spark.filling.fill import BatchFiller, open_store
-from adjunct_store.spark.filling.fill_spec import FillSpec
+from adjunct_store.spark.filling.fill import VersionWriter, open_store
+from adjunct_store.spark.filling.settings import FillSettings
 from adjunct_store.versions.manifest_store import read_manifest
 from azure_account.connect import connect
 from azure_account.errors import ConfigurationError, NotFoundError, describe
@@ -28,14 +28,12 @@ from azureblob_source.read.options import source_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, Row, SparkSession
-    from typing_extensions import Unpack
 
-    from adjunct_store.location import StoreLocation
-    from adjunct_store.spark.filling.fill import Filled
-    from adjunct_store.spark.filling.fill_spec import FillColumns
+    from adjunct_store.spark.filling.fill import FillResult
+    from adjunct_store.spark.filling.fill_spec import FillSpec
+    from azure_account.location import Location
 
 logger = logging.getLogger(__name__)
 
@@ -45,55 +43,60 @@ _USER = b"\x00"
 """What the envelope of a row begins with; other envelopes are control messages."""
 
 
-def load_data_set(  # noqa: PLR0913 - what is loaded, and settings
-    store: StoreLocation,
+def load_data_set(
+    store: Location,
     rows: DataFrame,
+    spec: FillSpec,
     *,
-    source: str = DATA_SETS,
     number: int = 0,
-    rebuild: bool = False,
-    keep: int = 3,
-    cache_dir: Path | str | None = None,
-    **columns: Unpack[FillColumns],
-) -> Filled:
-    """Make the rows of a batch DataFrame all that a store has. Readers see what was there before until it is whole.
+    settings: FillSettings = FillSettings(),
+) -> FillResult:
+    """Replace all that a store has by the rows of a batch DataFrame. Readers see the old rows until all are published.
 
-    columns: see `FillSpec`; they may be others than those before. number: of the data set, which its version has as
-    batch. After a death it is built from the beginning by the next call. Other arguments and errors: see `fill`.
-    rebuild: replace a store that another fill, or data sets of another source, have made.
+    store: where the store is. It is made if it is absent; its container must exist.
+    rows: a batch DataFrame: the whole data set.
+    spec: see `fill`. Its columns may differ from those of earlier data sets.
+    number: of the data set; its version has it as batch.
+    settings: see `fill`. `rebuild` also replaces a store of another kind of fill.
+
+    After a crash the next call builds the data set from the beginning. Errors: see `fill`.
     """
     if rows.isStreaming:
-        raise ConfigurationError("load_data_set takes a batch DataFrame, and this one is a stream: use fill_data_sets.")
-    spec = FillSpec(**columns)
+        raise ConfigurationError("Function load_data_set needs a batch DataFrame; use fill_data_sets for a stream.")
     schema = changes_of(rows, spec).schema
-    opened = open_store(store, schema, source=source, bounded=True, rebuild=rebuild, keep=keep)
+    source = settings.source or DATA_SETS
+    opened = open_store(store, schema, source=source, bounded=True, rebuild=settings.rebuild, keep=settings.keep)
     if opened.generation.sealed:
         opened = opened.build_beside(schema.to_json(), source, partitions=schema.partitions)
-    return BatchFiller(store, opened, spec, schema, cache_dir).run(rows, number, bootstrapped=True, sealed=True)
+    writer = VersionWriter(store, opened, spec, schema, settings.cache_dir)
+    return writer.run(rows, number, bootstrapped=True, sealed=True)
 
 
-def fill_data_sets(  # noqa: PLR0913 - what is filled from what, and settings
-    store: StoreLocation,
+def fill_data_sets(
+    store: Location,
     spark: SparkSession,
-    path: str,
+    stream: Location,
     rows: Callable[[DataFrame], DataFrame],
-    *,
-    options: Mapping[str, str] | None = None,
-    rebuild: bool = False,
-    keep: int = 3,
-    cache_dir: Path | str | None = None,
-    **columns: Unpack[FillColumns],
-) -> Filled | None:
-    """Load the newest complete data set of a stream that `control_messages` has written, unless it is loaded already.
+    spec: FillSpec,
+    settings: FillSettings = FillSettings(),
+) -> FillResult | None:
+    """Load the newest complete data set of a stream that `control_messages` has written, unless the store has it.
 
-    path: of the stream, of format `azureblob`; options: those that name its account. rows: makes the columns of the
-    fill of a DataFrame with the columns `partition` and `value`, the payload of each message (binary). None if there is
-    no newer complete data set than the one that the store has. Call it again whenever another one may be there.
+    store: see `load_data_set`.
+    spark: reads the stream.
+    stream: where the stream is, of format `azureblob`.
+    rows: makes the columns of `spec` of a DataFrame with the columns `partition` and `value`, the payload of each
+    message (binary).
+    spec: see `load_data_set`.
+    settings: see `load_data_set`; `source` is the stream, and cannot be given.
 
-    rebuild: see `load_data_set`. None also if there is no such stream yet. `ConfigurationError` if an end of it is
-    spread over several commits, or if a vacuum may have removed rows of the data set.
+    None if the stream does not exist yet, or has no newer complete data set than the store. Call it again whenever
+    there may be another one. `ConfigurationError` if an end of the stream is spread over several commits, or if a
+    vacuum may have removed rows of the data set.
     """
-    given = dict(options or {})
+    if settings.source is not None:
+        raise ConfigurationError("Argument settings.source: the stream is the source of its data sets. Leave it out.")
+    path, given = stream.where, dict(stream.options)
     control = spark.read.format("azureblob").options(**given, view="control")
     try:
         with own_errors():
@@ -106,23 +109,15 @@ def fill_data_sets(  # noqa: PLR0913 - what is filled from what, and settings
         return None
     newest = found[-1]
     if newest.last < loaded:
-        text = "stream %s was written anew: it ends at version %d, and store %s had version %d of it"
+        text = "Stream %s was written again: it ends at version %d, and store %s had version %d of it"
         logger.warning(text, path, newest.last, store, loaded)
     _check_kept(newest, given, path)
     reader = spark.read.format("azureblob").options(**given, metadataColumns="version", versionAsOf=newest.last)
     envelopes = reader.load(path)
     own = envelopes.where((F.col("_version") > newest.after) & (F.substring("value", 1, 1) == F.lit(_USER)))
     messages = own.select("partition", F.expr("substring(value, 2)").alias("value"))
-    return load_data_set(
-        store,
-        rows(messages),
-        source=source,
-        number=newest.last,
-        rebuild=rebuild,
-        keep=keep,
-        cache_dir=cache_dir,
-        **columns,
-    )
+    named = replace(settings, source=source)
+    return load_data_set(store, rows(messages), spec, number=newest.last, settings=named)
 
 
 @dataclass(frozen=True)
@@ -140,7 +135,7 @@ class DataSet:
 def data_sets(ends: Iterable[Row], path: str) -> list[DataSet]:
     """The complete data sets of a stream, in their order.
 
-    ends: rows of the view `control` for ends of the stream. A repeated end of a generation is none: its first counts.
+    ends: rows of the view `control` for ends of the stream. Of several ends of a generation the first one counts.
     """
     by_version: dict[tuple[int, int], list[Row]] = {}
     for end in ends:
@@ -179,9 +174,9 @@ def _check_kept(wanted: DataSet, options: Mapping[str, str], path: str) -> None:
         raise ConfigurationError(describe("read data sets of", path, cause, step))
 
 
-def _loaded(store: StoreLocation, source: str) -> int:
-    """The last version of the stream that the store has; -1 if it has none of it."""
-    manifest = read_manifest(store.open(), store.store)
+def _loaded(store: Location, source: str) -> int:
+    """The last version of the stream that the store has; -1 without one."""
+    manifest = read_manifest(store.open(), store.path)
     if manifest is None:
         return -1
     sealed = [each.number for each in manifest.generations if each.sealed and each.source == source]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from adjunct_store.metrics import LastVersion, StoreMetrics
 from adjunct_store.spark.filling.changes import changes_of
-from adjunct_store.spark.filling.fill_spec import FillSpec
 from adjunct_store.spark.filling.partition_writer import REPORT, PartitionReport, PartitionWriter
+from adjunct_store.spark.filling.settings import FillSettings
 from adjunct_store.versions.manifest_store import open_fill, read_manifest
 from adjunct_store.versions.transitions import continued
 from azure_account.clock import SYSTEM_CLOCK
@@ -23,21 +23,25 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from adjunct_store.encoding.schema import StoreSchema
-    from adjunct_store.location import StoreLocation
-    from adjunct_store.spark.filling.fill_spec import FillColumns
+    from adjunct_store.spark.filling.fill_spec import FillSpec
     from adjunct_store.versions.manifest import Version
     from adjunct_store.versions.manifest_store import Fill
     from adjunct_store.versions.opening import FillTerms, Opening
+    from azure_account.location import Location
 
 BATCH_SOURCE = "batch"
 """The source of a store that is filled by `fill`, unless another one is named."""
 
 
 @dataclass(frozen=True)
-class Filled:
-    """What a batch did. version: the published one. nulls: rows left out since a key column is null.
+class FillResult:
+    """What a fill did with a batch. The counts are 0 for a batch that was published before.
 
-    ignored: rows that were older than what the store had. The counts are 0 for a batch that had been published before.
+    version: the published version.
+    upserts: rows that set the value of a key.
+    deletes: rows that deleted a key.
+    ignored: keys whose row was older than what the store had.
+    nulls: rows that were left out since a key column is null.
     """
 
     version: Version
@@ -47,45 +51,40 @@ class Filled:
     nulls: int = 0
 
 
-def fill(
-    store: StoreLocation,
-    rows: DataFrame,
-    *,
-    source: str = BATCH_SOURCE,
-    rebuild: bool = False,
-    keep: int = 3,
-    cache_dir: Path | str | None = None,
-    **columns: Unpack[FillColumns],
-) -> Filled:
-    """Apply the rows of a batch DataFrame to a store, as one version, and publish it. Makes the store if it is absent.
+def fill(store: Location, rows: DataFrame, spec: FillSpec, settings: FillSettings = FillSettings()) -> FillResult:
+    """Apply the rows of a batch DataFrame to a store, and publish the result as one version.
 
-    columns: see `FillSpec`. source: a name of where the rows come from; a store has one. rebuild: make it anew of
-    these rows only; what was there serves until they are published. keep: versions that new readers can still choose.
-    cache_dir: where tasks write, on local disks.
+    store: where the store is. It is made if it is absent; its container must exist.
+    rows: a batch DataFrame with the columns that `spec` names.
+    spec: which columns are keys and values, what orders rows and what deletes, how many partitions the store has.
+    settings: source, rebuild, versions to keep, cache directory.
 
-    Takes the store over from another fill, which gets a `FencedError` with its next batch. `ConfigurationError`, before
-    anything is written, if a column is missing, a type is not possible, or the store has others or another source; and
-    if keys are null and not to be skipped, or two rows of a key contradict each other: then nothing is published.
+    The fill takes the store over: another fill of it ends with `FencedError` at its next batch.
+
+    `ConfigurationError` before anything is written if a column is missing or of a type that is not possible, or if the
+    store has other columns or another source. `ConfigurationError`, and no version is published, if a key is null, or
+    if two rows of a key contradict each other.
     """
-    spec = FillSpec(**columns)
     if rows.isStreaming:
-        raise ConfigurationError("fill takes a batch DataFrame, and this one is a stream: use fill_stream.")
+        raise ConfigurationError("Function fill needs a batch DataFrame; use fill_stream for a streaming one.")
     schema = changes_of(rows, spec).schema
-    if not rebuild:
+    source = settings.source or BATCH_SOURCE
+    if not settings.rebuild:
         check_schema(store, schema, source, adds=True)
-    opened = open_store(store, schema, source=source, rebuild=rebuild, adds=True, keep=keep)
+    opened = open_store(store, schema, source=source, rebuild=settings.rebuild, adds=True, keep=settings.keep)
     batch = 0 if opened.base is None else opened.base.batch + 1
-    return BatchFiller(store, opened, spec, schema, cache_dir).run(rows, batch, bootstrapped=True)
+    return VersionWriter(store, opened, spec, schema, settings.cache_dir).run(rows, batch, bootstrapped=True)
 
 
 @dataclass
-class BatchFiller:
-    """Makes versions of one generation, one after the other, as the holder of the fill.
+class VersionWriter:
+    """Writes the versions of one generation, one after the other.
 
-    replaces: the rows of a batch are all that the store has after it; else they are changes.
+    fill: the fill that owns the store.
+    replaces: whether the rows of a batch replace all that the store has; else they change it.
     """
 
-    location: StoreLocation
+    location: Location
     fill: Fill
     spec: FillSpec
     schema: StoreSchema
@@ -96,16 +95,16 @@ class BatchFiller:
     @property
     def metrics(self) -> StoreMetrics:
         """Of the store."""
-        return StoreMetrics(self.location.container, self.location.store)
+        return StoreMetrics(self.location.container, self.location.path)
 
-    def run(self, rows: DataFrame, batch: int, *, bootstrapped: bool = False, sealed: bool = False) -> Filled:
+    def run(self, rows: DataFrame, batch: int, *, bootstrapped: bool = False, sealed: bool = False) -> FillResult:
         """Apply the rows, and publish. A batch that was published before is not applied again.
 
         `FencedError` if another fill has taken the store over.
         """
         base = self.fill.base
         if base is not None and batch <= base.batch and not sealed:
-            return Filled(base)
+            return FillResult(base)
         try:
             with self.metrics.measured("fillSeconds"):
                 filled = self._run(rows, batch, bootstrapped=bootstrapped, sealed=sealed)
@@ -126,7 +125,7 @@ class BatchFiller:
         """The version that the next batch changes; None if it begins with nothing."""
         return None if self.replaces else self.fill.base
 
-    def _run(self, rows: DataFrame, batch: int, *, bootstrapped: bool, sealed: bool) -> Filled:
+    def _run(self, rows: DataFrame, batch: int, *, bootstrapped: bool, sealed: bool) -> FillResult:
         base = self._base
         reports = self._written(rows, batch)
         nulls = sum(each.nulls for each in reports)
@@ -141,7 +140,7 @@ class BatchFiller:
             self._tombstones.clear()
         self._tombstones.update((each.partition, each.tombstones) for each in reports if each.checkpoint)
         version = self._publish(batch, checkpoints, entries, size, bootstrapped=bootstrapped, sealed=sealed)
-        return Filled(
+        return FillResult(
             version,
             sum(each.upserts for each in reports),
             sum(each.deletes for each in reports),
@@ -193,7 +192,7 @@ class BatchFiller:
 
 
 def open_store(
-    store: StoreLocation,
+    store: Location,
     schema: StoreSchema,
     before_take_over: Callable[[Opening], str] = lambda _: "",
     **terms: Unpack[FillTerms],
@@ -201,7 +200,7 @@ def open_store(
     """Take a store over from other fills. See `open_fill`."""
     return open_fill(
         store.open(),
-        store.store,
+        store.path,
         schema.to_json(),
         partitions=schema.partitions,
         before_take_over=before_take_over,
@@ -209,21 +208,21 @@ def open_store(
     )
 
 
-def check_schema(store: StoreLocation, schema: StoreSchema, source: str, *, adds: bool) -> None:
+def check_schema(store: Location, schema: StoreSchema, source: str, *, adds: bool) -> None:
     """`ConfigurationError` if the generation that a fill would continue has another schema. adds: see `continued`."""
-    manifest = read_manifest(store.open(), store.store)
+    manifest = read_manifest(store.open(), store.path)
     current = None if manifest is None else continued(manifest, source, adds=adds).current
     if current is not None and current.source == source:
         _check_same(store, current.schema, schema.to_json())
 
 
-def _check_same(store: StoreLocation, stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def _check_same(store: Location, stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     for part in ("keys", "values", "partitions", "order_by"):
         if stored[part] != given[part]:
             cause = f"its {part} are {_text(stored[part])}, those of this fill are {_text(given[part])}"
             change = f"Give partitions={stored[part]}" if part == "partitions" else "Cast or rename the columns"
             step = f"{change}, or build the store again from its whole source (rebuild=True)."
-            raise ConfigurationError(describe("fill", f"store {store.store}", cause, step))
+            raise ConfigurationError(describe("fill", f"store {store.path}", cause, step))
 
 
 def _text(part: Any) -> str:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
 from azure_account.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from typing_extensions import Required
 
 ExtractorFunction: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -20,27 +17,14 @@ NULL_KEYS = ("fail", "skip")
 
 @dataclass(frozen=True)
 class KeyValueExtractor:
-    """Makes keys and values of rows that do not have them as columns, such as of a message in some encoding.
+    """Makes keys and values of rows that do not have them as columns, such as encoded messages.
 
-    function: what `DataFrame.mapInArrow` takes; it runs in the tasks and must be picklable. schema: of the rows that it
-    returns, as DDL, such as `tailnum string, seats int`. The columns of the fill are names of that schema.
+    function: what `DataFrame.mapInArrow` takes. It runs in the tasks and must be picklable.
+    schema: of the rows that it returns, as DDL, such as `tailnum string, seats int`. The `FillSpec` names its columns.
     """
 
     function: ExtractorFunction
     schema: str
-
-
-class FillColumns(TypedDict, total=False):
-    """The keyword arguments of which a `FillSpec` is made; see there."""
-
-    keys: Required[Sequence[str]]
-    values: str | Sequence[str] | None
-    order_by: str | None
-    then_by: str | Sequence[str] | None
-    delete_when: str | None
-    extractor: KeyValueExtractor | None
-    partitions: int
-    null_keys: Literal["fail", "skip"]
 
 
 @dataclass(frozen=True)
@@ -50,14 +34,18 @@ class FillSpec:
     keys: the key columns, in the order of the store's keys: prefix scans begin with the first.
     values: the value columns, by default all that are neither a key, `order_by` nor `then_by`; or the name of one
     struct column, whose fields are the values, and which is null in a row that deletes its key.
-    order_by: an integral or timestamp column: of the rows of a key the one with the highest value counts, whatever the
-    order in which they arrive. Without it, the last batch that has a key counts.
-    then_by: one or more such columns, for rows of a key in one batch that `order_by` does not tell apart: the one with
-    the highest values counts. Give columns that rise in the order in which the source has its rows, such as an offset:
-    then a store is the same however its source is divided into batches. They are not stored.
-    delete_when: a Boolean SQL expression over the columns of a row, such as `op = 'D'`: the row deletes its key.
-    partitions: of the store; each is written by one task.
-    null_keys: what to do about rows with a null in a key column: `fail`, or `skip` and count them.
+    order_by: an integral or timestamp column. Of the rows of a key the one with the highest value counts, whatever the
+    order in which they arrive. By default the last batch that has a key counts.
+    then_by: one or more such columns. Of the rows of a key in one batch with equal `order_by` the one with the highest
+    values counts. Give columns that rise in the order of the source, such as an offset: then a store is the same
+    however its source is divided into batches. They are not stored. By default such rows must be equal.
+    delete_when: a Boolean SQL expression over the columns of a row, such as `op = 'D'`. The row deletes its key if it
+    is true. By default only a null in a struct column of `values` deletes.
+    extractor: makes these columns of rows that do not have them.
+    partitions: how many the store has; each is written by one task.
+    null_keys: what happens if a key column is null: `fail`, or `skip`, which leaves the row out and counts it.
+
+    `ConfigurationError` for a value that is not possible.
     """
 
     keys: Sequence[str]
@@ -71,20 +59,25 @@ class FillSpec:
 
     def __post_init__(self) -> None:
         if isinstance(self.keys, str) or not self.keys:
-            raise ConfigurationError(f'keys is {self.keys!r}: give a list of columns, such as keys=["id"].')
+            raise ConfigurationError(
+                f'Argument keys: {self.keys!r} is not a list of columns. Give one, such as ["id"].'
+            )
         if len(set(self.keys)) < len(self.keys):
-            raise ConfigurationError(f"keys {list(self.keys)} names a column twice. Name each once.")
+            raise ConfigurationError(f"Argument keys: {list(self.keys)} has a column twice. Name each once.")
         if not isinstance(self.values, str) and len(set(self.values or ())) < len(self.values or ()):
-            raise ConfigurationError(f"values {list(self.values or ())} names a column twice. Name each once.")
+            raise ConfigurationError(f"Argument values: {list(self.values or ())} has a column twice. Name each once.")
         if not isinstance(self.delete_when, str | None):
-            raise ConfigurationError(f"delete_when is {self.delete_when!r}: give SQL as a string, such as `op = 'D'`.")
+            kind = type(self.delete_when).__name__
+            text = f"Argument delete_when is of type {kind}: give SQL as a text, such as `op = 'D'`."
+            raise ConfigurationError(text)
         if not isinstance(self.extractor, KeyValueExtractor | None):
-            text = f"extractor is {self.extractor!r}: give KeyValueExtractor(function, schema)."
+            kind = type(self.extractor).__name__
+            text = f"Argument extractor is of type {kind}: give KeyValueExtractor(function, schema)."
             raise ConfigurationError(text)
         if self.null_keys not in NULL_KEYS:
-            raise ConfigurationError(f"null_keys is {self.null_keys!r}: give one of {', '.join(NULL_KEYS)}.")
+            raise ConfigurationError(f"Argument null_keys: {self.null_keys!r} is not possible. Give fail or skip.")
         if self.partitions < 1:
-            raise ConfigurationError(f"partitions is {self.partitions}: a store has at least 1.")
+            raise ConfigurationError(f"Argument partitions: {self.partitions} is too small. A store has at least 1.")
 
     @property
     def ties(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from adjunct_store.engine import PartitionStore, Position
 from adjunct_store.host.cache import STORE
+from adjunct_store.host.folders import store_folder
 from adjunct_store.host.working import Marker, working_directory
 from adjunct_store.spark.filling.changes import KEY, ORDER, PARTITION, TIE, VALUE, key_column
 from adjunct_store.versions.names import StoreNames
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
     from adjunct_store.encoding.schema import StoreSchema
     from adjunct_store.host.working import WorkingDirectory
-    from adjunct_store.location import StoreLocation
     from azure_account.account import BlobContainer
+    from azure_account.location import Location
     from state_backup import StateWriter
 
 REPORT = (
@@ -81,7 +82,7 @@ class PartitionWriter:
     once there is one, and they are only counted.
     """
 
-    location: StoreLocation
+    location: Location
     generation: int
     schema: StoreSchema
     epoch: int
@@ -110,7 +111,8 @@ class PartitionWriter:
                 return PartitionReport(partition, "", 0, 0, rows.nulls)
             container = self.location.open()
             cache = None if self.cache_dir is None else Path(self.cache_dir)
-            with working_directory(cache, container, self.location.store, self.generation, partition) as work:
+            folder = store_folder(container, self.location.path, cache)
+            with working_directory(folder, self.generation, partition) as work:
                 return self._write(container, work, partition, rows, _chain(first, changes))
         except _NullKeyError:
             rows.count_rest()
@@ -124,7 +126,7 @@ class PartitionWriter:
         rows: KeyedRows,
         changes: Iterable[pa.RecordBatch],
     ) -> PartitionReport:
-        state = StoreNames(self.location.store).state(self.generation, partition)
+        state = StoreNames(self.location.path).state(self.generation, partition)
         left, base = work.marker, self.base.get(partition, "")
         _begin_from(base, container, work, state)
         with PartitionStore(work.directory, self.schema) as opened:
@@ -152,7 +154,7 @@ class PartitionWriter:
         )
 
     def _opened(self, container: BlobContainer, state: str, partition: int, left: Marker | None) -> StateWriter:
-        owner = Owner(self.location.store, task_name=str(partition))
+        owner = Owner(self.location.path, task_name=str(partition))
         if left is None:
             return open_state(container, state, owner, epoch=self.epoch, keep=LEAST_KEPT)
         settled = left.checkpoint if left.settled else ""
@@ -176,7 +178,7 @@ class PartitionWriter:
         return self.in_use.get(partition, frozenset()) | later
 
     def _offsets_of(self, base: str, writer: StateWriter, partition: int) -> Mapping[str, str]:
-        """The offsets of the checkpoint from which the batch begins; empty if there is none."""
+        """The offsets of the checkpoint from which the batch begins; empty without one."""
         found = {str(each.id): each.offsets for each in writer.checkpoints}
         if base and base not in found:
             step = "See that no other fill has the store; otherwise rebuild the store (rebuild=True)."
@@ -186,7 +188,7 @@ class PartitionWriter:
 
 
 def _begin_from(base: str, container: BlobContainer, work: WorkingDirectory, state: str) -> None:
-    """Make the directory what it was at the base, unless it is; empty if there is none."""
+    """Restore the base into the directory, unless it is there; clear the directory without a base."""
     if not base:
         work.clear()
         return
@@ -275,7 +277,7 @@ def _not_followed(batch: pa.RecordBatch, ties: list[str]) -> pa.BooleanArray:
     """For each row but the last: whether it has another key than the next one, or the same `then_by`."""
     for name in ties:
         if batch.column(name).null_count:
-            text = "A then_by column is null in a row that has a key."
+            text = "Argument then_by: a column is null in a row that has a key."
             raise ConfigurationError(f"{text} Fill it, for example with coalesce, or filter such rows.")
     keys = [name for name in batch.column_names if KEY.fullmatch(name)]
     return pc.or_(pc.invert(_equal_to_next(batch, keys)), _equal_to_next(batch, ties))
@@ -289,7 +291,7 @@ def _equal_to_next(batch: pa.RecordBatch, names: list[str]) -> pa.BooleanArray:
 
 
 def _key(column: pa.Array, field: pa.Field) -> pa.Array:
-    """Spark has any bytes in a string; a key that is no text could not be read back."""
+    """`ConfigurationError` for a key that is not UTF-8: Spark allows any bytes in a string."""
     row = first_not_utf8(column) if pa.types.is_string(field.type) else None
     if row is not None:
         found = column[row].cast(pa.binary()).as_py()[:_SHOWN_BYTES]
@@ -301,7 +303,7 @@ def _key(column: pa.Array, field: pa.Field) -> pa.Array:
 def _order(column: pa.Array) -> pa.Array:
     """Orders as 64 bits: numbers as they are, timestamps as microseconds."""
     if column.null_count:
-        text = "The order_by column is null in a row that has a key."
+        text = "Argument order_by: the column is null in a row that has a key."
         raise ConfigurationError(f"{text} Fill it, for example with coalesce, or filter such rows.")
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz))

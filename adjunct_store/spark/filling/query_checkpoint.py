@@ -26,7 +26,7 @@ _SOURCE = "checkpoint "
 
 @dataclass(frozen=True)
 class CheckpointState:
-    """The newest batches of a checkpoint; -1 if there is none. query: the id of its query; "" if it has none yet."""
+    """The newest batches of a checkpoint; -1 without one. query: the id of its query; "" before the query has one."""
 
     planned: int = -1
     committed: int = -1

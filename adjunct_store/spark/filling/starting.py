@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from adjunct_store.spark.filling.fill import BatchFiller
+    from adjunct_store.spark.filling.fill import VersionWriter
     from adjunct_store.versions.opening import Opening
 
 MOST_SECONDS = 60.0
@@ -38,24 +38,24 @@ _WAITS = "Waiting"
 class BatchGate:
     """Where the batches of a query wait until the store is taken over. fill_batch: what is done with them then."""
 
-    def __init__(self, fill_batch: Callable[[BatchFiller, DataFrame, int], None]) -> None:
+    def __init__(self, fill_batch: Callable[[VersionWriter, DataFrame, int], None]) -> None:
         self._fill_batch = fill_batch
-        self._filler: Future[BatchFiller] = Future()
+        self._writer: Future[VersionWriter] = Future()
         self.reached = threading.Event()
         """Spark has planned a batch."""
 
     def run(self, rows: DataFrame, batch: int) -> None:
         """For `foreachBatch`."""
         self.reached.set()
-        self._fill_batch(self._filler.result(), rows, batch)
+        self._fill_batch(self._writer.result(), rows, batch)
 
-    def open(self, filler: BatchFiller) -> None:
+    def open(self, writer: VersionWriter) -> None:
         """The batches go on."""
-        self._filler.set_result(filler)
+        self._writer.set_result(writer)
 
     def close(self, error: BaseException) -> None:
         """The batches fail."""
-        self._filler.set_exception(error)
+        self._writer.set_exception(error)
 
 
 class QueryStart:
@@ -97,11 +97,11 @@ class QueryStart:
             raise own_error(failure) or failure
         return str(query.id)
 
-    def taken_over(self, filler: BatchFiller) -> StreamingQuery:
+    def taken_over(self, writer: VersionWriter) -> StreamingQuery:
         """The store is taken over: the query goes on."""
         assert self._started is not None  # noqa: S101 - `open_fill` calls `before_take_over`
         _, query, gate = self._started
-        gate.open(filler)
+        gate.open(writer)
         return query
 
     def abandon(self, error: BaseException) -> None:

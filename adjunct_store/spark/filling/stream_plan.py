@@ -6,30 +6,30 @@ import logging
 import threading
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from adjunct_store.spark.filling.fill import BatchFiller
+from adjunct_store.spark.filling.fill import VersionWriter
 from adjunct_store.spark.filling.starting import BatchGate, refusal
 from adjunct_store.versions.manifest import Serves
 from azure_account.errors import ConfigurationError, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from adjunct_store.encoding.schema import StoreSchema
-    from adjunct_store.location import StoreLocation
     from adjunct_store.spark.filling.fill_spec import FillSpec
     from adjunct_store.spark.filling.query_checkpoint import CheckpointFolder
+    from adjunct_store.spark.filling.settings import StreamFillSettings
     from adjunct_store.versions.manifest import Generation
     from adjunct_store.versions.manifest_store import Fill
     from adjunct_store.versions.opening import FillTerms, Opening
+    from azure_account.location import Location
 
 logger = logging.getLogger(__name__)
 
@@ -39,38 +39,48 @@ _starting = threading.Lock()
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """A stream and how it fills a store. terms: of `open_fill`."""
+    """A stream, and how it fills a store. `settings` has a source."""
 
-    store: StoreLocation
+    store: Location
     rows: DataFrame
     spec: FillSpec
     schema: StoreSchema
     checkpoint: CheckpointFolder
-    terms: FillTerms
-    output_mode: str
-    trigger: Mapping[str, Any]
-    cache_dir: Path | str | None = None
-    query_name: str | None = None
+    settings: StreamFillSettings
 
-    def filler(self, fill: Fill) -> BatchFiller:
-        """What makes versions of the batches of the query."""
-        replaces = self.output_mode == "complete"
-        return BatchFiller(self.store, fill, self.spec, self.schema, self.cache_dir, replaces=replaces)
+    @property
+    def terms(self) -> FillTerms:
+        """The arguments of `open_fill`."""
+        settings = self.settings
+        return {
+            "source": settings.source or "",
+            "bootstrap": settings.bootstrap,
+            "persistent": settings.persistent,
+            "max_age": settings.max_age,
+            "rebuild": settings.rebuild,
+            "above": self.checkpoint.last_generation(),
+            "keep": settings.keep,
+        }
+
+    def writer(self, fill: Fill) -> VersionWriter:
+        """Writes a version for each batch of the query."""
+        replaces = self.settings.output_mode == "complete"
+        return VersionWriter(self.store, fill, self.spec, self.schema, self.settings.cache_dir, replaces=replaces)
 
     def bootstraps(self, generation: Generation) -> bool:
-        """Whether the next query is to read what the source has now, and then to end."""
-        waiting = self.terms["bootstrap"] or generation.serves is Serves.BOOTSTRAPPED
+        """Whether the next query reads what the source has now, and then ends."""
+        waiting = self.settings.bootstrap or generation.serves is Serves.BOOTSTRAPPED
         return waiting and not generation.bootstrapped
 
     def check(self, opening: Opening) -> None:
-        """`ConfigurationError` if the checkpoint of a generation is not that of the query that has filled it."""
+        """`ConfigurationError` unless the query that filled a generation has written its checkpoint."""
         published = -1 if opening.base is None else opening.base.batch
         number, query = opening.generation.number, opening.generation.query
         misfit = self.checkpoint.state(number).misfit(published, query)
         if misfit:
             step = "Bring back the checkpoint with which the store was filled, or give its folder."
             step += " If it is lost, start once with rebuild=True, which needs all rows of the source."
-            checkpoint = f"store {self.store.store} with checkpoint {self.checkpoint.path}"
+            checkpoint = f"store {self.store.path} with checkpoint {self.checkpoint.path}"
             raise ConfigurationError(describe("fill", checkpoint, misfit, f"{step} Nothing was changed."))
 
     def start_first(self, opening: Opening) -> tuple[StreamingQuery, BatchGate]:
@@ -78,26 +88,26 @@ class StreamPlan:
         gate = BatchGate(_fill_batch)
         return self._started(opening.generation, gate), gate
 
-    def start(self, filler: BatchFiller) -> StreamingQuery:
+    def start(self, writer: VersionWriter) -> StreamingQuery:
         """Start the next query of a fill that has its store. `ConfigurationError` if Spark refuses it."""
         gate = BatchGate(_fill_batch)
-        gate.open(filler)
-        return self._started(filler.fill.generation, gate)
+        gate.open(writer)
+        return self._started(writer.fill.generation, gate)
 
     def _started(self, generation: Generation, gate: BatchGate) -> StreamingQuery:
         writer = self.rows.writeStream.option("checkpointLocation", self.checkpoint.location(generation.number))
-        writer = writer.outputMode(self.output_mode).foreachBatch(gate.run)
+        writer = writer.outputMode(self.settings.output_mode).foreachBatch(gate.run)
         bootstraps = self.bootstraps(generation)
-        trigger = {"availableNow": True} if bootstraps else self.trigger
+        trigger = {"availableNow": True} if bootstraps else self.settings.trigger
         if trigger:
             writer = writer.trigger(**trigger)
-        if self.query_name is not None:
-            writer = writer.queryName(self.query_name)
+        if self.settings.query_name is not None:
+            writer = writer.queryName(self.settings.query_name)
         try:
             with _reporting_that_there_is_nothing(self.rows.sparkSession) if bootstraps else nullcontext():
                 return writer.start()
         except (PySparkException, Py4JJavaError) as error:
-            raise refusal(self.store.store, error) from error
+            raise refusal(self.store.path, error) from error
 
 
 @contextmanager
@@ -115,8 +125,8 @@ def _reporting_that_there_is_nothing(spark: SparkSession) -> Iterator[None]:
                 spark.conf.set(_NO_DATA_INTERVAL, before)
 
 
-def _fill_batch(filler: BatchFiller, rows: DataFrame, batch: int) -> None:
-    filled = filler.run(rows, batch)
-    text = "store %s: batch %d is version %d: %d upserts, %d deletes, %d older ones ignored, %d rows with null keys"
+def _fill_batch(writer: VersionWriter, rows: DataFrame, batch: int) -> None:
+    filled = writer.run(rows, batch)
+    text = "Store %s: batch %d is version %d: %d upserts, %d deletes, %d older ones ignored, %d rows with null keys"
     counts = filled.upserts, filled.deletes, filled.ignored, filled.nulls
-    logger.info(text, filler.location.store, batch, filled.version.number, *counts)
+    logger.info(text, writer.location.path, batch, filled.version.number, *counts)

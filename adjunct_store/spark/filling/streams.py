@@ -10,15 +10,15 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
 from adjunct_store.spark.filling.changes import changes_of
 from adjunct_store.spark.filling.fill import check_schema, open_store
-from adjunct_store.spark.filling.fill_spec import FillSpec
 from adjunct_store.spark.filling.query_checkpoint import CheckpointFolder
+from adjunct_store.spark.filling.settings import StreamFillSettings
 from adjunct_store.spark.filling.starting import QueryStart
 from adjunct_store.spark.filling.stream_plan import StreamPlan
 from adjunct_store.versions.manifest_store import read_manifest
@@ -26,16 +26,14 @@ from azure_account.errors import ConfigurationError
 from azure_account.worker_errors import own_error
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
-    from typing_extensions import Self, Unpack
+    from typing_extensions import Self
 
-    from adjunct_store.location import StoreLocation
-    from adjunct_store.spark.filling.fill_spec import FillColumns
-    from adjunct_store.versions.opening import FillTerms
+    from adjunct_store.spark.filling.fill_spec import FillSpec
+    from azure_account.location import Location
 
 logger = logging.getLogger(__name__)
 
@@ -49,100 +47,67 @@ _TRUNCATED = (
     "DELTA_VERSION_NOT_CONTIGUOUS",
     "DELTA_TRUNCATED_TRANSACTION_LOG",
 )
-"""What sources report when they do not have any more what the query has not read yet."""
+"""Parts of what sources report when rows were removed that the query has not read yet."""
 
 
-def fill_stream(  # noqa: PLR0913 - what is filled from what, and settings
-    store: StoreLocation,
+def fill_stream(
+    store: Location,
     rows: DataFrame,
+    spec: FillSpec,
     *,
     checkpoint: Path | str,
-    source: str | None = None,
-    bootstrap: bool = False,
-    output_mode: Literal["append", "update", "complete"] = "append",
-    trigger: Mapping[str, Any] | None = None,
-    persistent: bool = True,
-    max_age: float | None = None,
-    on_truncated: Literal["fail", "rebuild"] = "fail",
-    rebuild: bool = False,
-    keep: int = 3,
-    cache_dir: Path | str | None = None,
-    query_name: str | None = None,
-    **columns: Unpack[FillColumns],
-) -> StoreFill:
-    """Start a query that applies a stream to a store: a version for each micro-batch. Makes the store if it is absent.
+    settings: StreamFillSettings = StreamFillSettings(),
+) -> StreamFill:
+    """Start a query that fills a store from a stream: each micro-batch is published as a version.
 
-    columns: see `FillSpec`.
-    checkpoint: a folder of this fill, which has the `checkpointLocation` of the query of each generation,
-    `g<generation>`.
-    source: a name of where the rows come from, by default one of the checkpoint.
-    bootstrap: first read what the source has now; the store is ready when all of that is in it, and then if the source
-    is empty.
-    output_mode: of the query, for streams that aggregate. `update`: each batch has the groups that have changed, and
-    deletes no key but those of `delete_when`. `complete`: each batch is all that the store has, so keys that it lacks
-    are deleted, and the whole store is written each time.
-    trigger: arguments of `DataStreamWriter.trigger`, for the time after.
-    persistent: False builds the store again whenever this is called; max_age: also if its last version is older, in
-    seconds.
-    on_truncated: `rebuild` builds the store again when the source does not have any more what the query has not read.
-    Keys that the source no longer has are removed.
-    rebuild: build it again now, and replace what another source has filled.
+    store: where the store is. It is made if it is absent; its container must exist.
+    rows: a streaming DataFrame with the columns that `spec` names.
+    spec: which columns are keys and values, what orders rows and what deletes, how many partitions the store has.
+    checkpoint: a folder of this fill, on any file system of Spark. The query of each generation has its
+    `checkpointLocation` in it, `g<generation>`.
+    settings: bootstrap, output mode, trigger, when the store is rebuilt, and those of every fill.
 
-    A fill goes on where the last one ended. What was there serves until all that the source had is in a store that is
-    built again.
+    The fill continues where the last one with this checkpoint ended. While it rebuilds a store, readers get the old
+    versions until all that the source had is published.
 
-    Returns when Spark has started the query and looked for a first batch, and takes the store over then: the query of
-    another fill ends with `FencedError`. `ConfigurationError`, which leaves the store and the other fill as they are,
-    as for `fill`; also if Spark refuses the query, and if the checkpoint is not that of the query that has filled the
-    store. What Spark and the source raise before the first batch is raised here.
+    Returns when Spark has started the query and looked for a first batch. Only then the fill takes the store over, and
+    another fill of it ends with `FencedError`. Until then every error leaves the store and the other fill as they are:
+    `ConfigurationError` as for `fill`, if Spark refuses the query, and if the checkpoint belongs to another query than
+    the one that has filled the store; and whatever Spark and the source raise before the first batch.
     """
     if not rows.isStreaming:
-        raise ConfigurationError("fill_stream needs a streaming DataFrame; use fill for a batch one.")
-    if on_truncated not in {"fail", "rebuild"}:
-        raise ConfigurationError(f"on_truncated is {on_truncated!r}: give fail or rebuild.")
-    if output_mode not in {"append", "update", "complete"}:
-        raise ConfigurationError(f"output_mode is {output_mode!r}: give append, update or complete.")
-    if not isinstance(max_age, float | int | None):
-        raise ConfigurationError(f"max_age is {max_age!r}: give seconds.")
-    spec = FillSpec(**columns)
+        raise ConfigurationError("Function fill_stream needs a streaming DataFrame; use fill for a batch one.")
     schema = changes_of(rows, spec).schema
-    _check_can_start(rows, trigger or {}, query_name)
+    _check_can_start(rows, settings)
     folder = CheckpointFolder(rows.sparkSession, str(checkpoint))
-    manifest = read_manifest(store.open(), store.store)
+    manifest = read_manifest(store.open(), store.path)
     known = () if manifest is None else reversed(manifest.generations)
-    source = source or folder.source(each.source for each in known)
-    if not rebuild:
+    source = settings.source or folder.source(each.source for each in known)
+    if not settings.rebuild:
         check_schema(store, schema, source, adds=False)
-    terms: FillTerms = {
-        "source": source,
-        "bootstrap": bootstrap,
-        "persistent": persistent,
-        "max_age": max_age,
-        "rebuild": rebuild,
-        "above": folder.last_generation(),
-        "keep": keep,
-    }
-    plan = StreamPlan(store, rows, spec, schema, folder, terms, output_mode, trigger or {}, cache_dir, query_name)
-    return StoreFill(plan, rebuild_truncated=on_truncated == "rebuild")
+    return StreamFill(StreamPlan(store, rows, spec, schema, folder, replace(settings, source=source)))
 
 
-def _check_can_start(rows: DataFrame, trigger: Mapping[str, Any], query_name: str | None) -> None:
-    """`ConfigurationError` for what Spark would refuse when the store was taken over already from a fill that runs."""
+def _check_can_start(rows: DataFrame, settings: StreamFillSettings) -> None:
+    """`ConfigurationError` for settings that Spark would refuse after the store was taken over from another fill."""
+    trigger, name = settings.trigger, settings.query_name
     try:
         writer = rows.writeStream
         if trigger:
             writer.trigger(**trigger)
     except (PySparkException, TypeError, ValueError) as error:
-        text = f"trigger is {trigger!r}: {str(error).splitlines()[0]}. Give arguments of DataStreamWriter.trigger."
-        raise ConfigurationError(text) from error
-    if query_name is not None and any(query.name == query_name for query in rows.sparkSession.streams.active):
-        raise ConfigurationError(f"A query with the name {query_name!r} runs. Stop it, or give another query_name.")
+        text = f"Argument trigger: {trigger!r} is not possible: {str(error).splitlines()[0]}."
+        raise ConfigurationError(f"{text} Give arguments of DataStreamWriter.trigger.") from error
+    if name is not None and any(query.name == name for query in rows.sparkSession.streams.active):
+        raise ConfigurationError(
+            f"Argument query_name: a query named {name!r} is running. Stop it, or give another name."
+        )
 
 
 def _has_read_all(query: StreamingQuery) -> bool:
-    """Whether a query with the trigger `availableNow` has ended by itself: its last look at the source found nothing.
+    """Whether a query with the trigger `availableNow` has ended by itself: its last request to the source found no row.
 
-    Spark does not tell that from a query that was stopped between its batches.
+    Spark reports a query that was stopped between two batches in the same way.
     """
     last = query.lastProgress
     return last is not None and "addBatch" not in last["durationMs"]
@@ -150,28 +115,29 @@ def _has_read_all(query: StreamingQuery) -> bool:
 
 @dataclass
 class _Stop:
-    """Whether the fill is to end. A new query is started under the lock, so none starts after that."""
+    """Whether the fill was asked to stop. New queries are started under the lock, so none starts after that."""
 
     requested: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-class StoreFill(AbstractContextManager["StoreFill"]):
+class StreamFill(AbstractContextManager["StreamFill"]):
     """A running fill; `fill_stream` makes it. A context manager that stops it."""
 
-    def __init__(self, plan: StreamPlan, *, rebuild_truncated: bool) -> None:
-        self._plan, self._rebuild_truncated = plan, rebuild_truncated
+    def __init__(self, plan: StreamPlan) -> None:
+        self._plan = plan
+        self._rebuild_truncated = rebuild_truncated = plan.settings.on_truncated == "rebuild"
         start = QueryStart(plan.check, plan.start_first, lambda error: rebuild_truncated and is_truncation(error))
         try:
             fill = open_store(plan.store, plan.schema, before_take_over=start.before_take_over, **plan.terms)
-            self._filler = plan.filler(fill)
+            self._writer = plan.writer(fill)
         except BaseException as error:
             start.abandon(error)
             raise
-        self._query = start.taken_over(self._filler)
+        self._query = start.taken_over(self._writer)
         self._stop = _Stop()
         self._failure: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name=f"fill-{plan.store.store}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"fill-{plan.store.path}", daemon=True)
         self._thread.start()
 
     @property
@@ -182,22 +148,25 @@ class StoreFill(AbstractContextManager["StoreFill"]):
     @property
     def generation(self) -> int:
         """The generation that is being filled."""
-        return self._filler.fill.generation.number
+        return self._writer.fill.generation.number
 
     @property
     def active(self) -> bool:
-        """Whether the fill goes on."""
+        """Whether the fill is running."""
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """Stop the query, and wait for that. The next fill with this checkpoint goes on from there."""
+        """Stop the query and wait until it has ended. The next fill with this checkpoint continues from there."""
         with self._stop.lock:
             self._stop.requested = True
             self._query.stop()
         self._thread.join()
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until the fill has ended, at most so many seconds. Whether it has. Raises the error that ended it."""
+        """Wait until the fill has ended; returns whether it has. Raises the error that ended it.
+
+        timeout: seconds; by default without a limit.
+        """
         self._thread.join(timeout)
         if self._thread.is_alive():
             return False
@@ -206,7 +175,7 @@ class StoreFill(AbstractContextManager["StoreFill"]):
         return True
 
     def exception(self) -> Exception | None:
-        """The error that ended the fill, None if there is none: one of this project's, or Spark's."""
+        """The error of this project or of Spark that ended the fill; None if it runs or was stopped."""
         return self._failure
 
     def __repr__(self) -> str:
@@ -220,7 +189,7 @@ class StoreFill(AbstractContextManager["StoreFill"]):
         self.stop()
 
     def _next_query(self) -> StreamingQuery:
-        return self._plan.start(self._filler)
+        return self._plan.start(self._writer)
 
     def _run(self) -> None:
         try:
@@ -231,34 +200,34 @@ class StoreFill(AbstractContextManager["StoreFill"]):
                     self._query = self._next_query()
         except Exception as error:  # noqa: BLE001 - whoever waits for the fill gets it
             self._failure = error
-            logger.error("the fill of store %s has ended: %s", self._plan.store.store, error)  # noqa: TRY400
+            logger.error("The fill of store %s has ended: %s", self._plan.store.path, error)  # noqa: TRY400
         finally:
-            self._filler.metrics.close()
+            self._writer.metrics.close()
 
     def _end_of_query(self) -> bool:
-        """Wait until the query has ended. Whether another one is to follow. Raises the error that ended it."""
-        bootstraps = self._plan.bootstraps(self._filler.fill.generation)
+        """Wait until the query has ended; returns whether another query follows. Raises the error that ended it."""
+        bootstraps = self._plan.bootstraps(self._writer.fill.generation)
         failure = self._ended()
         if failure is not None:
             ours = own_error(failure)
-            if not self._rebuild_truncated or not is_truncation(failure) or self._was_rebuilt_in_vain():
+            if not self._rebuild_truncated or not is_truncation(failure) or self._rebuild_has_failed():
                 raise ours or failure
-            text = "store %s is built again, since its source was truncated: %s"
-            logger.warning(text, self._plan.store.store, failure)
-            again = self._filler.fill.build_again(above=self._plan.checkpoint.last_generation())
-            self._filler = self._plan.filler(again)
+            text = "Store %s is rebuilt, since its source was truncated: %s"
+            logger.warning(text, self._plan.store.path, failure)
+            again = self._writer.fill.build_again(above=self._plan.checkpoint.last_generation())
+            self._writer = self._plan.writer(again)
             return True
         if self._stop.requested or not bootstraps:
             return False
         if not _has_read_all(self._query):
-            logger.warning("the bootstrap of store %s was stopped, and so is its fill", self._plan.store.store)
+            logger.warning("The fill of store %s ends, since its bootstrap was stopped", self._plan.store.path)
             return False
-        self._filler.finish_bootstrap()
+        self._writer.finish_bootstrap()
         return True
 
-    def _was_rebuilt_in_vain(self) -> bool:
-        """Whether not even the first batch can be read: another generation would begin at the same place."""
-        fill = self._filler.fill
+    def _rebuild_has_failed(self) -> bool:
+        """Whether a rebuild could not read its first batch: another rebuild would begin at the same place."""
+        fill = self._writer.fill
         return not fill.continues and fill.base is None
 
     def _ended(self) -> Exception | None:
@@ -271,6 +240,6 @@ class StoreFill(AbstractContextManager["StoreFill"]):
 
 
 def is_truncation(failure: Exception) -> bool:
-    """Whether a query has failed since its source does not have any more what the query has not read yet."""
+    """Whether a query has failed because its source has removed rows that the query has not read yet."""
     text = str(failure)
     return any(each.lower() in text.lower() for each in _TRUNCATED)

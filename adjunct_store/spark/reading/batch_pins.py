@@ -21,22 +21,22 @@ from azure_account.errors import AzureBlobError, TransientError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from adjunct_store.location import StoreLocation
     from adjunct_store.versions.manifest import Version
+    from azure_account.location import Location
 
 logger = logging.getLogger(__name__)
 
 _RELEASE_SECONDS = 5.0
-"""For which pins are released at the exit, and those that are not used at a new pin."""
+"""Limit for releasing pins at the exit of the process, and unused pins when another one is made."""
 _USERS = 16
-"""So many users of a pin are noted before those that are gone are left out; then twice those that are left."""
+"""Users of a pin that are noted before those that are gone are removed; later twice those that were left."""
 
 
 @dataclass(eq=False)
 class BatchPin:
-    """A pin, and what uses it: functions that are true as long as they may."""
+    """A pin, and its users: functions that return True as long as the pin may be needed."""
 
-    store: StoreLocation
+    store: Location
     version: Version
     reader: str
     users: list[Callable[[], bool]] = field(default_factory=list)
@@ -82,7 +82,7 @@ class BatchPins:
         """How many there are."""
         return len(self._pins)
 
-    def pin(self, store: StoreLocation, newest: Version, version: int | None) -> PinHold:
+    def pin(self, store: Location, newest: Version, version: int | None) -> PinHold:
         """Pin the newest version, or a given one, unless this process has done so: then its pin is renewed if need be.
 
         newest: the one that was found.
@@ -90,13 +90,13 @@ class BatchPins:
         with self._lock:
             found = next((pin for pin in self._pins if (pin.store, pin.version.number) == (store, newest.number)), None)
             if found is not None:
-                pin_version(store.open(), store.store, found.reader, 0, version=newest.number)
+                pin_version(store.open(), store.path, found.reader, 0, version=newest.number)
                 return self._held(found)
             if not self._at_exit:
                 atexit.register(self.release_all, _RELEASE_SECONDS)
                 self._at_exit = True
             reader = f"batch-{uuid.uuid4().hex}"
-            pinned, _ = pin_version(store.open(), store.store, reader, 0, version=version)
+            pinned, _ = pin_version(store.open(), store.path, reader, 0, version=version)
             found = BatchPin(store, pinned, reader)
             self._pins.append(found)
             hold = self._held(found)
@@ -138,11 +138,16 @@ class BatchPins:
                     return
                 reached = pin.store.within(left)
             try:
-                release(reached.open(), pin.store.store, pin.reader)
+                release(reached.open(), pin.store.path, pin.reader)
             except TransientError as error:
-                text = "the pin of version %d of store %s stays until another one is made, or it expires: %s"
+                text = "The pin of version %d of store %s stays until the next pin, or until it expires: %s"
                 logger.warning(text, pin.version.number, pin.store, error)
                 continue
             except AzureBlobError as error:
-                logger.warning("the pin of version %d of store %s expires: %s", pin.version.number, pin.store, error)
+                logger.warning(
+                    "The pin of version %d of store %s was not released, and will expire: %s",
+                    pin.version.number,
+                    pin.store,
+                    error,
+                )
             self._pins.remove(pin)

@@ -14,27 +14,27 @@ from adjunct_store.forms.limit import TooManyBytesError
 from adjunct_store.spark.partitioning import check_not_collated, column_of, one_task_each, store_partition
 from adjunct_store.spark.reading.pinning import kept, plan
 from adjunct_store.spark.reading.plans import has_plan
+from adjunct_store.spark.reading.settings import JoinColumns, JoinSettings, ReadSettings
 from arrow_avro import arrow_of, spark_of, well_formed
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import DataFrame
 
     from adjunct_store.encoding.schema import StoreSchema
-    from adjunct_store.location import StoreLocation
     from adjunct_store.spark.reading.task_reader import PinnedStore
-    from adjunct_store.view import Form, View
+    from adjunct_store.view import View
+    from azure_account.location import Location
 
 ROWS_AT_ONCE = 500_000
 BYTES_AT_ONCE = 32 << 20
-"""Of rows that are looked up together. Spark passes 10,000, which take up to twice the processor time for each row."""
+"""Rows are looked up together up to these limits. Spark passes 10,000, which take up to twice the time for each row."""
 BYTES_FOUND = 64 << 20
-"""Of values that are added to rows at once; else some rows of a few kilobytes each fill the memory of a worker."""
-_SLOWLY = 8
-"""By which part more rows are tried after a look-up that found fewer bytes: what was found in vain is read again."""
+"""Limit of the values that are added to rows at once, so that large values do not fill the memory of a worker."""
+_GROWTH = 8
+"""After a look-up within the limit the next one takes 1/8 more rows; one above the limit is repeated with half."""
 How: TypeAlias = Literal["left", "inner", "semi", "anti"]
 _HOW: Mapping[str, How] = {
     "left": "left",
@@ -45,63 +45,53 @@ _HOW: Mapping[str, How] = {
     "anti": "anti",
     "leftanti": "anti",
 }
-"""By what Spark calls the kinds of joins, without underscores."""
+"""Kinds of joins by Spark's names for them, without underscores."""
 _ROWS_ONLY = ("semi", "anti")
-_ANEW = (
-    "The store was made anew with another schema: start the query again. If it fails again, its last batch has pinned "
+_OTHER_SCHEMA = (
+    "The store was rebuilt with another schema: start the query again. If it fails again, its last batch has pinned "
     "an older version: call release_pins(store, query id)."
 )
 
 
-def join(  # noqa: PLR0913 - what is joined, and how
+def join(
     rows: DataFrame,
-    store: StoreLocation,
-    *,
+    store: Location,
     on: Sequence[str] | Mapping[str, str],
     how: str = "left",
-    columns: Sequence[str] | None = None,
-    prefix: str = "",
-    indicator: str | None = None,
-    shuffle: bool = False,
-    version: int | None = None,
-    form: Form = "rocksdb",
-    cache_dir: Path | str | None = None,
+    columns: JoinColumns = JoinColumns(),
+    settings: JoinSettings = JoinSettings(),
 ) -> DataFrame:
-    """The rows with the values of the store for their key.
+    """Add the values of a store to the rows that have its keys.
 
-    how: `left`: all rows, with null where the store has no entry; `inner`: only those with one; `semi` and `anti`:
-    those with one, and those without one, as they are. Also as Spark spells these, such as `left_anti`.
-    on: columns of `rows` in the order of the store's keys, or in any order if they have the names of the keys; or a
-    mapping from each key of the store to a column. A list that has the name of a key in the place of another one, and
-    not all names, is refused. A row with a null among them has no entry.
-    columns: value columns to add, by default all; `prefix` comes before their names.
-    indicator: the name of a Boolean column that a left join adds: whether the store has the key. Values may be null.
-    shuffle: bring the rows of a store partition into one task, which then opens that partition only; without it every
-    task may open all.
-    version: by default all tasks of a micro-batch read the version that was the newest when it began, and those of a
-    batch job the one that is the newest now.
-    form: `memory` for a store that each worker process loads whole.
-    cache_dir: where hosts keep what they have fetched, on local disks.
+    rows: a batch or streaming DataFrame.
+    store: where the store is.
+    on: the columns of `rows` that have the keys: the names of the store's keys in any order, other columns in the order
+    of the keys, or a mapping from each key to a column. A row with a null in one of them has no entry.
+    how: `left` gives all rows, with null where the store has no entry; `inner` only those with an entry; `semi` and
+    `anti` the rows with and without an entry, without values. Spark's spellings, such as `left_anti`, are possible too.
+    columns: the value columns to add, a prefix for their names, and an indicator; by default all value columns.
+    settings: version, form, cache directory, shuffle.
 
-    Spark reads all columns of `rows`, and no later filter moves before the join: select and filter first.
-    `ConfigurationError` if columns are missing, of other types than the keys, or there twice; `NotFoundError` if the
-    store has no version yet: see `wait_until_ready`.
+    Spark reads all columns of `rows`, and moves no later filter before the join: select and filter first.
+
+    `ConfigurationError` if a column is missing, of another type than its key, or in the result twice. `NotFoundError`
+    if the store has no version yet: see `wait_until_ready`.
     """
     kind = _how(how)
-    _check_added(kind, columns, prefix, indicator)
-    planned = plan(store, streaming=rows.isStreaming, version=version, form=form, cache_dir=cache_dir)
+    _check_added(kind, columns)
+    planned = plan(store, settings, streaming=rows.isStreaming)
     keys = _key_columns(planned.schema, on)
     check_key_types(planned.schema, rows, keys)
-    values = _values(planned.schema, [] if kind in _ROWS_ONLY else columns)
-    added = [StructField(prefix + each.name, each.dataType, True) for each in spark_of(values)]
-    if indicator is not None:
-        added.append(StructField(indicator, BooleanType(), False))
+    values = _values(planned.schema, [] if kind in _ROWS_ONLY else columns.names)
+    added = [StructField(columns.prefix + each.name, each.dataType, True) for each in spark_of(values)]
+    if columns.indicator is not None:
+        added.append(StructField(columns.indicator, BooleanType(), False))
     _check_names(rows, added, store)
     names = [*rows.columns, *(each.name for each in added)]
     schema = _by_place([*rows.schema, *added])
     places = [rows.columns.index(name) for name in keys]
     joiner = Joiner(planned.pinned, planned.schema.keys, places, values, arrow_of(schema), kind)
-    if shuffle:
+    if settings.shuffle:
         partitions = planned.schema.partitions
         where = store_partition([column_of(name) for name in keys], partitions)
         rows = one_task_each(rows, where, partitions)
@@ -111,20 +101,17 @@ def join(  # noqa: PLR0913 - what is joined, and how
     return joined.toDF(*names)
 
 
-def task_reader(
-    store: StoreLocation,
-    *,
-    streaming: bool = True,
-    version: int | None = None,
-    form: Form = "rocksdb",
-    cache_dir: Path | str | None = None,
-) -> PinnedStore:
+def task_reader(store: Location, *, streaming: bool = True, settings: ReadSettings = ReadSettings()) -> PinnedStore:
     """A reader for functions that run in tasks: `mapInArrow`, UDFs, `foreachPartition`. Make it on the driver.
 
+    store: where the store is.
+    streaming: whether tasks of a streaming query use it. If not, the version is pinned now.
+    settings: version, form, cache directory.
+
     In a task `reader.view()` is the store in the version of the task's micro-batch, with `get`, `get_many`, `lookup`,
-    `prefix` and `scan`. streaming: whether it is used in tasks of a streaming query; if not, the version is pinned now.
+    `prefix` and `scan`. Errors: see `join`.
     """
-    return kept(plan(store, streaming=streaming, version=version, form=form, cache_dir=cache_dir))
+    return kept(plan(store, settings, streaming=streaming))
 
 
 @dataclass(frozen=True)
@@ -156,7 +143,7 @@ class Joiner:
                 else:
                     yield joined
                     begin += piece.num_rows
-                    rows = min(most, rows + rows // _SLOWLY + 1)
+                    rows = min(most, rows + rows // _GROWTH + 1)
 
     def _joined(self, batch: pa.RecordBatch, at_most: int | None) -> pa.RecordBatch:
         found = values_of(self.store, [batch.column(each) for each in self.keys], self.key_fields, at_most)
@@ -172,27 +159,27 @@ class Joiner:
 def _how(how: str) -> How:
     found = _HOW.get(how.lower().replace("_", ""))
     if found is None:
-        raise ConfigurationError(f"how is {how!r}: give left, inner, semi or anti.")
+        raise ConfigurationError(f"Argument how: {how!r} is not possible. Give left, inner, semi or anti.")
     return found
 
 
-def _check_added(how: How, columns: Sequence[str] | None, prefix: str, indicator: str | None) -> None:
+def _check_added(how: How, columns: JoinColumns) -> None:
     """`ConfigurationError` for columns that a join of this kind does not add."""
-    if how in _ROWS_ONLY and (columns is not None or prefix):
-        raise ConfigurationError(f"how is {how!r}, which adds no columns: leave out columns and prefix.")
-    if indicator is not None and how != "left":
-        text = f"indicator is {indicator!r} and how is {how!r}: the rows of the result are all of one kind."
-        raise ConfigurationError(f"{text} Leave it out, or take a left join.")
+    if how in _ROWS_ONLY and (columns.names is not None or columns.prefix):
+        raise ConfigurationError(f"Argument columns: a join with how={how!r} adds none. Leave out names and prefix.")
+    if columns.indicator is not None and how != "left":
+        text = f"Argument indicator: it would be the same in all rows of a join with how={how!r}."
+        raise ConfigurationError(f"{text} Leave it out, or use a left join.")
 
 
-def _check_names(rows: DataFrame, added: Sequence[StructField], store: StoreLocation) -> None:
+def _check_names(rows: DataFrame, added: Sequence[StructField], store: Location) -> None:
     """`ConfigurationError` if a column that is added is there already."""
     taken = {name.lower() for name in rows.columns}
     for each in added:
         if each.name.lower() in taken:
-            text = f"Value column {each.name!r} of store {store.store} is also a column of the DataFrame."
+            text = f"Value column {each.name!r} of store {store.path} is also a column of the DataFrame."
             if not each.nullable:
-                text = f"indicator is {each.name!r}, which is also another column of the result."
+                text = f"Argument indicator: {each.name!r} is also another column of the result."
             raise ConfigurationError(f"{text} Rename or drop one, or give a prefix.")
         taken.add(each.name.lower())
 
@@ -205,7 +192,7 @@ def _by_place(fields: Sequence[StructField]) -> StructType:
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in larger batches: of more keys, more are neighbours in the store. None without rows."""
+    """The same rows in larger batches, whose keys have more neighbours in the store. Skips batches without rows."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -229,7 +216,7 @@ def values_of(
 ) -> pa.StructArray:
     """The values of keys. fields: of the keys for which the query was planned. at_most: see `View.lookup`.
 
-    `ConfigurationError` if the store has other keys since it was made anew, or columns are of other types.
+    `ConfigurationError` if the store was rebuilt with other keys, or columns are of other types.
     """
     batch = pa.RecordBatch.from_arrays(list(keys), names=fields.names)
 
@@ -238,7 +225,9 @@ def values_of(
             planned, now = (
                 ", ".join(f"{each.name} {each.type}" for each in some) for some in (fields, view.schema.keys)
             )
-            raise ConfigurationError(f"The store's keys were {planned} when the query started, and are {now}. {_ANEW}")
+            raise ConfigurationError(
+                f"The store's keys were {planned} when the query started, and are {now}. {_OTHER_SCHEMA}"
+            )
         return view.lookup(batch, at_most)
 
     return store.read(find)
@@ -247,7 +236,7 @@ def values_of(
 def picked(values: pa.StructArray, fields: pa.Schema) -> list[pa.Array]:
     """These fields of the values, null where the value is.
 
-    `ConfigurationError` if the store has them no more, or of another type, since it was made anew.
+    `ConfigurationError` if the store was rebuilt without one of them, or with another type of it.
     """
     by_name = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
     columns = []
@@ -256,7 +245,7 @@ def picked(values: pa.StructArray, fields: pa.Schema) -> list[pa.Array]:
         if found is None or found.type != field.type:
             now = "gone" if found is None else f"of type {found.type}"
             text = f"Value column {field.name!r} was of type {field.type} when the query started, and is {now}."
-            raise ConfigurationError(f"{text} {_ANEW}")
+            raise ConfigurationError(f"{text} {_OTHER_SCHEMA}")
         columns.append(found)
     return columns
 
@@ -283,17 +272,19 @@ def _key_columns(schema: StoreSchema, on: Sequence[str] | Mapping[str, str]) -> 
     if isinstance(on, Mapping):
         if set(on) != set(names):
             raise ConfigurationError(
-                f"on has keys {', '.join(on)}, the store has {', '.join(names)}. Map each of these."
+                f"Argument on: it maps keys {', '.join(on)}; the store has {', '.join(names)}. Map each of these."
             )
         return [on[name] for name in names]
     given = [on] if isinstance(on, str) else list(on)
     if len(given) != len(names):
-        raise ConfigurationError(f"on has {len(given)} columns, the store has {len(names)} keys: {', '.join(names)}.")
+        raise ConfigurationError(
+            f"Argument on: it has {len(given)} columns; the store has {len(names)} keys: {', '.join(names)}."
+        )
     if set(given) == set(names):
         return names
     for key, name in zip(names, given, strict=True):
         if name in names and name != key:
-            text = f"on names {name!r}, which is a key of the store, in the place of key {key!r}."
+            text = f"Argument on: column {name!r}, which has the name of a key, is in the place of key {key!r}."
             raise ConfigurationError(f"{text} Map each key to its column: on={dict(zip(names, given, strict=True))}.")
     return given
 
@@ -303,10 +294,12 @@ def _values(schema: StoreSchema, columns: Sequence[str] | None) -> pa.Schema:
         return schema.values
     have = schema.values.names
     if isinstance(columns, str):
-        raise ConfigurationError(f"columns is {columns!r}: give a list, such as columns=[{columns!r}].")
+        raise ConfigurationError(f"Argument names: {columns!r} is not a list. Give one, such as [{columns!r}].")
     if len(set(columns)) < len(columns):
-        raise ConfigurationError(f"columns {list(columns)} names a column twice. Name each once.")
+        raise ConfigurationError(f"Argument names: {list(columns)} has a column twice. Name each once.")
     for name in columns:
         if name not in have:
-            raise ConfigurationError(f"columns has {name!r}, which is no value column of the store: {', '.join(have)}.")
+            raise ConfigurationError(
+                f"Argument names: the store has no value column {name!r}; it has {', '.join(have)}."
+            )
     return pa.schema([schema.values.field(name) for name in columns])

@@ -11,42 +11,44 @@ from pyspark.sql.types import StructType
 from adjunct_store.spark.partitioning import column_of
 from adjunct_store.spark.reading.join import picked, values_of
 from adjunct_store.spark.reading.pinning import kept, plan
+from adjunct_store.spark.reading.settings import ReadSettings
 from arrow_avro import spark_of
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import Column
 
-    from adjunct_store.location import StoreLocation
     from adjunct_store.spark.reading.task_reader import PinnedStore
-    from adjunct_store.view import Form
+    from azure_account.location import Location
 
 
 def lookup(
-    store: StoreLocation,
+    store: Location,
     *keys: Column | str,
     streaming: bool = True,
-    version: int | None = None,
-    form: Form = "rocksdb",
-    cache_dir: Path | str | None = None,
+    settings: ReadSettings = ReadSettings(),
 ) -> Column:
-    """The value of the store's entry of these keys, as a struct; null where there is none.
+    """The value of each row's key in the store, as a struct; null where the store has no entry.
 
-    keys: columns in the order of the store's keys and of their types; a key of another type is an error in the tasks.
-    streaming: whether the column is used in a streaming query; if not, its version is pinned now. Needs Spark 4.1: use
-    `join` with Spark 4.0. Other arguments and errors: see `join`.
+    store: where the store is.
+    keys: columns in the order of the store's keys, of their types. Tasks fail if a type is another one.
+    streaming: whether the column is used in a streaming query. If not, the version is pinned now.
+    settings: version, form, cache directory.
+
+    Needs Spark 4.1: use `join` with Spark 4.0. Errors: see `join`.
     """
-    planned = plan(store, streaming=streaming, version=version, form=form, cache_dir=cache_dir)
+    planned = plan(store, settings, streaming=streaming)
     fields = planned.schema.keys
     if len(keys) != len(fields):
-        text = f"lookup is given {len(keys)} columns, store {store} has {len(fields)} keys: {', '.join(fields.names)}."
+        text = (
+            f"Function lookup got {len(keys)} columns; store {store} has {len(fields)} keys: {', '.join(fields.names)}."
+        )
         raise ConfigurationError(text)
     arrow_udf: Any = getattr(F, "arrow_udf", None)
     if arrow_udf is None:
-        raise ConfigurationError("lookup needs Spark 4.1, which has functions over Arrow columns. Use join.")
+        raise ConfigurationError("Function lookup needs Spark 4.1, which has functions over Arrow columns. Use join.")
     values = StructType(list(spark_of(planned.schema.values)))
     columns = [column_of(each) if isinstance(each, str) else each for each in keys]
     found: Column = arrow_udf(_looker(kept(planned), fields, planned.schema.values), values)(*columns)

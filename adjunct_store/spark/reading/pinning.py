@@ -14,16 +14,13 @@ from adjunct_store.spark.reading.batch_pins import BatchPins
 from adjunct_store.spark.reading.task_reader import BATCH, QUERY, PinnedStore
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.pins import release
-from adjunct_store.view import check_form
 from azure_account.errors import ConfigurationError, NotFoundError, describe
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from adjunct_store.location import StoreLocation
     from adjunct_store.spark.reading.batch_pins import PinHold
+    from adjunct_store.spark.reading.settings import ReadSettings
     from adjunct_store.versions.manifest import Version
-    from adjunct_store.view import Form
+    from azure_account.location import Location
 
 _batch_pins = BatchPins()
 _DRIVER = uuid.uuid4().hex
@@ -42,22 +39,12 @@ class PlannedStore:
     hold: PinHold | None = None
 
 
-def plan(
-    store: StoreLocation,
-    *,
-    streaming: bool,
-    version: int | None = None,
-    form: Form = "rocksdb",
-    cache_dir: Path | str | None = None,
-) -> PlannedStore:
+def plan(store: Location, settings: ReadSettings, *, streaming: bool) -> PlannedStore:
     """Prepare a read. A batch job pins its version now; in a streaming query each micro-batch pins its own.
 
-    `NotFoundError` if the store has no version, or not this one; `ConfigurationError` for an unknown form.
+    `NotFoundError` if the store has no version, or not the one of the settings.
     """
-    check_form(form)
-    if version is not None and type(version) is not int:
-        raise ConfigurationError(f"version is {version!r}: give the number of a version, as `ls` shows it.")
-    folder = None if cache_dir is None else str(cache_dir)
+    version, form, folder = settings.version, settings.form, settings.folder
     found, schema = _planned(store, version)
     if streaming or _in_micro_batch():
         pinned_later = PinnedStore(store, version=version, form=form, cache_dir=folder, driver=_DRIVER)
@@ -71,7 +58,7 @@ def plan(
 
 
 def kept(planned: PlannedStore) -> PinnedStore:
-    """For functions of which nobody can say when they are not called any more: the version stays pinned."""
+    """Keep the version pinned until the process ends: for functions that may be called at any time."""
     if planned.hold is not None:
         planned.hold.for_good()
     return planned.pinned
@@ -86,25 +73,25 @@ def _in_micro_batch() -> bool:
     return context.getLocalProperty(QUERY) is not None and context.getLocalProperty(BATCH) is not None
 
 
-def release_pins(store: StoreLocation | None = None, query: str | None = None) -> None:
-    """Release what batch jobs of this process have pinned, when none of them runs any more.
+def release_pins(store: Location | None = None, query: str | None = None) -> None:
+    """Release pins, so that a clean-up may delete their versions.
 
-    A join does it for DataFrames that nothing refers to any more, and an exit of the process for all. The pins of a
-    killed one expire, and their versions stay until then.
+    store: of the pins of a streaming query; by default all pins of this process's batch jobs are released.
+    query: the id of that query, which must not run. If its last batch runs again, it reads the newest version.
 
-    store, query: release the pins that a streaming query has on a store, by its id, when it does not run. Its last
-    batch, if that is run again, then reads the version that is the newest.
+    Call it for batch jobs when none of them runs any more. A join releases the pins of DataFrames that are no longer
+    referenced, and the exit of a process releases all of its pins. The pins of a killed process expire.
     """
     if (store is None) != (query is None):
-        raise ConfigurationError("release_pins takes a store and the id of a query, or neither.")
+        raise ConfigurationError("Function release_pins needs both a store and the id of a query, or neither.")
     if store is None or query is None:
         _batch_pins.release_all()
     else:
-        release(store.open(), store.store, query)
+        release(store.open(), store.path, query)
 
 
-def _planned(store: StoreLocation, version: int | None) -> tuple[Version, StoreSchema]:
-    manifest = read_manifest(store.open(), store.store)
+def _planned(store: Location, version: int | None) -> tuple[Version, StoreSchema]:
+    manifest = read_manifest(store.open(), store.path)
     found = None
     if manifest is not None:
         found = manifest.newest if version is None else manifest.version(version)

@@ -16,23 +16,23 @@ logger = logging.getLogger(__name__)
 
 
 def has_plan(mapped: DataFrame) -> Callable[[], bool]:
-    """Gives a function that is true as long as Spark may run the function of `mapInArrow`, whose result this is.
+    """A function that returns True as long as Spark may run the function of `mapInArrow` that made this DataFrame.
 
-    All plans, cached data and RDDs that need it share one object of the JVM, which has no other owner: when the JVM has
-    collected it as garbage, none is left. Where this cannot be seen, it is always true.
+    All plans, cached data and RDDs that need it share one object of the JVM, which has no other owner: they are gone
+    when the JVM has collected that object. If this cannot be observed, the function always returns True.
     """
     try:
         java: Any = mapped.sparkSession._jvm  # noqa: SLF001 - only the JVM knows
         function = mapped._jdf.queryExecution().logical().functionExpr().func()  # noqa: SLF001
         reference = java.java.lang.ref.WeakReference(function)
     except (AttributeError, Py4JError) as error:
-        logger.info("the pin of a DataFrame stays until the end of the process: %s", error)
+        logger.info("The pin of a DataFrame stays until the process ends: %s", error)
         return lambda: True
 
     def is_there() -> bool:
         try:
             return not reference.refersTo(None)  # `get` would hold it until Python tells the JVM of its own garbage
-        except (OSError, Py4JError):  # there is no answer of the JVM
+        except (OSError, Py4JError):  # the JVM does not answer
             return True
 
     return is_there

@@ -21,7 +21,6 @@ from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.host.cache import HostCache
 from adjunct_store.host.directories import FetchedDirectories
 from adjunct_store.metrics import StoreMetrics
-from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.pins import Reader, pin_version, reader_of
 from adjunct_store.view import Form, View, open_view
 from azure_account.clock import SYSTEM_CLOCK
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from adjunct_store.location import StoreLocation
     from adjunct_store.versions.manifest import Generation, Version
+    from azure_account.location import Location
 
 logger = logging.getLogger(__name__)
 
@@ -55,12 +54,17 @@ _PIN_SECONDS = 300.0
 class PinnedStore:
     """A store as the tasks of a query read it. Picklable; made on the driver.
 
-    reader, batch: the pin that all tasks use; by default each batch of a streaming query has its own, and other tasks
-    are refused. version: the version that all batches read, by default the newest one when a batch begins. driver: an
-    id of the process that made it: a process with a copy of the query's checkpoint has another one.
+    location: where the store is.
+    reader: whose pin all tasks use. By default each batch of a streaming query has its own pin, and other tasks are
+    refused.
+    batch: the batch of that pin.
+    version: the version that all batches read; by default the newest one when a batch begins.
+    form: `rocksdb` or `memory`.
+    cache_dir: see `ReadSettings`.
+    driver: an id of the process that made it. Another process with a copy of the query's checkpoint has another one.
     """
 
-    location: StoreLocation
+    location: Location
     reader: str | None = None
     batch: int = 0
     version: int | None = None
@@ -77,7 +81,7 @@ class PinnedStore:
             return known.version, known.generation
         try:
             who = Reader(reader, self.driver)
-            found = pin_version(self.location.open(), self.location.store, who, batch, version=self.version)
+            found = pin_version(self.location.open(), self.location.path, who, batch, version=self.version)
         except NotFoundError as error:
             step = "Start its fill first, and the query after wait_until_ready."
             if self.version is not None:
@@ -174,8 +178,8 @@ class _Turns:
 
 
 _turns = _Turns()
-_Key: TypeAlias = "tuple[int, StoreLocation, str, str | None, tuple[str, ...], str]"
-_pins: OrderedDict[tuple[int, StoreLocation, str, int, str | None], _Pinned] = OrderedDict()
+_Key: TypeAlias = "tuple[int, Location, str, str | None, tuple[str, ...], str]"
+_pins: OrderedDict[tuple[int, Location, str, int, str | None], _Pinned] = OrderedDict()
 _opened: OrderedDict[_Key, _Open] = OrderedDict()
 # The process id is part of the keys: a forked process must not use what its parent has open.
 
@@ -194,7 +198,7 @@ def _open(store: PinnedStore, version: Version, generation: Generation) -> _Open
         _close_idle(key, reader, turn)
     if found is None:
         directories = FetchedDirectories(_host_cache(store), version)
-        metrics = StoreMetrics(store.location.container, store.location.store)
+        metrics = StoreMetrics(store.location.container, store.location.path)
         schema = StoreSchema.from_json(generation.schema)
         view = open_view(directories, schema, store.form, metrics, partial(_discard, key, directories))
         found = _opened[key] = _Open(view, directories, metrics, reader, turn)
@@ -206,8 +210,7 @@ def _open(store: PinnedStore, version: Version, generation: Generation) -> _Open
 def _host_cache(store: PinnedStore) -> HostCache:
     location = store.location
     cache_dir = None if store.cache_dir is None else Path(store.cache_dir)
-    state: Any = partial(StoreNames.state, StoreNames(location.store))
-    return HostCache(location.open(), location.store, cache_dir, state=state)
+    return HostCache(location.open(), location.path, cache_dir)
 
 
 def _close_idle(opening: _Key, reader: str, turn: int) -> None:
@@ -229,10 +232,10 @@ def _without_version(key: _Key) -> tuple[Any, ...]:
 
 
 def _discard(key: _Key, directories: FetchedDirectories, partition: int, error: CorruptError) -> None:
-    """Have a partition fetched again. The view is left as it is: its user may be amidst a scan."""
+    """Let the next task fetch a partition again. The view stays open, since a scan may be using it."""
     found = _opened.get(key)
     if found is not None and found.directories is directories:
-        logger.warning("partition %d of store %s is fetched again: %s", partition, key[1].store, error)
+        logger.warning("Partition %d of store %s is fetched again: %s", partition, key[1].path, error)
         del _opened[key]
         found.metrics.add("versionsOpen", -1)
         directories.discard(partition)

@@ -242,12 +242,12 @@ def test_get_with_prefix_prints_entries_in_key_order_up_to_the_limit(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((STORE, "four"), "'four' is no value of key column 'id' (bigint): give a whole number."),
+        ((STORE, "four"), "'four' is not a value of key column 'id' (bigint). Give a whole number."),
         ((STORE, str(1 << 70)), "Key column 'id' of the store has type bigint; "),
         ((STORE,), "has 0 values; the store has the columns id"),
         ((STORE, "1", "2"), "2 values are given; the store has 1 key columns: id bigint."),
         ((STORE, "1", "--version", "9"), "it has no version 9; its versions are 2, 1"),
-        (("stores/boats", "1"), "there is no such store"),
+        (("stores/boats", "1"), "the store does not exist"),
         (("stores//boats", "1"), "stores//boats"),
     ],
 )
@@ -300,7 +300,7 @@ def test_texts_become_values_of_the_key_columns() -> None:
     [(0, "yes"), (1, "1.5"), (3, "zz"), (4, "31.1.2013"), (5, "noon"), (6, "2013-01-31T05:15:00+00:00")],
 )
 def test_a_text_that_is_no_value_of_its_column_is_refused_with_the_form(place: int, text: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"no value of key column '{TYPES[place].name}'.*: give "):
+    with pytest.raises(ConfigurationError, match=f"not a value of key column '{TYPES[place].name}'.*Give "):
         typed_key([text], pa.schema([TYPES[place]]))
 
 

@@ -92,7 +92,7 @@ def test_a_slice_of_a_batch_has_its_own_keys() -> None:
     ("rows", "says"),
     [
         ([("x",)], r"Key \('x',\) has 1 values; the store has the columns a, b"),
-        (["xy"], r"Key 'xy' is no tuple of the key columns: give \('xy',\)"),
+        (["xy"], r"Key 'xy' is not a tuple of the key columns. Give \('xy',\)"),
         ([("x", "y")], r"Key column 'b' of the store has type int; the type that is looked up is str: .*Convert it"),
         ([("x", 2**40)], r"Key column 'b' .* int; the type that is looked up is int: .*too large"),
         ([(5, 1)], r"Key column 'a' of the store has type string; the type that is looked up is int: "),
@@ -154,8 +154,8 @@ def test_keys_without_exact_equality_are_refused(arrow: pa.DataType) -> None:
     [
         ([], ["v"], 1, "at least one key column"),
         (["k"], ["k"], 1, "Columns k are keys and values"),
-        (["k"], ["v"], 0, "partitions is 0"),
-        (["k"], ["v"], 10_001, "partitions is 10001"),
+        (["k"], ["v"], 0, "partitions: 0 is not possible"),
+        (["k"], ["v"], 10_001, "partitions: 10001 is not possible"),
     ],
 )
 def test_a_schema_that_makes_no_sense_is_refused(

@@ -89,7 +89,7 @@ def account_of(blobs: Mapping[str, bytes], intercept: Intercept | None = None) -
 
 
 def opened(account: MemoryAccount, cache_dir: Path, **settings: object) -> HostCache:
-    return HostCache(account.container("box"), STORE, cache_dir, state=state, threads=1, **settings)  # type: ignore[arg-type]
+    return HostCache(account.container("box"), STORE, cache_dir, threads=1, **settings)  # type: ignore[arg-type]
 
 
 def downloads(faults: Faults) -> int:

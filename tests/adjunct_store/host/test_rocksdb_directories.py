@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rocksdict import AccessType, Rdict
 
+from adjunct_store.host.folders import store_folder
 from adjunct_store.host.working import Marker, working_directory
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
@@ -20,7 +21,7 @@ KEYS = 500
 def write_version(account: MemoryAccount, cache_dir: Path, version: int) -> str:
     """Write keys of a version over those of the last one, and commit a checkpoint of it."""
     container = account.container("box")
-    with working_directory(cache_dir, container, STORE, 1, 0) as work:
+    with working_directory(store_folder(container, STORE, cache_dir), 1, 0) as work:
         work.begin()
         db = Rdict(str(work.directory))
         for key in range(KEYS):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from adjunct_store.host.folders import store_folder
 from adjunct_store.host.working import Marker, WorkingDirectory, working_directory
 from azure_account.errors import ConfigurationError, CorruptError, TransientError
 from state_backup import ReadFiles
@@ -27,8 +28,8 @@ def stored(tmp_path: Path) -> Iterator[Stored]:
 def working(
     stored: Stored, generation: int = 1, partition: int = 0, **settings: Any
 ) -> AbstractContextManager[WorkingDirectory]:
-    container = stored.account.container("box")
-    return working_directory(stored.folder / "cache", container, STORE, generation, partition, **settings)
+    folder = store_folder(stored.account.container("box"), STORE, stored.folder / "cache")
+    return working_directory(folder, generation, partition, **settings)
 
 
 def version_of(directory: Path) -> str:

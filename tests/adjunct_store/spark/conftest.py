@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adjunct_store.location import StoreLocation
 from adjunct_store.spark import release_pins
+from azure_account.location import Location
 from tests.adjunct_store.spark.planes import Planes
 
 if TYPE_CHECKING:
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def store(azurite: Azurite, container_name: str) -> StoreLocation:
+def store(azurite: Azurite, container_name: str) -> Location:
     """A store that does not exist, in a container that does."""
-    location = StoreLocation({"connectionString": azurite.connection_string}, container_name, "stores/planes")
+    location = Location(f"{container_name}/stores/planes", {"connectionString": azurite.connection_string})
     location.open().create()
     return location
 
 
 @pytest.fixture
-def planes(spark: SparkSession, store: StoreLocation, tmp_path: Path) -> Iterator[Planes]:
+def planes(spark: SparkSession, store: Location, tmp_path: Path) -> Iterator[Planes]:
     """A store of planes with a cache of its own."""
     yield Planes(spark, store, tmp_path)
     release_pins()

@@ -4,21 +4,43 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from adjunct_store.spark import Filled, StoreFill, fill, fill_stream, join
+from adjunct_store.spark import (
+    FillResult,
+    FillSettings,
+    FillSpec,
+    JoinSettings,
+    StreamFill,
+    StreamFillSettings,
+    fill,
+    fill_stream,
+    join,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from adjunct_store.location import StoreLocation
+    from azure_account.location import Location
 
 SCHEMA = "tail string, seats int, at long, op string"
 COLUMNS: dict[str, Any] = {"keys": ["tail"], "values": ["seats"], "order_by": "at", "delete_when": "op = 'D'"}
+
+_SPEC = {each.name for each in fields(FillSpec)}
+
+
+def spec_of(given: Mapping[str, Any]) -> FillSpec:
+    """`COLUMNS`, changed by those of the arguments that are fields of a `FillSpec`."""
+    return FillSpec(**{**COLUMNS, **{name: each for name, each in given.items() if name in _SPEC}})
+
+
+def settings_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The other arguments."""
+    return {name: each for name, each in given.items() if name not in _SPEC}
 
 
 @dataclass
@@ -26,7 +48,7 @@ class Planes:
     """The store, and a folder of input files: a stream has one micro-batch for each file."""
 
     spark: SparkSession
-    store: StoreLocation
+    store: Location
     folder: Path
     files: int = 0
 
@@ -39,9 +61,11 @@ class Planes:
         """Rows of tail and seats, then order (0) and operation (U)."""
         return self.spark.createDataFrame([(*row, *(0, "U")[len(row) - 2 :]) for row in rows], SCHEMA)
 
-    def fill(self, *rows: tuple[Any, ...], **more: Any) -> Filled:
+    def fill(self, *rows: tuple[Any, ...], **more: Any) -> FillResult:
         """Apply rows as a batch."""
-        return fill(self.store, self.rows(*rows), cache_dir=self.cache, **{**COLUMNS, **more})
+        return fill(
+            self.store, self.rows(*rows), spec_of(more), FillSettings(cache_dir=self.cache, **settings_of(more))
+        )
 
     def feed(self, *rows: tuple[Any, ...]) -> None:
         """Add a file to the input of the stream."""
@@ -60,13 +84,15 @@ class Planes:
         reader = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
         return reader.json(str(self.folder / "input"))
 
-    def start(self, **more: Any) -> StoreFill:
+    def start(self, **more: Any) -> StreamFill:
         """Fill the store from the stream, until its end."""
-        settings = {"trigger": {"availableNow": True}, "checkpoint": str(self.folder / "fill"), **COLUMNS, **more}
-        stream = settings.pop("stream", None) or self.stream()
-        return fill_stream(self.store, stream, cache_dir=self.cache, **settings)
+        given = {"trigger": {"availableNow": True}, "cache_dir": self.cache, **settings_of(more)}
+        stream = given.pop("stream", None) or self.stream()
+        checkpoint = given.pop("checkpoint", str(self.folder / "fill"))
+        settings = StreamFillSettings(**given)
+        return fill_stream(self.store, stream, spec_of(more), checkpoint=checkpoint, settings=settings)
 
-    def run(self, **more: Any) -> StoreFill:
+    def run(self, **more: Any) -> StreamFill:
         """Fill the store with all that the stream has now. Raises what the fill fails with."""
         running = self.start(**more)
         assert running.await_termination(60)
@@ -75,7 +101,8 @@ class Planes:
     def join(self, tails: Iterable[str | None], **more: Any) -> list[tuple[Any, ...]]:
         """Tail numbers with their seats."""
         frame = self.spark.createDataFrame([(tail,) for tail in tails], "tail string")
-        joined = join(frame, self.store, on=["tail"], cache_dir=self.cache, **more)
+        settings = JoinSettings(cache_dir=self.cache, **more)
+        joined = join(frame, self.store, on=["tail"], settings=settings)
         return sorted((tuple(row) for row in joined.collect()), key=str)
 
     def content(self, tails: Iterable[str] = "abcdefgh") -> dict[str, int]:

@@ -17,10 +17,9 @@ from typer.testing import CliRunner
 
 from adjunct_store.cli.app import app
 from adjunct_store.host.folders import store_folder
-from adjunct_store.location import StoreLocation
 from adjunct_store.spark import release_pins
 from adjunct_store.versions.manifest_store import read_manifest
-from azure_account import Location
+from azure_account.location import Location
 from control_messages.producer import ProducerSpec
 from control_messages.spark import AzureBlobTransport, control_envelopes
 
@@ -38,7 +37,7 @@ STORES = ("planes", "airports", "fleet", "fleet-by-stream", "airlines", "leased"
 @pytest.fixture
 def account(azurite: Any, container_name: str) -> Iterator[dict[str, str]]:
     options = {"connectionString": azurite.connection_string}
-    container = StoreLocation(options, container_name, "stores").open()
+    container = Location(f"{container_name}/stores", options).open()
     container.create()
     yield options
     release_pins()
@@ -129,13 +128,13 @@ def test_the_commands_of_the_guide_print_what_it_shows(
     quick, *_ = examples(account, container_name, tmp_path)
     exec(compile(quick, str(GUIDE), "exec"), {"__name__": "__main__"})  # noqa: S102
     for store in STORES[2:]:
-        StoreLocation(account, container_name, f"stores/{store}").open()
-        store_folder(StoreLocation(account, container_name, "x").open(), f"stores/{store}", None)
+        Location(f"{container_name}/stores/{store}", account).open()
+        store_folder(Location(f"{container_name}/x", account).open(), f"stores/{store}", None)
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", account["connectionString"])
     monkeypatch.setenv("COLUMNS", "150")
     text = GUIDE.read_text("utf-8")
     (console,) = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
-    manifest = read_manifest(StoreLocation(account, container_name, "stores/planes").open(), "stores/planes")
+    manifest = read_manifest(Location(f"{container_name}/stores/planes", account).open(), "stores/planes")
     assert manifest is not None
     for command, shown in re.findall(r"^\$ python -m adjunct_store (.*)\n((?:[^$].*\n|\n)*)", console, re.MULTILINE):
         arguments = command.replace("mycontainer", container_name).split()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
-from adjunct_store.spark import AdjunctStore, AdjunctStores, FillSpec, join
+from adjunct_store.spark import AdjunctStore, AdjunctStores, FillSpec, JoinSettings, join
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def rows(planes: Planes, *rows: tuple[object, ...]) -> DataFrame:
 
 
 def stores(planes: Planes) -> AdjunctStores:
-    airports = replace(planes.store, store="stores/airports")
+    airports = replace(planes.store, where=f"{planes.store.container}/stores/airports")
     streams = {
         "planes": AdjunctStore(planes.store, FillSpec(["id"], ["seats"], order_by="at")),
         "airports": AdjunctStore(airports, FillSpec(["id"], ["name"], order_by="at", partitions=2)),
@@ -41,8 +41,8 @@ def test_rows_of_stores_are_applied_and_all_others_are_returned(planes: Planes) 
     assert ["f", "g"] == sorted(row.id for row in others.collect())
     assert {"planes": 1, "airports": 1} == {name: each.upserts for name, each in job.filled.items()}
     keys = planes.spark.createDataFrame([("a",)], "id string")
-    for store in (planes.store, replace(planes.store, store="stores/airports")):
-        keys = join(keys, store, on=["id"], cache_dir=planes.cache)
+    for store in (planes.store, replace(planes.store, where=f"{planes.store.container}/stores/airports")):
+        keys = join(keys, store, on=["id"], settings=JoinSettings(cache_dir=planes.cache))
     assert [("a", 1, "EWR")] == [tuple(row) for row in keys.collect()]
 
 
@@ -93,5 +93,5 @@ def test_two_streams_do_not_fill_one_store(planes: Planes) -> None:
     store = AdjunctStore(planes.store, FillSpec(["id"]))
     with pytest.raises(ConfigurationError, match="is filled from two streams"):
         AdjunctStores({"a": store, "b": store}, source="changes")
-    with pytest.raises(ConfigurationError, match="Stream column 'topic' is not in the DataFrame"):
+    with pytest.raises(ConfigurationError, match="stream_column: the DataFrame has no column 'topic'"):
         stores(planes).process(rows(planes), 0, "topic")

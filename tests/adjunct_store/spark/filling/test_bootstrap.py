@@ -10,42 +10,42 @@ import pyarrow as pa
 import pytest
 
 from adjunct_store.encoding.schema import StoreSchema
-from adjunct_store.location import StoreLocation
 from adjunct_store.spark import wait_until_ready
 from adjunct_store.versions.manifest_store import open_fill
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, NotFoundError, TransientError
+from azure_account.location import Location
 from azure_account.memory.faults import Faults, Unreachable, on
 from tests.adjunct_store.stores import STORE, new_account, published
 from tests.adjunct_store.stores import opened as opened_fill
 from tests.adjunct_store.tasks import location_of
 
 if TYPE_CHECKING:
-    from adjunct_store.spark import FillProgress
+    from adjunct_store.spark import StoreProgress
     from adjunct_store.versions.manifest_store import Fill
 
 SCHEMA = StoreSchema(pa.schema([("id", pa.string())]), pa.schema([("seats", pa.int32())]), partitions=1)
 
 
 @pytest.fixture
-def store(container_name: str) -> StoreLocation:
-    location = StoreLocation({"endpoint": f"memory://{container_name}"}, container_name, "stores/planes")
+def store(container_name: str) -> Location:
+    location = Location(f"{container_name}/stores/planes", {"endpoint": f"memory://{container_name}"})
     location.open().create()
     return location
 
 
-def opened(store: StoreLocation, *, bootstrap: bool) -> Fill:
-    return open_fill(store.open(), store.store, SCHEMA.to_json(), partitions=1, source="planes", bootstrap=bootstrap)
+def opened(store: Location, *, bootstrap: bool) -> Fill:
+    return open_fill(store.open(), store.path, SCHEMA.to_json(), partitions=1, source="planes", bootstrap=bootstrap)
 
 
-def test_a_wait_ends_with_what_it_saw(store: StoreLocation) -> None:
+def test_a_wait_ends_with_what_it_saw(store: Location) -> None:
     clock = ManualClock()
     with pytest.raises(
         TransientError, match=r"wait for store .*/stores/planes failed after 30\.0 s: no fill has begun"
     ):
         wait_until_ready(store, timeout=30, clock=clock)
     fill = opened(store, bootstrap=True)
-    seen: list[FillProgress] = []
+    seen: list[StoreProgress] = []
     with pytest.raises(TransientError, match="generation 1, no batch, 0 entries, 0 bytes, not bootstrapped"):
         wait_until_ready(store, timeout=30, progress=seen.append, clock=clock)
     fill.publish(0, {}, 5, 70)
@@ -58,13 +58,13 @@ def test_a_wait_ends_with_what_it_saw(store: StoreLocation) -> None:
 
 def test_a_container_that_does_not_exist_is_not_waited_for() -> None:
     clock = ManualClock()
-    store = StoreLocation({"endpoint": "memory://no-containers"}, "nowhere", "stores/planes")
+    store = Location("nowhere/stores/planes", {"endpoint": "memory://no-containers"})
     with pytest.raises(NotFoundError, match="nowhere"):
         wait_until_ready(store, timeout=30, clock=clock)
     assert ManualClock().monotonic() == clock.monotonic()
 
 
-def test_a_version_that_is_published_meanwhile_ends_the_wait(store: StoreLocation) -> None:
+def test_a_version_that_is_published_meanwhile_ends_the_wait(store: Location) -> None:
     fill = opened(store, bootstrap=True)
 
     class Publishing(ManualClock):
@@ -98,17 +98,17 @@ def test_a_service_that_never_answers_is_waited_for_no_longer_than_twice_the_lim
     text = f"DefaultEndpointsProtocol=http;AccountName=a;AccountKey=YQ==;BlobEndpoint=http://127.0.0.1:{port}/a"
     begun = time.monotonic()
     with pytest.raises(TransientError):
-        wait_until_ready(StoreLocation({"connectionString": text}, "box", "stores/planes"), timeout=2)
+        wait_until_ready(Location("box/stores/planes", {"connectionString": text}), timeout=2)
     assert time.monotonic() - begun < 10
 
 
-def test_any_version_is_enough_if_no_bootstrap_is_asked_for(store: StoreLocation) -> None:
+def test_any_version_is_enough_if_no_bootstrap_is_asked_for(store: Location) -> None:
     opened(store, bootstrap=False).publish(0, {}, 1, 1)
     with pytest.raises(TransientError, match="not bootstrapped"):
         wait_until_ready(store, timeout=0)
     assert 0 == wait_until_ready(store, timeout=0, bootstrapped=False).batch
 
 
-def test_times_are_positive(store: StoreLocation) -> None:
-    with pytest.raises(ConfigurationError, match="timeout is -1 and poll is 1"):
+def test_times_are_positive(store: Location) -> None:
+    with pytest.raises(ConfigurationError, match="timeout: -1 is negative"):
         wait_until_ready(store, timeout=-1)

@@ -105,7 +105,7 @@ def test_columns_of_then_by_are_not_stored_unless_they_are_named(rows: DataFrame
     assert (0, "a", ("x", "U"), 5, 1) == changed(changes.frame)[0]
     assert changes.schema == changes_of(rows, FillSpec(["id"], ["text", "op"])).schema, "a store need not be rebuilt"
     assert ["at"] == changes_of(rows, FillSpec(["id"], ["at"], then_by="at")).schema.values.names
-    with pytest.raises(ConfigurationError, match=r"then_by column 'text' is of type string\. Give an integral or"):
+    with pytest.raises(ConfigurationError, match=r"then_by: column 'text' is of type string\. Give an integral or"):
         changes_of(rows, FillSpec(["id"], then_by="text"))
 
 
@@ -113,7 +113,7 @@ def test_columns_of_then_by_are_not_stored_unless_they_are_named(rows: DataFrame
 def test_orders_are_integers_or_timestamps(spark: SparkSession, kind: str) -> None:
     spec = FillSpec(["id"], order_by="at")
     assert changes_of(spark.createDataFrame([], f"id int, v int, at {kind}"), spec).schema.ordered
-    with pytest.raises(ConfigurationError, match=r"order_by column 'at' is of type string\. Give an integral or"):
+    with pytest.raises(ConfigurationError, match=r"order_by: column 'at' is of type string\. Give an integral or"):
         changes_of(spark.createDataFrame([], "id int, v int, at string"), spec)
 
 
@@ -124,11 +124,14 @@ def test_orders_are_integers_or_timestamps(spark: SparkSession, kind: str) -> No
         (FillSpec(["id"], ["seats"]), "Column 'seats' of the fill is not in the DataFrame"),
         (FillSpec(["id"], order_by="when"), "Column 'when' of the fill is not in the DataFrame"),
         (FillSpec(["id"], then_by="when"), "Column 'when' of the fill is not in the DataFrame"),
-        (FillSpec(["id"], "number"), r"Column 'number' of values is of type int, not a struct.*values=\['number'\]"),
-        (FillSpec(["id"], []), "leave no value"),
-        (FillSpec(["id"], delete_when="nothing = 1"), "delete_when 'nothing = 1' is no expression over columns id, nu"),
-        (FillSpec(["id"], delete_when="op = = 1"), "delete_when 'op = = 1' is no expression over"),
-        (FillSpec(["id"], delete_when="number"), "delete_when 'number' is of type int, not boolean"),
+        (FillSpec(["id"], "number"), r"values: column 'number' is of type int, not a struct.*values=\['number'\]"),
+        (FillSpec(["id"], []), "no value column is left"),
+        (
+            FillSpec(["id"], delete_when="nothing = 1"),
+            "delete_when: 'nothing = 1' is not an expression over columns id, nu",
+        ),
+        (FillSpec(["id"], delete_when="op = = 1"), "delete_when: 'op = = 1' is not an expression over"),
+        (FillSpec(["id"], delete_when="number"), "delete_when: 'number' is of type int. Give a Boolean"),
     ],
 )
 def test_what_is_no_change_is_refused_before_a_row_is_read(rows: DataFrame, spec: FillSpec, message: str) -> None:
@@ -144,13 +147,16 @@ def test_floats_are_no_keys(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"keys": []}, r"keys is \[\]: give a list of columns"),
-        ({"keys": "id"}, "keys is 'id': give a list"),
-        ({"keys": ["id", "id"]}, "names a column twice"),
-        ({"keys": ["id"], "null_keys": "drop"}, "null_keys is 'drop': give one of fail, skip"),
-        ({"keys": ["id"], "partitions": 0}, "partitions is 0"),
-        ({"keys": ["id"], "extractor": print}, r"extractor is <.*: give KeyValueExtractor\(function, schema\)"),
-        ({"keys": ["id"], "delete_when": True}, "delete_when is True: give SQL as a string"),
+        ({"keys": []}, r"keys: \[\] is not a list of columns"),
+        ({"keys": "id"}, "keys: 'id' is not a list"),
+        ({"keys": ["id", "id"]}, "has a column twice"),
+        ({"keys": ["id"], "null_keys": "drop"}, "null_keys: 'drop' is not possible. Give fail or skip"),
+        ({"keys": ["id"], "partitions": 0}, "partitions: 0 is too small"),
+        (
+            {"keys": ["id"], "extractor": print},
+            r"extractor is of type builtin.*: give KeyValueExtractor\(function, schema\)",
+        ),
+        ({"keys": ["id"], "delete_when": True}, "delete_when is of type bool: give SQL as a text"),
     ],
 )
 def test_a_spec_is_checked_when_it_is_made(spec: dict[str, Any], message: str) -> None:

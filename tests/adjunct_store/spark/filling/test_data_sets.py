@@ -11,29 +11,32 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from adjunct_store.spark import fill_data_sets, load_data_set, wait_until_ready
+from adjunct_store.spark import FillSettings, FillSpec, fill_data_sets, load_data_set, wait_until_ready
 from adjunct_store.spark.filling import data_sets as module
 from adjunct_store.spark.filling.data_sets import DataSet, data_sets
 from adjunct_store.versions.manifest_store import read_manifest
-from azure_account import Location
 from azure_account.errors import ConfigurationError, NotFoundError
+from azure_account.location import Location
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from control_messages.producer import ProducerSpec
 from control_messages.spark import AzureBlobTransport, control_envelopes
+from tests.adjunct_store.spark.planes import Planes, settings_of, spec_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from adjunct_store.spark import Filled
-    from tests.adjunct_store.spark.planes import Planes
+    from adjunct_store.spark import FillResult
     from tools.azurite import Azurite
 
 COLUMNS: dict[str, Any] = {"keys": ["tail"], "values": ["seats"], "partitions": 2}
 
 
-def load(planes: Planes, *rows: tuple[Any, ...], **more: Any) -> Filled:
-    return load_data_set(planes.store, planes.rows(*rows), cache_dir=planes.cache, **{**COLUMNS, **more})
+def load(planes: Planes, *rows: tuple[Any, ...], **more: Any) -> FillResult:
+    spec, others = spec_of({**COLUMNS, "order_by": None, "delete_when": None, **more}), settings_of(more)
+    number = others.pop("number", 0)
+    settings = FillSettings(cache_dir=planes.cache, **others)
+    return load_data_set(planes.store, planes.rows(*rows), spec, number=number, settings=settings)
 
 
 def test_a_data_set_replaces_the_one_before_as_a_whole(planes: Planes) -> None:
@@ -69,7 +72,7 @@ def test_a_data_set_that_is_not_whole_is_never_seen(planes: Planes) -> None:
     assert {"a": 1, "b": 2} == planes.content()
     load(planes, ("d", 1))
     assert {"d": 1} == planes.content()
-    manifest = read_manifest(planes.store.open(), planes.store.store)
+    manifest = read_manifest(planes.store.open(), planes.store.path)
     assert manifest is not None and {True} == {each.sealed for each in manifest.generations}
 
 
@@ -98,11 +101,10 @@ class Upstream:
     def end(self) -> None:
         self.transport.append(control_envelopes(self.planes.spark, self.producer, self.producer.end_of_stream()))
 
-    def load(self) -> Filled | None:
+    def load(self) -> FillResult | None:
         planes = self.planes
-        return fill_data_sets(
-            planes.store, planes.spark, self.path, parsed, options=self.options, cache_dir=planes.cache, **COLUMNS
-        )
+        stream, settings = Location(self.path, self.options), FillSettings(cache_dir=planes.cache)
+        return fill_data_sets(planes.store, planes.spark, stream, parsed, FillSpec(**COLUMNS), settings)
 
 
 def parsed(messages: DataFrame) -> DataFrame:

@@ -8,10 +8,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from adjunct_store.spark import KeyValueExtractor, fill, join
+from adjunct_store.spark import FillSettings, FillSpec, JoinSettings, KeyValueExtractor, fill, join
 from adjunct_store.spark.filling.changes import changes_of
-from adjunct_store.spark.filling.fill import BATCH_SOURCE, BatchFiller, open_store
-from adjunct_store.spark.filling.fill_spec import FillSpec
+from adjunct_store.spark.filling.fill import BATCH_SOURCE, VersionWriter, open_store
 from adjunct_store.versions.manifest_store import read_manifest
 from azure_account.errors import ConfigurationError, FencedError
 from tests.adjunct_store.spark.planes import COLUMNS, Planes
@@ -94,7 +93,7 @@ def test_a_batch_that_was_written_and_not_published_does_not_count(planes: Plane
     spec = FillSpec(**COLUMNS)
     schema = changes_of(rows, spec).schema
     opened = open_store(planes.store, schema, source=BATCH_SOURCE)
-    reports = BatchFiller(planes.store, opened, spec, schema, planes.cache)._written(rows, 1)
+    reports = VersionWriter(planes.store, opened, spec, schema, planes.cache)._written(rows, 1)
     assert 1 == len(reports)
     assert {"a": 1, "b": 2} == planes.content()
     planes.fill(("a", 3, 1))
@@ -105,7 +104,7 @@ def test_a_batch_that_was_published_is_not_applied_again(planes: Planes) -> None
     rows, spec = planes.rows(("a", 1)), FillSpec(**{**COLUMNS, "order_by": None})
     schema = changes_of(rows, spec).schema
     opened = open_store(planes.store, schema, source="test")
-    filler = BatchFiller(planes.store, opened, spec, schema, planes.cache)
+    filler = VersionWriter(planes.store, opened, spec, schema, planes.cache)
     first = filler.run(rows, 7)
     again = filler.run(planes.rows(("a", 2)), 7)
     assert (first.version, 0) == (again.version, again.upserts)
@@ -134,7 +133,7 @@ def test_a_fill_that_another_one_has_replaced_is_fenced(planes: Planes) -> None:
     opened = open_store(planes.store, schema, source=BATCH_SOURCE)
     planes.fill(("b", 2))
     with pytest.raises(FencedError):
-        BatchFiller(planes.store, opened, spec, schema, planes.cache).run(rows, 1)
+        VersionWriter(planes.store, opened, spec, schema, planes.cache).run(rows, 1)
     assert {"b": 2} == planes.content()
 
 
@@ -142,7 +141,7 @@ def test_null_keys_are_an_error_that_counts_them_or_are_skipped_and_counted(plan
     rows = [("a", 1), (None, 2), (None, 3), ("b", 4)]
     with pytest.raises(ConfigurationError, match=r"2 rows have a null in a key column \(tail\).*null_keys=\"skip\""):
         planes.fill(*rows, partitions=2)
-    manifest = read_manifest(planes.store.open(), planes.store.store)
+    manifest = read_manifest(planes.store.open(), planes.store.path)
     assert manifest is not None and () == manifest.versions
     assert 2 == planes.fill(*rows, partitions=2, null_keys="skip").nulls
     assert {"a": 1, "b": 4} == planes.content()
@@ -158,7 +157,7 @@ def test_null_keys_are_an_error_that_counts_them_or_are_skipped_and_counted(plan
         ({"partitions": 2}, "its partitions are 1, those of this fill are 2"),
         ({"order_by": None}, "its order_by are at bigint, those of this fill are none"),
         ({"source": "other"}, "it is filled from batch, not from other.*rebuild=True"),
-        ({"values": ["seats", "seats"]}, "names a column twice"),
+        ({"values": ["seats", "seats"]}, "has a column twice"),
         ({"delete_when": "max(at) > 1"}, "cannot be evaluated for each row"),
         ({"partitions": 2}, "Give partitions=1, or build the store again"),
         ({"keys": ["tailnum"]}, "Column 'tailnum' of the fill is not in the DataFrame"),
@@ -168,10 +167,10 @@ def test_a_store_keeps_its_columns_unless_it_is_made_anew(
     planes: Planes, columns: dict[str, Any], message: str
 ) -> None:
     planes.fill(("a", 1))
-    before = read_manifest(planes.store.open(), planes.store.store)
+    before = read_manifest(planes.store.open(), planes.store.path)
     with pytest.raises(ConfigurationError, match=message):
         planes.fill(("a", 2), **columns)
-    assert before == read_manifest(planes.store.open(), planes.store.store)
+    assert before == read_manifest(planes.store.open(), planes.store.path)
 
 
 def test_a_rebuild_has_its_own_rows_only(planes: Planes) -> None:
@@ -181,7 +180,7 @@ def test_a_rebuild_has_its_own_rows_only(planes: Planes) -> None:
 
 
 def test_order_columns_have_no_nulls(planes: Planes) -> None:
-    with pytest.raises(ConfigurationError, match="The order_by column is null in a row that has a key"):
+    with pytest.raises(ConfigurationError, match="order_by: the column is null in a row that has a key"):
         planes.fill(("a", 1, None))
 
 
@@ -194,10 +193,17 @@ def test_keys_of_all_types_are_found(planes: Planes) -> None:
     )  # fmt: skip
     rows = planes.spark.range(100).selectExpr(*columns)
     keys = rows.columns[:-1]
-    fill(planes.store, rows.where("value >= 20"), keys=keys, partitions=3, cache_dir=planes.cache)
+    fill(
+        planes.store,
+        rows.where("value >= 20"),
+        FillSpec(keys=keys, partitions=3),
+        settings=FillSettings(cache_dir=planes.cache),
+    )
     for shuffle in (False, True):
         left = rows.withColumnRenamed("value", "expected")
-        found = join(left, planes.store, on=keys, shuffle=shuffle, cache_dir=planes.cache).select("expected", "value")
+        found = join(
+            left, planes.store, on=keys, settings=JoinSettings(shuffle=shuffle, cache_dir=planes.cache)
+        ).select("expected", "value")
         expected = [(each, each if each >= 20 else None) for each in range(100)]
         assert expected == sorted((tuple(row) for row in found.collect()), key=lambda row: row[0])
 
@@ -212,8 +218,8 @@ def test_values_of_all_shapes_come_back(planes: Planes) -> None:
         "timestamp_seconds(id) as t",
         "if(id % 2 = 0, null, id > 10) as flag",
     )
-    fill(planes.store, rows, keys=["id"], cache_dir=planes.cache)
-    found = join(rows.select("id"), planes.store, on=["id"], cache_dir=planes.cache)
+    fill(planes.store, rows, FillSpec(keys=["id"]), settings=FillSettings(cache_dir=planes.cache))
+    found = join(rows.select("id"), planes.store, on=["id"], settings=JoinSettings(cache_dir=planes.cache))
     assert sorted(map(str, rows.collect())) == sorted(map(str, found.collect()))
 
 
@@ -226,20 +232,27 @@ def test_an_extractor_fills_a_store(planes: Planes) -> None:
 
     lines = planes.spark.createDataFrame([("a=1",), ("b=22",)], "line string")
     extractor = KeyValueExtractor(parse, "tail string, seats int")
-    fill(planes.store, lines, keys=["tail"], extractor=extractor, cache_dir=planes.cache)
+    fill(
+        planes.store, lines, FillSpec(keys=["tail"], extractor=extractor), settings=FillSettings(cache_dir=planes.cache)
+    )
     assert {"a": 1, "b": 22} == planes.content()
 
 
 def test_keys_may_have_the_names_of_the_engines_columns(planes: Planes) -> None:
     rows = planes.spark.createDataFrame([("a", 1, 5)], "value string, order int, v int")
-    fill(planes.store, rows, keys=["value", "order"], order_by="v", values=["v"], cache_dir=planes.cache)
-    found = join(rows.drop("v"), planes.store, on=["value", "order"], cache_dir=planes.cache)
+    fill(
+        planes.store,
+        rows,
+        FillSpec(keys=["value", "order"], order_by="v", values=["v"]),
+        settings=FillSettings(cache_dir=planes.cache),
+    )
+    found = join(rows.drop("v"), planes.store, on=["value", "order"], settings=JoinSettings(cache_dir=planes.cache))
     assert [("a", 1, 5)] == [tuple(row) for row in found.collect()]
 
 
 def test_a_stream_is_no_batch(planes: Planes) -> None:
-    with pytest.raises(ConfigurationError, match="this one is a stream: use fill_stream"):
-        fill(planes.store, planes.stream(), keys=["tail"])
+    with pytest.raises(ConfigurationError, match="needs a batch DataFrame; use fill_stream"):
+        fill(planes.store, planes.stream(), FillSpec(keys=["tail"]))
 
 
 def test_a_large_fill_equals_a_dictionary(planes: Planes) -> None:
@@ -249,27 +262,25 @@ def test_a_large_fill_equals_a_dictionary(planes: Planes) -> None:
             f"(id * 7919 + {batch * 31}) % 1500 as key", f"id + {batch * 10000} as value", f"id + {batch * 5000} as at"
         )
         rows = rows.withColumn("op", F.when(F.col("value") % 11 == 0, "D"))
-        fill(
-            planes.store, rows, keys=["key"], values=["value"], order_by="at", delete_when="op = 'D'", partitions=3,
-            cache_dir=planes.cache,
-        )  # fmt: skip
+        spec = FillSpec(["key"], ["value"], order_by="at", delete_when="op = 'D'", partitions=3)
+        fill(planes.store, rows, spec, FillSettings(cache_dir=planes.cache))
         for row in sorted(rows.collect(), key=lambda row: row["at"]):
             expected[row.key] = row.value
     expected = {key: value for key, value in expected.items() if value % 11}
     keys = planes.spark.range(1500).withColumnRenamed("id", "key")
-    found = join(keys, planes.store, on=["key"], how="inner", cache_dir=planes.cache).collect()
+    found = join(keys, planes.store, on=["key"], how="inner", settings=JoinSettings(cache_dir=planes.cache)).collect()
     assert expected == {row.key: row.value for row in found}
 
 
 def test_strings_that_are_no_utf8_are_refused_and_can_be_replaced(planes: Planes) -> None:
     rows = planes.spark.sql("select 'a' as tail, cast(X'636166E9' as string) as name")
-    settings: dict[str, Any] = {"cache_dir": planes.cache, "keys": ["tail"]}
+    spec, settings = FillSpec(keys=["tail"]), FillSettings(cache_dir=planes.cache)
     with pytest.raises(ConfigurationError, match=r"column 'name', row 0 .*b'caf\\xe9' is not UTF-8: make_valid_utf8"):
-        fill(planes.store, rows, **settings)
+        fill(planes.store, rows, spec, settings)
     swapped = rows.select(F.col("name").alias("tail"), F.col("tail").alias("name"))
     with pytest.raises(ConfigurationError, match=r"Key column 'tail' has a string .*b'caf\\xe9'.* make_valid_utf8"):
-        fill(planes.store, swapped, **settings)
-    fill(planes.store, rows.withColumn("name", F.make_valid_utf8("name")), **settings)
+        fill(planes.store, swapped, spec, settings)
+    fill(planes.store, rows.withColumn("name", F.make_valid_utf8("name")), spec, settings)
     found = join(rows.select("tail"), planes.store, on=["tail"]).collect()
     assert [("a", "caf\ufffd")] == [tuple(row) for row in found]
     absent = join(swapped.select("tail"), planes.store, on=["tail"]).select("name").collect()

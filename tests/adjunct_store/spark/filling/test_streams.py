@@ -19,13 +19,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from adjunct_store.location import StoreLocation
-from adjunct_store.spark import join, release_pins, wait_until_ready
+from adjunct_store.spark import JoinColumns, JoinSettings, join, release_pins, wait_until_ready
 from adjunct_store.spark.filling import stream_plan
 from adjunct_store.spark.filling.streams import is_truncation
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.pins import pin_version
 from azure_account.errors import AzureBlobError, ConfigurationError, FencedError, NotFoundError
+from azure_account.location import Location
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from tests.adjunct_store.spark.planes import SCHEMA
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
-    from adjunct_store.spark import StoreFill
+    from adjunct_store.spark import StreamFill
     from adjunct_store.versions.manifest import Manifest
     from tests.adjunct_store.spark.planes import Planes
 
 
 def manifest(planes: Planes) -> Manifest:
-    found = read_manifest(planes.store.open(), planes.store.store)
+    found = read_manifest(planes.store.open(), planes.store.path)
     assert found is not None
     return found
 
@@ -121,7 +121,7 @@ def test_a_bootstrap_whose_query_is_stopped_is_not_taken_for_whole(planes: Plane
     assert interval != "0", "other queries of the session report as before"
 
 
-def stop_amidst(running: StoreFill) -> None:
+def stop_amidst(running: StreamFill) -> None:
     """Stop the query from outside, as a program does that stops all of its session, when it has planned a batch."""
     end = time.monotonic() + 60
     query = running.query
@@ -219,7 +219,7 @@ def test_a_lost_checkpoint_is_refused_and_a_rebuild_has_what_the_source_has_then
 def test_the_checkpoint_of_another_query_is_refused_though_its_batches_have_the_same_numbers(planes: Planes) -> None:
     planes.feed(("a", 1))
     planes.run(source="planes")
-    other = StoreLocation(planes.store.account, planes.store.container, "stores/other")
+    other = Location(f"{planes.store.container}/stores/other", planes.store.options)
     replace(planes, store=other).run(source="planes", checkpoint=planes.folder / "another")
     with pytest.raises(ConfigurationError, match="the checkpoint is of query .*, and query .* fills the store"):
         planes.start(source="planes", checkpoint=planes.folder / "another")
@@ -254,7 +254,7 @@ def test_the_right_fill_goes_on_when_one_was_told_to_replace_the_store_and_did_n
     assert {"a": 1, "b": 2} == planes.content()
 
 
-def until(condition: Callable[[], bool], running: StoreFill) -> None:
+def until(condition: Callable[[], bool], running: StreamFill) -> None:
     """Wait for it as long as the fill runs."""
     end = time.monotonic() + 60
     while not condition():
@@ -266,7 +266,7 @@ def test_a_deleted_store_makes_the_query_begin_anew(planes: Planes) -> None:
     planes.feed(("a", 1))
     planes.run()
     container = planes.store.open()
-    for blob in container.list(f"{planes.store.store}/"):
+    for blob in container.list(f"{planes.store.path}/"):
         container.delete(blob.name)
     planes.feed(("b", 2))
     assert 2 == planes.run().generation
@@ -336,11 +336,11 @@ def test_a_second_start_with_wrong_arguments_does_not_end_the_fill_that_runs(pla
         wait_until_ready(planes.store, timeout=60, bootstrapped=False, poll=0.05)
         assert "<fill of store " in repr(running) and repr(running).endswith("stores/planes, generation 1: running>")
         for more, message in (
-            ({"query_name": "planes"}, "A query with the name 'planes' runs"),
-            ({"trigger": {"every": "1 minute"}}, r"trigger is \{'every': '1 minute'\}: .*Give arguments"),
-            ({"trigger": {"processingTime": "1 minut"}}, "trigger is .*minut"),
-            ({"trigger": {"processingTime": ""}}, "trigger is .*Give arguments"),
-            ({"max_age": "1 day"}, "max_age is '1 day': give seconds"),
+            ({"query_name": "planes"}, "query_name: a query named 'planes' is running"),
+            ({"trigger": {"every": "1 minute"}}, r"trigger: \{'every': '1 minute'\} is not possible: .*Give arguments"),
+            ({"trigger": {"processingTime": "1 minut"}}, "trigger: .*minut"),
+            ({"trigger": {"processingTime": ""}}, "trigger: .*Give arguments"),
+            ({"max_age": "1 day"}, "max_age: '1 day' is not a number of seconds"),
         ):
             with pytest.raises(ConfigurationError, match=message):
                 planes.start(rebuild=True, **{"checkpoint": planes.folder / "another", **more})
@@ -384,7 +384,7 @@ def test_an_aggregate_in_complete_mode_is_all_that_the_store_has(planes: Planes)
     assert {} == planes.content()
     newest = manifest(planes).newest
     assert newest is not None and (("", "", ""), 0, 0) == (newest.checkpoints, newest.entries, newest.bytes)
-    with pytest.raises(ConfigurationError, match="output_mode is 'all': give append, update or complete"):
+    with pytest.raises(ConfigurationError, match="output_mode: 'all' is not possible. Give append, update or complete"):
         planes.start(output_mode="all")
 
 
@@ -471,7 +471,7 @@ def test_streams_with_other_keys_are_refused_before_they_start(planes: Planes) -
     ):
         with pytest.raises(ConfigurationError, match=message):
             planes.start(**change)
-    with pytest.raises(ConfigurationError, match="on_truncated is 'ignore'"):
+    with pytest.raises(ConfigurationError, match="on_truncated: 'ignore' is not possible"):
         planes.start(on_truncated="ignore")
 
 
@@ -488,12 +488,12 @@ def test_failures_that_mean_a_truncated_source_are_recognized() -> None:
 def test_a_store_whose_source_was_truncated_is_built_again_and_keys_that_were_removed_leave_it(
     planes: Planes, bootstrap: bool
 ) -> None:
-    options, events = dict(planes.store.account), f"{planes.store.container}/events"
+    options, events = dict(planes.store.options), f"{planes.store.container}/events"
 
     def append(*rows: tuple[Any, ...]) -> None:
         append_version(options, events, pa.RecordBatch.from_pylist([{"tail": row[0], "seats": row[1]} for row in rows]))
 
-    def run(**more: Any) -> StoreFill:
+    def run(**more: Any) -> StreamFill:
         stream = planes.spark.readStream.format("azureblob").options(**options).load(events)
         settings = {"values": ["seats"], "order_by": None, "delete_when": "seats < 0", "bootstrap": bootstrap}
         return planes.run(stream=stream, **{**settings, **more})
@@ -585,7 +585,9 @@ class Reader:
         return query.trigger(availableNow=True).start()
 
     def joined(self, rows: DataFrame) -> DataFrame:
-        return join(rows.repartition(3), self.planes.store, on=["tail"], cache_dir=self.planes.cache)
+        return join(
+            rows.repartition(3), self.planes.store, on=["tail"], settings=JoinSettings(cache_dir=self.planes.cache)
+        )
 
 
 @pytest.mark.every_spark
@@ -600,7 +602,7 @@ def test_each_micro_batch_reads_the_version_that_it_has_pinned(planes: Planes, i
         query.awaitTermination()
         assert dict.fromkeys("abcd", batch) | dict.fromkeys("efgh") == reader.batches[batch]
     assert query is not None
-    container, store = planes.store.open(), planes.store.store
+    container, store = planes.store.open(), planes.store.path
     pinned = [pin_version(container, store, str(query.id), batch)[0] for batch in (2, 3)]
     assert [2, 3] == [version.batch for version in pinned]
 
@@ -612,7 +614,7 @@ def test_a_micro_batch_reads_one_version_though_the_store_changes_amidst_it(plan
 
     def take(rows: DataFrame, batch: int) -> None:
         for order in (1, 2):
-            joined = join(rows, planes.store, on=["tail"], how="inner", cache_dir=planes.cache)
+            joined = join(rows, planes.store, on=["tail"], how="inner", settings=JoinSettings(cache_dir=planes.cache))
             found.append(dict(joined.collect()))
             planes.fill(("a", 1 + order, order), keep=1)
 
@@ -629,7 +631,7 @@ def test_threads_of_a_micro_batch_read_its_version_if_they_inherit_its_propertie
 
     def take(rows: DataFrame, _: int) -> None:
         def joined() -> DataFrame:
-            return join(rows, planes.store, on=["tail"], how="inner", cache_dir=planes.cache)
+            return join(rows, planes.store, on=["tail"], how="inner", settings=JoinSettings(cache_dir=planes.cache))
 
         def read(name: str, frame: DataFrame | None) -> None:
             try:
@@ -673,7 +675,14 @@ def test_a_query_that_wants_columns_of_a_newer_generation_says_how_its_last_batc
     found: list[dict[str, Any]] = []
 
     def run(column: str) -> StreamingQuery:
-        joined = join(rows, planes.store, on=["tail"], how="inner", columns=[column], cache_dir=planes.cache)
+        joined = join(
+            rows,
+            planes.store,
+            on=["tail"],
+            how="inner",
+            columns=JoinColumns(names=[column]),
+            settings=JoinSettings(cache_dir=planes.cache),
+        )
         writer = joined.writeStream.foreachBatch(lambda batch, _: found.append(dict(batch.collect())))
         return writer.option("checkpointLocation", str(planes.folder / "reader")).trigger(availableNow=True).start()
 

@@ -13,10 +13,11 @@ from adjunct_store.spark.reading import batch_pins
 from adjunct_store.spark.reading.batch_pins import BatchPins, PinHold
 from adjunct_store.versions.pins import pin_version
 from azure_account.errors import AzureBlobError, ConfigurationError, TransientError
+from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
 from tests.adjunct_store.stores import NAMES, STORE, manifest_of, new_account, opened, published
-from tests.adjunct_store.tasks import OpenLocation, location_of
+from tests.adjunct_store.tasks import location_of
 
 
 @dataclass
@@ -118,7 +119,8 @@ def test_pins_of_stores_that_cannot_be_reached_are_released_later_and_those_that
 ) -> None:
     first = published(opened(process.container), 0)
     for error in (TransientError("no answer"), ConfigurationError("403")):
-        away = _Away({}, "box", "stores/away", process.container, error)
+        account: Any = _Unreachable(error)
+        away = Location.in_account(account, "box/stores/away")
         process.pins._pins.append(batch_pins.BatchPin(away, first, f"batch-{error}"))
     process.plan(0)
     assert ["batch-no answer", process.pins._pins[1].reader] == [pin.reader for pin in process.pins._pins]
@@ -131,15 +133,11 @@ def test_pins_of_stores_that_cannot_be_reached_are_released_later_and_those_that
 
 
 @dataclass(frozen=True)
-class _Away(OpenLocation):
-    error: AzureBlobError | None = None
+class _Unreachable:
+    error: AzureBlobError
 
-    def open(self) -> Any:
-        assert self.error is not None
+    def container(self, name: str) -> Any:
         raise self.error
-
-    def within(self, seconds: float) -> Any:
-        return self
 
 
 def test_an_exit_does_not_wait_for_a_thread_that_pins(process: Process, caplog: pytest.LogCaptureFixture) -> None:

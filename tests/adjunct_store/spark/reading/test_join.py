@@ -12,7 +12,18 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from adjunct_store.spark import fill, join, lookup, release_pins, task_reader
+from adjunct_store.spark import (
+    FillSettings,
+    FillSpec,
+    JoinColumns,
+    JoinSettings,
+    ReadSettings,
+    fill,
+    join,
+    lookup,
+    release_pins,
+    task_reader,
+)
 from adjunct_store.versions.names import StoreNames
 from azure_account.errors import ConfigurationError, NotFoundError
 from tests.spark.errors import error_of
@@ -37,13 +48,13 @@ def rows_of(frame: DataFrame) -> list[str]:
 @pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"form": "memory"}], ids=["plain", "shuffle", "memory"])
 def test_a_join_answers_as_sparks_own(planes: Planes, how: Any, options: dict[str, Any]) -> None:
     right = planes.spark.range(200).selectExpr("id % 50 as k1", "cast(id as string) as k2", "id * 2 as v", "'t' as t")
-    fill(planes.store, right, keys=["k1", "k2"], partitions=3, cache_dir=planes.cache)
+    fill(planes.store, right, FillSpec(keys=["k1", "k2"], partitions=3), settings=FillSettings(cache_dir=planes.cache))
     left = planes.spark.range(300).selectExpr(
         "if(id % 17 = 0, null, id % 60) as k1", "cast(id as string) as k2", "array(id, null) as numbers"
     )
     columns = ["k1", "k2", "numbers"] if how in {"left_semi", "anti"} else ["k1", "k2", "numbers", "v", "t"]
     expected = left.join(right, on=["k1", "k2"], how=how).select(*columns)
-    found = join(left, planes.store, on=["k1", "k2"], how=how, cache_dir=planes.cache, **options)
+    found = join(left, planes.store, on=["k1", "k2"], how=how, settings=JoinSettings(cache_dir=planes.cache, **options))
     assert expected.columns == found.columns
     assert rows_of(expected) == rows_of(found)
 
@@ -51,7 +62,13 @@ def test_a_join_answers_as_sparks_own(planes: Planes, how: Any, options: dict[st
 def test_columns_are_chosen_and_named(planes: Planes) -> None:
     planes.fill(("a", 1), values=["seats", "op"])
     rows = planes.spark.createDataFrame([("a", 5)], "plane string, seats int")
-    found = join(rows, planes.store, on={"tail": "plane"}, columns=["seats"], prefix="of_", cache_dir=planes.cache)
+    found = join(
+        rows,
+        planes.store,
+        on={"tail": "plane"},
+        columns=JoinColumns(names=["seats"], prefix="of_"),
+        settings=JoinSettings(cache_dir=planes.cache),
+    )
     assert [{"plane": "a", "seats": 5, "of_seats": 1}] == [row.asDict() for row in found.collect()]
 
 
@@ -59,13 +76,25 @@ def test_columns_are_chosen_and_named(planes: Planes) -> None:
 def test_a_left_join_says_which_keys_the_store_has_though_their_values_are_null(planes: Planes, form: Any) -> None:
     planes.fill(("a", 1), ("b", None))
     rows = planes.spark.createDataFrame([("a",), ("b",), ("c",), (None,)], "tail string")
-    found = join(rows, planes.store, on=["tail"], indicator="is.known", form=form, cache_dir=planes.cache)
+    found = join(
+        rows,
+        planes.store,
+        on=["tail"],
+        columns=JoinColumns(indicator="is.known"),
+        settings=JoinSettings(form=form, cache_dir=planes.cache),
+    )
     assert [("a", 1, True), ("b", None, True), ("c", None, False), (None, None, False)] == [
         tuple(row) for row in found.collect()
     ]
     assert ["tail", "seats", "is.known"] == found.columns
     assert not found.schema["is.known"].nullable
-    only = join(rows, planes.store, on=["tail"], columns=[], indicator="known", cache_dir=planes.cache)
+    only = join(
+        rows,
+        planes.store,
+        on=["tail"],
+        columns=JoinColumns(names=[], indicator="known"),
+        settings=JoinSettings(cache_dir=planes.cache),
+    )
     assert {"a", "b"} == {row.tail for row in only.where("known").collect()}
 
 
@@ -78,19 +107,23 @@ def test_a_left_join_says_which_keys_the_store_has_though_their_values_are_null(
             {},
             r"'number' is of type bigint, key 'tail' of the store is string\. Cast it: F\.col\('number'\)",
         ),
-        (["tail", "number"], {}, "on has 2 columns, the store has 1 keys: tail"),
-        ({"plane": "tail"}, {}, "on has keys plane, the store has tail"),
-        (["tail"], {"columns": ["engines"]}, "columns has 'engines', which is no value column of the store: seats"),
-        (["tail"], {"columns": ["seats", "seats"]}, r"columns \['seats', 'seats'\] names a column twice"),
-        (["tail"], {"columns": "seats"}, r"columns is 'seats': give a list, such as columns=\['seats'\]"),
-        (["tail"], {"how": "outer"}, "how is 'outer': give left, inner, semi or anti"),
-        (["tail"], {"how": "anti", "columns": ["seats"]}, "how is 'anti', which adds no columns"),
-        (["tail"], {"how": "semi", "prefix": "of_"}, "how is 'semi', which adds no columns"),
-        (["tail"], {"how": "inner", "indicator": "known"}, "indicator is 'known' and how is 'inner'"),
-        (["tail"], {"columns": [], "indicator": "Number"}, "indicator is 'Number', which is also another column"),
-        (["tail"], {"prefix": "of_", "indicator": "OF_seats"}, "indicator is 'OF_seats', which is also another"),
-        (["tail"], {"form": "mem"}, "form is 'mem'; it must be one of rocksdb, memory"),
-        (["tail"], {"version": "1"}, "version is '1': give the number of a version"),
+        (["tail", "number"], {}, "on: it has 2 columns; the store has 1 keys: tail"),
+        ({"plane": "tail"}, {}, "on: it maps keys plane; the store has tail"),
+        (["tail"], {"names": ["engines"]}, "names: the store has no value column 'engines'; it has seats"),
+        (["tail"], {"names": ["seats", "seats"]}, r"names: \['seats', 'seats'\] has a column twice"),
+        (["tail"], {"names": "seats"}, r"names: 'seats' is not a list. Give one, such as \['seats'\]"),
+        (["tail"], {"how": "outer"}, "Argument how: 'outer' is not possible. Give left, inner, semi or anti"),
+        (["tail"], {"how": "anti", "names": ["seats"]}, "a join with how='anti' adds none"),
+        (["tail"], {"how": "semi", "prefix": "of_"}, "a join with how='semi' adds none"),
+        (
+            ["tail"],
+            {"how": "inner", "indicator": "known"},
+            "indicator: it would be the same in all rows of a join with how='inner'",
+        ),
+        (["tail"], {"names": [], "indicator": "Number"}, "indicator: 'Number' is also another column"),
+        (["tail"], {"prefix": "of_", "indicator": "OF_seats"}, "indicator: 'OF_seats' is also another"),
+        (["tail"], {"form": "mem"}, "Argument form: 'mem' is not possible. Give rocksdb or memory"),
+        (["tail"], {"version": "1"}, "version: '1' is not a number. Give the number of a version"),
         (["tail"], {}, "Value column 'seats' of store .* is also a column of the DataFrame"),
     ],
 )
@@ -98,12 +131,20 @@ def test_joins_that_cannot_be_are_refused_at_once(planes: Planes, on: Any, more:
     planes.fill(("a", 1))
     rows = planes.spark.createDataFrame([], "tail string, number long, SEATS int")
     with pytest.raises(ConfigurationError, match=message):
-        join(rows, planes.store, on=on, cache_dir=planes.cache, **more)
+        join_with(rows, planes, on, **more)
+
+
+def join_with(rows: DataFrame, planes: Planes, on: Any, how: str = "left", **more: Any) -> DataFrame:
+    """The join with some columns and settings."""
+    columns = JoinColumns(**{name: more.pop(name) for name in ("names", "prefix", "indicator") if name in more})
+    return join(rows, planes.store, on, how, columns, JoinSettings(cache_dir=planes.cache, **more))
 
 
 def test_columns_with_the_names_of_the_keys_are_taken_by_name(planes: Planes) -> None:
     rows = planes.spark.createDataFrame([("JFK", "LAX", 1), ("LAX", "JFK", 2)], "origin string, dest string, n int")
-    fill(planes.store, rows, keys=["origin", "dest"], cache_dir=planes.folder / "writer")
+    fill(
+        planes.store, rows, FillSpec(keys=["origin", "dest"]), settings=FillSettings(cache_dir=planes.folder / "writer")
+    )
     asked = rows.select("dest", "origin").where("dest = 'LAX'")
     for on, n in ((["dest", "origin"], 1), (["origin", "dest"], 1), ({"origin": "dest", "dest": "origin"}, 2)):
         assert [("LAX", "JFK", n)] == [tuple(row) for row in join(asked, planes.store, on=on).collect()]
@@ -128,9 +169,9 @@ def test_a_column_that_is_there_twice_is_joined_unless_it_is_the_key(planes: Pla
 def test_columns_of_the_rows_may_have_any_name(planes: Planes, shuffle: bool) -> None:
     names = ["k.k", "a`b", "ü 1", "n"]
     rows = planes.spark.createDataFrame([("a", 1, 2, 3)], "a string, b int, c int, d int").toDF(*names)
-    fill(planes.store, rows, keys=["k.k"], cache_dir=planes.folder / "writer")
+    fill(planes.store, rows, FillSpec(keys=["k.k"]), settings=FillSettings(cache_dir=planes.folder / "writer"))
     asked = rows.select("`k.k`", F.col("n").alias("x.y"))
-    found = join(asked, planes.store, on=["k.k"], shuffle=shuffle, cache_dir=planes.cache)
+    found = join(asked, planes.store, on=["k.k"], settings=JoinSettings(shuffle=shuffle, cache_dir=planes.cache))
     assert [{"k.k": "a", "x.y": 3, "a`b": 1, "ü 1": 2, "n": 3}] == [row.asDict() for row in found.collect()]
 
 
@@ -138,7 +179,7 @@ def test_a_version_that_is_not_there_is_named_with_those_that_are(planes: Planes
     planes.fill(("a", 1))
     rows = planes.spark.createDataFrame([("a",)], "tail string")
     with pytest.raises(NotFoundError, match=r"no version 99; its versions are 1\. Give one of these"):
-        join(rows, planes.store, on=["tail"], version=99)
+        join(rows, planes.store, on=["tail"], settings=JoinSettings(version=99))
 
 
 def test_collated_keys_are_refused_for_a_store_compares_bytes(planes: Planes) -> None:
@@ -149,7 +190,7 @@ def test_collated_keys_are_refused_for_a_store_compares_bytes(planes: Planes) ->
     with pytest.raises(ConfigurationError, match=says):
         join(collated, planes.store, on=["tail"])
     with pytest.raises(ConfigurationError, match=says):
-        fill(planes.store, collated, keys=["tail"], rebuild=True)
+        fill(planes.store, collated, FillSpec(keys=["tail"]), settings=FillSettings(rebuild=True))
     cast = collated.withColumn("tail", F.lower(F.col("tail").cast("string")))
     assert [("a", 1, 1)] == [tuple(row) for row in join(cast, planes.store, on=["tail"]).collect()]
 
@@ -172,7 +213,7 @@ def test_a_store_without_a_version_cannot_be_read(planes: Planes) -> None:
 def test_a_batch_job_reads_the_version_that_was_the_newest_when_it_was_planned(planes: Planes) -> None:
     planes.fill(("a", 1))
     rows = planes.spark.createDataFrame([("a",)], "tail string")
-    planned = join(rows, planes.store, on=["tail"], cache_dir=planes.cache)
+    planned = join(rows, planes.store, on=["tail"], settings=JoinSettings(cache_dir=planes.cache))
     for order in range(1, 6):
         planes.fill(("a", 10 * order, order), keep=1)
     assert [("a", 1)] == [tuple(row) for row in planned.collect()]
@@ -190,7 +231,7 @@ def test_jobs_of_one_version_share_a_pin_that_the_exit_releases(planes: Planes) 
     planes.fill(("a", 1))
     planes.join("a")
     planes.join("ab")
-    pins = StoreNames(planes.store.store).all_pins
+    pins = StoreNames(planes.store.path).all_pins
     assert 1 == len(list(planes.store.open().list(pins)))
     release_pins()
     assert [] == list(planes.store.open().list(pins))
@@ -211,10 +252,10 @@ def test_a_dataframe_that_nobody_has_any_more_has_no_pin(planes: Planes) -> None
 
     def joined(order: int) -> DataFrame:
         planes.fill(("a", order, order), keep=1)
-        return join(rows, planes.store, on=["tail"], cache_dir=planes.cache)
+        return join(rows, planes.store, on=["tail"], settings=JoinSettings(cache_dir=planes.cache))
 
     def pins() -> int:
-        return len(list(planes.store.open().list(StoreNames(planes.store.store).all_pins)))
+        return len(list(planes.store.open().list(StoreNames(planes.store.path).all_pins)))
 
     derived = joined(1).where("seats > 0").select((F.col("seats") + 100).alias("more"))
     joined(2).createOrReplaceTempView("forgotten")
@@ -250,15 +291,24 @@ def test_spark_reads_what_was_selected_before_a_join_or_what_is_left_after_a_loo
         folder
     )
     flights = planes.spark.read.parquet(folder)
-    after = join(flights, planes.store, on=["tail"], cache_dir=planes.cache).where("n > 5").select("n", "seats")
-    before = join(flights.where("n > 5").select("n", "tail"), planes.store, on=["tail"], cache_dir=planes.cache)
+    after = (
+        join(flights, planes.store, on=["tail"], settings=JoinSettings(cache_dir=planes.cache))
+        .where("n > 5")
+        .select("n", "seats")
+    )
+    before = join(
+        flights.where("n > 5").select("n", "tail"),
+        planes.store,
+        on=["tail"],
+        settings=JoinSettings(cache_dir=planes.cache),
+    )
     assert ({"tail", "n", "wide", "more"}, "") == scan_of(after)
     columns, pushed = scan_of(before)
     assert {"tail", "n"} == columns
     assert "GreaterThan(n,5)" in pushed
     assert [(7, 1)] == [tuple(row) for row in after.collect()] == [tuple(row) for row in before.drop("tail").collect()]
     if hasattr(F, "arrow_udf"):
-        value = lookup(planes.store, "tail", streaming=False, cache_dir=planes.cache)
+        value = lookup(planes.store, "tail", streaming=False, settings=ReadSettings(cache_dir=planes.cache))
         found = flights.withColumn("plane", value).where("n > 5").select("n", "plane.seats")
         columns, pushed = scan_of(found)
         assert {"tail", "n"} == columns
@@ -268,22 +318,24 @@ def test_spark_reads_what_was_selected_before_a_join_or_what_is_left_after_a_loo
 
 def test_a_damaged_file_of_the_host_is_fetched_again(planes: Planes) -> None:
     rows = planes.spark.range(5000).selectExpr("id", "repeat(cast(rand(3) as string), 20) as text")
-    fill(planes.store, rows, keys=["id"], cache_dir=planes.folder / "writer")
+    fill(planes.store, rows, FillSpec(keys=["id"]), settings=FillSettings(cache_dir=planes.folder / "writer"))
     keys = rows.select("id").repartition(1)
     expected = rows_of(rows)
-    assert expected == rows_of(join(keys, planes.store, on=["id"], cache_dir=planes.cache))
+    assert expected == rows_of(join(keys, planes.store, on=["id"], settings=JoinSettings(cache_dir=planes.cache)))
     before = data_files(planes.cache)
     damage(planes.cache)
     assert before != data_files(planes.cache)
-    assert expected == rows_of(join(keys, planes.store, on=["id"], form="memory", cache_dir=planes.cache))
+    assert expected == rows_of(
+        join(keys, planes.store, on=["id"], settings=JoinSettings(form="memory", cache_dir=planes.cache))
+    )
     assert before == data_files(planes.cache)
 
 
 @pytest.mark.parametrize("scans", [False, True])
 def test_a_damaged_file_that_a_function_meets_is_fetched_again_by_the_next_attempt(planes: Planes, scans: bool) -> None:
     rows = planes.spark.range(5000).selectExpr("id", "repeat(cast(rand(3) as string), 20) as text")
-    fill(planes.store, rows, keys=["id"], cache_dir=planes.folder / "writer")
-    reader = task_reader(planes.store, streaming=False, cache_dir=planes.cache)
+    fill(planes.store, rows, FillSpec(keys=["id"]), settings=FillSettings(cache_dir=planes.folder / "writer"))
+    reader = task_reader(planes.store, streaming=False, settings=ReadSettings(cache_dir=planes.cache))
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
@@ -295,7 +347,7 @@ def test_a_damaged_file_that_a_function_meets_is_fetched_again_by_the_next_attem
         return [row["count"] for row in planes.spark.range(1).coalesce(1).mapInArrow(read, "count long").collect()]
 
     before = [5000]
-    task_reader(planes.store, streaming=False, cache_dir=planes.cache).view().get(1)  # fetches
+    task_reader(planes.store, streaming=False, settings=ReadSettings(cache_dir=planes.cache)).view().get(1)  # fetches
     damage(planes.cache)
     with pytest.raises(PySparkException, match="CorruptError"):
         counted()
@@ -317,7 +369,7 @@ def damage(cache: Path) -> None:
 
 def test_functions_in_tasks_read_single_keys_and_scan(planes: Planes) -> None:
     planes.fill(("ab", 1), ("ac", 2), ("b", 3), partitions=2)
-    reader = task_reader(planes.store, streaming=False, cache_dir=planes.cache)
+    reader = task_reader(planes.store, streaming=False, settings=ReadSettings(cache_dir=planes.cache))
 
     def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -341,12 +393,12 @@ def test_lookup_is_a_column_of_structs(planes: Planes) -> None:
         with pytest.raises(ConfigurationError, match=r"lookup needs Spark 4\.1.*Use join"):
             lookup(planes.store, "tail", streaming=False)
         return
-    value = lookup(planes.store, F.col("tail"), streaming=False, cache_dir=planes.cache)
+    value = lookup(planes.store, F.col("tail"), streaming=False, settings=ReadSettings(cache_dir=planes.cache))
     found = frame.select("tail", value.alias("v")).select("tail", "v", F.col("v").isNull().alias("absent")).collect()
     assert [("a", (1,), False), ("b", (None,), False), ("c", None, True), (None, None, True)] == [
         tuple(row) for row in found
     ]
-    with pytest.raises(ConfigurationError, match="lookup is given 2 columns, store .* has 1 keys: tail"):
+    with pytest.raises(ConfigurationError, match="lookup got 2 columns; store .* has 1 keys: tail"):
         lookup(planes.store, "tail", "tail")
 
 

@@ -20,6 +20,7 @@ from adjunct_store.host import cache as host_cache
 from adjunct_store.host.cleaning import clean_cache
 from adjunct_store.spark.reading import task_reader
 from adjunct_store.spark.reading.pinning import plan
+from adjunct_store.spark.reading.settings import ReadSettings
 from adjunct_store.spark.reading.task_reader import BATCH, QUERY, PinnedStore
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
@@ -30,7 +31,7 @@ from azure_account.host_locks import exclusive, try_directory
 from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.retry_loop import Intercept, Request
 from state_backup.restoring.restore import materialise
-from tests.adjunct_store.tasks import BatchWriter, OpenLocation, location_of
+from tests.adjunct_store.tasks import BatchWriter, location_of
 
 STORE = "stores/planes"
 SCHEMA = StoreSchema(pa.schema([("id", pa.int64())]), pa.schema([("seats", pa.int64())]), partitions=4)
@@ -50,7 +51,7 @@ class Worker:
     def __post_init__(self) -> None:
         self.account = MemoryAccount()
         self.account.container("box").create()
-        self.location: OpenLocation = location_of(self.account.container("box"), STORE)
+        self.location = location_of(self.account.container("box"), STORE)
         self.patch.setattr(task_reader, "TaskContext", self)
         self.patch.setattr(task_reader, "_opened", type(task_reader._opened)())
         self.patch.setattr(task_reader, "_pins", type(task_reader._pins)())
@@ -188,7 +189,7 @@ def test_a_given_version_is_read_by_all_batches_though_it_serves_no_more(worker:
 def test_tasks_of_a_query_with_a_copied_checkpoint_leave_the_pins_of_the_other_one(worker: Worker) -> None:
     writer = worker.writer()
     writer.run(0, {1: {"seats": 0}})
-    plans = [plan(worker.location, streaming=True).pinned for _ in range(2)]
+    plans = [plan(worker.location, ReadSettings(), streaming=True).pinned for _ in range(2)]
     assert plans[0].driver == plans[1].driver != "", "both are of this process"
     own, copy = (replace(plans[0], cache_dir=str(worker.folder / "cache"), driver=name) for name in ("own", "copy"))
     worker.begin_task("query", 50)
@@ -420,7 +421,7 @@ def test_a_worker_that_reads_many_stores_in_turn_keeps_them_open(worker: Worker)
     stores = []
     for number in range(10):
         location = location_of(worker.account.container("box"), f"stores/s{number}")
-        fill = open_fill(location.open(), location.store, SCHEMA.to_json(), partitions=4, source="test", threads=1)
+        fill = open_fill(location.open(), location.path, SCHEMA.to_json(), partitions=4, source="test", threads=1)
         BatchWriter(location, fill, SCHEMA, worker.folder / f"writer{number}").run(0, {1: {"seats": number}})
         stores.append(PinnedStore(location, cache_dir=str(worker.folder / "cache"), form="memory"))
     seen = []

@@ -1,0 +1,70 @@
+"""How fills run: which source they have, what they keep, when they rebuild a store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from azure_account.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+OUTPUT_MODES = ("append", "update", "complete")
+ON_TRUNCATED = ("fail", "rebuild")
+
+
+@dataclass(frozen=True)
+class FillSettings:
+    """Settings of every fill. `ConfigurationError` for a value that is not possible.
+
+    source: a name of where the rows come from; a store has one. By default `batch` for `fill`, `data sets` for
+    `load_data_set`, and a name of the checkpoint folder for `fill_stream`.
+    rebuild: build the store again from these rows only, also in place of another source's store. Readers keep what was
+    there until the new one is published.
+    keep: how many of the newest versions stay, so that new readers can choose them.
+    cache_dir: a folder on a local disk where tasks write; by default a folder of the user in the temporary folder.
+    """
+
+    source: str | None = None
+    rebuild: bool = False
+    keep: int = 3
+    cache_dir: Path | str | None = None
+
+
+@dataclass(frozen=True)
+class StreamFillSettings(FillSettings):
+    """Settings of `fill_stream`: those of every fill, and the following ones.
+
+    bootstrap: read first what the source has now. The store is ready when all of that is published, also if the source
+    is empty.
+    output_mode: of the query, for streams that aggregate. `update`: each batch has the groups that have changed, and
+    only `delete_when` deletes keys. `complete`: each batch replaces all that the store has.
+    trigger: arguments of `DataStreamWriter.trigger`, for the time after the bootstrap; by default Spark's.
+    persistent: False rebuilds the store at each start.
+    max_age: seconds; rebuild the store at the start if its last version is older. By default it may have any age.
+    on_truncated: what happens when the source has removed rows that the query has not read yet: `fail`, or `rebuild`
+    from what the source has. Keys that the source no longer has are removed.
+    query_name: of the query; by default it has none.
+    """
+
+    bootstrap: bool = False
+    output_mode: Literal["append", "update", "complete"] = "append"
+    trigger: Mapping[str, Any] = field(default_factory=dict)
+    persistent: bool = True
+    max_age: float | None = None
+    on_truncated: Literal["fail", "rebuild"] = "fail"
+    query_name: str | None = None
+
+    def __post_init__(self) -> None:
+        """Validate."""
+        if self.on_truncated not in ON_TRUNCATED:
+            raise ConfigurationError(
+                f"Argument on_truncated: {self.on_truncated!r} is not possible. Give fail or rebuild."
+            )
+        if self.output_mode not in OUTPUT_MODES:
+            given = f"Argument output_mode: {self.output_mode!r} is not possible."
+            raise ConfigurationError(f"{given} Give append, update or complete.")
+        if not isinstance(self.max_age, float | int | None):
+            raise ConfigurationError(f"Argument max_age: {self.max_age!r} is not a number of seconds. Give one.")
