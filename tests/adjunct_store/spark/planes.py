@@ -98,11 +98,11 @@ class Planes:
         assert running.await_termination(60)
         return running
 
-    def join(self, tails: Iterable[str | None], **more: Any) -> list[tuple[Any, ...]]:
+    def join(self, tails: Iterable[str | None], how: str = "left", **more: Any) -> list[tuple[Any, ...]]:
         """Tail numbers with their seats."""
         frame = self.spark.createDataFrame([(tail,) for tail in tails], "tail string")
         settings = JoinSettings(cache_dir=self.cache, **more)
-        joined = join(frame, self.store, on=["tail"], settings=settings)
+        joined = join(frame, self.store, on=["tail"], how=how, settings=settings)
         return sorted((tuple(row) for row in joined.collect()), key=str)
 
     def content(self, tails: Iterable[str] = "abcdefgh") -> dict[str, int]:

@@ -166,7 +166,7 @@ def test_a_stream_that_is_shorter_than_what_was_loaded_of_it_was_written_anew_an
     monkeypatch.setattr(module, "_loaded", lambda *_: 5)
     assert upstream.load() is not None
     assert {"z": 9} == planes.content("az")
-    assert "was written anew: it ends at version 1, and store" in caplog.text
+    assert "was written again: it ends at version 1, and store" in caplog.text
 
 
 def end(version: int, generation: int | None, partition: int = 0, task: str | None = "0", tasks: int = 1) -> Row:

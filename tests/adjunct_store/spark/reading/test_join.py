@@ -150,7 +150,7 @@ def test_columns_with_the_names_of_the_keys_are_taken_by_name(planes: Planes) ->
         assert [("LAX", "JFK", n)] == [tuple(row) for row in join(asked, planes.store, on=on).collect()]
     renamed = asked.toDF("to", "from")
     assert [("LAX", "JFK", 2)] == [tuple(row) for row in join(renamed, planes.store, on=["to", "from"]).collect()]
-    with pytest.raises(ConfigurationError, match="names 'dest', which is a key of the store, in the place of key 'ori"):
+    with pytest.raises(ConfigurationError, match="'dest', which has the name of a key, is in the place of key 'ori"):
         join(asked.toDF("dest", "from"), planes.store, on=["dest", "from"])
     advised = {"origin": "dest", "dest": "from"}
     of_both = join(asked.toDF("dest", "from"), planes.store, on=advised)

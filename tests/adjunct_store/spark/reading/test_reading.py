@@ -151,7 +151,7 @@ def test_a_store_that_was_made_anew_with_other_keys_is_refused(tmp_path: Path) -
         out = pa.schema([*planned, ("km", pa.int64())])
         joiner = Joiner(OneView(view), planned, [0, 1], PAIRS.values, out)  # type: ignore[arg-type]
         find = _looker(OneView(view), planned, PAIRS.values)  # type: ignore[arg-type]
-        says = r"keys were origin string, dest string when .* and are dest string, origin string\. .*made anew"
+        says = r"keys were origin string, dest string when .* and are dest string, origin string\. .*rebuilt"
         with pytest.raises(ConfigurationError, match=says):
             list(joiner.join([pa.record_batch({"origin": ["JFK"], "dest": ["LAX"]})]))
         with pytest.raises(ConfigurationError, match=says):
@@ -170,5 +170,5 @@ def test_lookup_converts_no_column_to_another_type(tmp_path: Path, column: list[
 def test_lookup_gives_no_value_of_another_type_than_was_planned(tmp_path: Path) -> None:
     with open_view({0: stored(tmp_path / "p", TEXTS, (7, {"text": "7"}))}, TEXTS) as view:
         for planned in (pa.schema([("text", pa.int64())]), pa.schema([("text", pa.string()), ("more", pa.string())])):
-            with pytest.raises(ConfigurationError, match="when the query started, and is .*made anew"):
+            with pytest.raises(ConfigurationError, match="when the query started, and is .*rebuilt"):
                 _looker(OneView(view), TEXTS.keys, planned)(pa.array([7]))  # type: ignore[arg-type]
