@@ -46,8 +46,8 @@ test: setup .venv/spark-classes.jsa .venv-pyspark40/spark-classes.jsa ## all tes
 crash: setup ## the slow tests: processes killed with SIGKILL, long histories, the notebooks
 	$(BIN)/python -m pytest -m slow $(PYTEST)
 
-histories: setup ## 100,000 random histories of the commit protocol, and the events in them (COUNT= sets the number, SEED= shows one)
-	$(BIN)/python -m tests.azureblob_source.log.commit_histories --processes 2 --count $(or $(COUNT),100000) \
+histories: setup ## 100,000 random histories of the commit protocol, and a tenth of each other kind, with their events (COUNT=, KIND=, SEED= shows one)
+	$(BIN)/python -m tests.histories $(KIND) --processes 2 --count $(or $(COUNT),100000) \
 		$(if $(SEED),--seed $(SEED) --shrink)
 
 matrix: setup ## the Spark tests on pyspark 4.0, 4.1, 4.2 and 4.3, each in an environment of its own (SPARKS="41 42" selects)

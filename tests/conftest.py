@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from tools.azurite import Azurite
 
 pytest.register_assert_rewrite(
-    "tests.azure_account.contract", "tests.azureblob_source.log.protocol", "tests.control_messages.intermediate"
+    "tests.azure_account.contract",
+    "tests.azureblob_source.log.protocol",
+    "tests.control_messages.intermediate",
+    "tests.histories.history",
 )
 
 # No deadline: tests share their cores with Spark and Azurite, so it would measure the machine.

@@ -161,18 +161,19 @@ class Faults(Intercept):
             if isinstance(fault, Crash):
                 self._dead = True
         for late in due:
-            _effect(late)
-        return send() if fault is None else _fail(fault, send)
+            effect(late)
+        return send() if fault is None else fail(fault, send)
 
     def apply_late_effects(self) -> None:
         """Apply the late effects that are still due."""
         with self._lock:
             late, self._late = self._late, []
         for _, send in late:
-            _effect(send)
+            effect(send)
 
 
-def _fail(fault: Fault, send: Callable[[], T]) -> T:
+def fail(fault: Fault, send: Callable[[], T]) -> T:
+    """What a process sees of its request with this fault. `LateEffect`: whoever calls sends the request later."""
     match fault:
         case Throttle(retry_after):
             raise Throttled("503 ServerBusy: the account is over its limits", retry_after=retry_after)
@@ -185,15 +186,15 @@ def _fail(fault: Fault, send: Callable[[], T]) -> T:
         case Refuse(reason):
             raise ConfigurationError(reason)
         case LostAnswer():
-            _effect(send)
+            effect(send)
             raise Ambiguous("the connection was reset before the answer")
         case Crash(after_effect):
             if after_effect:
-                _effect(send)
+                effect(send)
             raise ProcessDied
 
 
-def _effect(send: Callable[[], object]) -> None:
+def effect(send: Callable[[], object]) -> None:
     """Send a request whose answer is lost, even if it is a refusal."""
     try:
         send()

@@ -9,6 +9,7 @@ import pytest
 from control_messages.producer import ProducerSpec
 from control_messages.runs import Complete, Finish, Job, Newest, Start, begin, finish, newest_of
 from tests.control_messages.bounded_jobs import Rules, history, sent
+from tests.histories.history import check_events
 
 JOB = Job(ProducerSpec("s", 2, ["a", "b"]), "mine")
 
@@ -22,8 +23,7 @@ def explore(rules: Rules, histories: int = 1500) -> Counter[str]:
 
 def test_no_row_stays_behind_the_last_end_however_the_runs_of_two_jobs_overlap() -> None:
     seen = explore(Rules())
-    for event in ("same tasks", "other names", "died", "stray end", "succeeded", "refused", "took over"):
-        assert seen[event] >= 20, f"{event} happened too rarely: {dict(seen)}"
+    check_events(seen, ("same tasks", "other names", "died", "stray end", "succeeded", "refused", "took over"), 20)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from state_backup import Owner, checkpoints, open_state, plan_sweep, restore
 from state_backup.cli.reading import checkpoint_sizes, read_record
 from state_backup.restoring import download
 from state_backup.restoring.verifying import verify
-from tests.mutating import edited
+from tests.histories.mutants import edited
 from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, write
 
 if TYPE_CHECKING:

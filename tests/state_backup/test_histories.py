@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-from tests.mutating import Mutant
-from tests.state_backup.histories.history import run_seed
+from tests.histories.history import check, check_caught, check_repeatable, run_many
+from tests.state_backup.histories.history import BackupHistory
 from tests.state_backup.histories.mutants import MUTANTS
 
 HISTORIES = 300
@@ -57,31 +56,19 @@ def _quiet() -> Iterator[None]:
 
 
 def test_every_checkpoint_can_be_restored_in_every_history_and_everything_has_happened() -> None:
-    seen: Counter[str] = Counter()
-    for seed in range(HISTORIES):
-        violation, events = run_seed(seed)
-        assert violation is None, f"history {seed}: {violation}"
-        seen.update(events)
-    assert [] == [event for event in EVENTS if not seen[event]]
+    check(BackupHistory, range(HISTORIES), EVENTS)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_same_in_twenty_thousand_histories() -> None:
-    assert [] == [(seed, violation) for seed in range(20_000) if (violation := run_seed(seed)[0]) is not None]
+    assert 0 == run_many(BackupHistory, range(20_000))
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_protocol_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mutant: Mutant = MUTANTS[name]
-    mutant(monkeypatch)
-    found = (run_seed(seed)[0] for seed in range(MOST_FOR_A_MUTANT))
-    assert next((violation for violation in found if violation is not None), None) is not None
+    check_caught(BackupHistory, range(MOST_FOR_A_MUTANT), MUTANTS[name], monkeypatch)
 
 
 def test_a_history_depends_on_its_seed_alone() -> None:
-    traces: list[list[str]] = [[], []]
-    for trace in traces:
-        run_seed(7, trace)
-    assert traces[0]
-    assert traces[0] == traces[1]
+    check_repeatable(BackupHistory)

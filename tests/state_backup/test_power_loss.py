@@ -12,7 +12,7 @@ import pytest
 from azure_account.errors import ConfigurationError
 from state_backup.restoring.restore import restore
 from state_backup.spark.openings import note_openings, openings_of
-from tests.mutating import Mutant, edited
+from tests.histories.mutants import Mutant, edited
 from tests.state_backup.local.test_scan import put
 from tests.state_backup.power_loss import Disk, watched
 from tests.state_backup.states import STATE, TREES, equal, write

@@ -1,13 +1,14 @@
-"""One history of a store: a function of its seed."""
+"""Histories of a store."""
 
 from __future__ import annotations
 
-from collections import Counter
 from random import Random
 
 from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, Reset, Throttle
 from tests.adjunct_store.histories.truth import COPY, PINS_EXPIRE, reader_of
-from tests.adjunct_store.histories.world import FOLDER, StoreProcess, World
+from tests.adjunct_store.histories.world import FOLDER, StoreProcess, StoreWorld
+from tests.histories.history import Event, History, draw_events
+from tests.histories.process import MAX_STEPS
 
 AIMS = (
     "put manifest",
@@ -42,60 +43,51 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
 )
 PAUSES = (0.02, 0.04, 0.04, 0.3, 0.45, 0.6, 0.9, 1.1, 2.5)
 """Parts of the time for which a pin is found."""
-MAX_STEPS = 2000
 QUERIES = ("q", "r", "q" + COPY)
 MANY_JOBS = 150
 
 
-def run_seed(seed: int, trace: list[str] | None = None) -> tuple[str | None, Counter[str]]:
-    """What is violated, and the events that were seen."""
-    draws = Random(seed)
-    world = World(seed, draws.choice([1, 1, 2]), draws.random() < 0.25)
-    if trace is not None:
-        world.trace = trace.append
-    try:
-        _events(world, draws)
-        if world.truth.violation is None:
-            world.end(draws)
-        world.check_errors()
-    finally:
-        for process in world.processes:
-            process.kill()
-    world.truth.seen["second take-over"] += len(world.truth.writers) > 3
-    return world.truth.violation, world.truth.seen
+class StoreHistory(History):
+    """A history of a store that is filled and read."""
+
+    world: StoreWorld
+
+    def draw(self, draws: Random) -> list[Event]:
+        """The store, and what happens."""
+        self.world = StoreWorld(seed=self.seed, keep=draws.choice([1, 1, 2]), bounded=draws.random() < 0.25)
+        weights = {
+            "fill": 5,
+            "task": draws.choice([6, 12]),
+            "next": draws.choice([1, 3]),
+            "restart": draws.choice([0, 1]),
+            "ahead": draws.choice([0, 2]),
+            "job": draws.choice([0, 2]),
+            "forget": 1,
+            "go": 6,
+            "until": 14,
+            "run": 8,
+            "beside": draws.choice([0, 3, 6]),
+            "kill": draws.choice([0, 1, 3]),
+            "fault": draws.choice([0, 5, 10]),
+            "doubt": draws.choice([0, 1, 3]),
+            "land": draws.choice([1, 8]),
+            "pause": draws.choice([0, 0, 2]),
+            "lose": draws.choice([0, 0, 0, 1]),
+        }
+        return [Event("fill", 0, 0), *draw_events(weights, draws.choice([20, 40, 80]), draws)]
+
+    def end(self) -> None:
+        """Another fill takes over."""
+        self.world.end(self.ends)
+        self.seen["second take-over"] += len(self.world.truth.writers) > 3
+
+    def happen(self, event: Event) -> None:
+        """An event, if there is a process that it is of."""
+        _event(self.world, event.draws, event.name)
 
 
-def _events(world: World, draws: Random) -> None:
-    weights = {
-        "fill": 5,
-        "task": draws.choice([6, 12]),
-        "next": draws.choice([1, 3]),
-        "restart": draws.choice([0, 1]),
-        "ahead": draws.choice([0, 2]),
-        "job": draws.choice([0, 2]),
-        "forget": 1,
-        "go": 6,
-        "until": 14,
-        "run": 8,
-        "beside": draws.choice([0, 3, 6]),
-        "kill": draws.choice([0, 1, 3]),
-        "fault": draws.choice([0, 5, 10]),
-        "doubt": draws.choice([0, 1, 3]),
-        "land": draws.choice([1, 8]),
-        "pause": draws.choice([0, 0, 2]),
-        "lose": draws.choice([0, 0, 0, 1]),
-    }
-    names = draws.choices(list(weights), list(weights.values()), k=draws.choice([20, 40, 80]))
-    for name in ["fill", *names]:
-        if world.truth.violation is not None:
-            return
-        _event(world, draws, name)
-
-
-def _event(world: World, draws: Random, name: str) -> None:  # noqa: C901, PLR0912 - one case for each event
-    alive = [process for process in world.processes if not process.ended]
-    fills = [process for process in alive if process.kind == "fill"]
-    tasks = [process for process in alive if process.kind == "task"]
+def _event(world: StoreWorld, draws: Random, name: str) -> None:  # noqa: C901, PLR0912 - one case for each event
+    alive, fills, tasks = world.alive(), world.alive("fill"), world.alive("task")
     match name:
         case "fill" if len(fills) < 3:
             world.start("fill", world.fill_store)
@@ -114,11 +106,11 @@ def _event(world: World, draws: Random, name: str) -> None:  # noqa: C901, PLR09
         case "land" if world.late:
             world.land(draws.getrandbits(8))
         case "go" if alive:
-            _move(draws.choice(alive), draws.choice([1, 2, 5]))
+            draws.choice(alive).move(draws.choice([1, 2, 5]))
         case "until" if alive:
-            _move(draws.choice(alive), MAX_STEPS, draws.choice(AIMS))
+            draws.choice(alive).move(aim=draws.choice(AIMS))
         case "run" if alive:
-            _move(draws.choice(alive), MAX_STEPS)
+            draws.choice(alive).finish()
         case "beside" if fills:
             _beside(world, draws, draws.choice(fills))
         case "kill" if alive:
@@ -133,7 +125,7 @@ def _event(world: World, draws: Random, name: str) -> None:  # noqa: C901, PLR09
             _pause(world, draws)
 
 
-def _start_task(world: World, query: str) -> StoreProcess:
+def _start_task(world: StoreWorld, query: str) -> StoreProcess:
     """A task of the query's batch, perhaps of a second attempt of it."""
     current = world.truth.current_batch
     if query not in current:
@@ -148,108 +140,99 @@ def _start_task(world: World, query: str) -> StoreProcess:
     return world.start("task", act)
 
 
-def _next_batch(world: World, query: str) -> None:
+def _next_batch(world: StoreWorld, query: str) -> None:
     """The batch of a query is done if a task of it has read; tasks of it that are left are given up."""
     batch = world.truth.current_batch.get(query, 0)
     if (query, batch) in world.truth.used:
         world.truth.current_batch[query] = batch + 1
 
 
-def _restart(world: World, query: str) -> None:
+def _restart(world: StoreWorld, query: str) -> None:
     """Another process runs the query from its last batch; the one before has ended."""
-    for process in world.processes:
-        if process.kind == "task" and process.query == query:
+    for process in world.alive("task"):
+        if process.query == query:
             process.kill()
     world.drivers[query] = f"driver {len(world.processes)} of {query}"
 
 
-def _ahead(world: World, draws: Random) -> None:
+def _ahead(world: StoreWorld, draws: Random) -> None:
     """One of two queries with the same checkpoint reads some batches while the other one is in its own."""
     slow, fast = draws.sample(["q", "q" + COPY], 2)
-    _move(_start_task(world, slow), MAX_STEPS)
-    fills = [process for process in world.processes if process.kind == "fill" and not process.ended]
+    _start_task(world, slow).finish()
+    fills = world.alive("fill")
     for _ in range(draws.choice([1, 3, 4])):
-        _move(_start_task(world, fast), MAX_STEPS)
+        _start_task(world, fast).finish()
         _next_batch(world, fast)
         for fill in fills[:1]:
-            _move(fill, draws.choice([1, MAX_STEPS]), "put manifest")
+            fill.move(draws.choice([1, MAX_STEPS]), "put manifest")
     if draws.random() < 0.3:
         _wait_without_tasks(world, draws.choice(PAUSES[:2]))
     tasks = [_start_task(world, query) for query in (slow, fast)]
     for task in tasks:
-        _move(task, draws.choice([2, MAX_STEPS]))
+        task.move(draws.choice([2, MAX_STEPS]))
     for fill in fills[:1]:
-        _move(fill, draws.choice([5, 20]), draws.choice(["delete pin", "put manifest"]))
+        fill.move(draws.choice([5, 20]), draws.choice(["delete pin", "put manifest"]))
     for task in tasks:
-        _move(task, MAX_STEPS)
+        task.finish()
 
 
-def _jobs(world: World, draws: Random, fills: list[StoreProcess]) -> None:
+def _jobs(world: StoreWorld, draws: Random, fills: list[StoreProcess]) -> None:
     """Batch jobs of a long-lived process, most of which are soon forgotten; sometimes very many of them."""
     many = draws.random() < 0.02
     for _ in range(MANY_JOBS if many else draws.choice([1, 2, 5])):
         job = f"batch-{len(world.processes)}"
-        _move(_start_task(world, job), MAX_STEPS)
+        _start_task(world, job).finish()
         world.jobs.append(job)
         if fills and draws.random() < 0.3:
-            _move(fills[0], draws.choice([1, 5]), "put manifest")
+            fills[0].move(draws.choice([1, 5]), "put manifest")
         if draws.random() < 0.8:
             world.forget_job(draws.choice(world.jobs))
     world.truth.seen["hundreds of jobs in one process"] += many
 
 
-def _beside(world: World, draws: Random, fill: StoreProcess) -> None:
+def _beside(world: StoreWorld, draws: Random, fill: StoreProcess) -> None:
     """A task rests at one of its requests while a fill publishes and cleans up; then it goes on."""
     task = _start_task(world, draws.choice(QUERIES))
-    _move(task, MAX_STEPS, draws.choice(["put pin", "get manifest", "get pin", "put"]))
-    _move(task, draws.choice([0, 1, 2, 3]))
+    task.move(aim=draws.choice(["put pin", "get manifest", "get pin", "put"]))
+    task.move(draws.choice([0, 1, 2, 3]))
     for _ in range(draws.choice([1, 2, 3])):
-        _move(fill, MAX_STEPS, "put manifest")
-    _move(fill, draws.choice([0, 1, 3, MAX_STEPS]), draws.choice(["list pin", "put manifest", "delete"]))
-    _move(task, draws.choice([1, 2, MAX_STEPS]))
+        fill.move(aim="put manifest")
+    fill.move(draws.choice([0, 1, 3, MAX_STEPS]), draws.choice(["list pin", "put manifest", "delete"]))
+    task.move(draws.choice([1, 2, MAX_STEPS]))
     if draws.random() < 0.5:
-        _move(_start_task(world, task.query), MAX_STEPS)
+        _start_task(world, task.query).finish()
 
 
-def _doubt(world: World, fill: StoreProcess, draws: Random) -> None:
+def _doubt(world: StoreWorld, fill: StoreProcess, draws: Random) -> None:
     """A change of a fill gets no answer, however often it is made, and takes effect while the fill goes on."""
     late = len(world.late)
     fill.faults = [("put manifest", LateEffect()), *[("put manifest", Reset())] * 14]
     while fill.faults and not fill.ended:
         fill.step()
     fill.faults = []
-    _move(fill, draws.choice([2, 5, 20]), "put manifest")
+    fill.move(draws.choice([2, 5, 20]), "put manifest")
     if len(world.late) > late:
         world.land(late)
 
 
-def _wait_without_tasks(world: World, part: float) -> None:
-    for process in world.processes:
-        if process.kind == "task":
-            process.kill()
+def _wait_without_tasks(world: StoreWorld, part: float) -> None:
+    for process in world.alive("task"):
+        process.kill()
     world.clock.advance(part * PINS_EXPIRE)
 
 
-def _pause(world: World, draws: Random) -> None:
+def _pause(world: StoreWorld, draws: Random) -> None:
     """The readers' queries are stopped for a long time. Their batches run again, and a fill goes on while they do."""
     for _ in range(draws.choice([1, 1, 2])):
         _wait_without_tasks(world, draws.choice(PAUSES))
-        fills = [process for process in world.processes if process.kind == "fill" and not process.ended]
+        fills = world.alive("fill")
         fill = draws.choice(fills) if fills else world.start("fill", world.fill_store)
         if draws.random() < 0.5:
-            _move(fill, MAX_STEPS, draws.choice(["delete pin", "put manifest"]))
+            fill.move(aim=draws.choice(["delete pin", "put manifest"]))
         tasks = [_start_task(world, query) for query in QUERIES if draws.random() < 0.7]
         for task in tasks:
-            _move(task, MAX_STEPS, "get")
+            task.move(aim="get")
         if draws.random() < 0.7:
-            _move(fill, draws.choice([10, 30, MAX_STEPS]))
+            fill.move(draws.choice([10, 30, MAX_STEPS]))
         for task in tasks:
-            _move(task, MAX_STEPS)
-
-
-def _move(process: StoreProcess, steps: int, aim: str = "") -> None:
-    """So many requests of a process, or up to one that is for `aim`."""
-    for number in range(steps):
-        if process.ended or (number and aim and process.next is not None and process.aim_of(process.next) == aim):
-            return
-        process.step()
+            task.finish()

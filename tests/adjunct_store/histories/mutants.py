@@ -11,7 +11,7 @@ from adjunct_store.versions import transitions
 from adjunct_store.versions.cleaning import KnownPins
 from adjunct_store.versions.manifest import Manifest, State
 from adjunct_store.versions.manifest_store import Fill
-from tests.mutating import Mutant, edited
+from tests.histories.mutants import Mutant, edited
 
 _FILL = "adjunct_store.versions.manifest_store:Fill"
 _PINNING = "adjunct_store.versions.pins:_Pinning"

@@ -8,7 +8,6 @@ at once, as when a store that has grown is built again.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,10 @@ from adjunct_store.versions import manifest as manifest_json
 from adjunct_store.versions import pin as pin_json
 from adjunct_store.versions.manifest import Manifest, Serves, State
 from adjunct_store.versions.pin import SHARED
+from azure_account.clock import ManualClock
 from azure_account.errors import CorruptError
 from tests.adjunct_store.stores import NAMES, PARTITIONS
+from tests.histories import world as histories
 
 if TYPE_CHECKING:
     from adjunct_store.versions.manifest import Version
@@ -83,13 +84,11 @@ class Use:
     written: float
 
 
-@dataclass
-class Truth:
-    """What was published and pinned. `violation` is the first thing that was wrong."""
+@dataclass(kw_only=True)
+class Truth(histories.Truth):
+    """What was published and pinned."""
 
-    clock: Clock
-    violation: str | None = None
-    seen: Counter[str] = field(default_factory=Counter)
+    clock: Clock = field(default_factory=ManualClock)
     blobs: dict[str, bytes] = field(default_factory=dict)
     manifest: Manifest = field(default_factory=Manifest)
     writers: list[str] = field(default_factory=list)
@@ -106,10 +105,6 @@ class Truth:
     """By query: tasks of batches below it have been given up."""
     last_pinned: dict[str, int] = field(default_factory=dict)
     """By reader, its highest batch that was pinned."""
-
-    def fail(self, what: str) -> None:
-        """Note a violation; the first one counts."""
-        self.violation = self.violation or what
 
     def changed(self, name: str, data: bytes | None) -> None:
         """A blob was written, or (None) deleted."""

@@ -11,14 +11,13 @@ from adjunct_store.spark.filling.query_checkpoint import CheckpointState, one_sp
 from adjunct_store.versions.manifest import Manifest, Serves
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.pins import Reader, pin_version, release
-from azure_account.clock import ManualClock
 from azure_account.errors import AzureBlobError, ConfigurationError, FencedError, NotFoundError, TransientError
-from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, LateEffect, LostAnswer, ProcessDied, Reset
-from azure_account.memory.service import MemoryService
 from tests.adjunct_store.histories.truth import PINS_EXPIRE, Filler, Truth, blob_of, changes, reader_of
 from tests.adjunct_store.stores import NAMES, OTHER, PARTITIONS, SCHEMA, STORE, generations_in
-from tests.state_backup.histories.processes import BOX, StateProcess, effect
+from tests.histories.process import HistoryProcess
+from tests.histories.world import Late, World
+from tests.state_backup.histories.processes import POLICY
 
 if TYPE_CHECKING:
     from random import Random
@@ -38,14 +37,17 @@ class RefusedError(AzureBlobError):
     """What Spark raises for a query that it does not start."""
 
 
-class StoreProcess(StateProcess):
-    """A fill or a task. query, driver, batch: of a task. sealing: a fill does not know whether its last batch was.
+class StoreProcess(HistoryProcess):
+    """A fill or a task. query, driver, batch: of a task.
 
+    writer: the id under which a fill has opened the store. sealing: a fill does not know whether its last batch was.
     building: a fill does not know whether the generation that it builds again is registered. replaced: a publication
     has shown that it is. folder: of a fill's checkpoints. told: it replaces what is there. saw: the manifest that it
     has read last.
     """
 
+    policy = POLICY
+    writer = ""
     query = ""
     driver = ""
     batch = 0
@@ -56,8 +58,7 @@ class StoreProcess(StateProcess):
     told = False
     saw = Manifest()
 
-    @staticmethod
-    def aim_of(request: Request) -> str:
+    def aim_of(self, request: Request) -> str:
         """What a request is for."""
         if request.name == NAMES.manifest:
             return f"{request.operation} manifest"
@@ -66,29 +67,15 @@ class StoreProcess(StateProcess):
         return str(request.operation)
 
 
-class WatchedService(MemoryService):
-    """Reports every write to the truth, from any process and whenever it takes effect."""
-
-    truth: Truth
-
-    def changed(self, container: str, blob: str) -> None:
-        """A blob was written or deleted."""
-        found = self._containers[container].get(blob)
-        self.truth.changed(blob, found.content() if found is not None and found.etag else None)
-
-
-@dataclass
-class World:
+@dataclass(kw_only=True)
+class StoreWorld(World[StoreProcess]):
     """One history's storage and processes. records: of each state, its epoch and its checkpoints, newest first."""
 
-    seed: int
     keep: int
     bounded: bool
-    trace: Callable[[str], object] = lambda _: None
-    clock: ManualClock = field(default_factory=ManualClock)
-    late: list[tuple[StateProcess, Request, Callable[[], object]]] = field(default_factory=list)
-    processes: list[StoreProcess] = field(default_factory=list)
-    running: StateProcess | None = None
+    truth: Truth = field(default_factory=Truth)
+    make: Callable[..., StoreProcess] = StoreProcess
+    expected: tuple[type[Exception], ...] = (FencedError, TransientError)
     records: dict[tuple[int, int], tuple[int, list[str]]] = field(default_factory=dict)
     checkpoints: int = 0
     queries: dict[str, dict[int, CheckpointState]] = field(default_factory=dict)
@@ -101,32 +88,14 @@ class World:
     """Batch jobs whose DataFrames are used."""
 
     def __post_init__(self) -> None:
-        self.truth = Truth(self.clock)
-        self.service = WatchedService(clock=self.clock)
-        self.service.truth = self.truth
-        self.container.create()
+        super().__post_init__()
+        self.truth.clock = self.clock
 
-    @property
-    def storage(self) -> MemoryService:
-        """What the processes share."""
-        return self.service
-
-    @property
-    def container(self) -> BlobContainer:
-        """The container for those who look on: no faults, no turns."""
-        return MemoryAccount(self.service).container(BOX)
-
-    def start(self, kind: str, act: Callable[[StoreProcess], object]) -> StoreProcess:
-        """A process starts."""
-        process = StoreProcess(self, kind, act, len(self.processes))
-        self.processes.append(process)
-        return process
-
-    def note(self, process: StateProcess, request: Request, fault: Fault | None) -> None:
+    def note(self, process: StoreProcess, request: Request, fault: Fault | None) -> None:
         """A process makes a request."""
-        self.trace(f"{process} {request.operation} {request.name} {fault or ''}")
+        super().note(process, request, fault)
         aim, truth = process.aim_of(request), self.truth
-        if aim == "get manifest" and isinstance(process, StoreProcess):
+        if aim == "get manifest":
             process.saw = truth.manifest
         if process.writer and truth.manifest.writer != process.writer and aim in {"put manifest", "put", "list pin"}:
             truth.seen[f"a replaced fill wakes: {aim}"] += 1
@@ -135,20 +104,12 @@ class World:
         if aim in {"put manifest", "put pin"} and isinstance(fault, LostAnswer | Reset):
             truth.seen[f"lost answer: {aim}, {'done' if isinstance(fault, LostAnswer) else 'not done'}"] += 1
 
-    def land(self, number: int) -> None:
+    def arrive(self, late: Late[StoreProcess]) -> None:
         """A late request takes effect."""
-        process, request, send = self.late.pop(number % len(self.late))
-        self.trace(f"late: {process} {request.operation} {request.name}")
-        before = self.truth.blobs.get(request.name)
-        effect(send)
-        done = before != self.truth.blobs.get(request.name)
-        self.truth.seen[f"late effect: {process.aim_of(request)}{', done' if done else ''}"] += 1
-
-    def check_errors(self) -> None:
-        """A process ends by an error only for a reason."""
-        for process in self.processes:
-            if process.error is not None and not isinstance(process.error, FencedError | TransientError):
-                self.truth.fail(f"{process.kind} fails: {process.error!r}")
+        before = self.truth.blobs.get(late.request.name)
+        super().arrive(late)
+        done = before != self.truth.blobs.get(late.request.name)
+        self.truth.seen[f"late effect: {late.process.aim_of(late.request)}{', done' if done else ''}"] += 1
 
     # --- what a fill does ---------------------------------------------------------------------------------------------
 
@@ -211,7 +172,7 @@ class World:
         try:
             return fill.build_again(above=max(self._queries(process), default=0))
         except TransientError:
-            for place in [place for place, late in enumerate(self.late) if late[0] is process][-1:]:
+            for place in [place for place, late in enumerate(self.late) if late.process is process][-1:]:
                 self.land(place)
             raise
 
@@ -422,16 +383,11 @@ class World:
 
     def end(self, draws: Random) -> None:
         """All processes end, late requests arrive or not; another fill takes over, and only what is needed is left."""
-        for process in self.processes:
+        for process in self.alive():
             process.kill()
-        while self.late:
-            if draws.random() < 0.7:
-                self.land(draws.getrandbits(8))
-            else:
-                self.late.pop(draws.getrandbits(8) % len(self.late))
-        self.check_errors()
-        last = StoreProcess(self, "last", lambda _: None, 9999)
-        last.container = self.container  # type: ignore[assignment]
+        self.land_or_lose(draws)
+        last = self.start("last", lambda _: None)
+        last.container = self.container
         fill = self._open(last, self.container)
         fill.clean_up()
         if not generations_in(self.container) <= {each.number for each in self.truth.manifest.generations}:

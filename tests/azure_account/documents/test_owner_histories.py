@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.azure_account.documents.owner_histories import run_seed
-from tests.mutating import Mutant, edited
+from tests.histories.mutants import Mutant, edited
 
 HISTORIES = 300
 MOST_FOR_A_MUTANT = 1_000

@@ -7,7 +7,6 @@ staged batch visible: `log_first` is ours, the others are mistakes that the test
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,8 +15,8 @@ from typing import TypeVar
 from azure_account.account import IF_ABSENT, BlobContainer, Done
 from azure_account.errors import AzureBlobError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Fault, Faults, NumberedAttempt, ProcessDied
-from azure_account.retrying.retry_loop import Intercept, Request
+from azure_account.memory.faults import Fault, Faults, NumberedAttempt
+from azure_account.retrying.retry_loop import Request
 from azureblob_source.log.commit import commit_and_publish
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction, to_json
@@ -25,6 +24,7 @@ from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import log_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.metrics import batch_metrics
+from tests.histories.process import SteppedProcess
 
 T = TypeVar("T")
 STREAM, BATCHES, ROWS, TASKS = "flights", 3, 4, 3
@@ -212,108 +212,28 @@ def blind_retry(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
     Publisher(run.container, threads=1).publish(entry)
 
 
-class Turns(Intercept):
-    """Lets one driver make one request at a time, when the test says so; a fault can be put in its way."""
+class FaultyProcess(SteppedProcess):
+    """A process that the test moves request by request. `act` is what it does with its container.
 
-    def __init__(self) -> None:
+    fault: what its next request meets. faults: the late effects that are left.
+    """
+
+    def __init__(self, shared: SharedState, act: Callable[[BlobContainer], object]) -> None:
+        super().__init__(lambda: act(shared.account.restarted(self).container("container")))
         self.fault: Fault | None = None
-        self.next: Request | None = None
-        """The request that waits for its turn; None if the driver has ended."""
         self.faults = Faults(self._next_fault)
-        self._changed = threading.Condition()
-        self._state = "running"
-        self._go = self._killed = False
+        self.step()
+
+    def answer(self, request: Request, send: Callable[[], T]) -> T:
+        """Send the request, with the fault in its way."""
+        return self.faults.attempt(request, send)
 
     def _next_fault(self, attempt: NumberedAttempt) -> Fault | None:
         fault, self.fault = self.fault, None
         return fault
 
-    def attempt(self, request: Request, send: Callable[[], T]) -> T:
-        """Wait for the turn, then send the request."""
-        with self._changed:
-            self.next = request
-            self._enter("waiting")
-            self._changed.wait_for(lambda: self._go or self._killed)
-            self._go = False
-            self._state = "running"
-        if self._killed:
-            raise ProcessDied
-        return self.faults.attempt(request, send)
 
-    def settle(self) -> None:
-        """Wait until the driver is about to make a request, or has ended."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._state != "running")
-
-    def step(self) -> bool:
-        """Let the driver make one request and go on to the next. False if it has ended."""
-        self.settle()
-        with self._changed:
-            if self._state == "ended":
-                return False
-            self._go, self._state = True, "running"
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._state != "running")
-        return True
-
-    def kill(self) -> None:
-        """The process dies before its next request."""
-        with self._changed:
-            self._killed = True
-            self._changed.notify_all()
-
-    def end(self) -> None:
-        """Called by the driver's thread as its last act."""
-        with self._changed:
-            self.next = None
-            self._enter("ended")
-
-    def _enter(self, state: str) -> None:
-        self._state = state
-        self._changed.notify_all()
-
-
-class SteppedProcess:
-    """A process that the test moves request by request. `act` is what it does with its container.
-
-    Whatever the process does, it does within a step, or before this object is made.
-    """
-
-    def __init__(self, shared: SharedState, act: Callable[[BlobContainer], object]) -> None:
-        self.turns = Turns()
-        self.error: BaseException | None = None
-        container = shared.account.restarted(self.turns).container("container")
-
-        def run() -> None:
-            try:
-                act(container)
-            except BaseException as error:  # noqa: BLE001 - handed to the test
-                self.error = error
-            self.turns.end()
-
-        self._thread = threading.Thread(target=run, daemon=True)
-        self._thread.start()
-        self.turns.settle()
-
-    def step(self) -> bool:
-        """One request. False when the process has ended."""
-        return self.turns.step()
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        self.turns.kill()
-        self._thread.join()
-
-    def finish(self) -> None:
-        """Run it to its end."""
-        while self.step():
-            pass
-        self._thread.join()
-        if self.error is not None and not isinstance(self.error, ProcessDied):
-            raise self.error
-
-
-class Driver(SteppedProcess):
+class Driver(FaultyProcess):
     """A driver process that the test moves request by request."""
 
     def __init__(self, shared: SharedState, query: str, draw: Draw, design: Design) -> None:

@@ -22,7 +22,7 @@ from azureblob_source.log.publish import Publisher
 from azureblob_source.log.void import leave_out
 from tests.azureblob_source.log.committing import ROWS, WEEK_AND_A_DAY, rows
 from tests.azureblob_source.write.sink_rows import blob_rows, new_account, plan_of, stage_rows, visible_blobs
-from tests.mutating import Mutant, edited
+from tests.histories.mutants import Mutant, edited
 
 if TYPE_CHECKING:
     from collections.abc import Callable

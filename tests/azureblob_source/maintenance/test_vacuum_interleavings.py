@@ -25,8 +25,9 @@ from azureblob_source.log.entry import LogEntry, from_json
 from azureblob_source.log.naming import log_prefix, log_version
 from azureblob_source.maintenance import vacuum as vacuum_module
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
-from tests.azureblob_source.log.protocol import STREAM, Progress, Row, SharedState, SteppedProcess, drive, log_first
-from tests.histories import SeededMachine, run_histories
+from tests.azureblob_source.log.protocol import STREAM, FaultyProcess, Progress, Row, SharedState, drive, log_first
+from tests.histories.history import check_events
+from tests.histories.machine import SeededMachine, run_histories
 
 FAULTS: list[Fault] = [LostAnswer(), Reset(), Throttle(0.5), LateEffect(2)]
 FOR_EVER = datetime(9999, 1, 1, tzinfo=timezone.utc)
@@ -130,15 +131,15 @@ def machine(  # noqa: C901 - a class with its rules
             super().__init__()
             self.shared = SharedState(queries={f"q{i}": Progress() for i in range(queries)}, seen=seen)
             self.observed = ObservedLog(self.shared)
-            self.processes: dict[str, SteppedProcess] = {}
+            self.processes: dict[str, FaultyProcess] = {}
             self.reader = self.shared.log(kind=reading)
 
-        def process(self, place: str) -> SteppedProcess:
+        def process(self, place: str) -> FaultyProcess:
             if place == "vacuum":
                 seen["vacuums"] += 1
-                return SteppedProcess(self.shared, lambda container: sweep(container, self.shared))
+                return FaultyProcess(self.shared, lambda container: sweep(container, self.shared))
             query, forgetful = f"q{int(place) % queries}", self.draw(2) == 0
-            return SteppedProcess(
+            return FaultyProcess(
                 self.shared,
                 lambda container: drive(
                     self.shared, container, query, self.draw, log_first, kind=writing, forgetful=forgetful
@@ -156,7 +157,7 @@ def machine(  # noqa: C901 - a class with its rules
                 seen[f"vacuum: {type(process.error).__name__}"] += 1
                 process.error = None
             process.finish()
-            process.turns.faults.apply_late_effects()
+            process.faults.apply_late_effects()
             self.observed.observe()
 
         def finish(self, place: str) -> None:
@@ -212,7 +213,7 @@ def machine(  # noqa: C901 - a class with its rules
             self.read()
 
         def is_deciding(self, place: str) -> bool:
-            request = self.processes[place].turns.next
+            request = self.processes[place].next
             return request is not None and request.operation == "put" and "/_log/" in request.name
 
         @rule(place=st.sampled_from(["0", "1", "vacuum"]))
@@ -221,7 +222,7 @@ def machine(  # noqa: C901 - a class with its rules
                 seen["kills"] += 1
                 process = self.processes.pop(place)
                 process.kill()
-                process.turns.faults.apply_late_effects()
+                process.faults.apply_late_effects()
                 self.observed.observe()
 
         @rule(place=st.sampled_from(["0", "1", "vacuum"]), seed=st.integers(0, 10**6))
@@ -230,7 +231,7 @@ def machine(  # noqa: C901 - a class with its rules
                 self.seed += seed
                 fault = FAULTS[self.draw(len(FAULTS))]
                 seen[type(fault).__name__] += 1
-                self.processes[place].turns.fault = fault
+                self.processes[place].fault = fault
 
         @rule()
         def read(self) -> None:
@@ -295,8 +296,7 @@ def explore(
 @pytest.mark.parametrize("queries", [1, 2])
 def test_each_row_is_visible_once_or_vacuumed_whatever_slow_writers_and_vacuums_do(queries: int) -> None:
     seen = explore(queries=queries)
-    for event in ("kills", "LostAnswer", "LateEffect", "vacuums", "strays", "failed: ConflictError"):
-        assert seen[event] > 0, f"{event} never happened: {dict(seen)}"
+    check_events(seen, ("kills", "LostAnswer", "LateEffect", "vacuums", "strays", "failed: ConflictError"))
 
 
 @pytest.mark.slow

@@ -29,7 +29,8 @@ from tests.coordination.leadership.contenders import (
     WritesElsewhere,
     WritesWithoutLease,
 )
-from tests.histories import SeededMachine, run_histories
+from tests.histories.history import check_events
+from tests.histories.machine import SeededMachine, run_histories
 
 processes = st.integers(0, 2)
 seeds = st.integers(0, 2**32)
@@ -139,8 +140,7 @@ EVENTS = (
 
 def test_at_most_one_process_leads_and_epochs_only_rise() -> None:
     seen = explore(Lease)
-    for event in EVENTS:
-        assert seen[event] >= 5, f"{event} happened too rarely: {dict(seen)}"
+    check_events(seen, EVENTS, 5)
 
 
 @pytest.mark.slow

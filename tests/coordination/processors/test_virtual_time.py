@@ -11,6 +11,7 @@ import pytest
 from benchmarks.coordination_simulation import Job, Processor
 from coordination.timing import JOB_LEASE, CoordinatorTiming
 from tests.coordination.processors.mistakes import IDLE_MISTAKES
+from tests.histories.history import check_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,8 +215,7 @@ def check_idle_share() -> None:
     """`AssertionError` if more than 5.5 % of task-time is idle in random histories: it is 4.0 if all is right."""
     seen = Counter[str]()
     shares = [random_history(seed, seen) for seed in range(8)]
-    for event in ("left", "paused", "crashed"):
-        assert seen[event] >= 40, f"{event} happened too rarely: {dict(seen)}"
+    check_events(seen, ("left", "paused", "crashed"), 40)
     assert statistics.mean(shares) <= 0.055, f"tasks are idle for {shares}"
 
 

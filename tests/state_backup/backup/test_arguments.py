@@ -21,7 +21,7 @@ from state_backup.record.names import StateNames
 from state_backup.record.store import record_store
 from state_backup.restoring.restore import checkpoints, restore
 from state_backup.restoring.verifying import verify
-from tests.mutating import edited
+from tests.histories.mutants import edited
 from tests.state_backup.states import STATE, TREES, equal, new_account, write
 
 if TYPE_CHECKING:

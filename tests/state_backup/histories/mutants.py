@@ -13,7 +13,7 @@ from state_backup.backup.writer import StateWriter
 from state_backup.record.names import StateNames
 from state_backup.record.store import record_store
 from state_backup.sweeping import sweep as sweep_module
-from tests.mutating import Mutant, edited, replaced
+from tests.histories.mutants import Mutant, both, edited, replaced
 from tests.state_backup.histories import world
 
 if TYPE_CHECKING:
@@ -25,16 +25,6 @@ if TYPE_CHECKING:
 _WITHOUT_RECORD = edited("state_backup.sweeping.sweep:sweep", "if records.write(", "if False and records.write(")
 _OVERWRITES = edited("state_backup.backup.upload:FileUploader.put", ", condition=IF_ABSENT", "")
 _HOUR = 3600.0
-
-
-def both(*mutants: Mutant) -> Mutant:
-    """A mutant of several patches."""
-
-    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        for each in mutants:
-            each(monkeypatch)
-
-    return patch
 
 
 def named(text: str) -> Mutant:

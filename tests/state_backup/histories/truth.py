@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from azure_account.errors import AzureBlobError
 from state_backup.index import snapshot_index
 from state_backup.record.record import CheckpointRecord, from_json
+from tests.histories import world as histories
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,12 +24,10 @@ RECORD = f"{STATE}/checkpoint.json"
 KEEP = 2
 
 
-@dataclass
-class Truth:
-    """What was written and committed. `violation` is the first thing that was wrong."""
+@dataclass(kw_only=True)
+class Truth(histories.Truth):
+    """What was written and committed."""
 
-    violation: str | None = None
-    seen: Counter[str] = field(default_factory=Counter)
     attempts: dict[str, Stores] = field(default_factory=dict)
     """What each backup is of, by the offset that it was given."""
     made_by: dict[str, str] = field(default_factory=dict)
@@ -46,10 +45,6 @@ class Truth:
     deleted: set[str] = field(default_factory=set)
     homes: dict[str, dict[str, str]] = field(default_factory=dict)
     """The blob that has a content in the newest checkpoint, by store and BLAKE3."""
-
-    def fail(self, what: str) -> None:
-        """Note a violation; the first one counts."""
-        self.violation = self.violation or what
 
     def changed(self, name: str, data: bytes | None) -> None:
         """A blob was written, or (None) deleted."""

@@ -9,11 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from azure_account.clock import ManualClock
 from azure_account.errors import ConflictError, FencedError, NotFoundError, TransientError
-from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, LostAnswer, ProcessDied, Reset
-from azure_account.memory.service import MemoryService
 from state_backup.backup import writer as writer_module
 from state_backup.backup.arguments import MayBeEmpty
 from state_backup.backup.keeping import set_keep
@@ -21,7 +18,8 @@ from state_backup.backup.writer import Owner, open_state
 from state_backup.local import place
 from state_backup.restoring.restore import restore
 from state_backup.sweeping.sweep import plan_sweep, sweep
-from tests.state_backup.histories.processes import BOX, StateProcess, aim_of, effect
+from tests.histories.world import Late, World
+from tests.state_backup.histories.processes import StateProcess
 from tests.state_backup.histories.truth import KEEP, RECORD, STATE, Truth
 from tests.state_backup.states import write
 
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-    from azure_account.account import BlobContainer
     from azure_account.retrying.retry_loop import Request
     from state_backup.backup.writer import StateWriter
     from tests.state_backup.histories.truth import Stores
@@ -42,57 +39,26 @@ MIN_AGE = 0.0
 """The age (seconds) that sweeps spare. A mutant takes it for safety."""
 
 
-class WatchedService(MemoryService):
-    """Reports every write to the truth, from any process and whenever it takes effect."""
-
-    truth: Truth
-
-    def changed(self, container: str, blob: str) -> None:
-        """A blob was written or deleted."""
-        found = self._containers[container].get(blob)
-        self.truth.changed(blob, found.content() if found is not None and found.etag else None)
-
-
-@dataclass
-class World:
+@dataclass(kw_only=True)
+class StateWorld(World[StateProcess]):
     """One history's storage and processes."""
 
-    seed: int
     folder: Path
     epoch: int | None
-    trace: Callable[[str], object] = lambda _: None
     truth: Truth = field(default_factory=Truth)
-    clock: ManualClock = field(default_factory=ManualClock)
-    late: list[tuple[StateProcess, Request, Callable[[], object]]] = field(default_factory=list)
-    processes: list[StateProcess] = field(default_factory=list)
-    running: StateProcess | None = None
+    make: Callable[..., StateProcess] = StateProcess
+    expected: tuple[type[Exception], ...] = (FencedError, TransientError, ConflictError)
     attempts: int = 0
-
-    def __post_init__(self) -> None:
-        self.service = WatchedService(clock=self.clock)
-        self.service.truth = self.truth
-        self.container.create()
-
-    @property
-    def storage(self) -> MemoryService:
-        """What the processes share."""
-        return self.service
-
-    @property
-    def container(self) -> BlobContainer:
-        """The container for those who look on: no faults, no turns."""
-        return MemoryAccount(self.service).container(BOX)
-
-    def start(self, kind: str, act: Callable[[StateProcess], object]) -> StateProcess:
-        """A process starts."""
-        process = StateProcess(self, kind, act, len(self.processes))
-        self.processes.append(process)
-        return process
 
     def note(self, process: StateProcess, request: Request, fault: Fault | None) -> None:
         """A process makes a request."""
-        self.trace(f"{process} {request.operation} {request.name} {fault or ''}")
-        aim, truth = aim_of(request), self.truth
+        super().note(process, request, fault)
+        aim, truth = process.aim_of(request), self.truth
+        process.record_reads += aim == "read record"
+        if aim == "write record":
+            process.write_failed = fault is not None
+        if aim == "delete" and fault is None:
+            process.deleted.add(request.name)
         if process.writer and truth.record.writer != process.writer and aim in {"delete", "write record", "upload"}:
             truth.seen[f"a replaced writer wakes: {aim}"] += 1
         if aim == "write record" and isinstance(fault, LostAnswer | Reset):
@@ -100,25 +66,15 @@ class World:
                 f"lost answer of the record's write: {'done' if isinstance(fault, LostAnswer) else 'not done'}"
             ] += 1
 
-    def land(self, number: int) -> None:
+    def arrive(self, late: Late[StateProcess]) -> None:
         """A late request takes effect."""
-        process, request, send = self.late.pop(number % len(self.late))
-        aim, seen = aim_of(request), self.truth.seen
-        there = request.name in self.truth.blobs
-        self.trace(f"late: {process} {request.operation} {request.name}")
+        name, aim, seen = late.request.name, late.process.aim_of(late.request), self.truth.seen
+        there = name in self.truth.blobs
         seen[f"late effect: {aim}"] += 1
-        effect(send)
-        if aim == "upload" and request.name in self.truth.ever_condemned:
+        super().arrive(late)
+        if aim == "upload" and name in self.truth.ever_condemned:
             seen["late upload after its blob was condemned"] += 1
-            seen["late upload brings a deleted blob back"] += not there and request.name in self.truth.blobs
-
-    def check_errors(self) -> None:
-        """A process ends by an error only for a reason."""
-        for process in self.processes:
-            if process.error is not None and not isinstance(
-                process.error, FencedError | TransientError | ConflictError
-            ):
-                self.truth.fail(f"{process.kind} fails: {process.error!r}")
+            seen["late upload brings a deleted blob back"] += not there and name in self.truth.blobs
 
     # --- what processes do --------------------------------------------------------------------------------------------
 
@@ -229,16 +185,11 @@ class World:
 
     def end(self, draws: Random) -> None:
         """All processes end, late requests arrive or not; another writer takes over, a sweep runs, all is restored."""
-        for process in self.processes:
+        for process in self.alive():
             process.kill()
-        while self.late:
-            if draws.random() < 0.7:
-                self.land(draws.getrandbits(8))
-            else:
-                self.late.pop(draws.getrandbits(8) % len(self.late))
-        self.check_errors()
+        self.land_or_lose(draws)
         self._check_ttl()
-        last = StateProcess(self, "last", lambda _: None, 9999)
+        last = self.start("last", lambda _: None)
         writer = open_state(
             self.container, STATE, OWNER, epoch=self.epoch, threads=1, clock=self.clock, new_id=last.new_id
         )

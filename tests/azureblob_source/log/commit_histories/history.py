@@ -1,28 +1,30 @@
-"""One history: a function of its seed. Events are drawn first, as plain tuples, so that a failure can be shrunk."""
+"""Histories of the commit protocol."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from random import Random
+from typing import Any
 
 from azure_account.account import BlobAttributes
-from azure_account.errors import AzureBlobError
 from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, Reset, Throttle
 from azure_account.memory.service import UnverifiedBehaviour
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT
 from azureblob_source.maintenance.repair import plan_repair
 from azureblob_source.read.following import TriggerLimits
-from tests.azureblob_source.log.commit_histories.processes import HistoryProcess, aim_of, effect, inline_pools
-from tests.azureblob_source.log.commit_histories.simulation import (
+from tests.azureblob_source.log.commit_histories.processes import CommitProcess
+from tests.azureblob_source.log.commit_histories.truth import Row
+from tests.azureblob_source.log.commit_histories.world import (
     DAY,
+    CommitWorld,
     Query,
     ReaderState,
-    Simulation,
     drive,
     follow_stream,
     forgive,
@@ -31,10 +33,8 @@ from tests.azureblob_source.log.commit_histories.simulation import (
     repair_stream,
     vacuum_log,
 )
-from tests.azureblob_source.log.commit_histories.truth import Row
-
-Event = tuple[str, int, int]
-"""What happens, and two numbers that say where and how; they are read modulo what there is."""
+from tests.histories.history import Event, History, draw_events
+from tests.histories.pools import inline_pools
 
 AIMS = ("commit", "commit", "publish", "publish", "publish", "remove", "stage", "boundary", "look", "other")
 FAULTS: tuple[tuple[str, Fault], ...] = (
@@ -60,7 +60,6 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
     ("any", Reset()),
 )
 AGES = (0.0, 0.0, 3600.0, DAY)
-MAX_STEPS = 1500
 ALIVE = 7
 
 
@@ -137,17 +136,8 @@ def draw_setting(draws: Random) -> Setting:
     )
 
 
-def draw_events(setting: Setting, draws: Random) -> list[Event]:
-    """What happens, without the end."""
-    names, weights = zip(*setting.weights, strict=True)
-    return [
-        (name, draws.getrandbits(16), draws.getrandbits(16))
-        for name in draws.choices(names, weights, k=draws.choice([12, 20, 30, 45]))
-    ]
-
-
-def draw_simulation(setting: Setting, trace: Callable[[str], object] | None) -> Simulation:
-    """The simulation before anything has happened."""
+def draw_world(seed: int, setting: Setting) -> CommitWorld:
+    """The world before anything has happened."""
     draws = Random(setting.seed)
     stream = "a"
     fickle = draws.random() < 0.1
@@ -166,125 +156,84 @@ def draw_simulation(setting: Setting, trace: Callable[[str], object] | None) -> 
         for place, kind in enumerate(setting.kinds)
     ]
     readers = [ReaderState(stream, draws.choice([TriggerLimits(), TriggerLimits(blobs=1), TriggerLimits(blobs=3)]))]
-    return Simulation(setting.behaviour, queries, readers, trace)
+    return CommitWorld(seed=seed, behaviour=setting.behaviour, queries=queries, readers=readers)
 
 
 repair_all = forgive(partial(repair_stream, stream=None, age=timedelta(0), leftovers=True))
 
 
-class History:
-    """Runs a history's events, then its end."""
+class CommitHistory(History):
+    """A history of the commit protocol."""
 
-    def __init__(self, seed: int, events: Sequence[Event] | None = None, *, trace: bool = False) -> None:
-        draws = Random(seed)
-        self.seed = seed
+    world: CommitWorld
+
+    def draw(self, draws: Random) -> list[Event]:
+        """The queries, how often what happens, and what."""
         self.setting = draw_setting(draws)
-        self.ends = Random(draws.getrandbits(32))
-        self.events = draw_events(self.setting, draws) if events is None else list(events)
-        self.lines: list[str] = []
-        self.simulation = draw_simulation(self.setting, self.lines.append if trace else None)
-        self.processes: list[HistoryProcess] = []
+        self.world = draw_world(self.seed, self.setting)
+        return draw_events(dict(self.setting.weights), draws.choice([12, 20, 30, 45]), draws)
 
-    def run(self) -> str | None:
-        """The violation that was found, None if all holds."""
-        with inline_pools(self.simulation.clock, self.seed):
-            try:
-                for name, where, how in self.events:
-                    self._say(f"{name} {where} {how}")
-                    getattr(self, f"_{name}")(where, how)
-                    if self.simulation.truth.violation:
-                        break
-                else:
-                    self._end()
-            finally:
-                violation = self.simulation.truth.violation
-                for process in self.processes:
-                    process.kill()
-        return violation
-
-    def _say(self, line: str) -> None:
-        if self.simulation.trace is not None:
-            self.simulation.trace(line)
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        """No threads, and the history's clock for every log."""
+        defaults: dict[str, Any] = CommitLog.__init__.__kwdefaults__ or {}
+        before, defaults["clock"] = defaults["clock"], self.world.clock
+        try:
+            with inline_pools(self.seed):
+                yield
+        finally:
+            defaults["clock"] = before
 
     # --- moving processes ---------------------------------------------------------------------------------------------
 
-    def _begin(self, kind: str, act: Callable[[HistoryProcess], object], seed: int, query: str = "") -> HistoryProcess:
-        process = HistoryProcess(self.simulation, kind, act, seed, query)
-        self.processes.append(process)
-        self._say(f"  {process!r} begins")
-        self._look(process)
-        return process
-
-    def _step(self, process: HistoryProcess) -> bool:
-        alive = process.step()
-        self._look(process)
-        return alive and self.simulation.truth.violation is None
-
-    def _look(self, process: HistoryProcess) -> None:
-        if process.error is not None:
-            self.simulation.truth.fail(f"{process.kind} ends with {type(process.error).__name__}: {process.error}")
-        if process.ended and process in self.processes:
-            self.processes.remove(process)
-
-    def _finish(self, process: HistoryProcess) -> None:
-        for _ in range(MAX_STEPS):
-            if not self._step(process):
-                return
-        self.simulation.truth.fail(f"{process!r} does not end")
-
-    def _kill_process(self, process: HistoryProcess) -> None:
-        if process.kind == "repair" and self.simulation.truth.discarded:
-            self.simulation.seen["repair killed between its two steps"] += 1
-        self._say(f"  {process!r} is killed")
+    def _kill_process(self, process: CommitProcess) -> None:
+        if process.kind == "repair" and self.world.truth.discarded:
+            self.world.seen["repair killed between its two steps"] += 1
+        self.world.trace(f"  {process!r} is killed")
         process.kill()
-        self._look(process)
 
-    def _until_aim(self, process: HistoryProcess, aim: str) -> bool:
-        for _ in range(60):
-            if process.next is not None and aim_of(process.next) == aim:
-                return True
-            if not self._step(process):
-                return False
-        return True
+    def _until_aim(self, process: CommitProcess, aim: str) -> bool:
+        return process.is_at(aim) or process.move(60, aim)
 
-    def _driver(self, where: int, how: int) -> HistoryProcess | None:
-        query = self.simulation.queries[where % len(self.simulation.queries)]
-        if len(self.processes) >= ALIVE:
+    def _driver(self, where: int, how: int) -> CommitProcess | None:
+        query = self.world.queries[where % len(self.world.queries)]
+        if len(self.world.alive()) >= ALIVE:
             return None
-        if any(each.query == query.id and each.born < self.simulation.expiries for each in self.processes):
-            self.simulation.seen["two drivers on a checkpoint after an expiry"] += 1
-        process = self._begin("driver", lambda process: drive(process, query), how, query.id)
+        if any(each.query == query.id and each.born < self.world.expiries for each in self.world.alive()):
+            self.world.seen["two drivers on a checkpoint after an expiry"] += 1
+        process = self.world.start("driver", lambda process: drive(process, query), how)
         if self.setting.late:
             process.faults += [("stage", LateEffect())] * process.draws.choice([0, 1, 2])
         return process
 
-    def _pick(self, where: int) -> HistoryProcess | None:
-        return self.processes[where % len(self.processes)] if self.processes else None
+    def _pick(self, where: int) -> CommitProcess | None:
+        alive = self.world.alive()
+        return alive[where % len(alive)] if alive else None
 
     # --- events -------------------------------------------------------------------------------------------------------
 
     def _start(self, where: int, how: int) -> None:
         process = self._driver(where, how)
         for _ in range(how % 16):
-            if process is None or not self._step(process):
+            if process is None or not process.step():
                 return
 
     def _go(self, where: int, how: int) -> None:
         process = self._pick(where)
         for _ in range((1, 1, 2, 4, 15)[how % 5]):
-            if process is None or not self._step(process):
+            if process is None or not process.step():
                 return
 
     def _until(self, where: int, how: int) -> None:
         """Run a process up to a point of interest, at times one request beyond it."""
         process = self._pick(where)
         if process is not None and self._until_aim(process, AIMS[how % len(AIMS)]) and how & 256:
-            self._step(process)
+            process.step()
 
     def _run(self, where: int, how: int) -> None:
         process = self._pick(where) if how % 3 else self._driver(where, how)
         if process is not None:
-            self._finish(process)
+            process.finish()
 
     def _kill(self, where: int, how: int) -> None:
         process = self._pick(where)
@@ -299,7 +248,7 @@ class History:
         for _ in range(1 + (how >> 4) % 2):
             if not self._until_aim(process, "publish"):
                 return
-            if (how >> 5) % 3 == 0 and not self._step(process):
+            if (how >> 5) % 3 == 0 and not process.step():
                 return
         self._kill_process(process)
         if (how >> 7) % 4:
@@ -312,12 +261,12 @@ class History:
             self._until_aim(process, ("stage", "commit", "commit", "publish", "publish", "remove")[(how >> 4) % 6])
 
     def _expire(self, where: int, how: int) -> None:
-        self.simulation.expiries += 1
-        self.simulation.clock.advance(8 * DAY)
-        self._say("  eight days pass")
+        self.world.expiries += 1
+        self.world.clock.advance(8 * DAY)
+        self.world.trace("  eight days pass")
 
     def _wait(self, where: int, how: int) -> None:
-        self.simulation.clock.advance((30.0, 700.0, 4000.0, DAY)[how % 4])
+        self.world.clock.advance((30.0, 700.0, 4000.0, DAY)[how % 4])
 
     def _fault(self, where: int, how: int) -> None:
         process = self._pick(where)
@@ -325,27 +274,21 @@ class History:
             process.faults.append(FAULTS[how % len(FAULTS)])
 
     def _land(self, where: int, how: int) -> None:
-        if self.simulation.late:
-            request, send, expiries, voids = self.simulation.late.pop(where % len(self.simulation.late))
-            if request.operation == "stage_block" and expiries < self.simulation.expiries:
-                return  # no Put Block is under way for as long as staged blocks are kept
-            self._say(f"  {request.operation} {request.name} takes effect late")
-            self.simulation.seen["late effect after an expiry"] += expiries < self.simulation.expiries
-            self.simulation.seen["late effect after a void"] += voids < self.simulation.truth.voids
-            effect(send)
+        if self.world.late:
+            self.world.land(where)
 
     def _repair(self, where: int, how: int) -> None:
-        if len(self.processes) >= ALIVE:
+        if len(self.world.alive()) >= ALIVE:
             return
-        streams: list[str | None] = [None, *self.simulation.streams]
+        streams: list[str | None] = [None, *self.world.streams]
         stream, age = streams[where % len(streams)], timedelta(seconds=AGES[how % len(AGES)])
         leftovers = bool(how & 16)
         act = forgive(lambda process: repair_stream(process, stream, age, leftovers=leftovers))
-        process = self._begin("repair", act, how)
+        process = self.world.start("repair", act, how)
         match (how >> 6) % 4:
             case 0:
-                self._finish(process)
-            case 1 | 3 if leftovers and self._until_aim(process, "publish") and self._step(process):
+                process.finish()
+            case 1 | 3 if leftovers and self._until_aim(process, "publish") and process.step():
                 self._kill_process(process)
             case 2:
                 self._until_aim(process, ("publish", "remove", "commit", "look")[(how >> 9) % 4])
@@ -358,32 +301,32 @@ class History:
         if process is None or not self._until_aim(process, "commit"):
             return
         act = forgive(partial(repair_stream, stream=None, age=timedelta(seconds=-1), leftovers=True))
-        repair = self._begin("repair", act, how)
-        if self._until_aim(repair, "batches") and self._step(process):
-            self._finish(repair)
+        repair = self.world.start("repair", act, how)
+        if self._until_aim(repair, "batches") and process.step():
+            repair.finish()
 
     def _vacuum(self, where: int, how: int) -> None:
-        if len(self.processes) >= ALIVE:
+        if len(self.world.alive()) >= ALIVE:
             return
-        log, age = self.simulation.logs[where % len(self.simulation.logs)], timedelta(seconds=AGES[how % len(AGES)])
-        process = self._begin("vacuum", forgive(lambda process: vacuum_log(process, log, age)), how)
+        log, age = self.world.logs[where % len(self.world.logs)], timedelta(seconds=AGES[how % len(AGES)])
+        process = self.world.start("vacuum", forgive(lambda process: vacuum_log(process, log, age)), how)
         if how & 64:
-            self._finish(process)
+            process.finish()
 
     def _snapshot(self, where: int, how: int) -> None:
-        if len(self.processes) < ALIVE:
-            stream = self.simulation.streams[where % len(self.simulation.streams)]
+        if len(self.world.alive()) < ALIVE:
+            stream = self.world.streams[where % len(self.world.streams)]
             act = forgive(partial(read_snapshot, stream=stream))
-            process = self._begin("snapshot", act, how)
+            process = self.world.start("snapshot", act, how)
             if how & 64:
-                self._finish(process)
+                process.finish()
 
     def _follow(self, where: int, how: int) -> None:
-        if len(self.processes) < ALIVE:
-            reader = self.simulation.readers[where % len(self.simulation.readers)]
-            process = self._begin("follower", lambda process: follow_stream(process, reader, 1 + how % 3), how)
+        if len(self.world.alive()) < ALIVE:
+            reader = self.world.readers[where % len(self.world.readers)]
+            process = self.world.start("follower", lambda process: follow_stream(process, reader, 1 + how % 3), how)
             if how & 192:
-                self._finish(process)
+                process.finish()
 
     def _foreign(self, where: int, how: int) -> None:
         """Another tool puts a blob under a name of ours: before the batch is committed, or before it is published."""
@@ -391,114 +334,113 @@ class History:
         aim = "publish" if (how >> 4) % 4 else "stage"
         if process is None or not self._until_aim(process, aim) or process.next is None:
             return
-        name, truth = process.next.name, self.simulation.truth
-        if aim_of(process.next) != aim or self.simulation.container.properties(name) is not None:
+        name, truth = process.next.name, self.world.truth
+        if process.aim_of(process.next) != aim or self.world.container.properties(name) is not None:
             return
-        self.simulation.seen[f"another tool's blob before {aim}"] += 1
-        self._say(f"  another tool puts {name}")
+        self.world.seen[f"another tool's blob before {aim}"] += 1
+        self.world.trace(f"  another tool puts {name}")
         data, metadata = (b"x", {ATTEMPT: "another"}) if how & 1 else (b"another tool's", {})
         truth.tool = True
-        self.simulation.container.put(name, data, BlobAttributes(metadata))
+        self.world.container.put(name, data, BlobAttributes(metadata))
         truth.tool = False
         if (how >> 7) % 3 == 0:
             self._kill_process(process)
 
     def _delete(self, where: int, how: int) -> None:
         """Delete a visible blob by hand."""
-        names = sorted(self.simulation.truth.visible)
+        names = sorted(self.world.truth.visible)
         if names:
             name = names[where % len(names)]
-            self._say(f"  {name} is deleted by hand")
-            self.simulation.truth.delete_by_hand(name)
-            self.simulation.container.delete(name)
-            self.simulation.truth.hand = False
+            self.world.trace(f"  {name} is deleted by hand")
+            self.world.truth.delete_by_hand(name)
+            self.world.container.delete(name)
+            self.world.truth.hand = False
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """Zombies wake, fresh drivers finish, zombies wake again, one more batch each; then everything is looked at."""
-        self._say("the end")
         self._wake(0.5)
         self._finish_queries()
-        self._say("the end, again")
+        self.world.trace("the end, again")
         self._wake(1.0)
-        while self.simulation.late:
-            self._land(0, 0)
-        for query in self.simulation.queries:
+        while self.world.late:
+            self.world.land(0)
+        for query in self.world.queries:
             query.rows.append(2)
         self._finish_queries()
-        if self.simulation.truth.violation is None:
+        if self.world.truth.violation is None:
             self._clear_up()
-        if self.simulation.truth.violation is None:
+        if self.world.truth.violation is None:
             self._check()
 
     def _wake(self, share: float) -> None:
         """Let this share of the processes go on to their end; at times eight days pass then, or a repair runs."""
-        self.ends.shuffle(self.processes)
-        for process in list(self.processes):
+        alive = self.world.alive()
+        for process in self.ends.sample(alive, len(alive)):
             if self.ends.random() < share:
-                self._finish(process)
+                process.finish()
                 self._land(0, 0)
         if self.ends.random() < 0.3:
             self._expire(0, 0)
         if self.ends.random() < 0.3:
-            self._finish(self._begin("repair", repair_all, 0))
+            self.world.start("repair", repair_all, 0).finish()
             self._check_void()
 
     def _clear_up(self) -> None:
         """What repairs and vacuums that died have left."""
-        simulation = self.simulation
-        plan = plan_repair(simulation.container, None, simulation.utc())
+        world = self.world
+        plan = plan_repair(world.container, None, world.utc())
         if plan.unpublished or plan.revived:
-            simulation.seen["repair deletes what came back"] += len(plan.revived)
-            self._finish(self._begin("repair", repair_all, 2))
+            world.seen["repair deletes what came back"] += len(plan.revived)
+            self.world.start("repair", repair_all, 2).finish()
             self._follow_advice()
-        for _ in range(2 if any(simulation.truth.first.values()) else 0):
-            for log in simulation.logs:
+        for _ in range(2 if any(world.truth.first.values()) else 0):
+            for log in world.logs:
                 act = forgive(partial(vacuum_log, log=log, age=timedelta(days=9999)))
-                self._finish(self._begin("vacuum", act, 3))
+                self.world.start("vacuum", act, 3).finish()
 
     def _follow_advice(self) -> None:
         """What a repair leaves because blobs were deleted by hand, and what its error says to do then."""
-        simulation = self.simulation
-        for found in plan_repair(simulation.container, None, simulation.utc()).unpublished:
-            lost = {row[:2] for name in found.lost for row in simulation.truth.blob_rows[name]}
-            if lost and lost <= simulation.truth.by_hand:
-                self._finish(self._begin("repair", forgive(partial(leave_out_missing, stream=found.stream)), 3))
+        world = self.world
+        for found in plan_repair(world.container, None, world.utc()).unpublished:
+            lost = {row[:2] for name in found.lost for row in world.truth.blob_rows[name]}
+            if lost and lost <= world.truth.by_hand:
+                self.world.start("repair", forgive(partial(leave_out_missing, stream=found.stream)), 3).finish()
 
     def _check_void(self) -> None:
         """A follower gets past a voided entry at the head, if all that is committed is published or voided."""
-        simulation = self.simulation
-        if plan_repair(simulation.container, None, simulation.utc()).unpublished:
+        world = self.world
+        if plan_repair(world.container, None, world.utc()).unpublished:
             return
-        for stream in simulation.streams:
-            head = CommitLog(simulation.container, stream).refresh()
+        for stream in world.streams:
+            head = CommitLog(world.container, stream).refresh()
             if head is not None and head.operation == "void":
-                simulation.seen["void at the head"] += 1
+                world.seen["void at the head"] += 1
                 self._check_follower(ReaderState(stream, TriggerLimits()), head.version, Counter())
 
     def _finish_queries(self) -> None:
         """Fresh drivers. One may have to wait for another, which finishes or gives up its entry, or for an expiry."""
-        simulation = self.simulation
-        left = self.ends.sample(simulation.queries, len(simulation.queries))
+        world = self.world
+        left = self.ends.sample(world.queries, len(world.queries))
         for waited in range(2 * len(left) + 2):
             for query in left:
                 act = partial(drive, query=query, final=True)
-                self._finish(self._begin("driver", act, 1, query.id))
+                self.world.start("driver", act, 1).finish()
             left = [query for query in left if query.stalled]
-            if not left or simulation.truth.violation:
+            if not left or world.truth.violation:
                 return
-            if waited == len(simulation.queries):
-                simulation.seen["waits for an expiry"] += 1
+            if waited == len(world.queries):
+                world.seen["waits for an expiry"] += 1
                 self._expire(0, 0)
-        simulation.truth.fail(f"stalled: {left[0].stalled}")
+        world.truth.fail(f"stalled: {left[0].stalled}")
 
     def _check(self) -> None:
-        simulation, truth = self.simulation, self.simulation.truth
-        plan = plan_repair(simulation.container, None, simulation.utc())
+        world, truth = self.world, self.world.truth
+        plan = plan_repair(world.container, None, world.utc())
         for found in (*plan.unpublished, *plan.revived):
             truth.fail(f"a second repair finds {found}")
-        for query in simulation.queries:
+        for query in world.queries:
             for batch in range(query.committed + 1):
                 transaction = query.transaction(batch)
                 in_effect = None if transaction is None else truth.in_effect(query.log, transaction)
@@ -511,65 +453,38 @@ class History:
                 for entry in entries:
                     truth.check_batch(f"batch {batch} of {query.id}", entry, query.allowed[batch])
         truth.check_revoked()
-        truth.check_foreign(lambda name: simulation.container.get(name).data)
-        for stream in simulation.streams:
+        truth.check_foreign(lambda name: world.container.get(name).data)
+        for stream in world.streams:
             self._check_readers(stream)
-        simulation.seen["history"] += 1
+        world.seen["history"] += 1
 
     def _check_readers(self, stream: str) -> None:
-        simulation, truth = self.simulation, self.simulation.truth
+        world, truth = self.world, self.world.truth
         names = [name for name in truth.visible if name.startswith(f"{stream}/")]
         listed = Counter(row for name in names for row in truth.blob_rows[name])
         found: list[Counter[Row]] = []
-        process = self._begin(
+        process = self.world.start(
             "snapshot", lambda each: found.append(read_snapshot(each, stream, timeout=0) or Counter()), 4
         )
-        self._finish(process)
+        process.finish()
         if found != [listed] and truth.violation is None:
             truth.fail(f"{stream}: the log has {sorted(found[0])}, the listing {sorted(listed)}")
-        log = CommitLog(simulation.container, stream)
+        log = CommitLog(world.container, stream)
         head = log.refresh()
         if head is None:
             return
         self._check_follower(
             ReaderState(stream, self.ends.choice([TriggerLimits(), TriggerLimits(blobs=1)])), head.version, listed
         )
-        for reader in simulation.readers:
+        for reader in world.readers:
             if reader.stream == stream and reader.after is not None:
                 self._check_follower(reader, head.version, listed)
 
     def _check_follower(self, reader: ReaderState, head: int, listed: Counter[Row]) -> None:
         for _ in range(2):  # one that was overtaken by a vacuum begins anew
-            self._finish(self._begin("follower", lambda each: follow_stream(each, reader, 200), 5))
-        if self.simulation.truth.violation is None and reader.after != head:
-            self.simulation.truth.fail(f"a follower of {reader.stream} stalls at {reader.after}, the head is {head}")
+            self.world.start("follower", lambda each: follow_stream(each, reader, 200), 5).finish()
+        if self.world.truth.violation is None and reader.after != head:
+            self.world.truth.fail(f"a follower of {reader.stream} stalls at {reader.after}, the head is {head}")
         lacks = set(listed) - set(reader.delivered)
         if lacks:
-            self.simulation.truth.fail(f"a follower of {reader.stream} never gets {min(lacks)}")
-
-
-def run_seed(seed: int) -> tuple[str | None, Counter[str]]:
-    """One history: what was violated, and what happened."""
-    history = History(seed)
-    try:
-        violation = history.run()
-    except AzureBlobError as error:
-        violation = f"{type(error).__name__}: {error}"
-    return violation, history.simulation.seen
-
-
-def shrink(seed: int, same: Callable[[str], bool]) -> list[Event]:
-    """A shorter list of events that violates the same: events are left out as long as it does."""
-    events = History(seed).events
-    size = max(1, len(events) // 2)
-    while size:
-        at = 0
-        while at < len(events):
-            fewer = events[:at] + events[at + size :]
-            violation = History(seed, fewer).run()
-            if violation is not None and same(violation):
-                events = fewer
-            else:
-                at += size
-        size //= 2
-    return events
+            self.world.truth.fail(f"a follower of {reader.stream} never gets {min(lacks)}")

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tests.mutating import Mutant, edited, replaced
+from tests.histories.mutants import Mutant, edited, replaced
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from azure_account.account import STAGED_SECONDS
 from azureblob_source.log.entry import LogEntry, Transaction, from_json
 from azureblob_source.log.naming import is_batch_log, log_stream, log_version
+from tests.histories import world as histories
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,16 +31,14 @@ _BOUNDARY = "/_log/_first.json"
 
 
 @dataclass
-class Truth:
+class Truth(histories.Truth):
     """The storage as a reader of the listing sees it, and the promises made so far."""
 
-    seen: Counter[str] = field(default_factory=Counter)
-    violation: str | None = None
     blob_rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     """Rows of every staged blob, by name."""
     sizes: dict[str, int] = field(default_factory=dict)
-    visible: dict[str, str] = field(default_factory=dict)
-    """ETags of the data blobs that a listing shows."""
+    visible: dict[str, int] = field(default_factory=dict)
+    """Sizes of the data blobs that a listing shows."""
     count: Counter[Row] = field(default_factory=Counter)
     """How often a listing reader sees each row."""
     log: dict[str, dict[int, LogEntry]] = field(default_factory=lambda: defaultdict(dict))
@@ -86,13 +85,15 @@ class Truth:
 
     def fail(self, what: str) -> None:
         """Note a violation; the first one counts."""
-        after = " (after a deletion by hand)" if self.by_hand else ""
-        self.violation = self.violation or what + after
+        super().fail(what + (" (after a deletion by hand)" if self.by_hand else ""))
 
     # --- what the storage reports -------------------------------------------------------------------------------------
 
-    def written(self, name: str, etag: str, data: bytes) -> None:
-        """A blob was put or committed."""
+    def changed(self, name: str, data: bytes | None) -> None:
+        """A blob was put or committed, or (None) deleted."""
+        if data is None:
+            self._deleted(name)
+            return
         if self.tool:
             self.foreign[name] = data
             return
@@ -107,10 +108,9 @@ class Truth:
         if version is not None:
             self._entry(log_stream(name) or "", version, from_json(data, name))
         elif name in self.blob_rows:
-            self._published(name, etag, len(data))
+            self._published(name, len(data))
 
-    def deleted(self, name: str) -> None:
-        """A blob was deleted."""
+    def _deleted(self, name: str) -> None:
         if name in self.foreign:
             self.fail(f"another tool's blob {name} is deleted")
         self.discarded.discard(name)
@@ -145,7 +145,7 @@ class Truth:
         old = self.clock() >= self.committed_at[place] + STAGED_SECONDS
         return self.hand or old or self.writer == row[0] or self._is_past(place)
 
-    def _published(self, name: str, etag: str, size: int) -> None:
+    def _published(self, name: str, size: int) -> None:
         if size == 0:
             self.discarded.add(name)
             if name in self.protected:
@@ -164,7 +164,7 @@ class Truth:
             self.seen["visible for a moment after it was revoked"] += 1
             self.revoked.add(name)
             return
-        self.visible[name] = etag
+        self.visible[name] = size
         self.ever_visible.add(name)
         for row in self.blob_rows[name]:
             self.count[row] += 1

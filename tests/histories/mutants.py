@@ -46,6 +46,16 @@ def replaced(place: str, by: Callable[..., object]) -> Mutant:
     return patch
 
 
+def both(*mutants: Mutant) -> Mutant:
+    """A mutant of several patches."""
+
+    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
+        for each in mutants:
+            each(monkeypatch)
+
+    return patch
+
+
 def _found(place: str) -> tuple[Any, str]:
     """The owner and the name of `package.module:function` or `package.module:Class.method`."""
     module, _, path = place.partition(":")

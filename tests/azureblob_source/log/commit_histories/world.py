@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from azure_account.clock import ManualClock
 from azure_account.errors import AzureBlobError, ConflictError, CorruptError, FencedError, NotFoundError, TransientError
-from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, LateEffect, LostAnswer
-from azure_account.memory.service import MemoryService, UnverifiedBehaviour
 from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction
@@ -30,32 +27,17 @@ from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.planning import WritePlan
 from azureblob_source.write.staged_task import StagedTask
-from tests.azureblob_source.log.commit_histories.processes import CONTAINER, HistoryProcess, aim_of
+from tests.azureblob_source.log.commit_histories.processes import CommitProcess
 from tests.azureblob_source.log.commit_histories.truth import Row, Truth
 from tests.azureblob_source.write.sink_rows import plan_of
+from tests.histories.world import BOX, Late, World
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobContainer
     from azure_account.retrying.retry_loop import Request
 
 SCHEMA = pa.schema([("stream", pa.string()), ("n", pa.int64())])
 MAX_FAILURES = 6
 DAY = 24 * 3600.0
-
-
-class WatchedService(MemoryService):
-    """Reports every write to the truth, from any process and whenever it takes effect."""
-
-    def __init__(self, clock: ManualClock, behaviour: UnverifiedBehaviour, truth: Truth) -> None:
-        super().__init__(clock=clock, behaviour=behaviour)
-        self.truth = truth
-
-    def changed(self, container: str, blob: str) -> None:
-        found = self._containers[container].get(blob)
-        if found is not None and found.etag:
-            self.truth.written(blob, found.etag, found.content())
-        else:
-            self.truth.deleted(blob)
 
 
 @dataclass
@@ -113,32 +95,20 @@ class ReaderState:
     delivered: Counter[Row] = field(default_factory=Counter)
 
 
-@dataclass
-class Simulation:
+@dataclass(kw_only=True)
+class CommitWorld(World[CommitProcess]):
     """One history's storage, queries and readers."""
 
-    behaviour: UnverifiedBehaviour
     queries: list[Query]
     readers: list[ReaderState]
-    trace: Callable[[str], object] | None = None
     truth: Truth = field(default_factory=Truth)
-    clock: ManualClock = field(default_factory=ManualClock)
-    late: list[tuple[Request, Callable[[], object], int, int]] = field(default_factory=list)
+    make: Callable[..., CommitProcess] = CommitProcess
     expiries: int = 0
-    running: HistoryProcess | None = None
-    last_void: Counter[str] = field(default_factory=Counter)
-    processes: int = 0
     ids: int = 0
 
     def __post_init__(self) -> None:
-        self.service = WatchedService(self.clock, self.behaviour, self.truth)
+        super().__post_init__()
         self.truth.clock = self.clock.now
-        self.container.create()
-
-    @property
-    def container(self) -> BlobContainer:
-        """The container for those who look on: no faults, no turns."""
-        return MemoryAccount(self.service).container(CONTAINER)
 
     @property
     def seen(self) -> Counter[str]:
@@ -155,11 +125,6 @@ class Simulation:
         """Every log, batch logs too."""
         return sorted({*self.streams, *(query.log for query in self.queries)})
 
-    def next_process(self) -> int:
-        """A number for a new process."""
-        self.processes += 1
-        return self.processes
-
     def new_id(self) -> str:
         """A write id."""
         self.ids += 1
@@ -169,9 +134,9 @@ class Simulation:
         """The time of the history."""
         return datetime.fromtimestamp(self.clock.now(), timezone.utc)
 
-    def note_request(self, process: HistoryProcess, request: Request, fault: Fault | None) -> None:
+    def note(self, process: CommitProcess, request: Request, fault: Fault | None) -> None:
         """Count what a request is part of, and show it."""
-        self.truth.writer, aim = process.query, aim_of(request)
+        self.truth.writer, aim = process.query, process.aim_of(request)
         if aim == "publish" and request.name in self.truth.removed:
             self.seen["publishes what was revoked"] += 1
         if aim == "commit" and process.kind == "driver" and process.voids_seen < self.truth.voids:
@@ -180,8 +145,20 @@ class Simulation:
             self.seen["vacuum passed a sleeping writer"] += 1
         if isinstance(fault, LostAnswer | LateEffect) and aim in ("commit", "publish"):
             self.seen[f"lost answer: {aim}"] += 1
-        if self.trace is not None:
-            self.trace(f"    {process!r:12} {request.operation} {request.name}{f'   <-- {fault}' if fault else ''}")
+        super().note(process, request, fault)
+
+    def mark(self) -> tuple[int, int]:
+        """Expiries and voids until now."""
+        return self.expiries, self.truth.voids
+
+    def arrive(self, late: Late[CommitProcess]) -> None:
+        """A late request takes effect. No Put Block is under way for as long as staged blocks are kept."""
+        expiries, voids = late.mark
+        if late.request.operation == "stage_block" and expiries < self.expiries:
+            return
+        self.seen["late effect after an expiry"] += expiries < self.expiries
+        self.seen["late effect after a void"] += voids < self.truth.voids
+        super().arrive(late)
 
 
 @lru_cache(maxsize=1000)
@@ -195,8 +172,8 @@ def write_plan(
     if transaction is not None:
         options |= {"txnAppId": transaction.id, "txnVersion": transaction.version}
     if stream is None:
-        return plan_of(SCHEMA, CONTAINER, streamColumn="stream", **options)
-    return plan_of(SCHEMA, f"{CONTAINER}/{stream}", **options)
+        return plan_of(SCHEMA, BOX, streamColumn="stream", **options)
+    return plan_of(SCHEMA, f"{BOX}/{stream}", **options)
 
 
 FINGERPRINT = write_plan("a", None, None).avro.fingerprint
@@ -205,7 +182,7 @@ FINGERPRINT = write_plan("a", None, None).avro.fingerprint
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def committer(process: HistoryProcess, query: Query, epoch: int | None) -> BatchCommitter:
+def committer(process: CommitProcess, query: Query, epoch: int | None) -> BatchCommitter:
     """A driver's committer, with logs that it has just opened."""
     logs: dict[str, CommitLog] = {}
     plan = write_plan(None if query.kind == "many" else query.streams[0], epoch, None, suffixed=query.suffixed)
@@ -213,17 +190,18 @@ def committer(process: HistoryProcess, query: Query, epoch: int | None) -> Batch
         plan.of_commit,
         process.container,
         lambda stream: logs.setdefault(stream, CommitLog(process.container, stream)),
-        process.simulation.new_id,
-        process.simulation.clock,
+        process.world.new_id,
+        process.world.clock,
     )
 
 
-def drive(process: HistoryProcess, query: Query, *, final: bool = False) -> None:  # noqa: C901, PLR0912 - as Spark's loop is
+def drive(process: CommitProcess, query: Query, *, final: bool = False) -> None:  # noqa: C901, PLR0912 - as Spark's loop is
     """One driver process of a query: batches until the input is through, as Spark runs and repeats them.
 
     The final drivers, which meet no faults, repeat every batch with its rows.
     """
-    simulation, draws = process.simulation, process.draws
+    process.query = query.id
+    world, draws = process.world, process.draws
     epoch = None
     if query.guarded:
         query.epoch += 1
@@ -233,17 +211,17 @@ def drive(process: HistoryProcess, query: Query, *, final: bool = False) -> None
     batch = query.committed + 1
     if query.kind == "app" and batch and (final or draws.random() < 0.6):
         batch = draws.randrange(batch)
-        simulation.seen["older txnVersion"] += 1
-        simulation.seen["older txnVersion after an expiry"] += simulation.expiries > 0
+        world.seen["older txnVersion"] += 1
+        world.seen["older txnVersion after an expiry"] += world.expiries > 0
     if query.guarded and query.kind != "many" and draws.random() < 0.5:
         try:
             log = writer.logs(query.streams[0])
-            simulation.seen["epoch opened beside an unpublished batch"] += not_whole(simulation, query.streams[0])
-            append_epoch(log, Draft(simulation.new_id(), simulation.utc().isoformat(), epoch=epoch), writer.publisher)
+            world.seen["epoch opened beside an unpublished batch"] += not_whole(world, query.streams[0])
+            append_epoch(log, Draft(world.new_id(), world.utc().isoformat(), epoch=epoch), writer.publisher)
         except AzureBlobError as error:
             _failed(process, error)
             if isinstance(error, ConflictError) and "a vacuum has made" not in str(error):
-                simulation.truth.fail(f"{query.id} cannot open its epoch: {error}")
+                world.truth.fail(f"{query.id} cannot open its epoch: {error}")
             query.stalled = f"{query.id} cannot open its epoch: {error}"
             return
     while batch < len(query.rows):
@@ -253,11 +231,11 @@ def drive(process: HistoryProcess, query: Query, *, final: bool = False) -> None
             batch = query.committed = query.committed + 1
         try:
             staged = stage_batch(process, query, batch, whole=final)
-            rows = [row for task in staged for blob in task.blobs for row in simulation.truth.blob_rows[blob.name]]
+            rows = [row for task in staged for blob in task.blobs for row in world.truth.blob_rows[blob.name]]
             if query.kind == "app":
                 plan = write_plan(query.streams[0], epoch, query.transaction(batch), suffixed=query.suffixed)
                 writer = replace(writer, plan=plan.of_commit)
-            before = in_effect(simulation, query, batch)
+            before = in_effect(world, query, batch)
             entries = writer.commit(staged, query.transaction(batch), overwrite=query.kind == "overwrite")
         except AzureBlobError as error:
             failures += 1
@@ -267,39 +245,38 @@ def drive(process: HistoryProcess, query: Query, *, final: bool = False) -> None
             if query.forgetful:
                 writer = committer(process, query, epoch)
             continue
-        if not acknowledge(simulation, query, batch, entries, rows, before):
+        if not acknowledge(world, query, batch, entries, rows, before):
             return
         batch += 1
     query.stalled = ""
 
 
-def not_whole(simulation: Simulation, stream: str) -> bool:
+def not_whole(world: CommitWorld, stream: str) -> bool:
     """Whether the newest entry that adds blobs to a stream is visible in part or not at all."""
-    adding = [version for version, entry in simulation.truth.log[stream].items() if entry.blobs]
-    newest = simulation.truth.log[stream][max(adding)] if adding else None
-    return newest is not None and any(blob.name not in simulation.truth.visible for blob in newest.blobs)
+    adding = [version for version, entry in world.truth.log[stream].items() if entry.blobs]
+    newest = world.truth.log[stream][max(adding)] if adding else None
+    return newest is not None and any(blob.name not in world.truth.visible for blob in newest.blobs)
 
 
-def _failed(process: HistoryProcess, error: AzureBlobError) -> bool:
+def _failed(process: CommitProcess, error: AzureBlobError) -> bool:
     """Count a failure; False if the process is to end."""
-    seen = process.simulation.seen
+    seen = process.world.seen
     seen[f"failed: {type(error).__name__}"] += 1
-    if process.simulation.trace is not None:
-        process.simulation.trace(f"    {process!r:12} failed: {error}")
+    process.world.trace(f"    {process!r:12} failed: {error}")
     if isinstance(error, FencedError):
         seen["fenced writer"] += 1
         return False
     return True
 
 
-def in_effect(simulation: Simulation, query: Query, batch: int) -> LogEntry | None:
+def in_effect(world: CommitWorld, query: Query, batch: int) -> LogEntry | None:
     """The entry in effect for a batch by now, if it was committed and has a transaction."""
     transaction = query.transaction(batch)
-    return None if transaction is None else simulation.truth.in_effect(query.log, transaction)
+    return None if transaction is None else world.truth.in_effect(query.log, transaction)
 
 
 def acknowledge(
-    simulation: Simulation,
+    world: CommitWorld,
     query: Query,
     batch: int,
     entries: Sequence[LogEntry],
@@ -312,32 +289,31 @@ def acknowledge(
     right, even if another driver commits the batch while the answer is on its way.
     """
     label = f"batch {batch} of {query.id}"
-    if simulation.trace is not None:
-        simulation.trace(f"    {label} is done; {len(entries)} entries")
+    world.trace(f"    {label} is done; {len(entries)} entries")
     if query.transaction(batch) is None:
         query.plain.append((batch, list(entries)))
-        simulation.truth.acknowledge(label, entries, staged)
+        world.truth.acknowledge(label, entries, staged)
         return True
     if query.kind != "app":
         if query.committed + 1 != batch:
-            simulation.seen["zombie stopped by its checkpoint"] += 1
+            world.seen["zombie stopped by its checkpoint"] += 1
             return False
         query.committed = batch
     query.committed = max(query.committed, batch)
-    found = in_effect(simulation, query, batch)
+    found = in_effect(world, query, batch)
     if not entries and not staged and before is None and found is not None and found.blobs:
-        simulation.seen["committed beside a repeat without rows"] += 1
+        world.seen["committed beside a repeat without rows"] += 1
         found = None
-    simulation.truth.acknowledge(label, [] if found is None else [found], staged)
+    world.truth.acknowledge(label, [] if found is None else [found], staged)
     return True
 
 
-def stage_batch(process: HistoryProcess, query: Query, batch: int, *, whole: bool) -> list[StagedTask]:
+def stage_batch(process: CommitProcess, query: Query, batch: int, *, whole: bool) -> list[StagedTask]:
     """The tasks of a batch: rows spread at random over tasks and, if they move, over streams."""
     draws, rows = process.draws, query.input(batch)
     attempted = query.allowed.setdefault(batch, set())
     if attempted and query.fickle and not whole and draws.random() < 0.4:
-        process.simulation.seen["repeat without rows"] += bool(rows)
+        process.world.seen["repeat without rows"] += bool(rows)
         rows = []
     attempted.add(frozenset(rows))
     tasks: dict[tuple[int, str], list[Row]] = {}
@@ -351,9 +327,9 @@ def stage_batch(process: HistoryProcess, query: Query, batch: int, *, whole: boo
     ]
 
 
-def stage_blob(process: HistoryProcess, stream: str, rows: Sequence[Row], *, suffixed: bool) -> BlobEntry:
+def stage_blob(process: CommitProcess, stream: str, rows: Sequence[Row], *, suffixed: bool) -> BlobEntry:
     """One blob of one or two blocks. Without a suffix the second in its name is its own."""
-    truth, attempt = process.simulation.truth, f"{process.draws.getrandbits(64):016x}"
+    truth, attempt = process.world.truth, f"{process.draws.getrandbits(64):016x}"
     started = datetime(2013, 1, 31, 12, 0, 5, tzinfo=timezone.utc)
     if not suffixed:
         started += timedelta(seconds=len(truth.blob_rows))
@@ -372,62 +348,59 @@ def stage_blob(process: HistoryProcess, stream: str, rows: Sequence[Row], *, suf
 # --- maintenance ------------------------------------------------------------------------------------------------------
 
 
-def epoch_of(simulation: Simulation, stream: str | None) -> int | None:
+def epoch_of(world: CommitWorld, stream: str | None) -> int | None:
     """The epoch that a repair by hand has to name."""
-    epochs = [
-        query.epoch for query in simulation.queries if query.guarded and (stream is None or stream in query.streams)
-    ]
+    epochs = [query.epoch for query in world.queries if query.guarded and (stream is None or stream in query.streams)]
     return max(epochs, default=None)
 
 
-def repair_stream(process: HistoryProcess, stream: str | None, age: timedelta, *, leftovers: bool) -> None:
+def repair_stream(process: CommitProcess, stream: str | None, age: timedelta, *, leftovers: bool) -> None:
     """`azureblob repair`."""
-    simulation = process.simulation
-    draft = Draft("", simulation.utc().isoformat(), epoch=epoch_of(simulation, stream))
-    plan = plan_repair(process.container, stream, simulation.utc() - age)
-    simulation.truth.protect()
+    world = process.world
+    draft = Draft("", world.utc().isoformat(), epoch=epoch_of(world, stream))
+    plan = plan_repair(process.container, stream, world.utc() - age)
+    world.truth.protect()
     done = repair(
         process.container,
         plan,
-        lambda: Draft(simulation.new_id(), draft.timestamp, epoch=draft.epoch),
+        lambda: Draft(world.new_id(), draft.timestamp, epoch=draft.epoch),
         Publisher(process.container),
         leftovers=leftovers,
     )
-    simulation.seen["repair published"] += done.published
-    simulation.seen["repair voided"] += done.voided
-    simulation.seen["repair removed leftovers"] += done.removed
+    world.seen["repair published"] += done.published
+    world.seen["repair voided"] += done.voided
+    world.seen["repair removed leftovers"] += done.removed
 
 
-def leave_out_missing(process: HistoryProcess, stream: str) -> None:
+def leave_out_missing(process: CommitProcess, stream: str) -> None:
     """`azureblob repair --leave-out-missing`: what the error for a blob that was deleted by hand advises."""
-    simulation, log = process.simulation, CommitLog(process.container, stream)
-    draft = Draft(simulation.new_id(), simulation.utc().isoformat(), epoch=epoch_of(simulation, stream))
+    world, log = process.world, CommitLog(process.container, stream)
+    draft = Draft(world.new_id(), world.utc().isoformat(), epoch=epoch_of(world, stream))
     names = [blob.name for blob in missing_blobs(log)]
     leave_out(log, names, draft, Publisher(process.container))
-    simulation.seen["blobs deleted by hand are left out"] += len(names)
+    world.seen["blobs deleted by hand are left out"] += len(names)
 
 
-def vacuum_log(process: HistoryProcess, log: str, age: timedelta) -> None:
+def vacuum_log(process: CommitProcess, log: str, age: timedelta) -> None:
     """`azureblob vacuum`."""
-    simulation = process.simulation
-    plan = plan_vacuum(CommitLog(process.container, log), simulation.utc() - age)
-    done = vacuum(process.container, plan, simulation.new_id)
-    simulation.seen["vacuumed entries"] += done.entries
+    world = process.world
+    plan = plan_vacuum(CommitLog(process.container, log), world.utc() - age)
+    done = vacuum(process.container, plan, world.new_id)
+    world.seen["vacuumed entries"] += done.entries
 
 
-def forgive(act: Callable[[HistoryProcess], object]) -> Callable[[HistoryProcess], None]:
+def forgive(act: Callable[[CommitProcess], object]) -> Callable[[CommitProcess], None]:
     """A read or maintenance that may end with an error of ours, and is run again; but nothing here is damaged."""
 
-    def forgiven(process: HistoryProcess) -> None:
+    def forgiven(process: CommitProcess) -> None:
         try:
             act(process)
         except AzureBlobError as error:
-            foreign = any(name in str(error) for name in process.simulation.truth.foreign)
+            foreign = any(name in str(error) for name in process.world.truth.foreign)
             if isinstance(error, CorruptError) and not foreign:
-                process.simulation.truth.fail(f"a {process.kind} takes for damaged what is not: {error}")
-            process.simulation.seen[f"{process.kind} failed: {type(error).__name__}"] += 1
-            if process.simulation.trace is not None:
-                process.simulation.trace(f"    {process!r:12} failed: {error}")
+                process.world.truth.fail(f"a {process.kind} takes for damaged what is not: {error}")
+            process.world.seen[f"{process.kind} failed: {type(error).__name__}"] += 1
+            process.world.trace(f"    {process!r:12} failed: {error}")
 
     return forgiven
 
@@ -435,10 +408,10 @@ def forgive(act: Callable[[HistoryProcess], object]) -> Callable[[HistoryProcess
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_snapshot(process: HistoryProcess, stream: str, *, timeout: float = 3.0) -> Counter[Row] | None:
+def read_snapshot(process: CommitProcess, stream: str, *, timeout: float = 3.0) -> Counter[Row] | None:
     """A batch read: each row once, and every row that was acknowledged before it began. None if there is nothing."""
-    simulation = process.simulation
-    truth = simulation.truth
+    world = process.world
+    truth = world.truth
     before = {
         row: truth.named[name]
         for name in truth.visible
@@ -447,11 +420,11 @@ def read_snapshot(process: HistoryProcess, stream: str, *, timeout: float = 3.0)
         if row in truth.acknowledged
     }
     try:
-        snapshot = take_snapshot(CommitLog(process.container, stream), None, simulation.clock, publish_timeout=timeout)
+        snapshot = take_snapshot(CommitLog(process.container, stream), None, world.clock, publish_timeout=timeout)
         found = read_blobs(process, (blob.name for blob in snapshot.blobs))
     except NotFoundError:
         return None
-    simulation.seen["snapshot"] += 1
+    world.seen["snapshot"] += 1
     if any(count > 1 for count in found.values()):
         truth.fail("a snapshot has a row twice")
     missing = [row for row, place in before.items() if row not in found and not truth.excused(row, place)]
@@ -460,41 +433,41 @@ def read_snapshot(process: HistoryProcess, stream: str, *, timeout: float = 3.0)
     return found
 
 
-def read_blobs(process: HistoryProcess, names: Iterable[str]) -> Counter[Row]:
+def read_blobs(process: CommitProcess, names: Iterable[str]) -> Counter[Row]:
     """The rows of blobs, without those that are gone by now."""
     found: Counter[Row] = Counter()
     for name in names:
         try:
             process.container.get(name)
         except NotFoundError:
-            process.simulation.seen["blob gone when it is read"] += 1
+            process.world.seen["blob gone when it is read"] += 1
             continue
-        if name in process.simulation.truth.foreign:
-            process.simulation.truth.fail(f"a {process.kind} reads another tool's blob {name} as one of the stream")
-        found.update(process.simulation.truth.blob_rows[name])
+        if name in process.world.truth.foreign:
+            process.world.truth.fail(f"a {process.kind} reads another tool's blob {name} as one of the stream")
+        found.update(process.world.truth.blob_rows[name])
     return found
 
 
-def follow_stream(process: HistoryProcess, reader: ReaderState, batches: int) -> None:
+def follow_stream(process: CommitProcess, reader: ReaderState, batches: int) -> None:
     """A streaming read: micro-batches from its checkpoint on."""
-    simulation = process.simulation
-    follower = Follower(CommitLog(process.container, reader.stream), 30.0, simulation.clock)
+    world = process.world
+    follower = Follower(CommitLog(process.container, reader.stream), 30.0, world.clock)
     for _ in range(batches):
         try:
             if not _micro_batch(process, follower, reader):
                 return
         except NotFoundError:  # noqa: PERF203 - a micro-batch may fail
-            simulation.seen["follower overtaken by a vacuum"] += 1
+            world.seen["follower overtaken by a vacuum"] += 1
             reader.after, reader.planned, reader.delivered = None, None, Counter()
             return
         except TransientError:
-            simulation.seen["follower waits for a publisher"] += 1
+            world.seen["follower waits for a publisher"] += 1
             return
 
 
-def _micro_batch(process: HistoryProcess, follower: Follower, reader: ReaderState) -> bool:
+def _micro_batch(process: CommitProcess, follower: Follower, reader: ReaderState) -> bool:
     """False if there is nothing new."""
-    simulation = process.simulation
+    world = process.world
     start = follower.version_before(EARLIEST) if reader.after is None else reader.after
     after = reader.after = start if reader.after is None else reader.after
     again = reader.planned
@@ -507,41 +480,39 @@ def _micro_batch(process: HistoryProcess, follower: Follower, reader: ReaderStat
     if (reader.after, reader.planned) not in ((after, None), (after, until)):
         return False  # another process of this query has planned the next range
     entries = follower.entries(after, until)
-    _check_entries(simulation, reader.stream, entries)
+    _check_entries(world, reader.stream, entries)
     names = [blob.name for _, blob in new_blobs(entries)]
     if (reader.after, reader.planned) not in ((after, None), (after, until)):
         return False
     if reader.planned is not None and names != reader.names:
-        simulation.truth.fail(f"a follower reads versions {after + 1} to {until} again, and they name other blobs")
+        world.truth.fail(f"a follower reads versions {after + 1} to {until} again, and they name other blobs")
     reader.planned, reader.names = until, names
     found = read_blobs(process, names)
     if reader.planned != until or reader.after != after:
         return False  # another process of this query has done it
     reader.delivered.update(found)
     reader.after, reader.planned = until, None
-    simulation.seen["follower's batch"] += 1
+    world.seen["follower's batch"] += 1
     follower.forget(until)
     twice = [row for row in found if reader.delivered[row] > 1]
     for row in twice:
-        if row[:2] in simulation.truth.by_hand or is_known_limit(simulation, row):
-            simulation.seen["delivered twice: known limit"] += 1
+        if row[:2] in world.truth.by_hand or is_known_limit(world, row):
+            world.seen["delivered twice: known limit"] += 1
             reader.delivered[row] = 1
         else:
-            simulation.truth.fail(f"a follower delivers row {row} twice")
+            world.truth.fail(f"a follower delivers row {row} twice")
     return True
 
 
-def _check_entries(simulation: Simulation, stream: str, entries: Iterable[LogEntry]) -> None:
+def _check_entries(world: CommitWorld, stream: str, entries: Iterable[LogEntry]) -> None:
     for entry in entries:
-        committed = simulation.truth.log[stream].get(entry.version)
+        committed = world.truth.log[stream].get(entry.version)
         if committed is None or committed.write_id != entry.write_id:
-            simulation.truth.fail(f"a follower reads version {entry.version} of {stream}, which was never committed")
+            world.truth.fail(f"a follower reads version {entry.version} of {stream}, which was never committed")
 
 
-def is_known_limit(simulation: Simulation, row: Row) -> bool:
+def is_known_limit(world: CommitWorld, row: Row) -> bool:
     """Decision 2: parts of a batch over many streams that were whole are read again if the batch entry is replaced."""
-    query = next(query for query in simulation.queries if query.id == row[0])
-    entries = [
-        each for each in simulation.truth.log[query.log].values() if each.transaction == query.transaction(row[1])
-    ]
+    query = next(query for query in world.queries if query.id == row[0])
+    entries = [each for each in world.truth.log[query.log].values() if each.transaction == query.transaction(row[1])]
     return query.kind == "many" and len(entries) > 1
