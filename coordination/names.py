@@ -92,7 +92,7 @@ def check_processor(name: str) -> None:
 
 
 def check_tasks(tasks: Iterable[object]) -> tuple[str, ...]:
-    """The names of tasks, each once, in their order. `ConfigurationError` for what is no list of names."""
+    """The names of tasks, each once, in their order. `ConfigurationError` for anything but a list of names."""
     if isinstance(tasks, str) or not hasattr(tasks, "__iter__"):
         text = f"The tasks of a job are a list of names, not {repr(tasks)[:80]}. Give a list, which may be empty."
         raise ConfigurationError(text)

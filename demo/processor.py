@@ -100,10 +100,10 @@ def main() -> None:
     while not printer.ended.wait(LOOK_SECONDS):
         if coordinator.leads() != led:
             led = not led
-            say("leads" if led else "leads no more")
+            say("leads" if led else "no longer leads")
     coordinator.stop()
     if led:
-        say("leads no more")
+        say("no longer leads")
 
 
 def _parser() -> argparse.ArgumentParser:

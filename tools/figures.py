@@ -32,7 +32,8 @@ MOST_PARAMETERS = 6
 CLOCKS = {"time.monotonic", "time.monotonic_ns", "time.time", "time.time_ns", "datetime.now", "datetime.utcnow"}
 CLOCK_NAMES = {clock.rpartition(".")[2] for clock in CLOCKS}
 WORDS = re.compile(
-    r"\b([Aa]new|[Hh]eed(?:s|ed)?|[Aa]midst|(?:is|are) none|[Ww]hat is no|[Ss]o many|[Nn]o more(?! than))\b"
+    r"\b([Aa]new|[Hh]eed(?:s|ed)?|[Aa]midst|(?<!here )(?:is|are) none|[Ww]hat is no|[Ss]o many|"
+    r"(?<!are )[Nn]o more(?! than))\b"
 )
 """Words that a reader has to read twice, or that another word of this repository stands for."""
 

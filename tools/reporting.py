@@ -76,7 +76,7 @@ class Reporting:
     @property
     def leads(self) -> bool:
         """Whether it leads, by the last event about that."""
-        return [event["event"] for event in self.named("leads", "leads no more")][-1:] == ["leads"]
+        return [event["event"] for event in self.named("leads", "no longer leads")][-1:] == ["leads"]
 
     @property
     def running(self) -> dict[str, int]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from adjunct_store.versions.manifest import Version
 
 PARTITIONS_AT_ONCE = 8
-"""That a process fetches. They share the threads of the cache, so they take no more memory than one."""
+"""Partitions that a process fetches at once. They share the threads of the cache, so they take the memory of one."""
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ def to_json(manifest: Manifest) -> bytes:
 
 
 def from_json(data: bytes, blob: str) -> Manifest:
-    """The inverse. `ConfigurationError` for one of a newer release, `CorruptError` for what is no sound manifest."""
+    """The inverse. `ConfigurationError` for one of a newer release, `CorruptError` for a damaged one."""
     manifest = _FORM.read(data, blob, _manifest)
     contradiction = _contradiction(manifest)
     if contradiction is not None:

@@ -93,7 +93,7 @@ def to_json(pin: Pin) -> bytes:
 
 
 def from_json(data: bytes, blob: str) -> Pin:
-    """The inverse. `ConfigurationError` for one of a newer release, `CorruptError` for what is no sound pin."""
+    """The inverse. `ConfigurationError` for one of a newer release, `CorruptError` for a damaged one."""
     return _FORM.read(data, blob, _pin)
 
 

@@ -128,7 +128,9 @@ def _version(manifest: Manifest, generation: Generation, base: Version | None, n
         raise ConfigurationError(f"{cause}. Build another generation beside it, or rebuild the store.")
     wrong = [each for each in new.checkpoints if not 0 <= each < generation.partitions]
     if wrong or "" in new.checkpoints.values():
-        cause = f"partition {min(wrong)} is none of {generation.partitions}" if wrong else "a checkpoint has no id"
+        cause = (
+            f"partition {min(wrong)} is not one of the {generation.partitions}" if wrong else "a checkpoint has no id"
+        )
         raise ConfigurationError(f"Batch {new.batch} cannot be published: {cause}. Give an id for each partition.")
     places = range(generation.partitions)
     before = dict.fromkeys(places, ("", -1))

@@ -61,7 +61,7 @@ class EmptyItems:
     left: int = 1 << 27
 
     def read(self, data: int) -> None:
-        """So many bytes of blocks are read, which may have 64 items each."""
+        """Note that bytes of blocks were read, which may have 64 items each."""
         self.left += 64 * data
 
     def take(self, items: int) -> None:

@@ -128,7 +128,7 @@ class _Validation:
             self._check_utf8(rows[whole], start[whole], size[whole])
 
     def _bytes(self, rows: I64, size: I64) -> npt.NDArray[np.bool_]:
-        """`size` bytes of each row; returns which of the rows have so many."""
+        """`size` bytes of each row; returns which of the rows have them."""
         fit = size <= self.end[rows] - self.cursor[rows]
         self._fail(rows[~fit])
         self.cursor[rows[fit]] += size[fit]

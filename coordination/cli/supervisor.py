@@ -150,7 +150,7 @@ class Supervisor:
                 self._start()
             case LeadershipLost(reason):
                 self._epoch, self._look_at = None, self._clock.monotonic() + _TICK_SECONDS
-                self._say(f"leads no more: {reason}")
+                self._say(f"no longer leads: {reason}")
                 self._stop()
             case ElectionFailed(error):
                 self._end(error)

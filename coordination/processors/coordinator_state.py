@@ -1,7 +1,7 @@
 """What a processor does next: a pure function of its state, of what it has read, and of the time.
 
     worker   START n ─► stop the tasks that it loses ─► confirm n ─► END n ─► begin the tasks that it gets
-             not in the model ─► stop all, and stand by          heartbeat not confirmed in time ─► stop all, join anew
+             not in the model ─► stop all, and stand by          heartbeat not confirmed in time ─► stop all, join again
     leader   those that lose tasks have confirmed n, or are dead ─► END n
              one of them is too late ─► TIMEOUT n and START n + 1 without it
              END n, and processors or tasks have come or gone, or nobody runs a task ─► START n + 1; END n + 1 at once

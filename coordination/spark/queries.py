@@ -5,7 +5,7 @@
                           └─► taken away ─► stopped
 
 A query that fails does not touch the others. It is started again after 1 s, 2 s, 4 s … up to a minute, which begins
-anew when it has run for ten minutes. A query that fails since its sink refuses the epoch (`FencedError`) belongs to
+again when it has run for ten minutes. A query that fails since its sink refuses the epoch (`FencedError`) belongs to
 another driver: the coordinator of this one, which was suspended or cut off, is about to find out.
 
 Queries are started by the thread that calls `run`, one after the other: heartbeats do not wait for Spark, and Spark

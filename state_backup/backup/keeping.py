@@ -47,7 +47,7 @@ def set_keep(container: BlobContainer, state: str, keep: int) -> None:
 
 
 def kept(state: str, record: CheckpointRecord, wanted: int | None) -> int:
-    """How many checkpoints a run keeps that wants so many; None: that does not say. A run may keep more, not fewer.
+    """How many checkpoints a run keeps. wanted: its own number, None without one. A run may keep more, not fewer.
 
     A state that does not say either, since an earlier release wrote it, keeps those that it has.
     """

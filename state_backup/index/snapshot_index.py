@@ -41,7 +41,7 @@ _LARGEST = 2**63
 class FileBlob:
     """A blob, and the place in the file of the first byte that is taken from it.
 
-    pack_size: bytes of the blob if it is a pack, whose bytes from `pack_offset` on are the file's; 0 if it is none.
+    pack_size: bytes of the blob if it is a pack, whose bytes from `pack_offset` on are the file's; 0 otherwise.
     """
 
     blob_id: str

@@ -129,7 +129,7 @@ class ReadFiles:
 
 
 def scan(directory: Path, threads: int = _THREADS, known: ReadFiles | None = None) -> LocalDir:
-    """The directory as it is. Files are read by up to so many threads. known: files that are not read again.
+    """The directory as it is. threads: how many files are read at once. known: files that are not read again.
 
     `NotFoundError` if there is none; `ConfigurationError` for what cannot be backed up; `ConflictError` for a file that
     changes meanwhile.

@@ -1,7 +1,7 @@
 """Restore stores: choose a checkpoint that is whole, and make directories what it has.
 
 In the container no lock is taken. If a blob is gone, newer checkpoints have dropped this one: the record is read again,
-and the newest checkpoint is planned anew. What has been downloaded is found by its content. On the host, a lock file
+and the newest checkpoint is planned again. What has been downloaded is found by its content. On the host, a lock file
 keeps two restores of one directory apart.
 """
 
@@ -96,8 +96,8 @@ def restore(  # noqa: PLR0913 - what is restored, where to, and what is reported
     What was deleted and is needed, the record too, is undeleted if the account has soft delete. If blobs of
     the newest checkpoint stay lost, or it has not all of these stores, an older one is restored, with a warning that
     says why; of a checkpoint that was asked for, that is an error. `NotFoundError` if no checkpoint has these stores,
-    `ConflictError` if a killed restore has left a directory that another program has made anew. planned: is called with
-    the number and bytes of the files to download, at each attempt; progress with the bytes of each piece.
+    `ConflictError` if a killed restore has left a directory that another program has made again. planned: is called
+    with the number and bytes of the files to download, at each attempt; progress with the bytes of each piece.
     """
     targets = {store: Target(directory, (directory,)) for store, directory in _resolved(stores).items()}
     transfer = Transfer(StateMetrics(state), threads, planned, progress)
@@ -121,7 +121,7 @@ def materialise(  # noqa: PLR0913 - what is made, of what, and how
 
     Files of `sources` that have the same content are hard-linked, the others downloaded; all are verified by BLAKE3.
     Sources must be directories in which no program changes or appends to a file, such as those that were made by this
-    function and are opened read-only. The directory of a store that is open for writing is none: RocksDB appends to its
+    function and are opened read-only. A store that is open for writing is not such a directory: RocksDB appends to its
     `MANIFEST` and `.log` files, and the new directory would change with it. known: files that an earlier call has
     verified in sources, and that are not read again; this call leaves those of the first source there.
 

@@ -125,7 +125,7 @@ def _check_torn(location: Path, local: int | None, backup: QueryPosition, torn: 
 
 
 def _check_not_newer(location: Path, local: int | None, backup: QueryPosition) -> None:
-    """`ConflictError` if the restore would discard batches that nobody may have elsewhere, or what is no checkpoint."""
+    """`ConflictError` if the restore would discard batches that may be nowhere else, or files of something else."""
     step = "Choose another directory; or discard what is there (`discard_newer=True`)."
     if location.is_dir() and any(location.iterdir()) and (found := _query_of(location)) != backup.query:
         cause = f"it is {_kind(found)}, the backup is of query {backup.query}"
@@ -159,7 +159,7 @@ def back_up_checkpoint(  # noqa: PLR0913 - what, where, and settings
     """Begin to back up the checkpoint of a query that was just started. Close the result when the query has ended.
 
     location: the query's `checkpointLocation`, on a local disk. every: seconds between two backups, at least.
-    stop_after: if backups have failed, or one has waited, for so many seconds, the query is stopped, again and again
+    stop_after: seconds. If backups have failed, or one has waited, for that long, the query is stopped, again and again
     until it has ended; by default it runs on, and `failure` says why. retained: the query's
     `spark.sql.streaming.minBatchesToRetain`. Takes the state over from other writers; when another one takes it over,
     the query is stopped. `ConfigurationError` if the directory is not the checkpoint of this query, the state has a

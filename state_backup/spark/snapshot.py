@@ -75,7 +75,7 @@ def take_snapshot(location: Path, target: Path, *, retained: int = 100) -> int |
 
     target: a directory on the same disk; what is there is deleted. retained: batches that Spark keeps
     (`spark.sql.streaming.minBatchesToRetain`). `ConflictError` if Spark has deleted files meanwhile that the snapshot
-    needs, or so many batches were committed that it may have: take another one.
+    needs, or has committed enough batches to do so: take another one.
     """
     if target.exists():
         remove(target)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class StopDue:
-    """Due when backups have not succeeded for so many seconds since the first of them began. Thread-safe.
+    """Due when backups have not succeeded for `seconds` since the first of them began. Thread-safe.
 
     A backup that still waits counts as one that has not succeeded. None: never.
     """

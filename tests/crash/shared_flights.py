@@ -98,7 +98,7 @@ class StandBy(LeaderQuery):
 
     def on_deposed(self, reason: str) -> None:
         super().on_deposed(reason)
-        say("leads no more", reason=reason)
+        say("no longer leads", reason=reason)
 
 
 def main(mode: str, folder: Path, checkpoints: Path, container: str, name: str) -> None:
@@ -123,7 +123,7 @@ def _say_who_leads(coordinator: JobCoordinator) -> None:
     while True:
         if coordinator.leads() != led:
             led = not led
-            say("leads" if led else "leads no more")
+            say("leads" if led else "no longer leads")
         time.sleep(0.1)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tools.figures import WORDS, ambiguous_classes, clocks, long_signatures, modules, words
 
-MOST_LONG_SIGNATURES = 28
+MOST_LONG_SIGNATURES = 19
 MOST_AMBIGUOUS_CLASSES = 0
-MOST_WORDS = 118
+MOST_WORDS = 0
 """What there was on 2026-11-25. Each may only be lowered, to 0 in the end."""
 CLOCK = "azure_account/clock.py"
 MODULES = modules()

@@ -162,7 +162,7 @@ def test_one_process_runs_the_command_whoever_is_killed_and_whatever_happens_to_
             BlobLeaseClient(blob).break_lease(0)
         [deaf] = two.commands
         wait_for(lambda: deaf not in two.commands, TIMING.renew_every + TIMING.margin + SLACK)
-        assert "leads no more: " in two.said
+        assert "no longer leads: " in two.said
         wait_for(lambda: "the command was stopped by SIGKILL" in two.said, SLACK)
         wait_for(lambda: two.commands or three.commands, TIMING.takeover + SLACK)
 
@@ -208,5 +208,5 @@ def test_the_command_of_a_suspended_process_ends_before_its_lease_can(
         wait_for(taken, TIMING.takeover + SLACK)
         assert not any(both), "the guard killed the command while the process was suspended"
         one.process.send_signal(signal.SIGCONT)
-        wait_for(lambda: re.search("leads no more.*\n(.*\n)*.*stands by: two leads", one.said), SLACK)
+        wait_for(lambda: re.search("no longer leads.*\n(.*\n)*.*stands by: two leads", one.said), SLACK)
         assert [] == one.commands

@@ -127,7 +127,7 @@ def test_a_broken_lease_stops_the_command_and_the_next_term_has_a_higher_epoch(
     first, stopped, second, last = lines_of(file)
     assert ("stopped", "stopped") == (stopped, last)
     assert int(second) > int(first)
-    assert any(line.startswith("leads no more: ") and "LeaseIsBroken" in line for line in running.said)
+    assert any(line.startswith("no longer leads: ") and "LeaseIsBroken" in line for line in running.said)
     assert "received SIGTERM" in running.said
     assert free(account)
 
@@ -276,7 +276,7 @@ def test_the_lease_is_not_released_before_the_command_has_ended(account: MemoryA
     running = Running(account.restarted(late), script)
     wait_for(lambda: lines_of(file))
     late.open.clear()
-    wait_for(lambda: any(line.startswith("leads no more") for line in running.said))
+    wait_for(lambda: any(line.startswith("no longer leads") for line in running.said))
     late.open.set()
     wait_for(lambda: at_release)
     running.supervisor.signalled(signal.SIGTERM)
