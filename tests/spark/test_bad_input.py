@@ -80,7 +80,7 @@ def test_a_wrong_option_is_named_before_anything_is_written(
         ("{container}/_hidden", "stream name '_hidden' is invalid: level '_hidden' begins with `_`"),
         (
             "ftp://host/x",
-            "path 'ftp://host/x' is not supported. Use `container/stream` or an https, abfss or wasbs URL.",
+            "path 'ftp://host/x' is not supported. Use `container/path` or an https, abfss or wasbs URL.",
         ),
     ],
 )
