@@ -572,8 +572,8 @@ def test_a_manifest_that_is_deleted_while_it_is_filled_is_missed(container: Blob
 @pytest.mark.parametrize(
     ("checkpoints", "cause"),
     [
-        ({2: "1-1"}, "partition 2 is none of 2"),
-        ({-1: "1-1"}, "partition -1 is none"),
+        ({2: "1-1"}, "partition 2 is not one of the 2"),
+        ({-1: "1-1"}, "partition -1 is not one"),
         ({0: ""}, "a checkpoint has no id"),
     ],
 )
