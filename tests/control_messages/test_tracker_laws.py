@@ -36,6 +36,11 @@ def messages(draw: st.DrawFn, *, may_idle: bool = False) -> ControlMessage:
     return end(task, total, generation) if kind == "end" else idle(task, total, generation)
 
 
+def ended(generation: int, tasks: int) -> list[ControlMessage]:
+    """The end of a generation, in one batch."""
+    return [EndOfStream(f"Partition {task}", tasks, STREAM, generation) for task in range(tasks)]
+
+
 @st.composite
 def sent_in_order(draw: st.DrawFn) -> list[ControlMessage]:
     """What the two tasks of a generation have sent, in this order: they are often idle and awake in turn."""
@@ -136,21 +141,24 @@ def test_a_checkpoint_restores_the_tracker(
 
 
 @given(moments, idle_timeouts)
-def test_watermarks_rise_until_the_end_which_comes_once(
+@example([(ended(0, 2), 0), ([at("Partition 0", 0, 1, 2)], 0)], None)
+def test_watermarks_rise_until_the_end_which_comes_once_in_a_generation(
     flow: list[tuple[list[ControlMessage], int]], idle_timeout: IdleTimeout | None
 ) -> None:
-    tracker, now, highest, ended = EMPTY, 0, -1, False
+    tracker, now, highest, at_end = EMPTY, 0, -1, False
     for batch, wait in flow:
         now += wait
         for step in (
             receive(tracker, batch, now, idle_timeout),
             *([] if idle_timeout is None else [advance_time(tracker, now, idle_timeout)]),
         ):
-            assert not (ended and (step.end or step.watermark is not None))
+            reopened = any(each.type == "reopened" for each in step.announced)
+            assert reopened == (at_end and step.tracker.generation > tracker.generation)
+            assert reopened or not (at_end and (step.end or step.watermark is not None))
             assert not (step.end and step.watermark is not None)
             assert step.watermark is None or highest < step.watermark == step.tracker.watermark
         step = receive(tracker, batch, now, idle_timeout)
-        tracker, ended = step.tracker, ended or step.end
+        tracker, at_end = step.tracker, step.tracker.at_end
         highest = highest if step.watermark is None else step.watermark
 
 
@@ -166,11 +174,6 @@ def test_nothing_is_announced_between_two_timeouts(
     assert due is None or now < due <= now + 100
     if due is None or now + later < due:
         assert Step(tracker) == advance_time(tracker, now + later, idle_timeout)
-
-
-def ended(generation: int, tasks: int) -> list[ControlMessage]:
-    """The end of a generation, in one batch."""
-    return [EndOfStream(f"Partition {task}", tasks, STREAM, generation) for task in range(tasks)]
 
 
 @given(st.lists(batches, max_size=8))
