@@ -36,7 +36,7 @@ def examples(container: str, folder: Path) -> list[str]:
     return [
         re.sub("^account = .*$", "account = {}", code, flags=re.MULTILINE)
         .replace("mycontainer/", f"{container}/")
-        .replace('"coordination"', f'"{container}"')
+        .replace('"coordination/', f'"{container}/')
         .replace("/mnt/", f"{folder}/")
         for code in re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
     ]
@@ -88,13 +88,11 @@ def test_the_other_examples_work(
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", azurite.connection_string)
     _, _, workers, lock, checkpoints = examples(container_name, tmp_path)
     names: dict[str, Any] = {"account": {}}
-    exec("from coordination import JobCoordinator, open_account", names)  # noqa: S102
     exec(workers, names)  # noqa: S102 - a file of this repository, here and below
     wait_for(lambda: {"daily", "weekly"} == set(names["coordinator"].tasks), 60)
     names["coordinator"].stop()
     assert {} == names["coordinator"].tasks
 
-    names["container"] = names["open_account"]({}).container(container_name)
     exec(lock, names)  # noqa: S102
     assert 2 == names["step"]
 
