@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 BLOCK_BYTES = 256 << 20
 BATCH_BYTES = 128 << 20
+BATCH_ROWS = 32_768
 MAX_LEVELS = 50
 """Levels of nested records, arrays and maps in a schema. Spark's JVM overflows its stack at 300."""
 
@@ -22,10 +23,16 @@ MAX_BATCH_BYTES = "maxBatchBytes"
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """The limits of one read, in bytes."""
+    """The limits of one read.
+
+    block_bytes: of a block, before and after decompression.
+    batch_bytes: of a batch in memory.
+    batch_rows: rows of a batch.
+    """
 
     block_bytes: int = BLOCK_BYTES
     batch_bytes: int = BATCH_BYTES
+    batch_rows: int = BATCH_ROWS
 
 
 DEFAULT_LIMITS = ReadLimits()

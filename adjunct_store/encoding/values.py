@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from arrow_avro import SYNC_SIZE, AvroBlock, FileHeader, RowEncoder, decode_blocks
+from arrow_avro import SYNC_SIZE, AvroBlock, FileHeader, ReadLimits, RowEncoder, decode_blocks
 from azure_account.errors import ConfigurationError, CorruptError, describe
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def decode_values(datums: pa.Array, schema: StoreSchema, store: str) -> pa.Struc
     header = FileHeader(schema.avro.json, "null", bytes(SYNC_SIZE), 0)
     block = AvroBlock(0, len(datums), body, len(body))
     try:
-        batches = list(decode_blocks(header, [block], blob=store, reader=schema.avro, batch_rows=len(datums)))
+        limits = ReadLimits(batch_rows=len(datums))
+        batches = list(decode_blocks(header, [block], blob=store, reader=schema.avro, limits=limits))
     except (CorruptError, ConfigurationError) as error:  # of blobs, with other advice
         cause = "some are not of the store's schema, though the files are as they were published"
         step = "`python -m adjunct_store verify --deep` shows which; rebuild the store from its source (rebuild=True)."

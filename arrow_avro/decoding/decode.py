@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_blob", "decode_blocks", "superset"]
 
-BATCH_ROWS = 32_768
 _MAX_EMPTY_ROWS = 1 << 24  # of a block whose rows have no bytes
 _RESTART = "Start the query again: it then reads by the schemas that the stream has now."
 _REPORT = "Report this with the header of the blob; leave the blob out until then."
@@ -53,7 +52,6 @@ def decode_blob(
     *,
     blob: str,
     reader: AvroSchema | None = None,
-    batch_rows: int = BATCH_ROWS,
     columns: Sequence[str] | None = None,
     limits: ReadLimits = DEFAULT_LIMITS,
 ) -> Iterator[pa.RecordBatch]:
@@ -69,18 +67,15 @@ def decode_blob(
     if plain.clip(1):
         header = read_header(plain, blob=blob)
         framed = blocks(plain, header, blob=blob, most=limits.block_bytes)
-        yield from decode_blocks(
-            header, framed, blob=blob, reader=reader, batch_rows=batch_rows, columns=columns, limits=limits
-        )
+        yield from decode_blocks(header, framed, blob=blob, reader=reader, columns=columns, limits=limits)
 
 
-def decode_blocks(  # noqa: PLR0913 - the settings of a read, by name
+def decode_blocks(
     header: FileHeader,
     framed: Iterable[AvroBlock],
     *,
     blob: str,
     reader: AvroSchema | None = None,
-    batch_rows: int = BATCH_ROWS,
     columns: Sequence[str] | None = None,
     limits: ReadLimits = DEFAULT_LIMITS,
 ) -> Iterator[pa.RecordBatch]:
@@ -88,7 +83,7 @@ def decode_blocks(  # noqa: PLR0913 - the settings of a read, by name
     given = reader is not None and reader.given
     with _named_errors(blob, "its schema", given=given):
         decoder = _decoder(header.schema_json, reader, None if columns is None else tuple(columns), blob)
-        budget = run_budget(decoder.avro, decoder.plan, batch_rows, limits.batch_bytes)
+        budget = run_budget(decoder.avro, decoder.plan, limits.batch_rows, limits.batch_bytes)
     with decoder.scanner() as scanner:
         batches = Batches(scanner, decoder.plan, decoder.arrow, budget)
         for block in framed:

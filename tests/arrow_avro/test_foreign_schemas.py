@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from arrow_avro.decoding.decode import decode_blob
 from arrow_avro.decoding.superset import superset
 from arrow_avro.files.container_file import block, header
+from arrow_avro.limits import ReadLimits
 from arrow_avro.schema import arrow_schema, header_schema, parse
 from arrow_avro.varint import encode
 from azure_account.errors import ConfigurationError, CorruptError
@@ -312,7 +313,7 @@ def check_any_header(data: st.DataObject) -> None:
     is_record = isinstance(root.schema, dict) and root.schema["type"] == "record"
     stored = blob(root.schema, *(data for _, data in values))
     rows = expected if is_record else [{"value": value} for value in expected]
-    assert rows == read(stored, batch_rows=3)
+    assert rows == read(stored, limits=ReadLimits(batch_rows=3))
     schema = header_schema(json.dumps(root.schema), blob="b")
     again = superset([schema, header_schema(json.dumps(record(column("int"))), blob="b")])
     batches = decode_blob(stored, blob="b", reader=again)

@@ -22,6 +22,7 @@ from arrow_avro.decoding.decode import decode_blob, decode_blocks
 from arrow_avro.encoding.encode import RowEncoder
 from arrow_avro.files.block_codecs import CODECS
 from arrow_avro.files.container_file import after_sync, block, blocks, header, read_header
+from arrow_avro.limits import ReadLimits
 from arrow_avro.schema import arrow_schema, infer, parse
 from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError
 from tests.arrow_avro.sync_marker import SYNC
@@ -287,7 +288,7 @@ def test_every_nesting_comes_back(data: st.DataObject) -> None:
     rows = [{"v": value, "after": place} for place, value in enumerate(values)]
     blob = written(schema, rows, interval=1)
     expected = [{"v": kind.becomes(value), "after": place} for place, value in enumerate(values)]
-    assert expected == read(blob, batch_rows=4)
+    assert expected == read(blob, limits=ReadLimits(batch_rows=4))
     assert list(range(len(values))) == [row["after"] for row in read(blob, columns=["after"])]
     assert [kind.becomes(value) for value in values] == [row["v"] for row in read(blob, columns=["v"])]
 
@@ -596,7 +597,10 @@ def test_a_blob_without_rows_has_no_batches() -> None:
 
 @pytest.mark.parametrize("rows", [1, 7, 999, 1000, 10_000])
 def test_batches_have_the_requested_size_whatever_the_size_of_blocks(rows: int) -> None:
-    sizes = [batch.num_rows for batch in decode_blob(written(FLIGHTS, ROWS, interval=700), blob="a", batch_rows=rows)]
+    sizes = [
+        batch.num_rows
+        for batch in decode_blob(written(FLIGHTS, ROWS, interval=700), blob="a", limits=ReadLimits(batch_rows=rows))
+    ]
     assert [rows] * (1000 // rows) + [1000 % rows] * (1000 % rows > 0) == sizes
 
 
@@ -613,7 +617,10 @@ def test_columns_are_read_in_the_requested_order() -> None:
 
 
 def test_rows_are_counted_without_reading_any_column() -> None:
-    sizes = [batch.num_rows for batch in decode_blob(written(FLIGHTS, ROWS), blob="a", columns=[], batch_rows=600)]
+    sizes = [
+        batch.num_rows
+        for batch in decode_blob(written(FLIGHTS, ROWS), blob="a", columns=[], limits=ReadLimits(batch_rows=600))
+    ]
     assert [600, 400] == sizes
 
 
@@ -717,7 +724,7 @@ def test_datums_that_are_no_records_are_one_column_value(root: Json, values: lis
 
 
 def test_records_without_fields_are_as_many_rows_as_records() -> None:
-    batches = list(decode_blob(written(record(), [{}] * 5, interval=1), blob="a", batch_rows=2))
+    batches = list(decode_blob(written(record(), [{}] * 5, interval=1), blob="a", limits=ReadLimits(batch_rows=2)))
     assert [2, 2, 1] == [batch.num_rows for batch in batches]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from arrow_avro.decoding.decode import decode_blob
 from arrow_avro.files.container_file import blocks, header, read_header
-from arrow_avro.limits import MAX_LEVELS
+from arrow_avro.limits import MAX_LEVELS, ReadLimits
 from arrow_avro.schema import parse
 from arrow_avro.varint import encode
 from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError
@@ -38,7 +38,7 @@ def test_a_damaged_row_is_named_with_its_block_and_its_column(
     offset = [each.offset for each in blocks(blob, read_header(blob))][-1]
     place = rf"blob b failed: in the block from byte {offset}, row {before} \(from 0\), column '{column}': "
     with pytest.raises(CorruptError, match=place):
-        list(decode_blob(blob, blob="b", batch_rows=batch_rows))
+        list(decode_blob(blob, blob="b", limits=ReadLimits(batch_rows=batch_rows)))
 
 
 @pytest.mark.parametrize("wanted", [["text"], ["n"], []])

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arrow_avro.decoding.decode import decode_blob
+from arrow_avro.limits import ReadLimits
 from arrow_avro.schema import parse
 from azure_account.errors import ConfigurationError
 
@@ -117,7 +118,7 @@ def test_any_two_schemas_that_resolve_are_read_as_fastavro_reads_them(data: st.D
     stream = io.BytesIO()
     fastavro.writer(stream, pair.writer, rows, sync_interval=data.draw(st.sampled_from([1, 16_000])))
     blob = stream.getvalue()
-    batches = list(decode_blob(blob, blob="b", reader=parse(json.dumps(pair.reader)), batch_rows=4))
+    batches = list(decode_blob(blob, blob="b", reader=parse(json.dumps(pair.reader)), limits=ReadLimits(batch_rows=4)))
     for batch in batches:
         batch.validate(full=True)
     expected = [shown(row, pair.reader) for row in fastavro.reader(io.BytesIO(blob), pair.reader)]

@@ -107,8 +107,10 @@ def test_nulls_and_longs_of_ten_bytes_may_begin_and_end_anywhere(
 ) -> None:
     expected = [row | {"f": None if row["f"] is None else list(row["f"].items())} for row in rows]
     blob = written(NULLABLE, rows, interval)
-    assert expected == read(blob, batch_rows=batch_rows)
-    assert [{"e": row["e"], "a": row["a"]} for row in rows] == read(blob, batch_rows=batch_rows, columns=["e", "a"])
+    assert expected == read(blob, limits=ReadLimits(batch_rows=batch_rows))
+    assert [{"e": row["e"], "a": row["a"]} for row in rows] == read(
+        blob, columns=["e", "a"], limits=ReadLimits(batch_rows=batch_rows)
+    )
 
 
 @pytest.mark.parametrize("late", ["a", "b", "c", "d", "e", "f"])
@@ -116,14 +118,14 @@ def test_a_null_that_comes_after_many_batches_without_one_is_read(late: str) -> 
     row = {"a": 1, "b": "x", "c": 0.5, "d": [1, 2], "e": {"x": True, "y": 5}, "f": {"k": "v"}}
     rows = [*[row] * 50, row | {late: None}, *[row] * 50]
     assert [each[late] is None for each in rows] == [
-        each[late] is None for each in read(written(NULLABLE, rows, 100), batch_rows=10)
+        each[late] is None for each in read(written(NULLABLE, rows, 100), limits=ReadLimits(batch_rows=10))
     ]
 
 
 def test_a_null_is_seen_even_if_its_row_could_be_read_without_one() -> None:
     schema = record(a=["null", "long"], b="string")
     rows = [{"a": 1, "b": "x"}] * 20 + [{"a": None, "b": "\0"}] + [{"a": 2, "b": ""}] * 9
-    assert rows == read(written(schema, rows), batch_rows=10)
+    assert rows == read(written(schema, rows), limits=ReadLimits(batch_rows=10))
 
 
 def test_a_column_that_had_a_null_is_never_again_assumed_to_have_none() -> None:
@@ -171,8 +173,8 @@ def test_longs_are_read_over_all_their_64_bits(values: list[int], batch_rows: in
     rows = [{"v": v, "w": v, "x": [v, v], "y": {"k": v}, "z": v} for v in values]
     expected = [row | {"y": [("k", row["v"])], "z": {"member0": None, "member1": row["v"]}} for row in rows]
     blob = written(schema, rows, 30)
-    assert expected == read(blob, batch_rows=batch_rows)
-    assert [{"z": row["z"]} for row in expected] == read(blob, batch_rows=batch_rows, columns=["z"])
+    assert expected == read(blob, limits=ReadLimits(batch_rows=batch_rows))
+    assert [{"z": row["z"]} for row in expected] == read(blob, columns=["z"], limits=ReadLimits(batch_rows=batch_rows))
 
 
 def test_a_varint_of_more_than_64_bits_is_corrupt() -> None:
@@ -195,7 +197,9 @@ def test_varints_longer_than_they_must_be_are_read() -> None:
 def test_batches_are_cut_anywhere_from_blocks_of_any_size(sizes: list[int], batch_rows: int) -> None:
     numbers = iter(range(1000))
     bodies = [(size, b"".join(b"\x02" + encode(next(numbers)) for _ in range(size))) for size in sizes]
-    batches = list(decode_blob(framed(record(v=["null", "int"]), *bodies), blob="b", batch_rows=batch_rows))
+    batches = list(
+        decode_blob(framed(record(v=["null", "int"]), *bodies), blob="b", limits=ReadLimits(batch_rows=batch_rows))
+    )
     assert list(range(sum(sizes))) == [value for batch in batches for value in batch.column("v").to_pylist()]
     assert all(batch_rows == batch.num_rows for batch in batches[:-1])
     assert all(0 < batch.num_rows <= batch_rows for batch in batches)
@@ -326,7 +330,9 @@ def test_a_field_may_be_read_twice_under_two_names() -> None:
 
 def test_rows_without_bytes_are_counted() -> None:
     schema = record(v="null", w=record("empty"))
-    batches = list(decode_blob(framed(schema, (100_000, b""), (3, b"")), blob="b", batch_rows=40_000))
+    batches = list(
+        decode_blob(framed(schema, (100_000, b""), (3, b"")), blob="b", limits=ReadLimits(batch_rows=40_000))
+    )
     assert [40_000, 40_000, 20_003] == [batch.num_rows for batch in batches]
     assert {"v": None, "w": {}} == batches[0].slice(0, 1).to_pylist()[0]
 
@@ -618,7 +624,9 @@ def test_damaged_rows_soon_end_in_an_error_or_in_other_rows(
     blob = framed(NULLABLE, (len(rows), bytes(next(blocks(whole, read_header(whole))).body)), *parts)
     began = time.perf_counter()
     try:
-        found = sum(batch.num_rows for batch in decode_blob(blob, blob="b", columns=columns, batch_rows=5))
+        found = sum(
+            batch.num_rows for batch in decode_blob(blob, blob="b", columns=columns, limits=ReadLimits(batch_rows=5))
+        )
     except CorruptError as error:
         assert "blob b failed: in the block from byte" in str(error)  # noqa: PT017 - the other outcome is as good
     else:
@@ -629,7 +637,7 @@ def test_damaged_rows_soon_end_in_an_error_or_in_other_rows(
 def test_concurrent_readers_of_one_schema_do_not_change_each_others_rows() -> None:
     first = written(NULLABLE, [dict.fromkeys("abcdef")] * 20, 10)
     second = written(record(v="long"), [{"v": n} for n in range(50)], 10)
-    one, other = (decode_blob(data, blob="b", batch_rows=7) for data in (second, second))
+    one, other = (decode_blob(data, blob="b", limits=ReadLimits(batch_rows=7)) for data in (second, second))
     assert [row for batch in decode_blob(first, blob="b") for row in batch.to_pylist()] == [
         dict.fromkeys("abcdef")
     ] * 20
@@ -641,12 +649,12 @@ def test_threads_read_blobs_of_one_schema_concurrently() -> None:
     schema = record(v=["null", "long"], w="string")
     blobs = [written(schema, [{"v": seed * n, "w": str(n)} for n in range(3000)], 500) for seed in range(8)]
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda blob: read(blob, batch_rows=300), blobs))
+        found = list(threads.map(lambda blob: read(blob, limits=ReadLimits(batch_rows=300)), blobs))
     assert [[seed * n for n in range(3000)] for seed in range(8)] == [[row["v"] for row in rows] for rows in found]
 
 
 def test_arrays_outlive_the_next_run() -> None:
     data = written(record(v=["null", "double"], w="string"), [{"v": n, "w": str(n)} for n in range(1000)], 100)
-    batches = list(decode_blob(data, blob="b", batch_rows=10))
+    batches = list(decode_blob(data, blob="b", limits=ReadLimits(batch_rows=10)))
     assert list(range(1000)) == [value for batch in batches for value in batch.column("v").to_pylist()]
     assert [str(n) for n in range(1000)] == [text for batch in batches for text in batch.column("w").to_pylist()]
