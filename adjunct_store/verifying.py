@@ -18,16 +18,17 @@ from adjunct_store.host.cache import HostCache
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.names import StoreNames
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from azure_account.location import Location
 from azure_account.parallel import concurrent_map
+from state_backup import Report
 from state_backup import Verified as VerifiedCheckpoint
 from state_backup import verify as verify_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from adjunct_store.versions.manifest import Manifest, Version
     from azure_account.account import BlobContainer
-    from azure_account.location import Location
 
 _STATES_AT_ONCE = 4
 _Place: TypeAlias = "tuple[int, int]"
@@ -59,32 +60,30 @@ class VerifiedVersion:
 
 
 def verify(
-    store: Location,
+    where: Location,
     *,
     deep: bool = False,
     scratch: Path | None = None,
     threads: int = 16,
-    planned: Callable[[int, int], object] = lambda _files, _bytes: None,
-    progress: Callable[[int], object] = lambda _: None,
+    report: Report = Report(),
 ) -> tuple[VerifiedVersion, ...]:
     """Verify all versions, newest first. Finds all faults, and changes nothing.
 
-    store: where the store is.
+    where: the store.
     deep: download all files and compare their checksums, then read all entries: each key must be in the partition of
     its hash, each value must decode, and the numbers of entries must be those of partition and version. Without it only
     the names and sizes of the blobs are compared.
     scratch: with `deep` a folder with room for the store; by default the temporary folder.
     threads: of the downloads.
-    planned: see `state_backup.verify`.
-    progress: see `state_backup.verify`.
+    report: is told what will be downloaded, and of each piece.
 
     `NotFoundError` if the store does not exist, `CorruptError` if its manifest is damaged.
     """
-    container, path = store.open(), store.path
+    container, path = where.open(), where.path
     names = StoreNames(path)
     manifest = _read(container, path)
     places = sorted({(each.generation, partition) for each in manifest.versions for partition, _ in _written(each)})
-    look = partial(_look, container, names, deep=deep, planned=planned, progress=progress)
+    look = partial(_look, container, names, deep=deep, report=report)
     looked = dict(zip(places, concurrent_map(look, places, _STATES_AT_ONCE, after_error="wait"), strict=True))
     verified = [_version(each, looked) for each in manifest.versions]
     if deep:
@@ -111,18 +110,10 @@ def _written(version: Version) -> Sequence[tuple[int, str]]:
     return [(partition, checkpoint) for partition, checkpoint in enumerate(version.checkpoints) if checkpoint]
 
 
-def _look(
-    container: BlobContainer,
-    names: StoreNames,
-    place: _Place,
-    *,
-    deep: bool,
-    planned: Callable[[int, int], object],
-    progress: Callable[[int], object],
-) -> _Looked:
-    state = names.state(*place)
+def _look(container: BlobContainer, names: StoreNames, place: _Place, *, deep: bool, report: Report) -> _Looked:
+    state = Location.in_container(container, names.state(*place))
     try:
-        found = verify_state(container, state, deep=deep, planned=planned, progress=progress)
+        found = verify_state(state, deep=deep, report=report)
     except (NotFoundError, CorruptError, ConfigurationError) as error:
         return str(error)
     return {str(each.checkpoint.id): each for each in found}

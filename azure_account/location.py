@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from azure_account.address import parse_address
+from azure_account.address import Address, parse_address
 from azure_account.connect import connect
 from azure_account.errors import ConfigurationError
 from azure_account.names import check_container
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from azure_account.account import BlobContainer, StorageAccount
-    from azure_account.address import Address
     from azure_account.memory.account import MemoryAccount
     from azure_account.options.settings import AccountSettings
 
@@ -47,6 +46,7 @@ class Location:
     where: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     _account: StorageAccount | None = field(default=None, repr=False, hash=False, kw_only=True)
+    _container: BlobContainer | None = field(default=None, repr=False, hash=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Validate."""
@@ -65,8 +65,15 @@ class Location:
         """A location in an account object. It cannot be pickled, so tasks of Spark cannot have it."""
         return cls(where, _account=account)
 
+    @classmethod
+    def in_container(cls, container: BlobContainer, path: str) -> Self:
+        """A location in a container object. It cannot be pickled, so tasks of Spark cannot have it."""
+        return cls(f"{container.name}/{path}", _container=container)
+
     @cached_property
     def _address(self) -> Address:
+        if self._container is not None:
+            return Address(self._container.name, self.where.partition("/")[2] or None)
         return parse_address(self.where)
 
     @property
@@ -83,10 +90,6 @@ class Location:
         """`container/path`."""
         return str(self._address)
 
-    def below(self, name: str) -> Self:
-        """The location `name` in the folder that this one is."""
-        return replace(self, where=f"{self.where.rstrip('/')}/{name}")
-
     def within(self, seconds: float) -> Self:
         """The same location, whose requests are repeated for at most `seconds` if there is no answer.
 
@@ -99,7 +102,7 @@ class Location:
 
     def open(self) -> BlobContainer:
         """The container. Makes no request; calls after the first one are cheap. `ConfigurationError` as `connect`."""
-        return self.account().container(self.container)
+        return self._container or self.account().container(self.container)
 
     def account(
         self, change: Callable[[AccountSettings], AccountSettings] = lambda settings: settings
@@ -107,11 +110,20 @@ class Location:
         """The account; change: of its settings, such as shorter timeouts. Accounts in memory have no settings."""
         if self._account is not None:
             return self._account
+        if self._container is not None:
+            raise ConfigurationError(f"{self} is a location in a container object, which has no account.")
         endpoint = self.options.get("endpoint", "")
         if endpoint.startswith(_MEMORY):
             return memory_account(endpoint)
         options, address = ACCOUNT_OPTIONS.parse(self.options), self._address
-        return connect(change(account_settings(options, address.account, os.environ, url_endpoint=address.endpoint)))
+        return connect(change(account_settings(options, address, os.environ)))
+
+
+def check_location(where: object, example: str) -> None:
+    """`ConfigurationError` for an argument `where` that is not a `Location`. example: of a text for one."""
+    if not isinstance(where, Location):
+        cause = f"Argument where is of type {type(where).__name__}:"
+        raise ConfigurationError(f"{cause} give azure_account.Location({example!r}, options).")
 
 
 def memory_account(endpoint: str) -> MemoryAccount:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import uuid
+from typing import TYPE_CHECKING
 
-from azure_account import Location, connect
+from azure_account import connect
 from azure_account.clock import SYSTEM_CLOCK, utc
 from azure_account.errors import ConfigurationError
+from azure_account.location import check_location
 from azureblob_source.log import commit
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft
 from azureblob_source.log.publish import Publisher
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.sink import prepare
+
+if TYPE_CHECKING:
+    from azure_account.location import Location
 
 
 def open_epoch(where: Location, epoch: int) -> None:
@@ -28,9 +33,7 @@ def open_epoch(where: Location, epoch: int) -> None:
     batch's own query, started with this epoch, writes it again. Idempotent. The container is created if it is absent.
     `FencedError` if the stream is at a higher epoch.
     """
-    if not isinstance(where, Location):
-        cause = f"Argument where is of type {type(where).__name__}:"
-        raise ConfigurationError(f"{cause} give azure_account.Location('container/stream', options).")
+    check_location(where, "container/stream")
     given = sink_options({**where.options, "path": where.where, "epoch": str(epoch)}, os.environ)
     stream = given.address.path
     if stream is None:

@@ -11,8 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from azure_account.location import Location
 from benchmarks.peak import peak
 from benchmarks.rounds import seconds
+from state_backup.backup.settings import WriterSettings
+from state_backup.restoring.restore import RestoreSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +39,9 @@ def back_up(directory: Path) -> float:
     container = _own_container()
 
     def act() -> None:
-        writer: StateWriter = open_state(container, STATE, Owner("flights"), threads=THREADS)
+        writer: StateWriter = open_state(
+            Location.in_container(container, STATE), Owner("flights"), WriterSettings(threads=THREADS)
+        )
         writer.back_up({STORE: directory})
 
     return seconds(act)
@@ -47,7 +52,11 @@ def restore(directory: Path) -> float:
     from state_backup import restore  # noqa: PLC0415
 
     container = _own_container()
-    return seconds(lambda: restore(container, STATE, {STORE: directory}, threads=THREADS))
+    return seconds(
+        lambda: restore(
+            Location.in_container(container, STATE), {STORE: directory}, settings=RestoreSettings(threads=THREADS)
+        )
+    )
 
 
 def sdk_upload(directory: Path) -> float:

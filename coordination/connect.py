@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from azure_account.connect import connect, settings_of
-from azure_account.errors import ConfigurationError
-from azure_account.location import Location
+from azure_account.location import check_location
 from azure_account.options.settings import Timeouts
 from azure_account.retrying.policy import RetryPolicy
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from azure_account.account import StorageAccount
+    from azure_account.location import Location
     from azure_account.options.settings import AccountSettings
 
 
@@ -29,9 +29,7 @@ def open_account(options: Mapping[str, str] | None = None, *, request: float = 5
 
 def brief_account(where: Location, request: float) -> StorageAccount:
     """The account of a location, as `open_account`. `ConfigurationError` if `where` is not a `Location`."""
-    if not isinstance(where, Location):
-        cause = f"Argument where is of type {type(where).__name__}:"
-        raise ConfigurationError(f"{cause} give azure_account.Location('container/name', options).")
+    check_location(where, "container/name")
     return where.account(lambda settings: brief_settings(settings, request))
 
 

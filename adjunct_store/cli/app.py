@@ -6,6 +6,7 @@ wrong usage; 130 ended by Ctrl-C. Nothing here writes to the account, but that d
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,24 +20,24 @@ from adjunct_store.cli.reading import chosen_version, find_stores, opened
 from adjunct_store.host.cleaning import clean_cache
 from adjunct_store.host.folders import cache_directory
 from adjunct_store.verifying import verify
-from azure_account.cli.commands import ERROR, AsJson, Options, new_app, settings_of
+from azure_account.cli.commands import ERROR, AsJson, CommonOptions, location_of, new_app
+from azure_account.cli.grouped import grouped
 from azure_account.cli.json_lines import print_json
 from azure_account.cli.progress import transfer
 from azure_account.cli.shell import shell_of
-from azure_account.location import Location
-from azure_account.names import check_container
+from azure_account.errors import ConfigurationError
+from state_backup import Report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adjunct_store.versions.manifest import Version
-    from azure_account.account import BlobContainer
     from azure_account.cli.shell import Shell
+    from azure_account.location import Location
 
 app = new_app()
 
-Container = Annotated[str, typer.Argument(metavar="CONTAINER", help="The container.")]
-Store = Annotated[str, typer.Argument(metavar="STORE", help="The store's path in it, such as stores/planes.")]
+Store = Annotated[str, typer.Argument(metavar="CONTAINER/STORE", help="Container and store, or a URL.")]
 CacheDir = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Where this host keeps versions.", show_default="the default of readers"),
@@ -49,23 +50,22 @@ def main() -> None:
 
 
 @app.command()
+@grouped
 def ls(
     ctx: typer.Context,
-    container: Container,
-    prefix: Annotated[
-        str, typer.Argument(metavar="[PREFIX]", help="A folder of stores, or one store.", show_default=False)
-    ] = "",
-    option: Options = None,
-    *,
-    as_json: AsJson = False,
+    where: Annotated[
+        str,
+        typer.Argument(metavar="CONTAINER[/PREFIX]", help="A container, a folder of stores, or a store; or a URL."),
+    ],
+    common: CommonOptions,
 ) -> None:
     """List stores with what readers get now; of one store all versions, and who has pinned them."""
     shell = shell_of(ctx)
-    prefix = prefix.strip("/")
-    opened_container = _container(shell, container, option)
-    stores = find_stores(opened_container, prefix)
-    if as_json:
-        print_json(document.stores_json(container, stores))
+    place = location_of(shell, where, common.option)
+    prefix = place.path
+    stores = find_stores(place.open(), prefix)
+    if common.as_json:
+        print_json(document.stores_json(place.container, stores))
         return
     manifest = stores[0].manifest if stores and stores[0].store == prefix else None
     if manifest is not None:
@@ -76,7 +76,7 @@ def ls(
     elif stores:
         shell.out.print(text.stores_table(stores))
     else:
-        shell.err.print(text.one_line(f"Container {container} has no store{f' in {prefix}' if prefix else ''}."))
+        shell.err.print(text.one_line(f"Container {place.container} has no store{f' in {prefix}' if prefix else ''}."))
     for found in stores:
         if found.cause:
             shell.err.print(text.one_line(f"{found.store}: {found.cause}"))
@@ -85,49 +85,56 @@ def ls(
                 shell.err.print(text.one_line(pin.cause))
 
 
+@dataclass(frozen=True)
+class GetOptions:
+    """Options of `get`."""
+
+    prefix: Annotated[
+        bool,
+        typer.Option("--prefix", help="All keys that begin with these columns; a last text may be a beginning."),
+    ] = False
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="With --prefix: how many entries at most.")] = 20
+    version: Annotated[
+        int | None, typer.Option(metavar="N", help="This version.", show_default="the one that readers get now")
+    ] = None
+    cache_dir: CacheDir = None
+
+
 @app.command()
-def get(  # noqa: PLR0913 - one argument for each option
+@grouped
+def get(
     ctx: typer.Context,
-    container: Container,
-    store: Store,
+    where: Store,
+    common: CommonOptions,
     key: Annotated[
         list[str] | None,
         typer.Argument(metavar="KEY…", help="A value for each key column. After --, a value may begin with -."),
     ] = None,
-    option: Options = None,
     *,
-    prefix: Annotated[
-        bool,
-        typer.Option("--prefix", help="All keys that begin with these columns; a last text may be a beginning."),
-    ] = False,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="With --prefix: how many entries at most.")] = 20,
-    version: Annotated[
-        int | None, typer.Option(metavar="N", help="This version.", show_default="the one that readers get now")
-    ] = None,
-    cache_dir: CacheDir = None,
-    as_json: AsJson = False,
+    given: GetOptions,
 ) -> None:
     """Print the value of a key. The partition that has it is fetched to this host, if it is not there already.
 
     Ends with exit code 1 if there is no such key. With --prefix all partitions are fetched.
     """
     shell = shell_of(ctx)
-    opened_container = _container(shell, container, option)
-    chosen, generation = chosen_version(opened_container, store, version)
-    with opened(opened_container, store, chosen, generation, cache_dir) as view:
+    place = _store(shell, where, common)
+    store, prefix = place.path, given.prefix
+    chosen, generation = chosen_version(place.open(), store, given.version)
+    with opened(place.open(), store, chosen, generation, given.cache_dir) as view:
         columns = view.schema.keys.names
         values = typed_key(key or (), view.schema.keys)
         if prefix:
-            rows = islice(view.prefix(*values), limit + 1)
+            rows = islice(view.prefix(*values), given.limit + 1)
             entries = [(dict(zip(columns, each, strict=True)), value) for each, value in rows]
         else:
             found = view.get(*values)
     if prefix:
-        _print_entries(shell, store, chosen, entries, limit, as_json=as_json)
+        _print_entries(shell, store, chosen, entries, given.limit, as_json=common.as_json)
         if not entries:
             raise typer.Exit(ERROR)
         return
-    if as_json:
+    if common.as_json:
         print_json(document.get_json(store, chosen, dict(zip(columns, values, strict=True)), found))
     elif found is not None:
         _print(shell, text.value_lines(found))
@@ -138,11 +145,11 @@ def get(  # noqa: PLR0913 - one argument for each option
 
 
 @app.command(name="verify")
-def verify_command(  # noqa: PLR0913 - one argument for each option
+@grouped
+def verify_command(
     ctx: typer.Context,
-    container: Container,
-    store: Store,
-    option: Options = None,
+    where: Store,
+    common: CommonOptions,
     *,
     deep: Annotated[
         bool, typer.Option("--deep", help="Download everything, compare checksums, and read every entry.")
@@ -151,18 +158,18 @@ def verify_command(  # noqa: PLR0913 - one argument for each option
         Path | None,
         typer.Option(metavar="DIR", help="With --deep: a folder with room.", show_default="the temporary folder"),
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Verify that all versions of a store can be read. Changes nothing.
 
     Ends with exit code 1 if a version is not whole.
     """
     shell = shell_of(ctx)
-    check_container(container)
-    location = Location.in_account(shell.connect(settings_of(shell, option)), f"{container}/{store}")
+    place = _store(shell, where, common)
+    store = place.path
     with transfer(shell, "verifying") as shown:
-        verified = verify(location, deep=deep, scratch=scratch, planned=shown.planned, progress=shown.progress)
-    if as_json:
+        report = Report(shown.planned, shown.progress)
+        verified = verify(place, deep=deep, scratch=scratch, report=report)
+    if common.as_json:
         print_json(document.verify_json(store, verified, deep=deep))
     else:
         _print(shell, text.verify_lines(store, verified, deep=deep))
@@ -182,9 +189,11 @@ def clean_cache_command(ctx: typer.Context, cache_dir: CacheDir = None, *, as_js
         _print(shell, [text.cleaned_line(directory, cleaned.freed, cleaned.left)])
 
 
-def _container(shell: Shell, container: str, options: Sequence[str] | None) -> BlobContainer:
-    check_container(container)
-    return shell.connect(settings_of(shell, options)).container(container)
+def _store(shell: Shell, where: str, common: CommonOptions) -> Location:
+    place = location_of(shell, where, common.option)
+    if not place.path:
+        raise ConfigurationError(f"No store is named in container {place.container}: give `container/store`.")
+    return place
 
 
 def _print_entries(

@@ -24,7 +24,8 @@ from azure_account.clock import SYSTEM_CLOCK
 from azure_account.disk_advice import TOO_MANY_OPEN
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError, describe
 from azure_account.host_locks import LOCK_TIMEOUT, exclusive, try_shared
-from state_backup import materialise
+from azure_account.location import Location
+from state_backup import LinkSources, RestoreSettings, materialise
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.local import place
 
@@ -154,7 +155,7 @@ class HostCache:
         return lock
 
     def _fetch(self, folder: PartitionFolder, checkpoint: str, sources: list[str], threads: int) -> None:
-        state = self._names.state(folder.generation, folder.partition)
+        state = Location.in_container(self._container, self._names.state(folder.generation, folder.partition))
         target = folder.checkpoint(checkpoint)
         paths = [folder.checkpoint(each) for each in sources]
         of = f"checkpoint {checkpoint} of generation {folder.generation}, partition {folder.partition}"
@@ -163,7 +164,7 @@ class HostCache:
         try:
             with self._metrics.measured("fetchSeconds"):
                 made = materialise(
-                    self._container, state, STORE, checkpoint, target, paths, known=known, threads=threads
+                    state, STORE, checkpoint, target, LinkSources(paths, known), RestoreSettings(threads)
                 )
         except NotFoundError as error:
             step = "Read the newest version; for old ones, keep more versions of the store, and pins for longer."

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from adjunct_store.spark.filling.changes import changes_of
-from adjunct_store.spark.filling.fill import VersionWriter, check_schema, open_store
+from adjunct_store.spark.filling.fill import VersionWriter, check_schema
 from adjunct_store.spark.partitioning import column_of
 from adjunct_store.spark.reading.task_reader import QUERY
+from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
+from adjunct_store.versions.opening import Terms
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
     from adjunct_store.spark.filling.fill import FillResult
     from adjunct_store.spark.filling.fill_spec import FillSpec
-    from adjunct_store.versions.opening import FillTerms
     from azure_account.location import Location
 
 
@@ -106,7 +107,7 @@ class AdjunctStores:
             source = self._source if query is None else f"{self._source} by query {query}"
             if not self._rebuild:
                 check_schema(location, schema, source, adds=True)
-            terms: FillTerms = {"source": source, "adds": True, "rebuild": self._rebuild, "keep": self._keep}
-            fill = open_store(location, schema, **terms)
+            terms = Terms(source, schema.partitions, adds=True, rebuild=self._rebuild, keep=self._keep)
+            fill = open_fill(location, schema.to_json(), terms)
             self._writers[name] = VersionWriter(location, fill, store.spec, schema, self._cache_dir)
         return self._writers[name]

@@ -20,26 +20,24 @@ from typing import TYPE_CHECKING, Any
 
 from adjunct_store.versions import transitions
 from adjunct_store.versions.cleaning import CleanedUp, KnownPins, delete_generations
-from adjunct_store.versions.manifest import Manifest, Serves, State, from_json, to_json
+from adjunct_store.versions.manifest import Manifest, Serves, State
 from adjunct_store.versions.names import StoreNames
-from adjunct_store.versions.opening import FillStorage, Terms, find_opening
+from adjunct_store.versions.opening import FillStorage, find_opening, manifest_documents
 from adjunct_store.versions.recovery import Wanted
-from adjunct_store.versions.transitions import Publication
 from azure_account.clock import SYSTEM_CLOCK, utc
-from azure_account.documents.document import DocumentStore
 from azure_account.errors import AzureBlobError, ConfigurationError, FencedError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from typing_extensions import Unpack
-
     from adjunct_store.versions.manifest import Generation, Version
-    from adjunct_store.versions.opening import FillTerms, Opening
+    from adjunct_store.versions.opening import Opening, Terms
+    from adjunct_store.versions.transitions import Publication
     from azure_account.account import BlobContainer
     from azure_account.clock import Clock
     from azure_account.documents.document import Stored
     from azure_account.documents.owner import DocumentOwner
+    from azure_account.location import Location
 
 logger = logging.getLogger(__name__)
 
@@ -50,44 +48,41 @@ def read_manifest(container: BlobContainer, store: str) -> Manifest | None:
     `NotFoundError` if there is no such container.
     """
     names = StoreNames(store)
-    found = DocumentStore(container, names.manifest, "manifest", to_json, from_json).read()
+    found = manifest_documents(container, names).read()
     if found is None:
         next(iter(container.list(names.manifest)), None)  # raises if the container is not there
         return None
     return found.document
 
 
-def open_fill(  # noqa: PLR0913 - what is filled with what, and whom to ask
-    container: BlobContainer,
-    store: str,
+def open_fill(
+    where: Location,
     schema: Mapping[str, Any],
+    terms: Terms,
     *,
-    partitions: int,
+    before_take_over: Callable[[Opening], str] = lambda _: "",
     clock: Clock = SYSTEM_CLOCK,
     new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
-    before_take_over: Callable[[Opening], str] = lambda _: "",
-    **terms: Unpack[FillTerms],
 ) -> Fill:
     """Take a store over from other fills, and continue its generation or register another one.
 
-    schema: as JSON. terms: see `Terms`; a generation is only continued with the same schema, number of partitions and
-    source. before_take_over: is called with what was found before anything is written, and again if the manifest has
-    changed since; what it raises leaves the store as it is. It returns the id of the query that fills the store, or "".
+    where: the store.
+    schema: as JSON. A generation is only continued with the same schema, number of partitions and source.
+    terms: what the fill asks of the store.
+    before_take_over: is called with what was found before anything is written, and again if the manifest has changed
+    since; what it raises leaves the store as it is. It returns the id of the query that fills the store, or "".
 
     Where readers have a version, another generation is only seen when it is bootstrapped. `ConfigurationError` if there
     is another store, without `rebuild`. `ConflictError` if there is a store whose manifest was deleted and cannot be
     undeleted.
     """
-    if partitions < 1:
-        raise ConfigurationError(f"partitions is {partitions}: a store has at least 1.")
-    given = Terms(**terms)
-    wanted = Wanted(_plain(schema), partitions, given.source, given.bounded)
-    storage = FillStorage(container, StoreNames(store), given.threads, clock, new_id)
+    wanted = Wanted(_plain(schema), terms.partitions, terms.source, terms.bounded)
+    storage = FillStorage(where.open(), StoreNames(where.path), terms.threads, clock, new_id)
     continues = False
 
     def own(before: Stored[Manifest] | None) -> Manifest | None:
         nonlocal continues
-        opening = find_opening(storage, before, wanted, given)
+        opening = find_opening(storage, before, wanted, terms)
         continues = opening.continues
         try:
             query = before_take_over(opening)
@@ -141,28 +136,15 @@ class Fill:
         own = (each.checkpoints[partition] for each in versions if each.generation == self._generation.number)
         return frozenset(filter(None, own))
 
-    def publish(  # noqa: PLR0913 - what is published, and what is known of it
-        self,
-        batch: int,
-        checkpoints: Mapping[int, str],
-        entries: int,
-        bytes_: int,
-        *,
-        bootstrapped: bool = False,
-        sealed: bool = False,
-        replaces: bool = False,
-    ) -> Version:
-        """Publish the next version: by partition the checkpoint of this batch; the others keep that of `base`.
-
-        replaces: the others are empty.
+    def publish(self, publication: Publication) -> Version:
+        """Publish the next version.
 
         A batch up to that of `base` was published before: its newest version is returned, and at most `bootstrapped`
         and `sealed` are noted. Cleans up after that; errors of this are only logged. `TransientError` if it stays
         unknown whether the version is published: publish the same batch again. `ConfigurationError` if the generation
         is sealed, or was replaced by `build_beside` or `build_again`.
         """
-        at = utc(self._storage.clock).isoformat(timespec="seconds")
-        new = Publication(batch, dict(checkpoints), entries, bytes_, bootstrapped, sealed, at, replaces)
+        new = replace(publication, published=utc(self._storage.clock).isoformat(timespec="seconds"))
         versions: list[Version] = []
 
         def transition(manifest: Manifest) -> Manifest:

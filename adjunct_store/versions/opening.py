@@ -9,7 +9,7 @@ Nobody is fenced before that write, so an error of the check leaves the store wi
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from adjunct_store.versions import transitions
 from adjunct_store.versions.manifest import PINS_EXPIRE_SECONDS, Manifest, Serves, from_json, to_json
@@ -22,27 +22,9 @@ from azure_account.errors import ConfigurationError, ConflictError, describe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from typing_extensions import Required
-
     from adjunct_store.versions.manifest import Generation, Version
     from azure_account.account import BlobContainer
     from azure_account.clock import Clock
-
-
-class FillTerms(TypedDict, total=False):
-    """The keyword arguments of which `Terms` are made; see there."""
-
-    source: Required[str]
-    bootstrap: bool
-    bounded: bool
-    persistent: bool
-    keep: int
-    max_age: float | None
-    rebuild: bool
-    adds: bool
-    above: int
-    pins_expire: float
-    threads: int
 
 
 @dataclass(frozen=True)
@@ -51,6 +33,7 @@ class Terms:
 
     source: of the store. A store of another source, or with other columns or partitions, is replaced only with
     `rebuild`.
+    partitions: at least 1.
     bootstrap: readers of a new generation wait until `publish` says that it is bootstrapped.
     bounded: they wait until it is sealed; the next data set may have other columns and partitions.
     persistent: else each opening builds the store again.
@@ -64,6 +47,7 @@ class Terms:
     """
 
     source: str
+    partitions: int
     bootstrap: bool = False
     bounded: bool = False
     persistent: bool = True
@@ -76,9 +60,16 @@ class Terms:
     threads: int = 16
 
     def __post_init__(self) -> None:
+        if self.partitions < 1:
+            raise ConfigurationError(f"partitions is {self.partitions}: a store has at least 1.")
         if self.keep < 1 or self.pins_expire <= 0:
             text = f"keep is {self.keep}, pins_expire {self.pins_expire}: both must be above 0."
             raise ConfigurationError(text)
+
+
+def manifest_documents(container: BlobContainer, names: StoreNames) -> DocumentStore[Manifest]:
+    """Reads and writes the manifest of a store."""
+    return DocumentStore(container, names.manifest, "manifest", to_json, from_json)
 
 
 @dataclass(frozen=True)
@@ -94,7 +85,7 @@ class FillStorage:
     @property
     def manifests(self) -> OwnedDocumentStore[Manifest]:
         """Reads and changes the manifest."""
-        documents = DocumentStore(self.container, self.names.manifest, "manifest", to_json, from_json)
+        documents = manifest_documents(self.container, self.names)
         return OwnedDocumentStore(documents, f"store {self.names.store}", "fill", self.new_id)
 
     def manifest(self) -> Stored[Manifest] | None:
@@ -140,13 +131,11 @@ class FillStorage:
 class Opening:
     """A store as a fill finds it, before it takes the store over.
 
-    before: the manifest that was read.
     next: the manifest that is written, apart from epoch and writer.
     age: seconds since a version was published.
     continues: whether the fill continues a generation that is there.
     """
 
-    before: Stored[Manifest] | None
     next: Manifest
     age: float
     continues: bool
@@ -181,7 +170,7 @@ def find_opening(storage: FillStorage, before: Stored[Manifest] | None, wanted: 
         continues = terms.persistent and may_continue(current, wanted, age=age, max_age=terms.max_age)
     if not continues:
         manifest = transitions.register(manifest, wanted, _serves(manifest, wanted, terms), above=terms.above)
-    return Opening(before, replace(manifest, keep=terms.keep, pins_expire=terms.pins_expire), age, continues)
+    return Opening(replace(manifest, keep=terms.keep, pins_expire=terms.pins_expire), age, continues)
 
 
 def _check_same(storage: FillStorage, current: Generation, wanted: Wanted, terms: Terms) -> None:

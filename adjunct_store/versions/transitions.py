@@ -23,9 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Publication:
-    """What a fill publishes. checkpoints: by partition; the others keep theirs. published: for people only.
+    """What a fill publishes.
 
-    replaces: the others are empty from now on.
+    batch: its number.
+    checkpoints: of the batch, by partition; the others keep those of the version before.
+    entries, bytes: of the store with this batch.
+    bootstrapped, sealed: whether the generation is.
+    replaces: the other partitions are empty from now on.
+    published: when, for people only.
     """
 
     batch: int
@@ -34,8 +39,8 @@ class Publication:
     bytes: int
     bootstrapped: bool = False
     sealed: bool = False
-    published: str = ""
     replaces: bool = False
+    published: str = ""
 
 
 def taken_over(manifest: Manifest, writer: str, since_publication: float, query: str = "") -> Manifest:

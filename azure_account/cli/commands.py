@@ -6,6 +6,7 @@ by Ctrl-C.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -15,14 +16,14 @@ from typer.core import TyperGroup
 from azure_account.address import parse_address
 from azure_account.cli.console import PlainConsole
 from azure_account.errors import AzureBlobError
+from azure_account.location import Location
 from azure_account.options.account_options import ACCOUNT_OPTIONS
 from azure_account.options.option_table import seconds
 from azure_account.options.settings import account_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from azure_account.account import BlobContainer
     from azure_account.cli.shell import Shell
     from azure_account.options.settings import AccountSettings
 
@@ -40,6 +41,28 @@ Options = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan, and do nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@dataclass(frozen=True)
+class CommonOptions:
+    """What all commands take."""
+
+    option: Options = None
+    as_json: AsJson = False
+
+
+@dataclass(frozen=True)
+class ConfirmedOptions(CommonOptions):
+    """What commands take that ask before they change something."""
+
+    yes: Yes = False
+
+
+@dataclass(frozen=True)
+class PlannedOptions(ConfirmedOptions):
+    """What commands take that show a plan, ask, and then change something."""
+
+    dry_run: DryRun = False
 
 
 class Commands(TyperGroup):
@@ -72,21 +95,23 @@ def key_values(options: Sequence[str] | None) -> dict[str, str]:
     return found
 
 
-def settings_of(shell: Shell, options: Sequence[str] | None) -> AccountSettings:
-    """The account of the options of `-o` and of the environment. `ConfigurationError` for an unknown or wrong one."""
-    return account_settings(ACCOUNT_OPTIONS.parse(key_values(options)), None, shell.env)
+def location_of(
+    shell: Shell,
+    where: str,
+    options: Sequence[str] | None,
+    change: Callable[[AccountSettings], AccountSettings] = lambda settings: settings,
+) -> Location:
+    """The location that a command names.
 
+    where: `container/path`, or a URL, which also names the account.
+    options: those of `-o`.
+    change: of the account's settings, such as shorter timeouts.
 
-def place_of(shell: Shell, where: str, options: Sequence[str] | None) -> tuple[BlobContainer, str]:
-    """The container that `where` names, and the path in it; the path is empty if only a container is named.
-
-    where: `container/path`, or a URL, which also names the account. options: those of `-o`.
     `ConfigurationError` as `parse_address`, and for an unknown or wrong option.
     """
     address = parse_address(where)
-    given = ACCOUNT_OPTIONS.parse(key_values(options))
-    settings = account_settings(given, address.account, shell.env, url_endpoint=address.endpoint)
-    return shell.connect(settings).container(address.container), address.path or ""
+    settings = account_settings(ACCOUNT_OPTIONS.parse(key_values(options)), address, shell.env)
+    return Location.in_account(shell.connect(change(settings)), str(address))
 
 
 def age_of(given: str, option: str) -> timedelta:
@@ -97,11 +122,9 @@ def age_of(given: str, option: str) -> timedelta:
         raise typer.BadParameter("it must be an age such as 30d, 12h or 90m", param_hint=f"'{option}'") from None
 
 
-def confirmed(shell: Shell, question: str, *, yes: bool, as_json: bool) -> bool:
+def confirmed(shell: Shell, question: str, given: ConfirmedOptions) -> bool:
     """Whether to do it: by `--yes`, or by an answer on a terminal."""
-    if yes:
-        return True
-    return shell.interactive and not as_json and typer.confirm(question, err=True)
+    return given.yes or (shell.interactive and not given.as_json and typer.confirm(question, err=True))
 
 
 def end_unconfirmed(shell: Shell) -> NoReturn:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 EVERY_SECONDS = 10.0
 _LONG = 60
-"""Blobs from which on a bar is shown."""
+"""Steps from which on a bar is shown."""
 
 
 class Lines:
@@ -87,9 +87,9 @@ def transfer(shell: Shell, verb: str) -> Iterator[Bar | Lines]:
 
 
 @contextmanager
-def steps(shell: Shell, what: str, total: int) -> Iterator[Callable[[int], object]]:
-    """A bar of steps on a terminal, unless there are few."""
-    if not shell.err.is_terminal or total < _LONG:
+def steps(shell: Shell, what: str, total: int | None) -> Iterator[Callable[[int], object]]:
+    """A bar of steps on a terminal, unless there are few. total: None if it is not known."""
+    if not shell.err.is_terminal or (total is not None and total < _LONG):
         yield lambda _: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

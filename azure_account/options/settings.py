@@ -13,6 +13,7 @@ from azure_account.retrying.policy import RetryPolicy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from azure_account.address import Address
     from azure_account.options.authentication import Auth
     from azure_account.options.connection_string import ConnectionString
     from azure_account.options.option_table import ParsedOptions
@@ -61,21 +62,17 @@ class AccountSettings:
     timeouts: Timeouts = field(default_factory=Timeouts)
 
 
-def account_settings(
-    options: ParsedOptions,
-    url_account: str | None,
-    env: Mapping[str, str],
-    *,
-    url_endpoint: str | None = None,
-) -> AccountSettings:
-    """Settings from the options, from the account and the blob endpoint that a URL names, and from the environment.
+def account_settings(options: ParsedOptions, address: Address | None, env: Mapping[str, str]) -> AccountSettings:
+    """Settings from the options, an address and the environment.
+
+    address: names the account and its blob endpoint, if it was a URL.
 
     `ConfigurationError` names the option that is missing or malformed or contradicts another.
     """
     credential = given_credential(options, env)
     connection = credential.connection_string()
-    account = _account(options, url_account, connection, env)
-    blob = _blob_endpoint(options, url_endpoint, connection, account)
+    account = _account(options, None if address is None else address.account, connection, env)
+    blob = _blob_endpoint(options, None if address is None else address.endpoint, connection, account)
     auth = credential.auth(account, connection)
     if isinstance(auth, TokenAuth) and not blob.startswith("https://"):
         raise ConfigurationError(

@@ -13,20 +13,19 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from azure_account.cli.commands import (
-    AsJson,
-    DryRun,
-    Options,
-    Yes,
+    CommonOptions,
+    PlannedOptions,
     age_of,
     confirmed,
     end_unconfirmed,
     key_values,
     new_app,
 )
+from azure_account.cli.grouped import grouped
 from azure_account.cli.json_lines import print_json
+from azure_account.cli.progress import steps
 from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import plural, time_text
 from azure_account.errors import ConfigurationError, NotFoundError, describe
@@ -46,15 +45,13 @@ from azureblob_source.maintenance.vacuum import check_retention, plan_vacuum, va
 from azureblob_source.options import TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from azure_account.account import BlobContainer
     from azure_account.cli.shell import Shell
     from azureblob_source.maintenance.tailing import Rows
 
 _POLL_SECONDS = 1.0
-_LONG = 60
-"""Entries or blobs from which on a progress bar is shown."""
 
 
 @dataclass(frozen=True)
@@ -88,15 +85,16 @@ def main() -> None:
 
 
 @app.command()
-def ls(ctx: typer.Context, where: Where, option: Options = None, *, as_json: AsJson = False) -> None:
+@grouped
+def ls(ctx: typer.Context, where: Where, common: CommonOptions) -> None:
     """List streams, and folders of Avro without a log: blobs, rows, bytes, head version, time of the last commit."""
     shell = shell_of(ctx)
-    place = _place(shell, where, option)
+    place = _place(shell, where, common)
     with shell.err.status("listing") if shell.err.is_terminal else _silence() as status:
         streams = inventory(
             place.container, place.stream or "", lambda name: status.update(f"reading the log of {name}")
         )
-    if as_json:
+    if common.as_json:
         print_json(streams_json(place.container.name, streams))
     elif streams:
         shell.out.print(text.streams_table(streams))
@@ -106,113 +104,112 @@ def ls(ctx: typer.Context, where: Where, option: Options = None, *, as_json: AsJ
 
 
 @app.command()
-def log(  # noqa: PLR0913 - one argument for each option
+@grouped
+def log(
     ctx: typer.Context,
     where: Stream,
-    option: Options = None,
+    common: CommonOptions,
     *,
     count: Annotated[int, typer.Option("-n", min=1, help="Number of entries.")] = 20,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
     version: Annotated[int | None, typer.Option(min=0, help="Show this entry in full.")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show the newest entries of a stream's commit log, one line for each."""
     shell = shell_of(ctx)
-    of = _place(shell, where, option).log(shell)
+    of = _place(shell, where, common).log(shell)
     if version is not None:
         entry = of.read(version)
-        if as_json:
+        if common.as_json:
             print_json(stored_json(entry))
         else:
             for table in text.entry_tables(entry):
                 shell.out.print(table, "")
         return
     entries = _newest(of, count)
-    if as_json and not follow:
+    if common.as_json and not follow:
         print_json({"stream": of.stream, "entries": [entry_json(entry) for entry in entries]})
         return
-    _print_entries(shell, entries, as_json=as_json, header=True)
+    _print_entries(shell, entries, as_json=common.as_json, header=True)
     at = entries[-1].version
     while follow:
         head = of.refresh()
         if head is not None and head.version > at:
-            _print_entries(shell, of.entries(at + 1, head.version), as_json=as_json, header=False)
+            _print_entries(shell, of.entries(at + 1, head.version), as_json=common.as_json, header=False)
             at = head.version
         shell.clock.sleep(_POLL_SECONDS)
 
 
 @app.command()
-def tail(  # noqa: PLR0913 - one argument for each option
+@grouped
+def tail(
     ctx: typer.Context,
     where: Stream,
-    option: Options = None,
+    common: CommonOptions,
     *,
     count: Annotated[int, typer.Option("-n", min=1, help="Number of rows.")] = 10,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
     columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show a stream's newest rows; with --follow also the last rows of each new batch (all of them with --json)."""
     shell = shell_of(ctx)
     wanted = None if columns is None else [name.strip() for name in columns.split(",")]
-    of = Tail(_place(shell, where, option).log(shell), shell.clock, wanted)
-    _print_rows(shell, of.last(count), count, as_json=as_json)
+    of = Tail(_place(shell, where, common).log(shell), shell.clock, wanted)
+    _print_rows(shell, of.last(count), count, as_json=common.as_json)
     if follow:
         for rows in of.following():
-            _print_rows(shell, rows, count, as_json=as_json)
+            _print_rows(shell, rows, count, as_json=common.as_json)
 
 
-@app.command(name="repair")
-def repair_command(  # noqa: PLR0913 - one argument for each option
-    ctx: typer.Context,
-    where: Where,
-    option: Options = None,
-    *,
+@dataclass(frozen=True)
+class RepairOptions(PlannedOptions):
+    """Options of `repair`."""
+
     leftovers: Annotated[
         bool, typer.Option("--leftovers", help="Remove leftovers: staged blocks that no entry names.")
-    ] = False,
+    ] = False
     older_than: Annotated[
         str,
         typer.Option(metavar="AGE", help="With --leftovers: their least age. It must be longer than any batch takes."),
-    ] = "24h",
+    ] = "24h"
     void: Annotated[
         int | None, typer.Option(metavar="VERSION", min=0, help="Void this version, which cannot be published.")
-    ] = None,
+    ] = None
     leave_blobs: Annotated[
         bool, typer.Option("--leave-blobs", help="With --void: delete no blob, where a policy protects them.")
-    ] = False,
+    ] = False
     leave_out_missing: Annotated[
         bool, typer.Option("--leave-out-missing", help="Remove blobs that were deleted by hand from the log.")
-    ] = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
-) -> None:
+    ] = False
+
+
+@app.command(name="repair")
+@grouped
+def repair_command(ctx: typer.Context, where: Where, given: RepairOptions) -> None:
     """Publish committed batches that are not published yet; void those that cannot be. Shows the plan, then asks."""
     shell = shell_of(ctx)
-    place = _place(shell, where, option)
-    if leave_out_missing:
-        _leave_out(shell, place, dry_run=dry_run, yes=yes, as_json=as_json)
+    place = _place(shell, where, given)
+    if given.leave_out_missing:
+        _leave_out(shell, place, given)
         return
-    if void is not None:
-        _void_version(shell, place, void, leave_blobs=leave_blobs, dry_run=dry_run, yes=yes, as_json=as_json)
+    if given.void is not None:
+        _void_version(shell, place, given.void, given)
         return
-    plan = plan_repair(place.container, place.stream, shell.now - age_of(older_than, "--older-than"))
-    work = len(plan.unpublished) + len(plan.revived) + (len(plan.leftovers) if leftovers else 0)
-    for line in text.repair_lines(plan, leftovers=leftovers):
-        (shell.err if as_json else shell.out).print(line, soft_wrap=True)
+    plan = plan_repair(place.container, place.stream, shell.now - age_of(given.older_than, "--older-than"))
+    work = len(plan.unpublished) + len(plan.revived) + (len(plan.leftovers) if given.leftovers else 0)
+    for line in text.repair_lines(plan, leftovers=given.leftovers):
+        (shell.err if given.as_json else shell.out).print(line, soft_wrap=True)
     done = None
-    if work and not dry_run and confirmed(shell, "Repair?", yes=yes, as_json=as_json):
-        with _progress(shell, "repairing", work) as advance:
+    if work and not given.dry_run and confirmed(shell, "Repair?", given):
+        with steps(shell, "repairing", work) as advance:
             done = repair(
                 place.container,
                 plan,
                 lambda: _draft(shell, place),
                 Publisher(place.container),
-                leftovers=leftovers,
+                leftovers=given.leftovers,
                 progress=advance,
             )
-    if as_json:
+    if given.as_json:
         print_json(repair_json(plan, done))
     elif done is not None:
         shell.out.print(
@@ -220,92 +217,90 @@ def repair_command(  # noqa: PLR0913 - one argument for each option
             f"{plural(done.removed, 'blob')}, deleted {plural(done.revived, 'revived blob')}.",
             soft_wrap=True,
         )
-    _end(shell, work, done, dry_run=dry_run)
+    _end(shell, work, done, dry_run=given.dry_run)
 
 
-def _void_version(  # noqa: PLR0913 - the options of the command
-    shell: Shell, place: Place, version: int, *, leave_blobs: bool, dry_run: bool, yes: bool, as_json: bool
-) -> None:
+def _void_version(shell: Shell, place: Place, version: int, given: RepairOptions) -> None:
     of = place.log(shell)
-    for line in text.void_lines(of.read(version), leave_blobs=leave_blobs):
-        (shell.err if as_json else shell.out).print(line, soft_wrap=True)
+    for line in text.void_lines(of.read(version), leave_blobs=given.leave_blobs):
+        (shell.err if given.as_json else shell.out).print(line, soft_wrap=True)
     done = None
-    if not dry_run and confirmed(shell, "Void it?", yes=yes, as_json=as_json):
-        done = void_version(of, version, _draft(shell, place), Publisher(place.container), leave_blobs=leave_blobs)
-    if as_json:
+    if not given.dry_run and confirmed(shell, "Void it?", given):
+        done = void_version(
+            of, version, _draft(shell, place), Publisher(place.container), leave_blobs=given.leave_blobs
+        )
+    if given.as_json:
         print_json({"stream": of.stream, "version": version, "voidedBy": None if done is None else done.version})
     elif done is not None:
         shell.out.print(f"Version {version} is voided by version {done.version}.")
-    _end(shell, 1, done, dry_run=dry_run)
+    _end(shell, 1, done, dry_run=given.dry_run)
 
 
-def _leave_out(shell: Shell, place: Place, *, dry_run: bool, yes: bool, as_json: bool) -> None:
+def _leave_out(shell: Shell, place: Place, given: RepairOptions) -> None:
     of = place.log(shell)
     missing = missing_blobs(of)
     for line in text.missing_lines(missing):
-        (shell.err if as_json else shell.out).print(line, soft_wrap=True)
+        (shell.err if given.as_json else shell.out).print(line, soft_wrap=True)
     done = None
-    if missing and not dry_run and confirmed(shell, "Remove them from the log?", yes=yes, as_json=as_json):
+    if missing and not given.dry_run and confirmed(shell, "Remove them from the log?", given):
         names = [blob.name for blob in missing]
         done = leave_out(of, names, _draft(shell, place), Publisher(place.container))
-    if as_json:
+    if given.as_json:
         names = [blob.name for blob in missing]
         print_json({"stream": of.stream, "missing": names, "version": None if done is None else done.version})
     elif done is not None:
         shell.out.print(f"Version {done.version} removes them from the log.")
-    _end(shell, len(missing), done, dry_run=dry_run)
+    _end(shell, len(missing), done, dry_run=given.dry_run)
 
 
 @app.command(name="vacuum")
-def vacuum_command(  # noqa: PLR0913 - one argument for each option
+@grouped
+def vacuum_command(
     ctx: typer.Context,
     where: Stream,
-    option: Options = None,
     *,
     older_than: Annotated[str, typer.Option(metavar="AGE", help="Least age of entries to remove: 30d, 12h, …")],
     force: Annotated[bool, typer.Option("--force", help="Allow an age below an hour.")] = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
+    given: PlannedOptions,
 ) -> None:
     """Remove old log entries and their blobs; the newest entry stays. Shows the plan, then asks.
 
     CONTAINER/_batches removes old entries of all batch logs, of batches whose rows go to several streams.
     """
     shell = shell_of(ctx)
-    place = _place(shell, where, option)
+    place = _place(shell, where, given)
     before = shell.now - check_retention(age_of(older_than, "--older-than"), forced=force)
     plans = []
-    with _progress(shell, "reading the log", None) as advance:
+    with steps(shell, "reading the log", None) as advance:
         for stream in _logs(place):
             of = CommitLog(place.container, stream, clock=shell.clock)
             plans.append(plan_vacuum(of, before, advance))
     lines = [line for plan in plans for line in text.vacuum_lines(plan)]
     for line in lines or [f"Container {place.container.name} has no batch log."]:
-        (shell.err if as_json else shell.out).print(line, soft_wrap=True)
+        (shell.err if given.as_json else shell.out).print(line, soft_wrap=True)
     work = sum(not plan.is_empty for plan in plans)
     done = None
-    if work and not dry_run and confirmed(shell, "Remove them permanently?", yes=yes, as_json=as_json):
+    if work and not given.dry_run and confirmed(shell, "Remove them permanently?", given):
         entries = sum(len(plan.outdated) + len(plan.interrupted) + len(plan.strays) for plan in plans)
-        with _progress(shell, "removing", entries) as advance:
+        with steps(shell, "removing", entries) as advance:
             done = [vacuum(place.container, plan, lambda: uuid.uuid4().hex, advance) for plan in plans]
     documents = [vacuum_json(plan, done[at] if done else None) for at, plan in enumerate(plans)]
-    if as_json:
+    if given.as_json:
         print_json(documents[0] if place.stream in [plan.stream for plan in plans] else {"logs": documents})
     elif done is not None:
         gone, blobs = sum(each.entries for each in done), sum(each.blobs for each in done)
         shell.out.print(f"Removed {plural(gone, 'entry')} and {plural(blobs, 'blob')}.")
         for name in [name for each in done for name in each.foreign]:
             shell.err.print(f"Blob {name} belongs to another writer and was kept.")
-    _end(shell, work, done, dry_run=dry_run)
+    _end(shell, work, done, dry_run=given.dry_run)
 
 
-def _place(shell: Shell, where: str, options: Sequence[str] | None) -> Place:
+def _place(shell: Shell, where: str, common: CommonOptions) -> Place:
     """Parse address and options as the connector does. Batch logs are below a name that no stream may have."""
     path, batches, below = where.partition(f"/{BATCHES}")
-    given = TABLE.parse({"path": path, **key_values(options)})
+    given = TABLE.parse({"path": path, **key_values(common.option)})
     address = stream_address(given["path"], given["container"], given["stream"])
-    settings = account_settings(given, address.account, shell.env, url_endpoint=address.endpoint)
+    settings = account_settings(given, address, shell.env)
     stream = f"{BATCHES}{below}".rstrip("/") if batches else address.path
     return Place(shell.connect(settings).container(address.container), stream, given["epoch"])
 
@@ -367,18 +362,6 @@ def _draft(shell: Shell, place: Place) -> Draft:
 def _end(shell: Shell, work: int, done: object, *, dry_run: bool) -> None:
     if work and done is None and not dry_run:
         end_unconfirmed(shell)
-
-
-@contextmanager
-def _progress(shell: Shell, what: str, total: int | None) -> Iterator[Callable[[int], object]]:
-    """A progress bar on a terminal, unless there are few steps."""
-    if not shell.err.is_terminal or (total is not None and total < _LONG):
-        yield lambda _: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=shell.err, transient=True) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda more: progress.advance(task, more)
 
 
 class _Silent:

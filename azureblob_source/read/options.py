@@ -63,7 +63,7 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
     if {"startingVersion", "startingTimestamp"} <= given.given:
         raise ConfigurationError("options `startingVersion` and `startingTimestamp` exclude each other. Set one.")
     return SourceOptions(
-        account=account_settings(given, address.account, env, url_endpoint=address.endpoint),
+        account=account_settings(given, address, env),
         address=address,
         stream=address.path,
         view=given["view"],

@@ -64,7 +64,7 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
     queue = given["blockingQueueSize"]
     age = given["maxBlobAgeMs"]
     return SinkOptions(
-        account=account_settings(given, address.account, env, url_endpoint=address.endpoint),
+        account=account_settings(given, address, env),
         address=address,
         create_container=given["createContainer"],
         router=Router(address.path, given["streamColumn"], given["partitionColumn"], given["dropRoutingColumns"]),

@@ -13,6 +13,7 @@ import shutil
 import signal
 import socket
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -20,7 +21,8 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from azure_account.cli.commands import AsJson, Options, new_app, settings_of
+from azure_account.cli.commands import CommonOptions, Options, location_of, new_app
+from azure_account.cli.grouped import grouped
 from azure_account.cli.json_lines import print_json
 from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import time_text
@@ -48,96 +50,111 @@ _HOLDER_CHARACTERS = 150
 
 app = new_app()
 
-Container = Annotated[str, typer.Argument(metavar="CONTAINER", help="The container that the processes use.")]
-
 
 @app.callback()
 def main() -> None:
     """Show processes that share work through Azure storage, and run a program in one of several processes."""
 
 
-@app.command()
-def status(  # noqa: PLR0913 - one argument for each option
-    ctx: typer.Context,
-    container: Container,
-    job: Annotated[str | None, typer.Argument(metavar="JOB", help="The name of the job.", show_default=False)] = None,
-    option: Options = None,
-    *,
+@dataclass(frozen=True)
+class StatusOptions:
+    """Options of `status`."""
+
     blob: Annotated[
-        str | None, typer.Option(metavar="BLOB", help="Instead of JOB: the blob of an election, a lock or `run`.")
-    ] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again, until Ctrl-C.")] = False,
-    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, max=3600, help="With --watch: how often.")] = 2.0,
+        bool, typer.Option("--blob", help="Instead of a job, CONTAINER/BLOB is that of an election, a lock or `run`.")
+    ] = False
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again, until Ctrl-C.")] = False
+    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, max=3600, help="With --watch: how often.")] = 2.0
     death: Annotated[
         float,
         typer.Option(metavar="SECONDS", min=0.1, help="A processor without a heartbeat for so long is called silent."),
-    ] = CoordinatorTiming().death,
-    as_json: AsJson = False,
+    ] = CoordinatorTiming().death
+
+
+@app.command()
+@grouped
+def status(
+    ctx: typer.Context,
+    where: Annotated[str, typer.Argument(metavar="CONTAINER/JOB", help="Container and job, or a URL.")],
+    common: CommonOptions,
+    given: StatusOptions,
 ) -> None:
     """Show who leads, who runs which task, and what waits for what. Changes nothing.
 
     Ages are of the clock of the storage service. --watch shows the present state on a terminal, and else a line for
     each change; with --json a document for each look.
     """
-    if (job is None) == (blob is None):
-        raise typer.BadParameter("give the name of a job, or --blob", param_hint="'JOB'")
     shell = shell_of(ctx)
-    account = shell.connect(brief_settings(settings_of(shell, option), _REQUEST_SECONDS))
+    place = location_of(shell, where, common.option, lambda settings: brief_settings(settings, _REQUEST_SECONDS))
+    if not place.path:
+        raise typer.BadParameter("name a job: CONTAINER/JOB", param_hint="'CONTAINER/JOB'")
+    account, container = place.account(), place.container
 
     def read() -> Report:
-        if job is not None:
-            return read_job(account, container, job, death)
-        return read_leader(account, container, blob or "")
+        if given.blob:
+            return read_leader(account, container, place.path)
+        return read_job(account, container, place.path, given.death)
 
-    if watch:
-        _watch(shell, read, every, as_json=as_json)
-    elif as_json:
+    if given.watch:
+        _watch(shell, read, given.every, as_json=common.as_json)
+    elif common.as_json:
         print_json(status_json(read()))
     else:
         shell.out.print(status_text(read()))
 
 
-@app.command()
-def run(  # noqa: PLR0913 - one argument for each option
-    ctx: typer.Context,
-    container: Container,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Processes that give the same name take turns.")],
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="After --: the program and its arguments.")],
-    option: Options = None,
-    *,
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of `run`."""
+
+    option: Options = None
     lease: Annotated[
         int, typer.Option(metavar="SECONDS", help="Duration of the lease, 15 to 60: another process leads after it.")
-    ] = LeaseTiming().duration,
+    ] = LeaseTiming().duration
     poll: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, max=3600, help="How often a stand-by tries to lead.")
-    ] = LeaseTiming().poll_every,
+    ] = LeaseTiming().poll_every
     grace: Annotated[
         float,
         typer.Option(
             metavar="SECONDS", min=0, max=3600, help="From SIGTERM to SIGKILL of COMMAND, if this program is stopped."
         ),
-    ] = 10.0,
+    ] = 10.0
     holder: Annotated[
         str | None, typer.Option(metavar="TEXT", help="This process, for people.", show_default="host:process id")
-    ] = None,
+    ] = None
+
+
+@app.command()
+@grouped
+def run(
+    ctx: typer.Context,
+    where: Annotated[
+        str,
+        typer.Argument(metavar="CONTAINER/NAME", help="Processes that give the same container and name take turns."),
+    ],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="After --: the program and its arguments.")],
+    given: RunOptions,
 ) -> None:
-    """Run COMMAND in one of the processes that give this NAME; the others stand by, and one of them takes over.
+    """Run COMMAND in one of the processes that give this CONTAINER/NAME; the others stand by, and take over.
 
     COMMAND has COORDINATION_EPOCH in its environment: present it in every write that a predecessor must not repeat.
     When leadership ends, COMMAND and its process group get SIGTERM, and SIGKILL before the lease can expire.
     """
-    blob, timing = leader_blob(name), LeaseTiming.of_duration(lease, poll)
+    timing = LeaseTiming.of_duration(given.lease, given.poll)
     if os.name != "posix":
         raise typer.BadParameter("it needs process groups, which this system does not have", param_hint="'run'")
     if shutil.which(command[0]) is None:
         raise typer.BadParameter(f"there is no program {command[0]} here", param_hint="'COMMAND'")
-    who = holder if holder is not None else f"{socket.gethostname()[:_HOLDER_CHARACTERS]}:{os.getpid()}"
+    who = given.holder if given.holder is not None else f"{socket.gethostname()[:_HOLDER_CHARACTERS]}:{os.getpid()}"
     check_processor(who)
     shell = shell_of(ctx)
-    settings = brief_settings(settings_of(shell, option), timing.request)
+    place = location_of(shell, where, given.option, lambda settings: brief_settings(settings, timing.request))
+    if not place.path:
+        raise typer.BadParameter("name the program: CONTAINER/NAME", param_hint="'CONTAINER/NAME'")
+    blob = Location.in_account(place.account(), f"{place.container}/{leader_blob(place.path)}")
     logging.getLogger("coordination.leadership").addHandler(logging.NullHandler())  # the lines below say it
-    where = Location.in_account(shell.connect(settings), f"{container}/{blob}")
-    program = SupervisedCommand(name, where, who, command, shell.env, timing, grace)
+    program = SupervisedCommand(place.path, blob, who, command, shell.env, timing, given.grace)
     supervisor = Supervisor(program, lambda line: _say(shell, line), shell.clock)
     with asked_by_signals(supervisor.signalled):
         code = supervisor.run()

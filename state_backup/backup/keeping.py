@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from azure_account.errors import NotFoundError, describe
 from state_backup.backup.arguments import checked_number
-from state_backup.record.names import StateNames
+from state_backup.record.location import open_location
 from state_backup.record.store import record_store
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobContainer
+    from azure_account.location import Location
     from state_backup.record.record import CheckpointRecord
 
 logger = logging.getLogger(__name__)
@@ -30,20 +30,25 @@ def checked_keep(keep: int) -> int:
     return checked_number(keep, "keep", LEAST_KEPT, "a restore would be overtaken by the next backup")
 
 
-def set_keep(container: BlobContainer, state: str, keep: int) -> None:
+def set_keep(where: Location, keep: int) -> None:
     """Set how many checkpoints of a state are kept. Its next backup drops the older ones.
 
-    Its writer goes on. `NotFoundError` without a record; `TransientError` if others change the record all the time.
+    where: the state. Its writer goes on.
+
+    `NotFoundError` without a record; `TransientError` if others change the record all the time.
     """
     keep = checked_keep(keep)
+    container, names = open_location(where)
 
     def changed(record: CheckpointRecord | None) -> CheckpointRecord:
         if record is None:
             step = "Check the name; `ls` shows the states."
-            raise NotFoundError(describe("keep", f"checkpoints of state {state}", "it has no checkpoint record", step))
+            raise NotFoundError(
+                describe("keep", f"checkpoints of state {names.state}", "it has no checkpoint record", step)
+            )
         return replace(record, keep=keep)
 
-    record_store(container, StateNames(state)).amend(changed)
+    record_store(container, names).amend(changed)
 
 
 def kept(state: str, record: CheckpointRecord, wanted: int | None) -> int:

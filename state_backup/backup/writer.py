@@ -20,22 +20,11 @@ from typing import TYPE_CHECKING
 
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.documents.form import readable
-from azure_account.errors import (
-    AzureBlobError,
-    ConfigurationError,
-    describe,
-)
-from azure_account.parallel import check_threads
+from azure_account.errors import AzureBlobError, ConfigurationError, describe
 from azure_account.undelete import undelete
-from state_backup.backup.arguments import (
-    check_label,
-    checked_ids,
-    checked_number,
-    checked_offsets,
-    checked_stores,
-    may_be_empty,
-)
-from state_backup.backup.keeping import LEAST_KEPT, checked_keep, kept
+from state_backup.backup.arguments import checked_ids, checked_offsets, checked_stores, may_be_empty
+from state_backup.backup.keeping import LEAST_KEPT, kept
+from state_backup.backup.settings import PriorWork, WriterSettings
 from state_backup.backup.upload import FileUploader
 from state_backup.index.checkpoint_id import next_id
 from state_backup.index.dir_diff import next_index, stored_content, to_upload
@@ -44,19 +33,21 @@ from state_backup.index.snapshot_index import DirIndex, SnapshotIndex, SnapshotM
 from state_backup.local.scan import ReadFiles, scan
 from state_backup.metrics import StateMetrics
 from state_backup.record.clean_up import CleanUp
-from state_backup.record.names import StateNames
+from state_backup.record.location import open_location
 from state_backup.record.record import MOST_CONDEMNED, Checkpoint, CheckpointRecord
 from state_backup.record.state_storage import StateStorage
 from state_backup.record.store import new_uuid
+from state_backup.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from azure_account.account import BlobContainer
     from azure_account.clock import Clock
     from azure_account.documents.document import Stored
     from azure_account.documents.owner import DocumentOwner
+    from azure_account.location import Location
     from state_backup.backup.arguments import MayBeEmpty
+    from state_backup.backup.settings import Owner
     from state_backup.index.checkpoint_id import CheckpointId
     from state_backup.index.dir_diff import Blobs, Content, LocalDir, LocalFile
 
@@ -64,20 +55,6 @@ logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 10
 """How often a commit is tried when sweeps change the record in between."""
-
-
-@dataclass(frozen=True)
-class Owner:
-    """Whose state it is: goes into each snapshot index, as Samza has it."""
-
-    job_name: str
-    job_id: str = "1"
-    task_name: str = "0"
-
-    def __post_init__(self) -> None:
-        """`ConfigurationError` unless all are texts that are not blank."""
-        for name, value in (("job_name", self.job_name), ("job_id", self.job_id), ("task_name", self.task_name)):
-            check_label(value, name, "as this owner")
 
 
 @dataclass(frozen=True)
@@ -109,43 +86,36 @@ class _New:
         return Checkpoint(id_, {store: blob for store, (blob, _) in self.indexes.items()}, dict(offsets))
 
 
-def open_state(  # noqa: PLR0913 - what is written, by whom, and settings
-    container: BlobContainer,
-    state: str,
+def open_state(
+    where: Location,
     owner: Owner,
+    settings: WriterSettings = WriterSettings(),
     *,
-    epoch: int | None = None,
-    keep: int | None = None,
-    threads: int = 16,
-    opening: str | None = None,
-    settled: str = "",
-    read_files: Mapping[str, ReadFiles] | None = None,
+    prior: PriorWork = PriorWork(),
     clock: Clock = SYSTEM_CLOCK,
     new_id: Callable[[], str] = new_uuid,
 ) -> StateWriter:
     """Take a state over from other writers, and take up the clean-up that they have left.
 
-    state: its place in the container, such as `flights/task-3`. epoch: of this writer, such as that of the task in
-    `coordination`; by default one above that in the record. keep: how many checkpoints can be restored, at least 2, so
-    that a restore is not overtaken by the next backup; by default as many as the state has kept so far, 2 for a new
-    one. The state keeps the number: a lower one is ignored, with a warning (`set_keep` changes it). `FencedError` if a
-    writer with a higher epoch has the state. Of two writers with one epoch, the last to open the state has it.
-    opening: an id of this call, by default random. settled, read_files: what an earlier writer has left, so that this
-    one does not do it again: its newest checkpoint if the writer was `settled` then (needed only where this identity
-    may not list tags), and its `read_files`, if they are of this host.
+    where: the state: a container, and its path, such as `flights/task-3`.
+    owner: goes into each snapshot index.
+    settings: the epoch of this writer, how many checkpoints to keep, and threads.
+    prior: what the writer before has left on this host.
+
+    `FencedError` if a writer with a higher epoch has the state. Of two writers with one epoch, the last to open the
+    state has it.
     """
-    keep = None if keep is None else checked_keep(keep)
-    epoch = None if epoch is None else checked_number(epoch, "epoch", 0)
-    check_threads(threads)  # before this opening fences another writer
-    storage = StateStorage(container, StateNames(state), threads, clock, new_id)
+    container, names = open_location(where)
+    storage = StateStorage(container, names, settings.threads, clock, new_id)
 
     def own(before: Stored[CheckpointRecord] | None) -> CheckpointRecord:
         record = CheckpointRecord(0, "") if before is None else before.document
-        above = record.epoch + 1 if epoch is None else epoch
-        return replace(record, epoch=above, writer=opening or new_id(), keep=kept(state, record, keep))
+        above = record.epoch + 1 if settings.epoch is None else settings.epoch
+        keep = kept(names.state, record, settings.keep)
+        return replace(record, epoch=above, writer=settings.opening or new_id(), keep=keep)
 
     record = storage.records.open(own, storage.record)
-    return StateWriter(storage, owner, record, settled, read_files or {})
+    return StateWriter(storage, owner, record, prior)
 
 
 class StateWriter:
@@ -156,8 +126,7 @@ class StateWriter:
         storage: StateStorage,
         owner: Owner,
         record: DocumentOwner[CheckpointRecord],
-        settled: str,
-        read_files: Mapping[str, ReadFiles],
+        prior: PriorWork,
     ) -> None:
         self._storage, self._owner = storage, owner
         self._record = record
@@ -166,12 +135,12 @@ class StateWriter:
         """The snapshot indexes of the checkpoints in the record, by blob."""
         there, with_ttl = storage.listed()
         in_use = self._blobs_of(self._indexes)
-        self._left = CleanUp(in_use - self._blobs_without_ttl(settled) if with_ttl is None else in_use & with_ttl)
+        self._left = CleanUp(in_use - self._blobs_without_ttl(prior.settled) if with_ttl is None else in_use & with_ttl)
         self._unused: set[str] = set()
         """Blobs of attempts that have failed, and others that no checkpoint has: the next commit condemns them."""
         self._without_tags: set[str] = set()
         """Blobs that got no TTL."""
-        self._read_files = dict(read_files)
+        self._read_files = dict(prior.read_files)
         self._metrics = StateMetrics(storage.state)
         self.backed_up: Mapping[str, BackedUpStore] = {}
         """What the last committed backup did, by store."""
@@ -211,18 +180,20 @@ class StateWriter:
         self,
         stores: Mapping[str, Path | str | MayBeEmpty],
         offsets: Mapping[str, str] | None = None,
-        progress: Callable[[int], object] = lambda _: None,
-        planned: Callable[[int, int], object] = lambda _files, _bytes: None,
+        report: Report = Report(),
+        *,
         trust_times: bool = False,
         keep: Collection[str] = (),
     ) -> Checkpoint:
         """Commit a checkpoint of these directories, by store name, and of the offsets that belong to them.
 
-        The checkpoint has these stores and no others. planned: is called before each store's upload with the number and
-        bytes of its new files; progress: with the bytes of each piece that is uploaded. trust_times: a file whose
-        inode, size and modification time are those of the last backup is not read again; only for directories
-        of hard links to files that are never changed in place, such as checkpoints of RocksDB. keep: ids of checkpoints
-        that stay in the record beside the newest ones; those that are not in it any more are ignored.
+        stores: the checkpoint has these and no others.
+        offsets: texts by key, such as where the inputs were.
+        report: is told before each store's upload, and of each piece that is uploaded.
+        trust_times: a file whose inode, size and modification time are those of the last backup is not read again. Only
+        for directories of hard links to files that are never changed in place, such as checkpoints of RocksDB.
+        keep: ids of checkpoints that stay in the record beside the newest ones; those that are not in it any more are
+        ignored.
 
         `ConfigurationError` if a store had files at its last checkpoint and has none, unless `MayBeEmpty` says so.
         The directories must not change meanwhile: `ConflictError` if they do. `FencedError` if another writer has taken
@@ -232,7 +203,7 @@ class StateWriter:
         id_, state = self._next_id(), self._storage.state
         directories = checked_stores(stores, state)
         offsets = checked_offsets({} if offsets is None else offsets, state)
-        run = _Run(planned, progress, trust_times, checked_ids(keep, state), may_be_empty(stores))
+        run = _Run(report, trust_times, checked_ids(keep, state), may_be_empty(stores))
         self._check_readable(directories, id_, offsets)
         if not trust_times:
             self._read_files.clear()
@@ -336,9 +307,9 @@ class StateWriter:
             stored = without_worn((file.content for file in local.all_files()), stored)
             files = to_upload(local, stored)
         done = _backed_up(local, files)
-        run.planned(done.uploaded_files, done.uploaded_bytes)
+        run.report.planned(done.uploaded_files, done.uploaded_bytes)
         with self._metrics.measured("uploadSeconds", store=store.name):
-            uploaded = uploader.files(store.directory, files, run.progress)
+            uploaded = uploader.files(store.directory, files, run.report.progress)
         new.content |= uploaded
         stored |= uploaded
         self._metrics.count("filesUploaded", done.uploaded_files, store=store.name)
@@ -478,8 +449,7 @@ class _Store:
 class _Run:
     """How a backup is made, and whom it reports to."""
 
-    planned: Callable[[int, int], object]
-    progress: Callable[[int], object]
+    report: Report
     trust_times: bool
     keep: frozenset[str]
     may_be_empty: frozenset[str]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,16 +17,16 @@ import typer
 
 from azure_account.cli.commands import (
     ERROR,
-    AsJson,
-    DryRun,
-    Options,
-    Yes,
+    CommonOptions,
+    ConfirmedOptions,
+    PlannedOptions,
     age_of,
     confirmed,
     end_unconfirmed,
+    location_of,
     new_app,
-    place_of,
 )
+from azure_account.cli.grouped import grouped
 from azure_account.cli.json_lines import print_json
 from azure_account.cli.progress import steps, transfer
 from azure_account.cli.shell import shell_of
@@ -33,11 +34,13 @@ from azure_account.cli.texts import plural
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
 from state_backup.backup.arguments import MayBeEmpty, checked_offsets, checked_stores
 from state_backup.backup.keeping import set_keep
-from state_backup.backup.writer import Owner, open_state
+from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.writer import open_state
 from state_backup.cli import as_json as document
 from state_backup.cli import as_text as text
 from state_backup.cli.reading import blobs_with_ttl, checkpoint_sizes, find_states, read_record
 from state_backup.record.names import StateNames
+from state_backup.report import Report
 from state_backup.restoring.restore import restore
 from state_backup.restoring.verifying import verify
 from state_backup.sweeping.lifecycle import lifecycle_policy
@@ -46,8 +49,9 @@ from state_backup.sweeping.sweep import plan_sweep, sweep
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from azure_account.account import BlobContainer
+    from azure_account.cli.progress import Bar, Lines
     from azure_account.cli.shell import Shell
+    from azure_account.location import Location
 
 app = new_app()
 
@@ -66,95 +70,104 @@ def main() -> None:
     """Back up directories to Azure Blob Storage, incrementally, and restore them."""
 
 
-@app.command(name="backup")
-def backup_command(  # noqa: PLR0913 - one argument for each option
-    ctx: typer.Context,
-    where: State,
-    stores: Stores,
-    option: Options = None,
-    *,
+@dataclass(frozen=True)
+class BackupOptions:
+    """Options of `backup`."""
+
     offset: Annotated[
         list[str] | None,
         typer.Option(
             "--offset", metavar="KEY=VALUE", help="Where an input was; is kept with the checkpoint. Repeatable."
         ),
-    ] = None,
+    ] = None
     keep: Annotated[
         int | None,
         typer.Option(metavar="N", help="Number of checkpoints to keep, at least 2.", show_default="as before"),
-    ] = None,
+    ] = None
     may_be_empty: Annotated[
         list[str] | None,
         typer.Option("--may-be-empty", metavar="STORE", help="All files of this store may be gone. Repeatable."),
-    ] = None,
+    ] = None
     epoch: Annotated[
         int | None,
         typer.Option(metavar="N", min=0, help="The writer's epoch.", show_default="one above that in the record"),
-    ] = None,
-    job: Annotated[str, typer.Option(metavar="NAME", help="The job's name, for the snapshot index.")] = "state_backup",
-    job_id: Annotated[str, typer.Option(metavar="ID", help="The job's id.")] = "1",
-    task: Annotated[str, typer.Option(metavar="NAME", help="The task's name.")] = "0",
-    as_json: AsJson = False,
+    ] = None
+    job: Annotated[str, typer.Option(metavar="NAME", help="The job's name, for the snapshot index.")] = "state_backup"
+    job_id: Annotated[str, typer.Option(metavar="ID", help="The job's id.")] = "1"
+    task: Annotated[str, typer.Option(metavar="NAME", help="The task's name.")] = "0"
+
+    @property
+    def settings(self) -> WriterSettings:
+        """Of the writer."""
+        return WriterSettings(self.keep, self.epoch)
+
+    @property
+    def owner(self) -> Owner:
+        """Of the state."""
+        return Owner(self.job, self.job_id, self.task)
+
+
+@app.command(name="backup")
+@grouped
+def backup_command(
+    ctx: typer.Context, where: State, stores: Stores, given: BackupOptions, common: CommonOptions
 ) -> None:
     """Commit a checkpoint of directories: upload what is new, and delete what no kept checkpoint needs.
 
     Another writer of the state is replaced: its next backup fails. The directories must not change meanwhile.
     """
     shell = shell_of(ctx)
-    container, state = _state(shell, where, option)
-    directories = checked_stores(_directories(stores), state)
-    wrong = set(may_be_empty or ()) - set(directories)
+    state = _state(shell, where, common)
+    settings, owner, empty = given.settings, given.owner, given.may_be_empty or ()
+    directories = checked_stores(_directories(stores), state.path)
+    wrong = set(empty) - set(directories)
     if wrong:
         raise typer.BadParameter(f"{text.one_line(min(wrong))} is not one of the stores", param_hint="'--may-be-empty'")
-    offsets = checked_offsets(_pairs(offset or (), "--offset", "KEY=VALUE"), state)
-    owner = Owner(job, job_id, task)
+    offsets = checked_offsets(_pairs(given.offset or (), "--offset", "KEY=VALUE"), state.path)
     for directory in directories.values():
         _check_directory(directory)
     with _warnings(shell), transfer(shell, "uploading") as shown:
-        writer = open_state(container, state, owner, epoch=epoch, keep=keep)
-        given = {
-            store: MayBeEmpty(directory) if store in (may_be_empty or ()) else directory
-            for store, directory in directories.items()
+        writer = open_state(state, owner, settings)
+        backed_up = {
+            store: MayBeEmpty(directory) if store in empty else directory for store, directory in directories.items()
         }
-        checkpoint = writer.back_up(given, offsets, shown.progress, shown.planned)
-    if as_json:
-        print_json(document.backup_json(state, checkpoint, writer.backed_up))
+        checkpoint = writer.back_up(backed_up, offsets, _report(shown))
+    if common.as_json:
+        print_json(document.backup_json(state.path, checkpoint, writer.backed_up))
     else:
         _print(shell, text.backup_lines(checkpoint, writer.backed_up))
 
 
 @app.command(name="keep")
+@grouped
 def keep_command(
     ctx: typer.Context,
     where: State,
     number: Annotated[int, typer.Argument(metavar="N", help="How many checkpoints are kept, at least 2.")],
-    option: Options = None,
-    *,
-    as_json: AsJson = False,
+    common: CommonOptions,
 ) -> None:
     """Set how many checkpoints of a state are kept. Its next backup deletes what only older ones need.
 
     The writer of the state goes on.
     """
     shell = shell_of(ctx)
-    container, state = _state(shell, where, option)
-    set_keep(container, state, number)
-    if as_json:
-        print_json({"state": state, "keep": number})
+    state = _state(shell, where, common)
+    set_keep(state, number)
+    if common.as_json:
+        print_json({"state": state.path, "keep": number})
     else:
-        _print(shell, [text.one_line(f"{state} keeps {number} checkpoints from its next backup on.")])
+        _print(shell, [text.one_line(f"{state.path} keeps {number} checkpoints from its next backup on.")])
 
 
 @app.command(name="restore")
-def restore_command(  # noqa: PLR0913 - one argument for each option
+@grouped
+def restore_command(
     ctx: typer.Context,
     where: State,
     stores: Stores,
-    option: Options = None,
+    common: ConfirmedOptions,
     *,
     checkpoint: Checkpoint = None,
-    yes: Yes = False,
-    as_json: AsJson = False,
 ) -> None:
     """Make directories what the stores were at a checkpoint: the newest that is whole, or --checkpoint.
 
@@ -162,40 +175,35 @@ def restore_command(  # noqa: PLR0913 - one argument for each option
     Blobs that were deleted are undeleted first, if the account has soft delete.
     """
     shell = shell_of(ctx)
-    container, state = _state(shell, where, option)
+    state = _state(shell, where, common)
     directories = _directories(stores)
     full = [directory for directory in directories.values() if _has_content(directory)]
     question = f"Replace what is in {', '.join(map(str, full))}?"
-    if full and not confirmed(shell, text.one_line(question), yes=yes, as_json=as_json):
-        if as_json:
-            print_json(document.restore_json(state, None))
+    if full and not confirmed(shell, text.one_line(question), common):
+        if common.as_json:
+            print_json(document.restore_json(state.path, None))
         elif not shell.interactive:
             _print(shell, [text.one_line(f"Restoring replaces what is in {directory}.") for directory in full])
         end_unconfirmed(shell)
     with _warnings(shell), transfer(shell, "downloading") as shown:
-        restored = restore(
-            container,
-            state,
-            directories,
-            checkpoint_id=checkpoint,
-            planned=shown.planned,
-            progress=shown.progress,
-        )
-    if as_json:
-        print_json(document.restore_json(state, restored))
+        restored = restore(state, directories, checkpoint_id=checkpoint, report=_report(shown))
+    if common.as_json:
+        print_json(document.restore_json(state.path, restored))
     else:
         _print(shell, text.restore_lines(restored))
 
 
 @app.command()
-def ls(ctx: typer.Context, where: Where, option: Options = None, *, as_json: AsJson = False) -> None:
+@grouped
+def ls(ctx: typer.Context, where: Where, common: CommonOptions) -> None:
     """List the checkpoints of a state, or the states of a container or folder."""
     shell = shell_of(ctx)
-    container, prefix = _place(shell, where, option)
+    place = _place(shell, where, common)
+    container, prefix = place.open(), place.path
     record = None if not prefix else read_record(container, prefix)
     if record is not None:
         sizes = checkpoint_sizes(container, record)
-        if as_json:
+        if common.as_json:
             print_json(document.state_json(prefix, record, sizes))
             return
         shell.out.print(text.record_line(prefix, record), soft_wrap=True)
@@ -206,7 +214,7 @@ def ls(ctx: typer.Context, where: Where, option: Options = None, *, as_json: AsJ
                 shell.err.print(text.one_line(f"Checkpoint {each.checkpoint.id}: {each.cause}"))
         return
     states = find_states(container, prefix)
-    if as_json:
+    if common.as_json:
         print_json(document.states_json(container.name, states))
         return
     if states:
@@ -219,38 +227,37 @@ def ls(ctx: typer.Context, where: Where, option: Options = None, *, as_json: AsJ
 
 
 @app.command(name="verify")
+@grouped
 def verify_command(
     ctx: typer.Context,
     where: State,
-    option: Options = None,
+    common: CommonOptions,
     *,
     checkpoint: Checkpoint = None,
     deep: Annotated[bool, typer.Option("--deep", help="Download all files and compare their checksums.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Verify that the blobs of all kept checkpoints are there, with the right sizes. Changes nothing.
 
     Ends with exit code 1 if a checkpoint is not whole.
     """
     shell = shell_of(ctx)
-    container, state = _state(shell, where, option)
+    state = _state(shell, where, common)
     with transfer(shell, "verifying") as shown:
-        verified = verify(
-            container, state, checkpoint_id=checkpoint, deep=deep, planned=shown.planned, progress=shown.progress
-        )
-    if as_json:
-        print_json(document.verify_json(state, verified, deep=deep))
+        verified = verify(state, checkpoint_id=checkpoint, deep=deep, report=_report(shown))
+    if common.as_json:
+        print_json(document.verify_json(state.path, verified, deep=deep))
     else:
-        _print(shell, text.verify_lines(state, verified, deep=deep))
+        _print(shell, text.verify_lines(state.path, verified, deep=deep))
     if not all(each.whole or each.dropped for each in verified):
         raise typer.Exit(ERROR)
 
 
 @app.command(name="sweep")
-def sweep_command(  # noqa: PLR0913 - one argument for each option
+@grouped
+def sweep_command(
     ctx: typer.Context,
     where: State,
-    option: Options = None,
+    change: PlannedOptions,
     *,
     min_age: Annotated[
         str, typer.Option(metavar="AGE", help="Least age of what is deleted: a backup at work need not repeat uploads.")
@@ -258,36 +265,33 @@ def sweep_command(  # noqa: PLR0913 - one argument for each option
     explain: Annotated[
         bool, typer.Option("--explain", help="Show each blob: which checkpoints hold it, and when it goes.")
     ] = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
 ) -> None:
     """Delete what no checkpoint needs, such as leftovers of a crashed backup. Shows the plan, then asks.
 
     It may run at any time, beside backups and restores.
     """
     shell = shell_of(ctx)
-    container, state = _state(shell, where, option)
-    plan = plan_sweep(container, state, min_age=age_of(min_age, "--min-age").total_seconds())
-    with_ttl = blobs_with_ttl(container, plan.young) if explain else frozenset()
-    if explain and not as_json:
-        shell.out.print(text.explain_table(state, plan, shell.now, with_ttl))
-    for line in text.sweep_lines(state, plan):
-        (shell.err if as_json else shell.out).print(line, soft_wrap=True)
+    state = _state(shell, where, change)
+    plan = plan_sweep(state, min_age=age_of(min_age, "--min-age").total_seconds())
+    with_ttl = blobs_with_ttl(state.open(), plan.young) if explain else frozenset()
+    if explain and not change.as_json:
+        shell.out.print(text.explain_table(state.path, plan, shell.now, with_ttl))
+    for line in text.sweep_lines(state.path, plan):
+        (shell.err if change.as_json else shell.out).print(line, soft_wrap=True)
     done = None
-    if plan.waste and not dry_run and confirmed(shell, "Delete them permanently?", yes=yes, as_json=as_json):
+    if plan.waste and not change.dry_run and confirmed(shell, "Delete them permanently?", change):
         with steps(shell, "deleting", len(plan.waste)) as advance:
-            done = sweep(container, state, plan, advance)
-    if as_json:
-        print_json(document.sweep_json(state, plan, done, explain=explain, with_ttl=with_ttl))
+            done = sweep(state, plan, advance)
+    if change.as_json:
+        print_json(document.sweep_json(state.path, plan, done, explain=explain, with_ttl=with_ttl))
     elif done is not None:
         shell.out.print(f"Deleted {plural(done, 'blob')}.")
-    if plan.waste and done is None and not dry_run:
+    if plan.waste and done is None and not change.dry_run:
         end_unconfirmed(shell)
     if done is not None and done < len(plan.waste):
         left = len(plan.waste) - done
         cause = f"{plural(left, 'blob')} could not be deleted: a lease or a policy protects them"
-        raise ConflictError(describe("sweep", f"state {state}", cause, "They stay condemned: run it again later."))
+        raise ConflictError(describe("sweep", f"state {state.path}", cause, "They stay condemned: run it again later."))
 
 
 @app.command(name="lifecycle-policy")
@@ -309,19 +313,23 @@ def lifecycle_policy_command(
     )
 
 
-def _place(shell: Shell, where: str, options: Sequence[str] | None) -> tuple[BlobContainer, str]:
-    """The container, and the path in it; empty if only a container is named."""
-    container, below = place_of(shell, where, options)
-    if below:
-        StateNames(below)
-    return container, below
+def _place(shell: Shell, where: str, common: CommonOptions) -> Location:
+    """A state or a folder of states; without a path if only a container is named."""
+    place = location_of(shell, where, common.option)
+    if place.path:
+        StateNames(place.path)
+    return place
 
 
-def _state(shell: Shell, where: str, options: Sequence[str] | None) -> tuple[BlobContainer, str]:
-    container, state = _place(shell, where, options)
-    if not state:
-        raise ConfigurationError(f"no state is named in container {container.name}. Use `container/state`.")
-    return container, state
+def _state(shell: Shell, where: str, common: CommonOptions) -> Location:
+    place = _place(shell, where, common)
+    if not place.path:
+        raise ConfigurationError(f"no state is named in container {place.container}. Use `container/state`.")
+    return place
+
+
+def _report(shown: Bar | Lines) -> Report:
+    return Report(shown.planned, shown.progress)
 
 
 def _directories(stores: Sequence[str]) -> dict[str, Path]:

@@ -18,11 +18,12 @@ from azure_account.errors import AzureBlobError, ConflictError, CorruptError, No
 from state_backup.local import durable, place
 from state_backup.local.scan import ReadFiles, scan
 from state_backup.record.stored_index import read_index
+from state_backup.report import Report
 from state_backup.restoring.download import Downloader
 from state_backup.restoring.pieces import begun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from azure_account.account import BlobContainer
@@ -59,8 +60,7 @@ class Transfer:
 
     metrics: StateMetrics
     threads: int
-    planned: Callable[[int, int], object] = lambda _files, _bytes: None
-    progress: Callable[[int], object] = lambda _: None
+    report: Report = Report()
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def assemble(
             plans.append(_plan(container, indexes[store], target, transfer.threads))
     sizes = [file.metadata.size for plan in plans for _, file in plan.root.files()]
     downloaded = [file.metadata.size for plan in plans for file in plan.missing.values() if file.metadata.size]
-    transfer.planned(len(downloaded), sum(downloaded))
+    transfer.report.planned(len(downloaded), sum(downloaded))
     try:
         for plan in plans:
             place.make_dirs(place.restoring(plan.directory), plan.root)
@@ -98,7 +98,7 @@ def assemble(
             place.forget_downloaded(plan.directory)
         with Downloader(container, threads=transfer.threads) as downloader:
             files = {path: file for plan in plans for path, file in plan.missing.items()}
-            downloader.files(files, transfer.progress)
+            downloader.files(files, transfer.report.progress)
         for plan in plans:
             place.apply_permissions(place.restoring(plan.directory), plan.root)
         for plan in plans:

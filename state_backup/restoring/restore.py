@@ -29,16 +29,19 @@ from azure_account.host_locks import LOCK_TIMEOUT
 from azure_account.undelete import try_undelete
 from state_backup.local import place
 from state_backup.metrics import StateMetrics
-from state_backup.record.names import StateNames
+from state_backup.record.location import open_location
 from state_backup.record.store import record_store
 from state_backup.record.undelete import undelete_lost
+from state_backup.report import Report
 from state_backup.restoring.assembly import Target, Transfer, assemble
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from azure_account.account import BlobContainer
+    from azure_account.location import Location
     from state_backup.local.scan import ReadFiles
+    from state_backup.record.names import StateNames
     from state_backup.record.record import Checkpoint
     from state_backup.restoring.assembly import Assembled
 
@@ -65,24 +68,59 @@ class Restored:
     passed_over: Mapping[str, str] = field(default_factory=dict)
 
 
-def checkpoints(container: BlobContainer, state: str) -> tuple[Checkpoint, ...]:
-    """The checkpoints that can be restored, newest first; none if there is no record."""
-    stored = record_store(container, StateNames(state)).read()
+@dataclass(frozen=True)
+class RestoreSettings:
+    """How directories are restored.
+
+    threads: requests at a time.
+    lock_timeout: seconds to wait for another restore of the same directory, then it is a `TransientError`.
+    """
+
+    threads: int = 16
+    lock_timeout: float = LOCK_TIMEOUT
+
+
+@dataclass(frozen=True)
+class LinkSources:
+    """Directories whose files are hard-linked into a new one, if they have the same content.
+
+    No program may change a file of them, or append to one, such as those that `materialise` has made and that are
+    opened read-only. A store that is open for writing is not such a directory: RocksDB appends to its `MANIFEST` and
+    `.log` files, and the new directory would change with it.
+
+    known: files that an earlier call has verified in these directories, and that are not read again. A call of
+    `materialise` leaves those of the first directory there.
+    """
+
+    directories: Sequence[Path] = ()
+    known: ReadFiles | None = None
+
+
+def checkpoints(where: Location) -> tuple[Checkpoint, ...]:
+    """The checkpoints of a state that can be restored, newest first; none if there is no record."""
+    return _checkpoints(*open_location(where))
+
+
+def _checkpoints(container: BlobContainer, names: StateNames) -> tuple[Checkpoint, ...]:
+    stored = record_store(container, names).read()
     return () if stored is None else stored.document.checkpoints
 
 
-def restore(  # noqa: PLR0913 - what is restored, where to, and what is reported
-    container: BlobContainer,
-    state: str,
+def restore(
+    where: Location,
     stores: Mapping[str, Path | str],
     *,
     checkpoint_id: str | None = None,
-    threads: int = 16,
-    lock_timeout: float = LOCK_TIMEOUT,
-    planned: Callable[[int, int], object] = lambda _files, _bytes: None,
-    progress: Callable[[int], object] = lambda _: None,
+    settings: RestoreSettings = RestoreSettings(),
+    report: Report = Report(),
 ) -> Restored:
-    """Make these directories, by store name, what the stores were at a checkpoint: the given one, or the newest whole.
+    """Make these directories, by store name, what the stores were at a checkpoint.
+
+    where: the state.
+    stores: directories by store name.
+    checkpoint_id: a checkpoint; by default the newest that is whole and has all of these stores.
+    settings: threads, and how long to wait for another restore.
+    report: is told at each attempt what will be downloaded, and of each piece.
 
     Files that are there with the same content are kept, whatever they are called: by hard links, or as copies if their
     permissions change or the disk has no links. When all is there and verified, each directory is replaced at once, one
@@ -90,40 +128,33 @@ def restore(  # noqa: PLR0913 - what is restored, where to, and what is reported
     the directory that it leads to is replaced.
 
     The names that begin with a directory's and end in `.restore.lock`, `.restoring`, `.downloaded` and `.replaced` are
-    the restore's own: it is an error if somebody else has made them. Another restore of a directory is waited for, up
-    to `lock_timeout` seconds, then it is a `TransientError`.
+    the restore's own: it is an error if somebody else has made them.
 
     What was deleted and is needed, the record too, is undeleted if the account has soft delete. If blobs of
     the newest checkpoint stay lost, or it has not all of these stores, an older one is restored, with a warning that
     says why; of a checkpoint that was asked for, that is an error. `NotFoundError` if no checkpoint has these stores,
-    `ConflictError` if a killed restore has left a directory that another program has made again. planned: is called
-    with the number and bytes of the files to download, at each attempt; progress with the bytes of each piece.
+    `ConflictError` if a killed restore has left a directory that another program has made again.
     """
+    container, names = open_location(where)
     targets = {store: Target(directory, (directory,)) for store, directory in _resolved(stores).items()}
-    transfer = Transfer(StateMetrics(state), threads, planned, progress)
+    transfer = Transfer(StateMetrics(names.state), settings.threads, report)
     wanted = None if checkpoint_id is None else str(checkpoint_id)  # a `CheckpointId` may have been given
-    return _run(_Attempts(container, state, targets, wanted, transfer, lock_timeout))
+    return _run(_Attempts(container, names, targets, wanted, transfer, settings.lock_timeout))
 
 
-def materialise(  # noqa: PLR0913 - what is made, of what, and how
-    container: BlobContainer,
-    state: str,
+def materialise(
+    where: Location,
     store: str,
     checkpoint_id: str,
     directory: Path,
-    sources: Sequence[Path] = (),
-    *,
-    known: ReadFiles | None = None,
-    threads: int = 16,
-    lock_timeout: float = LOCK_TIMEOUT,
+    sources: LinkSources = LinkSources(),
+    settings: RestoreSettings = RestoreSettings(),
 ) -> Restored:
     """Make a directory that does not exist yet: the store as it was at a checkpoint, for its owner only to read.
 
-    Files of `sources` that have the same content are hard-linked, the others downloaded; all are verified by BLAKE3.
-    Sources must be directories in which no program changes or appends to a file, such as those that were made by this
-    function and are opened read-only. A store that is open for writing is not such a directory: RocksDB appends to its
-    `MANIFEST` and `.log` files, and the new directory would change with it. known: files that an earlier call has
-    verified in sources, and that are not read again; this call leaves those of the first source there.
+    where: the state.
+    sources: directories whose files are hard-linked if they have the same content. The other files are downloaded; all
+    are verified by BLAKE3.
 
     The directory is made beside its place, as `<directory>.restoring`, and renamed when all of it is on disk. What a
     killed process has downloaded of it is verified and used. Names, lock and undeletion are those of `restore`.
@@ -131,10 +162,11 @@ def materialise(  # noqa: PLR0913 - what is made, of what, and how
     process has just made it, or the disk is full, `CorruptError` if what is stored is damaged; after an error there is
     no directory.
     """
+    container, names = open_location(where)
     _check_new(directory)
-    target = Target(_resolved({store: directory})[store], tuple(sources), private=True, known=known)
-    transfer = Transfer(StateMetrics(state), threads)
-    return _run(_Attempts(container, state, {store: target}, checkpoint_id, transfer, lock_timeout, new=True))
+    target = Target(_resolved({store: directory})[store], tuple(sources.directories), private=True, known=sources.known)
+    transfer = Transfer(StateMetrics(names.state), settings.threads)
+    return _run(_Attempts(container, names, {store: target}, checkpoint_id, transfer, settings.lock_timeout, new=True))
 
 
 def _run(attempts: _Attempts) -> Restored:
@@ -143,7 +175,7 @@ def _run(attempts: _Attempts) -> Restored:
             return attempts.run()
     except OSError as error:
         step = next_step(error)
-        raise ConfigurationError(describe("restore", f"state {attempts.state}", str(error), step)) from error
+        raise ConfigurationError(describe("restore", f"state {attempts.names.state}", str(error), step)) from error
 
 
 @dataclass
@@ -151,7 +183,7 @@ class _Attempts:
     """Attempts to restore a state, until a whole checkpoint is found."""
 
     container: BlobContainer
-    state: str
+    names: StateNames
     targets: Mapping[str, Target]
     checkpoint_id: str | None
     transfer: Transfer
@@ -185,14 +217,14 @@ class _Attempts:
             try:
                 assembled = assemble(self.container, chosen.indexes, self.targets, self.transfer)
             except (NotFoundError, CorruptError) as error:
-                if chosen not in checkpoints(self.container, self.state):
+                if chosen not in _checkpoints(self.container, self.names):
                     overtaken += 1  # it was dropped meanwhile: a newer one is there
                 elif not self._undelete(chosen, error):
                     self._give_up(chosen, error)
             else:
                 return self._restored(chosen, assembled)
         cause = "its checkpoints were dropped by newer ones faster than they could be read"
-        raise ConflictError(describe("restore", f"state {self.state}", cause, "Keep more checkpoints (`keep`)."))
+        raise ConflictError(describe("restore", f"state {self.names.state}", cause, "Keep more checkpoints (`keep`)."))
 
     def _restored(self, chosen: Checkpoint, assembled: Assembled) -> Restored:
         for name, number in (
@@ -213,7 +245,7 @@ class _Attempts:
         )
 
     def _choose(self) -> Checkpoint:
-        found = checkpoints(self.container, self.state) or self._of_deleted_record()
+        found = _checkpoints(self.container, self.names) or self._of_deleted_record()
         fitting = [
             each
             for each in found
@@ -241,7 +273,7 @@ class _Attempts:
             if found
             else "Check the name; a new state has none."
         )
-        return NotFoundError(describe("restore", f"state {self.state}", cause + lost, step))
+        return NotFoundError(describe("restore", f"state {self.names.state}", cause + lost, step))
 
     def _note_missing_stores(self, newer: Checkpoint) -> None:
         missing = sorted(set(self.targets) - set(newer.indexes))
@@ -254,17 +286,16 @@ class _Attempts:
         `NotFoundError` if the state has lost its record. A state that never was has no checkpoints, and there is no
         warning that the account cannot undelete.
         """
-        names = StateNames(self.state)
-        back, refused = try_undelete(self.container, [names.record])
+        back, refused = try_undelete(self.container, [self.names.record])
         self._note(back)
-        stored = record_store(self.container, names).read()
+        stored = record_store(self.container, self.names).read()
         if stored is not None:
             return stored.document.checkpoints
-        if any(True for prefix in names.prefixes for _ in self.container.list(prefix)):
-            cause = f"it has blobs, but its record {names.record} was deleted"
+        if any(True for prefix in self.names.prefixes for _ in self.container.list(prefix)):
+            cause = f"it has blobs, but its record {self.names.record} was deleted"
             why = f", and cannot be undeleted ({refused})" if refused else ""
             step = "Bring that blob back, from a soft-deleted or earlier version, and run it again."
-            raise NotFoundError(describe("restore", f"state {self.state}", cause + why, step))
+            raise NotFoundError(describe("restore", f"state {self.names.state}", cause + why, step))
         return ()
 
     def _undelete(self, chosen: Checkpoint, error: AzureBlobError) -> bool:
@@ -272,7 +303,7 @@ class _Attempts:
         if chosen in self.tried_again or not isinstance(error, NotFoundError):
             return False
         self.tried_again.append(chosen)
-        back = undelete_lost(self.container, StateNames(self.state), chosen, self.targets, self.transfer.threads)
+        back = undelete_lost(self.container, self.names, chosen, self.targets, self.transfer.threads)
         self._note(back)
         return bool(back)
 
@@ -287,14 +318,14 @@ class _Attempts:
             self._pass_over(chosen, cause, "is not whole")
         elif isinstance(error, NotFoundError):
             step = "Restore an older checkpoint, or bring back what is lost: `verify` lists it."
-            name = f"checkpoint {chosen.id} of state {self.state}"
+            name = f"checkpoint {chosen.id} of state {self.names.state}"
             raise NotFoundError(describe("restore", name, cause, step)) from error
         else:
             raise error
 
     def _pass_over(self, checkpoint: Checkpoint, cause: str, why: str) -> None:
         text = "checkpoint %s of %s %s, an older one is tried: %s"
-        logger.warning(text, checkpoint.id, self.state, why, cause)
+        logger.warning(text, checkpoint.id, self.names.state, why, cause)
         self.passed_over[str(checkpoint.id)] = cause
         self.transfer.metrics.count("checkpointsPassedOver")
 

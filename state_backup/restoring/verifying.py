@@ -15,17 +15,20 @@ from azure_account.errors import ConfigurationError, CorruptError, NotFoundError
 from azure_account.parallel import concurrent_map
 from state_backup.index.packs import runs
 from state_backup.local.scan import ExpectedChecksum
-from state_backup.record.names import StateNames
+from state_backup.record.location import open_location
 from state_backup.record.store import record_store
 from state_backup.record.stored_index import read_index
+from state_backup.report import Report
 from state_backup.restoring.packed import fetch_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from azure_account.account import BlobContainer, BlobProperties
+    from azure_account.location import Location
     from state_backup.index.packs import Run
     from state_backup.index.snapshot_index import FileBlob, FileIndex, SnapshotIndex
+    from state_backup.record.names import StateNames
     from state_backup.record.record import Checkpoint, CheckpointRecord
 
 _PIECE_BYTES = 8 << 20
@@ -73,32 +76,34 @@ _Content: TypeAlias = "tuple[tuple[FileBlob, ...], int, int, str]"
 """What identifies bytes that are downloaded once: blobs, size, CRC-32, BLAKE3."""
 
 
-def verify(  # noqa: PLR0913 - what is verified, how, and what is reported
-    container: BlobContainer,
-    state: str,
+def verify(
+    where: Location,
     *,
     checkpoint_id: str | None = None,
     deep: bool = False,
     threads: int = 16,
-    planned: Callable[[int, int], object] = lambda _files, _bytes: None,
-    progress: Callable[[int], object] = lambda _: None,
+    report: Report = Report(),
 ) -> tuple[Verified, ...]:
-    """Verify the kept checkpoints, newest first, or one. Finds all faults.
+    """Verify the kept checkpoints of a state, newest first, or one. Finds all faults.
 
-    deep: download the files and compare checksums; else blobs are there with the right sizes. planned: is called with
-    the number and bytes of the files to download; progress with the bytes of each piece. `NotFoundError` if there is
-    no record or no such checkpoint, `CorruptError` if the record is damaged.
+    where: the state.
+    checkpoint_id: one checkpoint; by default all.
+    deep: download the files and compare checksums; else blobs are there with the right sizes.
+    threads: requests at a time.
+    report: is told what will be downloaded, and of each piece.
+
+    `NotFoundError` if there is no record or no such checkpoint, `CorruptError` if the record is damaged.
     """
-    names = StateNames(state)
+    container, names = open_location(where)
     record = _read(container, names)
     chosen = [each for each in record.checkpoints if checkpoint_id in {None, str(each.id)}]
     if checkpoint_id is not None and not chosen:
         have = ", ".join(str(each.id) for each in record.checkpoints) or "none"
         cause = f"it has no checkpoint {checkpoint_id}; there are: {have}"
-        raise NotFoundError(describe("verify", f"state {state}", cause, "Choose one of these."))
+        raise NotFoundError(describe("verify", f"state {names.state}", cause, "Choose one of these."))
     looked = _Look(container, names, record, threads)
     if deep:
-        looked.download(chosen, planned, progress)
+        looked.download(chosen, report)
     verified = [looked.at(checkpoint) for checkpoint in chosen]
     if any(each.faults for each in verified):
         kept = _read(container, names).checkpoints
@@ -141,22 +146,17 @@ class _Look:
                 faults += self._faults(store, path, file)
         return Verified(checkpoint, files, bytes_, tuple(faults))
 
-    def download(
-        self,
-        checkpoints: Sequence[Checkpoint],
-        planned: Callable[[int, int], object],
-        progress: Callable[[int], object],
-    ) -> None:
+    def download(self, checkpoints: Sequence[Checkpoint], report: Report) -> None:
         """Download the files of these checkpoints that are there, and compare their checksums."""
         indexes = {blob for each in checkpoints for blob in each.indexes.values()}
         found = [index for blob in sorted(indexes) if not isinstance(index := self._indexes[blob], str)]
         files = {_content(file): file for index in found for _, file in index.root.files() if file.blobs}
         there = {content: file for content, file in files.items() if not any(self._faults("", "", file))}
-        planned(len(there), sum(file.metadata.size for file in there.values()))
+        report.planned(len(there), sum(file.metadata.size for file in there.values()))
         alone, shared = runs(there)
         calls: list[Callable[[], dict[_Content, str]]] = [
-            *(partial(self._compare, content, file, progress) for content, file in alone.items()),
-            *(partial(self._compare_run, run, progress) for run in shared),
+            *(partial(self._compare, content, file, report.progress) for content, file in alone.items()),
+            *(partial(self._compare_run, run, report.progress) for run in shared),
         ]
         causes = concurrent_map(lambda call: call(), calls, self._threads, after_error="wait")
         self._damaged = {content: cause for found in causes for content, cause in found.items()}

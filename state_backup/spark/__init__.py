@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from state_backup.spark.checkpoints import (
     CheckpointBackup,
+    CheckpointSettings,
     RestoredCheckpoint,
     back_up_checkpoint,
     restore_checkpoint,
 )
 
-__all__ = ["CheckpointBackup", "RestoredCheckpoint", "back_up_checkpoint", "restore_checkpoint"]
+__all__ = ["CheckpointBackup", "CheckpointSettings", "RestoredCheckpoint", "back_up_checkpoint", "restore_checkpoint"]

@@ -11,18 +11,19 @@ import logging
 import threading
 import uuid
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError, describe
-from state_backup.backup.writer import Owner, open_state
+from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.writer import open_state
 from state_backup.local.claim import check_names, claimed
 from state_backup.local.place import remove
-from state_backup.record.names import StateNames
+from state_backup.record.location import open_location
 from state_backup.record.state_storage import StateStorage
-from state_backup.restoring.restore import Restored, restore
+from state_backup.restoring.restore import Restored, RestoreSettings, restore
 from state_backup.spark.openings import note_openings, openings_of
 from state_backup.spark.position import STORE, QueryPosition
 from state_backup.spark.snapshot import newest_batch, query_id, take_snapshot, whole_batch
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from azure_account.account import BlobContainer
+    from azure_account.location import Location
     from state_backup.backup.writer import StateWriter
 
 logger = logging.getLogger(__name__)
@@ -71,8 +72,7 @@ class RestoredCheckpoint:
 
 
 def restore_checkpoint(
-    container: BlobContainer,
-    state: str,
+    where: Location,
     location: str | Path,
     *,
     discard_newer: bool = False,
@@ -80,18 +80,25 @@ def restore_checkpoint(
 ) -> RestoredCheckpoint:
     """Make `location` the checkpoint that the query has to start from. Call it before the query starts.
 
+    where: the state that has the backup.
+    location: the query's `checkpointLocation`, on a local disk.
+    discard_newer: discard batches of the directory that the backup does not have, and a directory that is of another
+    query or no checkpoint.
+    threads: requests at a time.
+
     The directory stays as it is if this machine was the last to back it up: it may have newer batches than the backup.
     If its newest batch is torn, as after a loss of power, it becomes what was backed up; `ConflictError` if that would
     discard batches that are whole.
     Otherwise it becomes what was backed up. Without a backup, nothing is done. `ConflictError` if the directory is of
     another query or no checkpoint, or has newer batches than the backup and was not backed up from here since it was
     restored; `NotFoundError` or `CorruptError` if the newest backup is not whole, and an older one lacks batches that
-    are there. With `discard_newer` these are discarded. `ConfigurationError` if the state is no backup of
-    `back_up_checkpoint`; then the directory stays. If the state's record was deleted it is undeleted; `ConflictError`
-    if that cannot be done.
+    are there. `ConfigurationError` if the state is no backup of `back_up_checkpoint`; then the directory stays. If the
+    state's record was deleted it is undeleted; `ConflictError` if that cannot be done.
     """
+    container, names = open_location(where)
+    state = names.state
     location = _local(location)
-    stored = StateStorage(container, StateNames(state)).record()
+    stored = StateStorage(container, names).record()
     if stored is None or stored.document.newest is None:
         return RestoredCheckpoint(newest_batch(location), None)
     local, torn = whole_batch(location)
@@ -109,7 +116,7 @@ def restore_checkpoint(
             _check_not_newer(location, local, backup)
         if local is not None and min(before, default=local) < local:
             only = str(newest.id)  # an older one, if this one is not whole, would discard batches that are here
-    restored = restore(container, state, {STORE: location}, checkpoint_id=only, threads=threads)
+    restored = restore(where, {STORE: location}, checkpoint_id=only, settings=RestoreSettings(threads))
     note_openings(location, [])  # what the query adds from now on is nowhere else
     return RestoredCheckpoint(QueryPosition.of(restored.checkpoint, state).batch, restored)
 
@@ -144,52 +151,56 @@ def _query_of(location: Path) -> str | None:
         return None
 
 
-def back_up_checkpoint(  # noqa: PLR0913 - what, where, and settings
-    query: Query,
-    container: BlobContainer,
-    state: str,
-    location: str | Path,
-    *,
-    epoch: int | None = None,
-    keep: int | None = None,
-    every: float = 10.0,
-    stop_after: float | None = None,
-    retained: int = 100,
+@dataclass(frozen=True)
+class CheckpointSettings:
+    """How the checkpoint of a query is backed up.
+
+    every: seconds between two backups, at least.
+    stop_after: seconds. If backups have failed, or one has waited, for that long, the query is stopped, again and again
+    until it has ended. By default it runs on, and `failure` says why.
+    retained: the query's `spark.sql.streaming.minBatchesToRetain`.
+    writer: its epoch, and how many backups to keep.
+    """
+
+    every: float = 10.0
+    stop_after: float | None = None
+    retained: int = 100
+    writer: WriterSettings = WriterSettings()
+
+
+def back_up_checkpoint(
+    query: Query, where: Location, location: str | Path, settings: CheckpointSettings = CheckpointSettings()
 ) -> CheckpointBackup:
     """Begin to back up the checkpoint of a query that was just started. Close the result when the query has ended.
 
-    location: the query's `checkpointLocation`, on a local disk. every: seconds between two backups, at least.
-    stop_after: seconds. If backups have failed, or one has waited, for that long, the query is stopped, again and again
-    until it has ended; by default it runs on, and `failure` says why. retained: the query's
-    `spark.sql.streaming.minBatchesToRetain`. Takes the state over from other writers; when another one takes it over,
-    the query is stopped. `ConfigurationError` if the directory is not the checkpoint of this query, the state has a
-    backup of something else, or there is a `<location>.snapshot` that was not made here.
+    where: the state that gets the backup.
+    location: the query's `checkpointLocation`, on a local disk.
+    settings: how often; whether to stop the query if that fails.
+
+    Takes the state over from other writers; when another one takes it over, the query is stopped. `ConfigurationError`
+    if the directory is not the checkpoint of this query, the state has a backup of something else, or there is a
+    `<location>.snapshot` that was not made here.
     """
+    container, names = open_location(where)
+    state = names.state
     location = _local(location)
     if query_id(location) != str(query.id):
         cause = f"it has a checkpoint of query {query_id(location) or 'none'}, this is query {query.id}"
         step = "Give the checkpointLocation of the query."
         raise ConfigurationError(describe("back up checkpoint", str(location), cause, step))
-    before = StateStorage(container, StateNames(state)).record()
+    before = StateStorage(container, names).record()
     newest = None if before is None else before.document.newest
     if newest is not None and (of := QueryPosition.of(newest, state).query) != str(query.id):
         cause = f"it has a backup of query {of}, this is query {query.id}"
         step = "Restore that checkpoint before the query starts, or choose another state."
         raise ConfigurationError(describe("back up checkpoint", f"state {state}", cause, step))
     check_names(_snapshot_lock(location), [_snapshot(location)])
-    opening = uuid.uuid4().hex
+    opening = settings.writer.opening or uuid.uuid4().hex
     last = [] if before is None else [each for each in openings_of(location) if each == before.document.writer]
     note_openings(location, [*last, opening])
-    writer = open_state(container, state, Owner(job_name=state), epoch=epoch, keep=keep, opening=opening)
+    writer = open_state(where, Owner(job_name=state), replace(settings.writer, opening=opening))
     batch = None if writer.newest is None else QueryPosition.of(writer.newest, state).batch
-    return CheckpointBackup(query, writer, location, _Settings(every, stop_after, retained), batch)
-
-
-@dataclass(frozen=True)
-class _Settings:
-    every: float
-    stop_after: float | None
-    retained: int
+    return CheckpointBackup(query, writer, location, settings, batch)
 
 
 class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
@@ -199,7 +210,7 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
     """
 
     def __init__(
-        self, query: Query, writer: StateWriter, location: Path, settings: _Settings, batch: int | None
+        self, query: Query, writer: StateWriter, location: Path, settings: CheckpointSettings, batch: int | None
     ) -> None:
         self._query, self._writer, self._location, self._settings = query, writer, location, settings
         self._batch = batch

@@ -28,7 +28,7 @@ from azure_account.errors import (
 from azure_account.parallel import act_on_each, concurrent_map
 from state_backup.metrics import StateMetrics
 from state_backup.record.listing import listed
-from state_backup.record.names import StateNames
+from state_backup.record.location import open_location
 from state_backup.record.record import MOST_CONDEMNED
 from state_backup.record.store import record_store
 from state_backup.record.stored_index import read_index
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer, BlobProperties
     from azure_account.documents.document import Stored
+    from azure_account.location import Location
+    from state_backup.record.names import StateNames
     from state_backup.record.record import CheckpointRecord
 
 logger = logging.getLogger(__name__)
@@ -63,17 +65,21 @@ class SweepPlan:
     with_ttl: tuple[str, ...] = ()
 
 
-def plan_sweep(container: BlobContainer, state: str, *, min_age: float = DAY_SECONDS, threads: int = 16) -> SweepPlan:
-    """Find what can be deleted. Changes nothing.
+def plan_sweep(where: Location, *, min_age: float = DAY_SECONDS, threads: int = 16) -> SweepPlan:
+    """Find what can be deleted of a state. Changes nothing.
 
-    min_age: seconds, by the service's clock. `NotFoundError` if there is no record; `ConflictError` if backups drop
+    where: the state.
+    min_age: seconds, by the service's clock. What is younger is left for the next sweep.
+    threads: requests at a time.
+
+    `NotFoundError` if there is no record; `ConflictError` if backups drop
     checkpoints faster than these can be read; whatever else keeps an index from being read is raised: what cannot be
     read might be needed.
     """
-    names = StateNames(state)
+    container, names = open_location(where)
     blobs, refused = listed(container, names.prefixes, uncommitted=True)
     if refused is not None:
-        logger.warning("index tags are refused, so the sweep of %s takes no TTL off: %s", state, refused)
+        logger.warning("index tags are refused, so the sweep of %s takes no TTL off: %s", names.state, refused)
     stored, in_use = _read_in_use(container, names)
     waste = [blob for blob in blobs if blob.name not in in_use]
     young = _young(container, waste, min_age, threads) if min_age > 0 else {}
@@ -120,8 +126,7 @@ def _read_in_use(
 
 
 def sweep(
-    container: BlobContainer,
-    state: str,
+    where: Location,
     plan: SweepPlan,
     progress: Callable[[int], object] = lambda _: None,
     *,
@@ -129,10 +134,17 @@ def sweep(
 ) -> int:
     """Take TTLs off; condemn the waste of a plan, then delete it. Returns how many blobs are gone.
 
+    where: the state.
+    plan: of `plan_sweep` for the same state.
+    progress: is called with 1 for each blob, by several threads.
+    threads: requests at a time.
+
     A blob that cannot be deleted, such as one under a legal hold, keeps no other back: it is logged, and left.
     `TransientError` if the service stays out of reach, `ConflictError` if the record was changed since the plan was
     made: make another one.
     """
+    container, names = open_location(where)
+    state = names.state
 
     def take_ttl_off(blob: str) -> bool:
         return isinstance(container.set_tags(blob, {}), Done)
@@ -142,7 +154,6 @@ def sweep(
         logger.warning("%d blobs of %s keep their TTL: %s", len(errors), state, errors[0])
     if not plan.waste:
         return 0
-    names = StateNames(state)
     record = plan.stored.document
     condemned = tuple(sorted({*record.condemned, *plan.waste}))
     records = record_store(container, names)

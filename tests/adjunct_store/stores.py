@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from adjunct_store.versions.manifest_store import Fill, open_fill, read_manifest
 from adjunct_store.versions.names import StoreNames
+from adjunct_store.versions.opening import Terms
+from adjunct_store.versions.transitions import Publication
+from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 
 if TYPE_CHECKING:
@@ -28,8 +31,10 @@ def new_account() -> MemoryAccount:
 
 
 def opened(container: BlobContainer, schema: dict[str, Any] = SCHEMA, source: str = "planes", **settings: Any) -> Fill:
-    settings = {"partitions": PARTITIONS, **settings}
-    return open_fill(container, STORE, schema, source=source, threads=1, **settings)
+    """settings: those of `Terms`, and the keyword arguments of `open_fill`."""
+    others = {name: settings.pop(name) for name in ("before_take_over", "clock", "new_id") if name in settings}
+    terms = Terms(source, **{"partitions": PARTITIONS, "threads": 1, **settings})
+    return open_fill(Location.in_container(container, STORE), schema, terms, **others)
 
 
 def uploaded(container: BlobContainer, generation: int, partition: int) -> str:
@@ -39,10 +44,10 @@ def uploaded(container: BlobContainer, generation: int, partition: int) -> str:
     return id_
 
 
-def published(fill: Fill, batch: int, **flags: bool) -> Version:
+def published(fill: Fill, batch: int, **flags: Any) -> Version:
     container = fill._storage.container
     changed = {batch % PARTITIONS: uploaded(container, fill.generation.number, batch % PARTITIONS)}
-    return fill.publish(batch, changed, batch + 1, 100 * (batch + 1), **flags)
+    return fill.publish(Publication(batch, changed, batch + 1, 100 * (batch + 1), **flags))
 
 
 def manifest_of(container: BlobContainer) -> Manifest:

@@ -14,6 +14,7 @@ from adjunct_store.host.cache import HostCache
 from adjunct_store.host.directories import FetchedDirectories
 from adjunct_store.spark.filling.partition_writer import PartitionReport, PartitionWriter
 from adjunct_store.versions.pins import pin_version
+from adjunct_store.versions.transitions import Publication
 from adjunct_store.view import open_view
 from azure_account.location import Location
 
@@ -55,13 +56,15 @@ class BatchWriter:
     schema: StoreSchema
     cache_dir: Path
 
-    def run(self, batch: int, values: Mapping[int, dict[str, Any] | None], order: int = 0, **flags: bool) -> Version:
+    def run(self, batch: int, values: Mapping[int, dict[str, Any] | None], order: int = 0, **flags: Any) -> Version:
         """Write the partitions that have keys, and publish. A value of None deletes the key."""
         base = self.fill.base
         reports = self.write(batch, values, order)
         entries = sum(each.entries for each in reports) + (0 if base is None else base.entries)
         size = sum(each.bytes for each in reports) + (0 if base is None else base.bytes)
-        return self.fill.publish(batch, {each.partition: each.checkpoint for each in reports}, entries, size, **flags)
+        return self.fill.publish(
+            Publication(batch, {each.partition: each.checkpoint for each in reports}, entries, size, **flags)
+        )
 
     def write(self, batch: int, values: Mapping[int, dict[str, Any] | None], order: int = 0) -> list[PartitionReport]:
         """Write the partitions that have keys."""

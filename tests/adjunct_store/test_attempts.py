@@ -11,6 +11,8 @@ import pytest
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.engine import rocks
 from adjunct_store.versions.manifest_store import open_fill
+from adjunct_store.versions.opening import Terms
+from azure_account.location import Location
 from azure_account.memory.faults import Faults
 from state_backup import checkpoints
 from state_backup.local import scan
@@ -27,7 +29,7 @@ SCHEMA = StoreSchema(pa.schema([("id", pa.int64())]), pa.schema([("seats", pa.in
 
 
 def writer_of(container: BlobContainer, cache_dir: Path) -> BatchWriter:
-    fill = open_fill(container, STORE, SCHEMA.to_json(), partitions=1, source="test")
+    fill = open_fill(Location.in_container(container, STORE), SCHEMA.to_json(), Terms(partitions=1, source="test"))
     return BatchWriter(location_of(container, STORE), fill, SCHEMA, cache_dir)
 
 
@@ -77,11 +79,11 @@ def test_attempts_that_come_late_and_again_leave_what_was_published(tmp_path: Pa
     for _ in range(4):
         stale.write(1, values(2))
     state = next(iter({name.name.rsplit("/", 1)[0] for name in container.list() if "checkpoint.json" in name.name}))
-    assert published.checkpoints[0] in {str(each.id) for each in checkpoints(container, state)}
+    assert published.checkpoints[0] in {str(each.id) for each in checkpoints(Location.in_container(container, state))}
     assert {1: {"seats": 1}, 2: {"seats": 2}} == read(writer.location, "reader", 0, tmp_path / "reader").content
     writer.run(2, values(3))
     writer.run(3, values(4))
-    assert 4 >= len(checkpoints(container, state)), "those of late attempts have gone"
+    assert 4 >= len(checkpoints(Location.in_container(container, state))), "those of late attempts have gone"
     assert {1, 2, 3, 4} == set(read(writer.location, "reader", 1, tmp_path / "reader").content)
 
 

@@ -16,7 +16,9 @@ from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.host.folders import store_folder
 from adjunct_store.versions.manifest_store import open_fill, read_manifest
 from adjunct_store.versions.names import StoreNames
+from adjunct_store.versions.opening import Terms
 from adjunct_store.versions.pins import release
+from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, Faults, ProcessDied, at
 from state_backup import plan_sweep, sweep
@@ -101,7 +103,11 @@ def opened(container: BlobContainer, source: str) -> Fill:
     manifest = read_manifest(container, STORE)
     other = manifest is not None and manifest.current is not None and manifest.current.source != source
     schema = SCHEMA.to_json()
-    return open_fill(container, STORE, schema, partitions=2, source=source, rebuild=other, keep=1, threads=1)
+    return open_fill(
+        Location.in_container(container, STORE),
+        schema,
+        Terms(partitions=2, source=source, rebuild=other, keep=1, threads=1),
+    )
 
 
 def publish(container: BlobContainer, fill: Fill, folder: Path, source: str, batch: int) -> None:
@@ -139,8 +145,8 @@ def check_nothing_is_left(container: BlobContainer, fill: Fill, folder: Path) ->
     needed = {NAMES.manifest}
     for partition in range(SCHEMA.partitions):
         state = NAMES.state(number, partition)
-        sweep(container, state, plan_sweep(container, state, min_age=0))
-        needed |= {*plan_sweep(container, state, min_age=0).in_use, f"{state}/checkpoint.json"}
+        sweep(Location.in_container(container, state), plan_sweep(Location.in_container(container, state), min_age=0))
+        needed |= {*plan_sweep(Location.in_container(container, state), min_age=0).in_use, f"{state}/checkpoint.json"}
     assert needed == {blob.name for blob in container.list(uncommitted=True)}
     cache = store_folder(container, STORE, folder / "reader")
     assert [number] == cache.generations()

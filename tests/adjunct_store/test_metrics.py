@@ -18,6 +18,7 @@ from adjunct_store.host.directories import FetchedDirectories
 from adjunct_store.spark.reading import task_reader
 from adjunct_store.spark.reading.task_reader import PinnedStore
 from adjunct_store.versions.manifest_store import open_fill
+from adjunct_store.versions.opening import Terms
 from azure_account.location import Location
 from tests.adjunct_store.tasks import BatchWriter
 from tests.exported import Exported, exporting
@@ -41,7 +42,9 @@ def writer(request: pytest.FixtureRequest, tmp_path: Path) -> BatchWriter:
     location = Location(f"box/{STORE}", {"endpoint": f"memory://{request.node.name}"})
     container = location.open()
     container.create()
-    fill = open_fill(container, STORE, SCHEMA.to_json(), partitions=1, source="test", threads=1)
+    fill = open_fill(
+        Location.in_container(container, STORE), SCHEMA.to_json(), Terms(partitions=1, source="test", threads=1)
+    )
     return BatchWriter(location, fill, SCHEMA, tmp_path / "writer")
 
 

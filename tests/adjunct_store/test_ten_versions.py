@@ -13,6 +13,7 @@ from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.host.folders import store_folder
 from adjunct_store.versions.manifest_store import Fill, open_fill, read_manifest
 from adjunct_store.versions.names import StoreNames
+from adjunct_store.versions.opening import Terms
 from adjunct_store.versions.pins import release
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
@@ -110,7 +111,11 @@ class Shared:
 def publish_all(location: Location, cache_dir: Path, shared: Shared, parts: int) -> Fill:
     """The data sets, one after the other, each in some batches: readers see nothing of it before the last."""
     settings: dict[str, Any] = {"partitions": SCHEMA.partitions, "threads": 1}
-    fill = open_fill(location.open(), STORE, SCHEMA.to_json(), source=source(1), bounded=True, **settings)
+    fill = open_fill(
+        Location.in_container(location.open(), STORE),
+        SCHEMA.to_json(),
+        Terms(source=source(1), bounded=True, **settings),
+    )
     for number in range(1, SETS + 1):
         if number > 1:
             fill = fill.build_beside(SCHEMA.to_json(), source(number))

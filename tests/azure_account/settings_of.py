@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from azure_account.address import Address
 from azure_account.options.account_options import ACCOUNT_OPTIONS
 from azure_account.options.settings import account_settings
 
@@ -25,4 +26,6 @@ def settings_of(
     env: Mapping[str, str] | None = None,
 ) -> AccountSettings:
     """The settings of these options, of the account and endpoint of a URL, and of these variables."""
-    return account_settings(ACCOUNT_OPTIONS.parse(options), url_account, env or {}, url_endpoint=url_endpoint)
+    if url_endpoint is None and url_account is not None:
+        url_endpoint = f"https://{url_account}.blob.core.windows.net"
+    return account_settings(ACCOUNT_OPTIONS.parse(options), Address("c", None, url_endpoint), env or {})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from azure_account import ConfigurationError, Location
-from azure_account.location import memory_account
+from azure_account.location import check_location, memory_account
 from azure_account.memory.account import MemoryAccount
 
 ACCOUNT = {"accountName": "flights", "accountKey": "c2VjcmV0LWtleQ=="}
@@ -32,7 +32,6 @@ def test_a_url_names_the_account_container_and_path() -> None:
     location = Location("abfss://box@planes.dfs.core.windows.net/a/b/", {"accountKey": ACCOUNT["accountKey"]})
     assert ("box", "a/b", "box/a/b") == (location.container, location.path, str(location))
     assert "https://planes.blob.core.windows.net/box" == location.open().url
-    assert "a/b/c" == location.below("c").path
 
 
 def test_an_account_in_memory_is_one_for_the_process() -> None:
@@ -48,7 +47,22 @@ def test_a_location_in_an_account_object_opens_that_account() -> None:
     location = Location.in_account(account, "box/flights")
     location.open().create()
     assert account.container("box").exists()
-    assert account is location.below("a").account()
+    assert account is location.account()
+
+
+def test_a_location_in_a_container_object_has_its_path_as_it_is_and_no_account() -> None:
+    container = MemoryAccount().container("box")
+    location = Location.in_container(container, "/odd//path?sig=1")
+    assert ("box", "/odd//path?sig=1", container) == (location.container, location.path, location.open())
+    assert "" == Location.in_container(container, "").path
+    with pytest.raises(ConfigurationError, match="is a location in a container object, which has no account"):
+        location.account()
+
+
+def test_what_takes_a_location_names_another_type() -> None:
+    check_location(Location("box/flights"), "container/stream")
+    with pytest.raises(ConfigurationError, match=r"of type str: give azure_account.Location\('container/stream', op"):
+        check_location("box/flights", "container/stream")
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from azure_account.location import Location
 from state_backup import open_account
 from state_backup.spark import back_up_checkpoint, restore_checkpoint
+from state_backup.spark.checkpoints import CheckpointSettings
 from tools.spark_session import local_spark
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     spark = local_spark("checkpoint", **{"spark.master": "local[2]", **settings})
     container_name, _, state = given.path.partition("/")
     container = open_account().container(container_name)
-    found = restore_checkpoint(container, state, given.checkpoint)
+    found = restore_checkpoint(Location.in_container(container, state), given.checkpoint)
     print(f"restored {found.batch if found.restored else None}", flush=True)  # noqa: T201 - a program
 
     def write(rows: DataFrame, batch: int) -> None:
@@ -56,7 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         .trigger(availableNow=True)
         .start()
     )
-    with back_up_checkpoint(query, container, state, given.checkpoint, every=2.0):
+    with back_up_checkpoint(
+        query, Location.in_container(container, state), given.checkpoint, CheckpointSettings(every=2.0)
+    ):
         query.awaitTermination()
 
 

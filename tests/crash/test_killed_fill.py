@@ -114,4 +114,6 @@ def test_a_fill_that_is_killed_again_and_again_publishes_each_batch_once(
     assert hits["amidst a batch"] >= KILLS // 3, hits
     assert min(changes.deleted, changes.older, changes.again) > 100, changes
     for partition in range(COLUMNS["partitions"]):
-        assert not plan_sweep(container, StoreNames(STORE).state(generation, partition), min_age=0).waste
+        assert not plan_sweep(
+            Location.in_container(container, StoreNames(STORE).state(generation, partition)), min_age=0
+        ).waste

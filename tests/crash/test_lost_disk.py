@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from azure_account import open_account
+from azure_account.location import Location
 from state_backup import checkpoints, plan_sweep, sweep
 from tests.crash.checkpoint_job import GROUPS
 from tests.crash.flights import flights, write_files
@@ -82,8 +83,10 @@ def test_a_query_that_loses_its_disk_goes_on_at_its_batch_on_another_one(
     job = lives_job(azurite, tmp_path, "killed", f"{container_name}/flights/by-route", conf)
     repeated = 0
     for life in range(KILLS):
-        committed = kill_amidst(job, rng, lambda: bool(checkpoints(container, "flights/by-route")))
-        backed_up = int(checkpoints(container, "flights/by-route")[0].offsets["spark.batch"]) + 1
+        committed = kill_amidst(
+            job, rng, lambda: bool(checkpoints(Location.in_container(container, "flights/by-route")))
+        )
+        backed_up = int(checkpoints(Location.in_container(container, "flights/by-route"))[0].offsets["spark.batch"]) + 1
         assert 0 < backed_up <= committed
         repeated += committed - backed_up
         shutil.rmtree(job.folder)
@@ -106,8 +109,11 @@ def test_a_query_that_loses_its_disk_goes_on_at_its_batch_on_another_one(
     }
     assert truth == totals(found)
 
-    sweep(container, "flights/by-route", plan_sweep(container, "flights/by-route", min_age=0))
-    left = plan_sweep(container, "flights/by-route", min_age=0)
+    sweep(
+        Location.in_container(container, "flights/by-route"),
+        plan_sweep(Location.in_container(container, "flights/by-route"), min_age=0),
+    )
+    left = plan_sweep(Location.in_container(container, "flights/by-route"), min_age=0)
     names = {blob.name for blob in container.list("flights/by-route/", uncommitted=True)}
     assert {*left.in_use, "flights/by-route/checkpoint.json"} == names
 

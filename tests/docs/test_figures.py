@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from tools.figures import WORDS, ambiguous_classes, clocks, long_signatures, modules, words
 
-MOST_LONG_SIGNATURES = 19
-MOST_AMBIGUOUS_CLASSES = 0
-MOST_WORDS = 0
-"""What there was on 2026-11-25. Each may only be lowered, to 0 in the end."""
 CLOCK = "azure_account/clock.py"
 MODULES = modules()
 
 
 def test_public_functions_have_at_most_six_parameters() -> None:
-    found = long_signatures(MODULES)
-    assert len(found) <= MOST_LONG_SIGNATURES, found
+    assert [] == long_signatures(MODULES)
 
 
 def test_a_public_class_name_has_one_meaning() -> None:
-    found = ambiguous_classes(MODULES)
-    assert len(found) <= MOST_AMBIGUOUS_CLASSES, found
+    assert [] == ambiguous_classes(MODULES)
 
 
 def test_one_module_asks_the_machine_for_the_time() -> None:
@@ -27,8 +21,7 @@ def test_one_module_asks_the_machine_for_the_time() -> None:
 
 
 def test_strings_and_docstrings_use_usual_words() -> None:
-    found = words(MODULES)
-    assert len(found) <= MOST_WORDS, found
+    assert [] == words(MODULES)
 
 
 def test_every_kind_of_finding_is_found() -> None:

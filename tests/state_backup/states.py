@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from state_backup.local.scan import scan
 from state_backup.sweeping.sweep import plan_sweep, sweep
@@ -37,10 +38,15 @@ def equal(folder: Path, tree: Tree) -> bool:
     return found_in(found) == found_in(local(tree)) and dirs_in(found) == dirs_in(local(tree))
 
 
+def state_in(container: BlobContainer) -> Location:
+    """The state."""
+    return Location.in_container(container, STATE)
+
+
 def check_no_orphans(container: BlobContainer) -> None:
-    plan = plan_sweep(container, STATE, min_age=0)
-    sweep(container, STATE, plan)
-    needed = set(plan_sweep(container, STATE, min_age=0).in_use) | {f"{STATE}/checkpoint.json"}
+    plan = plan_sweep(state_in(container), min_age=0)
+    sweep(state_in(container), plan)
+    needed = set(plan_sweep(state_in(container), min_age=0).in_use) | {f"{STATE}/checkpoint.json"}
     assert needed == {blob.name for blob in container.list(uncommitted=True)}
 
 

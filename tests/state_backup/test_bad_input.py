@@ -15,15 +15,16 @@ from azure_account.errors import AzureBlobError, ConfigurationError, ConflictErr
 from azure_account.memory.faults import Faults, LostAnswer, Refuse, always, on
 from state_backup.backup import upload
 from state_backup.backup import writer as writer_module
-from state_backup.backup.writer import Owner, open_state
+from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.writer import open_state
 from state_backup.local import place
 from state_backup.local.scan import scan
 from state_backup.record.record import MOST_CONDEMNED
-from state_backup.restoring.restore import checkpoints, restore
+from state_backup.restoring.restore import RestoreSettings, checkpoints, restore
 from state_backup.sweeping import sweep as sweep_module
 from state_backup.sweeping.sweep import plan_sweep, sweep
 from tests.state_backup.dying import dying, state_of
-from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, write
+from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, state_in, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +37,7 @@ TTL = {"azureblobTtl": "30d"}
 
 
 def opened(account: MemoryAccount, **settings: int) -> StateWriter:
-    return open_state(account.container("box"), STATE, Owner("flights"), **settings)  # type: ignore[arg-type]
+    return open_state(state_in(account.container("box")), Owner("flights"), WriterSettings(**settings))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -60,29 +61,29 @@ def test_without_permission_for_tags_all_works_and_says_so_once(
 ) -> None:
     account = new_account()
     container = account.restarted(refused_tags()).container("box")
-    writer = open_state(container, STATE, Owner("flights"), threads=1)
+    writer = open_state(state_in(container), Owner("flights"), WriterSettings(threads=1))
     for number in range(4):
         writer.back_up({"store": write(tmp_path / "live", TREES[number])})
     container.put(f"{STATE}/files/waste", b"1")
     check_no_orphans(container)
-    restore(container, STATE, {"store": tmp_path / "restored"})
+    restore(state_in(container), {"store": tmp_path / "restored"})
     assert equal(tmp_path / "restored", TREES[3])
     assert 1 == caplog.text.count("index tags are refused in memory://memory/box, so blobs get no TTL")
     assert "the sweep of flights/task-3 takes no TTL off" in caplog.text
 
 
 def test_a_sweep_takes_the_ttl_off_blobs_in_use_whose_writer_has_died(container: BlobContainer) -> None:
-    in_use = plan_sweep(container, STATE).in_use
+    in_use = plan_sweep(state_in(container)).in_use
     for blob in in_use:
         container.set_tags(blob, TTL)
     container.put(f"{STATE}/files/young", b"1")
     container.set_tags(f"{STATE}/files/young", TTL)
-    plan = plan_sweep(container, STATE)
+    plan = plan_sweep(state_in(container))
     assert set(in_use) == set(plan.with_ttl)
-    assert 0 == sweep(container, STATE, plan)
+    assert 0 == sweep(state_in(container), plan)
     assert [{}] * len(in_use) == [container.tags(blob) for blob in in_use]
     assert TTL == container.tags(f"{STATE}/files/young")
-    assert () == plan_sweep(container, STATE).with_ttl
+    assert () == plan_sweep(state_in(container)).with_ttl
 
 
 @pytest.mark.parametrize("operation", ["list_tags", "set_tags"])
@@ -91,11 +92,11 @@ def test_a_sweep_without_permission_for_tags_deletes_what_it_would_delete(
 ) -> None:
     account = new_account()
     opened(account).back_up({"store": write(tmp_path / "live", TREES[0])})
-    for blob in plan_sweep(account.container("box"), STATE).in_use:
+    for blob in plan_sweep(state_in(account.container("box"))).in_use:
         account.container("box").set_tags(blob, TTL)
     account.container("box").put(f"{STATE}/files/waste", b"1")
     container = account.restarted(Faults(on(operation, Refuse(), times=1000))).container("box")
-    assert 1 == sweep(container, STATE, plan_sweep(container, STATE, min_age=0))
+    assert 1 == sweep(state_in(container), plan_sweep(state_in(container), min_age=0))
     said = {"list_tags": "index tags are refused", "set_tags": "blobs of flights/task-3 keep their TTL"}
     assert 1 == caplog.text.count(said[operation])
 
@@ -114,7 +115,7 @@ def test_a_blob_that_cannot_be_deleted_keeps_no_other_back(
     for number in (1, 2, 3, 2, 3):
         writer.back_up({"store": write(tmp_path / "live", TREES[number])})
     assert held <= set(writer._record.document.condemned)
-    assert held == set(plan_sweep(account.container("box"), STATE, min_age=0).waste)
+    assert held == set(plan_sweep(state_in(account.container("box")), min_age=0).waste)
     assert "BlobImmutableDueToPolicy" in caplog.text
 
 
@@ -130,7 +131,7 @@ def test_the_list_of_condemned_blobs_is_bounded_and_what_is_left_over_comes_late
         assert len(writer._record.document.condemned) <= 3
     for _ in range(40):
         writer.back_up({"store": tmp_path / "live"})
-    assert not plan_sweep(account.container("box"), STATE, min_age=0).waste
+    assert not plan_sweep(state_in(account.container("box")), min_age=0).waste
 
 
 def test_a_list_full_of_blobs_whose_deletes_got_no_answer_makes_room_at_the_next_backup(
@@ -144,7 +145,7 @@ def test_a_list_full_of_blobs_whose_deletes_got_no_answer_makes_room_at_the_next
     writer = opened(account.restarted(faults), threads=1)
 
     def waste() -> set[str]:
-        return set(plan_sweep(account.container("box"), STATE, min_age=0).waste)
+        return set(plan_sweep(state_in(account.container("box")), min_age=0).waste)
 
     def back_up(number: int) -> set[str]:
         writer.back_up({"store": write(tmp_path / "live", TREES[number])})
@@ -176,7 +177,7 @@ def test_more_waste_with_each_backup_than_the_list_has_room_for_does_not_add_up(
         assert len([blob for blob in container.list() if blob.name != f"{STATE}/checkpoint.json"]) <= needed_by_two
     for name in ("one", "two"):
         container.put(f"{STATE}/files/{name}", b"1")
-    assert 2 == sweep(container, STATE, plan_sweep(container, STATE, min_age=0)), "the list has room for a sweep"
+    assert 2 == sweep(state_in(container), plan_sweep(state_in(container), min_age=0)), "the list has room for a sweep"
 
 
 @pytest.mark.usefixtures("no_packs")
@@ -190,7 +191,7 @@ def test_sweeps_go_on_though_no_writer_takes_names_off_the_list(
     container = account.container("box")
     for number in range(17):
         container.put(f"{STATE}/files/waste-{number:02}", b"1")
-    assert [5, 5, 5, 2, 0] == [sweep(container, STATE, plan_sweep(container, STATE, min_age=0)) for _ in range(5)]
+    assert [5, 5, 5, 2, 0] == [sweep(state_in(container), plan_sweep(state_in(container), min_age=0)) for _ in range(5)]
     faults = Faults()
     writer = opened(account.restarted(faults))
     assert 0 == sum(each.operation == "delete" for each in faults.attempts), "a listing shows that they are gone"
@@ -232,7 +233,7 @@ def test_indexes_that_are_damaged_newer_or_lead_out_of_the_directory_restore_not
 ) -> None:
     target = write(tmp_path / "restored", TREES[3])
     before = state_of(target)
-    (newest,) = checkpoints(container, STATE)
+    (newest,) = checkpoints(state_in(container))
     data = container.get(newest.indexes["store"]).data
     fields = json.loads(data)
     fields.pop("digest")
@@ -254,7 +255,7 @@ def test_indexes_that_are_damaged_newer_or_lead_out_of_the_directory_restore_not
     for content, kind, text in bad:
         container.put(newest.indexes["store"], content)
         with pytest.raises(AzureBlobError, match=text) as caught:
-            restore(container, STATE, {"store": target}, checkpoint_id=str(newest.id))
+            restore(state_in(container), {"store": target}, checkpoint_id=str(newest.id))
         assert isinstance(caught.value, kind)
         assert before == state_of(target)
         assert {"live", "restored"} == {path.name for path in tmp_path.iterdir()}
@@ -266,16 +267,16 @@ def test_a_blob_with_other_bytes_or_a_full_disk_leave_the_old_directory(
 ) -> None:
     target = write(tmp_path / "restored", TREES[3])
     before = state_of(target)
-    (newest,) = checkpoints(container, STATE)
+    (newest,) = checkpoints(state_in(container))
     with monkeypatch.context() as full:
         full.setattr(os, "posix_fallocate", _full)
         with pytest.raises(ConfigurationError, match=r"No space left on device.*Make room"):
-            restore(container, STATE, {"store": target})
+            restore(state_in(container), {"store": target})
     assert before == state_of(target)
-    blob = max(name for name in plan_sweep(container, STATE).in_use if "/files/" in name)
+    blob = max(name for name in plan_sweep(state_in(container)).in_use if "/files/" in name)
     container.put(blob, b"?" * len(container.get(blob).data))
     with pytest.raises(CorruptError, match="have another checksum"):
-        restore(container, STATE, {"store": target}, checkpoint_id=str(newest.id))
+        restore(state_in(container), {"store": target}, checkpoint_id=str(newest.id))
     assert before == state_of(target)
     assert {"live", "restored"} == {path.name for path in tmp_path.iterdir()}
 
@@ -289,12 +290,12 @@ def test_a_link_to_a_directory_stays_and_what_it_leads_to_is_restored(container:
     (tmp_path / "link").symlink_to(tmp_path / "disk")
     (tmp_path / "nowhere").symlink_to(tmp_path / "new")
     for name in ("link", "nowhere"):
-        restore(container, STATE, {"store": tmp_path / name})
+        restore(state_in(container), {"store": tmp_path / name})
         assert equal(tmp_path / name, TREES[0])
         assert (tmp_path / name).is_symlink()
     assert {"live", "disk", "link", "nowhere", "new"} == {path.name for path in tmp_path.iterdir()}
     with pytest.raises(ConfigurationError, match="are not apart"):
-        restore(container, STATE, {"store": tmp_path / "link", "other": tmp_path / "disk" / "sub"})
+        restore(state_in(container), {"store": tmp_path / "link", "other": tmp_path / "disk" / "sub"})
 
 
 def test_links_in_the_directory_are_replaced_and_what_they_lead_to_stays(
@@ -305,7 +306,7 @@ def test_links_in_the_directory_are_replaced_and_what_they_lead_to_stays(
     target = write(tmp_path / "restored", TREES[3])
     (target / "link").symlink_to(tmp_path / "outside")
     (target / "sub").symlink_to(tmp_path / "outside")
-    restore(container, STATE, {"store": target})
+    restore(state_in(container), {"store": target})
     assert equal(target, TREES[0])
     assert before == state_of(tmp_path / "outside")
 
@@ -313,17 +314,17 @@ def test_links_in_the_directory_are_replaced_and_what_they_lead_to_stays(
 def test_a_file_in_the_place_of_the_directory_is_refused(container: BlobContainer, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"precious")
     with pytest.raises(ConfigurationError, match="it is no directory"):
-        restore(container, STATE, {"store": tmp_path / "file"})
+        restore(state_in(container), {"store": tmp_path / "file"})
     assert b"precious" == (tmp_path / "file").read_bytes()
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
     with pytest.raises(ConfigurationError, match="circle"):
-        restore(container, STATE, {"store": tmp_path / "circle"})
+        restore(state_in(container), {"store": tmp_path / "circle"})
 
 
 def test_a_directory_that_cannot_be_renamed_is_named_with_the_reason(container: BlobContainer, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match=r"lock .*restore\.lock failed: .*Not a directory.*Check the path"):
-        restore(container, STATE, {"store": tmp_path / "file" / "store"})
+        restore(state_in(container), {"store": tmp_path / "file" / "store"})
 
 
 def test_what_a_crash_has_half_deleted_is_never_put_in_place(container: BlobContainer, tmp_path: Path) -> None:
@@ -332,7 +333,7 @@ def test_what_a_crash_has_half_deleted_is_never_put_in_place(container: BlobCont
         (tmp_path / str(at)).mkdir()
         target = write(tmp_path / str(at) / "restored", TREES[0])
         with dying(tmp_path, at) as death:
-            restore(container, STATE, {"store": target}, threads=1)
+            restore(state_in(container), {"store": target}, settings=RestoreSettings(threads=1))
         if death.done[at - 1] == "os.rmdir":
             break
     assert {"restored", "restored.restoring", "restored.restore.lock"} == {
@@ -340,7 +341,7 @@ def test_what_a_crash_has_half_deleted_is_never_put_in_place(container: BlobCont
     }
     place.remove(target)
     with pytest.raises(NotFoundError):
-        restore(container, STATE, {"other": target})
+        restore(state_in(container), {"other": target})
     assert not list(target.parent.iterdir())
 
 
@@ -353,9 +354,9 @@ def test_the_old_files_keep_their_permissions_until_the_switch(
     with monkeypatch.context() as broken:
         broken.setattr(place, "switch", lambda *_: _full())
         with pytest.raises(ConfigurationError, match="No space left"):
-            restore(container, STATE, {"store": target})
+            restore(state_in(container), {"store": target})
     assert before == state_of(target)
-    restored = restore(container, STATE, {"store": target})
+    restored = restore(state_in(container), {"store": target})
     assert 0 == restored.downloaded_bytes
     assert state_of(tmp_path / "live") == state_of(target)
 
@@ -370,7 +371,7 @@ def test_answers_of_writes_that_are_always_lost_change_nothing(tmp_path: Path) -
     writer.back_up({"store": live})
     failing[0] = False
     writer.back_up({"store": write(live, TREES[1])})
-    restore(account.container("box"), STATE, {"store": tmp_path / "restored"})
+    restore(state_in(account.container("box")), {"store": tmp_path / "restored"})
     assert equal(tmp_path / "restored", TREES[1])
     check_no_orphans(account.container("box"))
 
@@ -380,7 +381,7 @@ def test_a_take_over_without_a_network_is_an_error_and_its_clean_up_alone_is_not
 ) -> None:
     account = new_account()
     opened(account).back_up({"store": write(tmp_path / "live", TREES[0])})
-    for blob in plan_sweep(account.container("box"), STATE).in_use:
+    for blob in plan_sweep(state_in(account.container("box"))).in_use:
         account.container("box").set_tags(blob, TTL)
     with pytest.raises(ConfigurationError, match="no network"):
         opened(account.restarted(Faults(always(Refuse("no network")))))
@@ -416,7 +417,7 @@ def test_what_somebody_has_deleted_is_uploaded_again_by_the_next_writer(
     writer = opened(account)
     assert f"1 of the blobs of {STATE} are gone or cut, such as {lost}" in caplog.text
     writer.back_up({"store": live})
-    restore(container, STATE, {"store": tmp_path / "restored"})
+    restore(state_in(container), {"store": tmp_path / "restored"})
     assert equal(tmp_path / "restored", TREES[1])
     writer.back_up({"store": live})
     check_no_orphans(container)
@@ -429,13 +430,13 @@ def test_a_checkpoint_whose_index_somebody_has_deleted_is_dropped(
     container = account.container("box")
     live = write(tmp_path / "live", TREES[0])
     opened(account).back_up({"store": live})
-    (newest,) = checkpoints(container, STATE)
+    (newest,) = checkpoints(state_in(container))
     container.delete(newest.indexes["store"])
     writer = opened(account)
     assert f"index {newest.indexes['store']} is gone" in caplog.text
     second = writer.back_up({"store": live})
-    assert (second,) == checkpoints(container, STATE)
-    restore(container, STATE, {"store": tmp_path / "restored"})
+    assert (second,) == checkpoints(state_in(container))
+    restore(state_in(container), {"store": tmp_path / "restored"})
     assert equal(tmp_path / "restored", TREES[0])
     check_no_orphans(container)
 
@@ -446,5 +447,5 @@ def test_a_backup_of_nothing_is_refused_and_paths_may_be_text(tmp_path: Path) ->
     with pytest.raises(ConfigurationError, match="no store is given"):
         writer.back_up({})
     writer.back_up({"store": str(write(tmp_path / "live", TREES[1]))})
-    restore(account.container("box"), STATE, {"store": str(tmp_path / "restored")})
+    restore(state_in(account.container("box")), {"store": str(tmp_path / "restored")})
     assert equal(tmp_path / "restored", TREES[1])

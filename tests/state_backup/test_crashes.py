@@ -13,12 +13,13 @@ import pytest
 
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, Faults, ProcessDied, at, on
-from state_backup.backup.writer import Owner, open_state
+from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.writer import open_state
 from state_backup.local import place
-from state_backup.restoring.restore import checkpoints, restore
+from state_backup.restoring.restore import RestoreSettings, checkpoints, restore
 from state_backup.sweeping.sweep import plan_sweep, sweep
 from tests.state_backup.dying import dying, state_of
-from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, write
+from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, state_in, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +30,12 @@ if TYPE_CHECKING:
 def back_up_all(account: MemoryAccount, folder: Path, committed: list[int], first: int = 0) -> None:
     """What a process does: it opens the state and backs the trees up, one after the other."""
     names = (f"{first + number:08x}" for number in itertools.count())
-    writer = open_state(account.container("box"), STATE, Owner("flights"), new_id=lambda: next(names), threads=1)
+    writer = open_state(
+        state_in(account.container("box")),
+        Owner("flights"),
+        WriterSettings(threads=1),
+        new_id=lambda: next(names),
+    )
     for number, tree in enumerate(TREES):
         writer.back_up({"store": write(folder, tree)}, {"input": str(number)})
         committed.append(number)
@@ -47,10 +53,10 @@ def test_whatever_was_committed_is_restored_wherever_a_backup_dies(tmp_path: Pat
         except ProcessDied:
             died += 1
         container = account.container("box")
-        found = checkpoints(container, STATE)
+        found = checkpoints(state_in(container))
         last = committed[-1] if committed else -1
         if found:
-            restored = restore(container, STATE, {"store": tmp_path / "restored"})
+            restored = restore(state_in(container), {"store": tmp_path / "restored"})
             got = int(restored.checkpoint.offsets["input"])
             assert got in {last, last + 1}
             assert equal(tmp_path / "restored", TREES[got])
@@ -59,7 +65,7 @@ def test_whatever_was_committed_is_restored_wherever_a_backup_dies(tmp_path: Pat
         again: list[int] = []
         back_up_all(account, tmp_path / "live", again, first=1 << 20)
         check_no_orphans(container)
-        restore(container, STATE, {"store": tmp_path / "restored"})
+        restore(state_in(container), {"store": tmp_path / "restored"})
         assert equal(tmp_path / "restored", TREES[-1])
         if not faults.died:
             break
@@ -69,7 +75,7 @@ def test_whatever_was_committed_is_restored_wherever_a_backup_dies(tmp_path: Pat
 def backed_up(folder: Path, trees: int = 2) -> MemoryAccount:
     """An account with checkpoints of the first trees, the last of them with permissions that are not usual."""
     account = new_account()
-    writer = open_state(account.container("box"), STATE, Owner("flights"), threads=1)
+    writer = open_state(state_in(account.container("box")), Owner("flights"), WriterSettings(threads=1))
     for number in range(trees):
         live = write(folder / "live", TREES[number])
         (live / "1.sst").chmod(0o440) if number else None
@@ -94,7 +100,7 @@ def test_a_restore_that_dies_at_any_file_operation_leaves_the_old_directory_or_t
     write(target, TREES[0])
     (target / "CURRENT").chmod(0o600)
     old = state_of(target)
-    restore(container, STATE, {"store": target}, threads=1)
+    restore(state_in(container), {"store": target}, settings=RestoreSettings(threads=1))
     new = state_of(target)
     assert old != new
     died: Counter[str] = Counter()
@@ -103,7 +109,7 @@ def test_a_restore_that_dies_at_any_file_operation_leaves_the_old_directory_or_t
         write(target, TREES[0])
         (target / "CURRENT").chmod(0o600)
         with dying(tmp_path, number) as death:
-            restore(container, STATE, {"store": target}, threads=1)
+            restore(state_in(container), {"store": target}, settings=RestoreSettings(threads=1))
         found = state_of(target)
         assert found in ((old, new) if exchanged else (old, new, None))
         assert found is not None or state_of(tmp_path / "restored.replaced") == old
@@ -111,9 +117,9 @@ def test_a_restore_that_dies_at_any_file_operation_leaves_the_old_directory_or_t
             break
         died[death.done[number - 1]] += 1
         with dying(tmp_path, where.randrange(1, number + 3)):
-            restore(container, STATE, {"store": target}, threads=1)
+            restore(state_in(container), {"store": target}, settings=RestoreSettings(threads=1))
         assert state_of(target) in (old, new, None)
-        restore(container, STATE, {"store": target}, threads=1)
+        restore(state_in(container), {"store": target}, settings=RestoreSettings(threads=1))
         assert new == state_of(target)
         assert set() == other_names(tmp_path)
     assert {"open", "os.chmod", "os.link", "os.mkdir", "os.remove", "os.rename", "shutil.rmtree"} <= set(died)
@@ -127,7 +133,11 @@ def test_a_restore_that_dies_at_any_storage_call_leaves_the_old_directory(tmp_pa
     for number in itertools.count(1):
         faults = Faults(at(number, Crash(after_effect=after_effect)))
         with contextlib.suppress(ProcessDied):
-            restore(account.restarted(faults).container("box"), STATE, {"store": target}, threads=1)
+            restore(
+                state_in(account.restarted(faults).container("box")),
+                {"store": target},
+                settings=RestoreSettings(threads=1),
+            )
         if not faults.died:
             break
         assert old == state_of(target)
@@ -143,15 +153,23 @@ def test_a_sweep_that_dies_at_any_storage_call_is_finished_by_the_next_one(tmp_p
         container = account.container("box")
         for waste in ("a", "b", "c"):
             container.put(f"{STATE}/files/{waste}", b"1")
-        for blob in plan_sweep(container, STATE).in_use:
+        for blob in plan_sweep(state_in(container)).in_use:
             container.set_tags(blob, {"azureblobTtl": "30d"})
         faults = Faults(at(number, Crash(after_effect=after_effect)))
         swept = account.restarted(faults).container("box")
         with contextlib.suppress(ProcessDied):
-            sweep(swept, STATE, plan_sweep(swept, STATE, min_age=0, threads=1), threads=1)
+            sweep(
+                state_in(swept),
+                plan_sweep(state_in(swept), min_age=0, threads=1),
+                threads=1,
+            )
         check_no_orphans(container)
         assert not any(container.tags(blob.name) for blob in container.list())
-        restore(container, STATE, {"store": tmp_path / "restored"}, threads=1)
+        restore(
+            state_in(container),
+            {"store": tmp_path / "restored"},
+            settings=RestoreSettings(threads=1),
+        )
         assert equal(tmp_path / "restored", TREES[1])
         if not faults.died:
             break
@@ -168,18 +186,26 @@ def test_a_take_over_that_dies_at_any_storage_call_is_finished_by_the_next_one(
         container = account.container("box")
         committing = Faults(on("set_tags", Crash()))
         with contextlib.suppress(ProcessDied):
-            writer = open_state(account.container("box"), STATE, Owner("flights"), threads=1)
+            writer = open_state(state_in(account.container("box")), Owner("flights"), WriterSettings(threads=1))
             writer._storage = replace(writer._storage, container=account.restarted(committing).container("box"))
             writer.back_up({"store": write(tmp_path / "live", TREES[2])}, {"input": "2"})
         assert committing.died
         faults = Faults(at(number, Crash(after_effect=after_effect)))
         with contextlib.suppress(ProcessDied):
-            open_state(account.restarted(faults).container("box"), STATE, Owner("flights"), threads=1)
-        open_state(container, STATE, Owner("flights"), threads=1)
+            open_state(
+                state_in(account.restarted(faults).container("box")),
+                Owner("flights"),
+                WriterSettings(threads=1),
+            )
+        open_state(state_in(container), Owner("flights"), WriterSettings(threads=1))
         assert not any(container.tags(blob.name) for blob in container.list())
-        assert not plan_sweep(container, STATE, min_age=0).waste
+        assert not plan_sweep(state_in(container), min_age=0).waste
         for tree in (2, 1):
-            restore(container, STATE, {"store": tmp_path / "restored"}, checkpoint_id=id_of(container, tree))
+            restore(
+                state_in(container),
+                {"store": tmp_path / "restored"},
+                checkpoint_id=id_of(container, tree),
+            )
             assert equal(tmp_path / "restored", TREES[tree])
         if not faults.died:
             break
@@ -187,4 +213,4 @@ def test_a_take_over_that_dies_at_any_storage_call_is_finished_by_the_next_one(
 
 
 def id_of(container: BlobContainer, tree: int) -> str:
-    return next(str(each.id) for each in checkpoints(container, STATE) if each.offsets["input"] == str(tree))
+    return next(str(each.id) for each in checkpoints(state_in(container)) if each.offsets["input"] == str(tree))

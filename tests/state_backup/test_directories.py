@@ -15,12 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state_backup.backup.arguments import MayBeEmpty
-from state_backup.backup.writer import Owner, open_state
+from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.writer import open_state
 from state_backup.local import place
-from state_backup.restoring.restore import checkpoints, restore
+from state_backup.restoring.restore import RestoreSettings, checkpoints, restore
 from state_backup.sweeping.sweep import plan_sweep
 from tests.state_backup.dying import state_of
-from tests.state_backup.states import STATE, new_account
+from tests.state_backup.states import new_account, state_in
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
 File: TypeAlias = "tuple[int, bytes]"
@@ -65,7 +66,7 @@ def test_checkpoints_are_restored_over_any_directory(trees: list[Dir], there: Di
     folder = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
     try:
         container = new_account().container("box")
-        writer = open_state(container, STATE, Owner("flights"), keep=3, threads=1)
+        writer = open_state(state_in(container), Owner("flights"), WriterSettings(keep=3, threads=1))
         expected = []
         for tree in trees:
             make(folder / "live", tree)
@@ -73,12 +74,17 @@ def test_checkpoints_are_restored_over_any_directory(trees: list[Dir], there: Di
             expected.append(state_of(folder / "live"))
         if there is not None:
             make(folder / "restored", there)
-        found = checkpoints(container, STATE)[::-1]
+        found = checkpoints(state_in(container))[::-1]
         for checkpoint, state in [*zip(found, expected, strict=True)] * (1 + again):
-            restore(container, STATE, {"store": folder / "restored"}, checkpoint_id=str(checkpoint.id), threads=1)
+            restore(
+                state_in(container),
+                {"store": folder / "restored"},
+                checkpoint_id=str(checkpoint.id),
+                settings=RestoreSettings(threads=1),
+            )
             assert state == state_of(folder / "restored")
             assert {"live", "restored"} == {path.name for path in folder.iterdir()}
-        assert not plan_sweep(container, STATE, min_age=0, threads=1).waste
+        assert not plan_sweep(state_in(container), min_age=0, threads=1).waste
     finally:
         place.remove(folder)
 
@@ -88,13 +94,14 @@ import os, sys
 from pathlib import Path
 from azure_account.errors import ConfigurationError
 from state_backup.restoring.restore import restore
-from state_backup.backup.writer import Owner, open_state
+from state_backup.backup.settings import Owner
+from state_backup.backup.writer import open_state
 from tests.state_backup.dying import state_of
-from tests.state_backup.states import STATE, new_account
+from tests.state_backup.states import new_account, state_in
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 folder = Path(sys.argv[1])
-container = new_account().container("box")
-writer = open_state(container, STATE, Owner("flights"))
+state = state_in(new_account().container("box"))
+writer = open_state(state, Owner("flights"))
 live, restored = folder / "live", folder / "restored"
 (live / "sub").mkdir(parents=True)
 (live / "sub" / "a").write_bytes(b"1")
@@ -103,11 +110,11 @@ live, restored = folder / "live", folder / "restored"
 live.chmod(0o555)
 writer.back_up({"store": live})
 for number in range(2):
-    restore(container, STATE, {"store": restored})
+    restore(state, {"store": restored})
     assert state_of(live) == state_of(restored)
 (restored / "sub").chmod(0)
 restored.chmod(0)
-restore(container, STATE, {"store": restored})
+restore(state, {"store": restored})
 assert state_of(live) == state_of(restored)
 live.chmod(0o755)
 for name, mode in (("secret", 0), ("closed", 0)):

@@ -19,13 +19,15 @@ from azure_account.memory.service import MemoryService
 from azure_account.retrying.retry_loop import Request
 from state_backup import Owner, StateWriter, open_state, plan_sweep, restore, sweep
 from state_backup.backup import upload
+from state_backup.backup.settings import WriterSettings
 from state_backup.backup.upload import FileUploader
 from state_backup.record.names import StateNames
 from state_backup.record.store import record_store
 from state_backup.record.ttl import TAG
+from state_backup.restoring.restore import RestoreSettings
 from state_backup.restoring.verifying import verify
 from state_backup.sweeping.sweep import DAY_SECONDS
-from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, write
+from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, state_in, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +39,7 @@ MANY = {f"{number}.sst": b"many %d" % number for number in range(8)}
 
 
 def opened(container: BlobContainer, threads: int = 16) -> StateWriter:
-    return open_state(container, STATE, Owner("flights"), threads=threads)
+    return open_state(state_in(container), Owner("flights"), WriterSettings(threads=threads))
 
 
 class RefusesTags(MemoryService):
@@ -78,7 +80,7 @@ def test_an_account_without_tags_backs_up_many_files_and_says_so_once(
     for tree in (MANY, TREES[1], MANY):
         writer.back_up({"store": write(tmp_path / "live", tree)})
     assert 1 == caplog.text.count("index tags are refused")
-    restore(container, STATE, {"store": tmp_path / "restored"})
+    restore(state_in(container), {"store": tmp_path / "restored"})
     assert equal(tmp_path / "restored", MANY)
     check_no_orphans(container)
 
@@ -92,7 +94,7 @@ def test_a_damaged_index_costs_its_checkpoint_and_stops_nobody(tmp_path: Path, w
             for number, tree in enumerate(TREES[:2])]  # fmt: skip
     container.put(kept[which].indexes["store"], b"{broken")
     with pytest.raises(CorruptError, match=r"sweep state .*Open the state and back it up once"):
-        plan_sweep(container, STATE)
+        plan_sweep(state_in(container))
 
     again = opened(container)
     again.back_up({"store": write(tmp_path / "live", TREES[2])}, {"batch": "2"})
@@ -100,7 +102,7 @@ def test_a_damaged_index_costs_its_checkpoint_and_stops_nobody(tmp_path: Path, w
     assert stored is not None
     assert ["2", str(1 - which)] == [each.offsets["batch"] for each in stored.document.checkpoints]
     check_no_orphans(container)
-    restore(container, STATE, {"store": tmp_path / "restored"})
+    restore(state_in(container), {"store": tmp_path / "restored"})
     assert equal(tmp_path / "restored", TREES[2])
 
 
@@ -116,7 +118,7 @@ def test_a_blob_of_another_size_is_uploaded_again(tmp_path: Path, data: bytes) -
     done = opened(container)
     done.back_up({"store": live})
     assert 1 == done.backed_up["store"].uploaded_files
-    restore(container, STATE, {"store": tmp_path / "restored"})
+    restore(state_in(container), {"store": tmp_path / "restored"})
     assert equal(tmp_path / "restored", MANY)
 
 
@@ -138,13 +140,17 @@ def test_a_number_of_threads_that_can_do_nothing_is_refused(tmp_path: Path, thre
     container = new_account().container("box")
     writer = opened(container)
     writer.back_up({"store": write(tmp_path / "live", MANY)})
-    plan = plan_sweep(container, STATE)
+    plan = plan_sweep(state_in(container))
     for refused in (
         lambda: opened(container, threads),
-        lambda: restore(container, STATE, {"store": tmp_path / "restored"}, threads=threads),
-        lambda: verify(container, STATE, threads=threads),
-        lambda: plan_sweep(container, STATE, threads=threads),
-        lambda: sweep(container, STATE, plan, threads=threads),
+        lambda: restore(
+            state_in(container),
+            {"store": tmp_path / "restored"},
+            settings=RestoreSettings(threads=threads),
+        ),
+        lambda: verify(state_in(container), threads=threads),
+        lambda: plan_sweep(state_in(container), threads=threads),
+        lambda: sweep(state_in(container), plan, threads=threads),
     ):
         with pytest.raises(ConfigurationError, match=f"threads is {threads}; it must be at least 1"):
             refused()
@@ -159,7 +165,7 @@ def test_a_blob_under_a_legal_hold_keeps_no_other_back(tmp_path: Path, caplog: p
         container.put(f"{STATE}/files/waste-{number:02}", b"1")
     held = on("delete", Refuse("409 BlobImmutableDueToLegalHold"), name=lambda name: name.endswith("waste-07"))
     holding = account.restarted(Faults(held)).container("box")
-    assert 29 == sweep(holding, STATE, plan_sweep(holding, STATE, min_age=0), threads=4)
+    assert 29 == sweep(state_in(holding), plan_sweep(state_in(holding), min_age=0), threads=4)
     assert "1 blobs of flights/task-3 are left for the next sweep: " in caplog.text
     check_no_orphans(container)
 
@@ -186,16 +192,16 @@ def test_a_repeat_after_a_sweep_uploads_only_what_was_condemned(tmp_path: Path) 
     opened(container).back_up({"store": write(tmp_path / "live", TREES[0])})
 
     def condemn_one() -> None:
-        plan = plan_sweep(container, STATE, min_age=0)
+        plan = plan_sweep(state_in(container), min_age=0)
         first = min(name for name in plan.waste if "/files/" in name)
-        sweep(container, STATE, type(plan)(plan.stored, plan.in_use, {first: 1}, {}, plan.sizes))
+        sweep(state_in(container), type(plan)(plan.stored, plan.in_use, {first: 1}, {}, plan.sizes))
 
     sweeping = Sweeps("put", 1 + len(MANY), condemn_one)  # the record, then the files
     writer = opened(account.restarted(sweeping).container("box"), threads=1)
     writer.back_up({"store": write(tmp_path / "live", MANY)})
     files = [each.name for each in sweeping.attempts if each.operation == "put" and "/files/" in each.name]
     assert len(MANY) + 1 == len(files)
-    restore(container, STATE, {"store": tmp_path / "restored"})
+    restore(state_in(container), {"store": tmp_path / "restored"})
     assert equal(tmp_path / "restored", MANY)
 
 
@@ -211,12 +217,12 @@ def test_a_file_whose_staged_blocks_are_swept_is_uploaded_again(tmp_path: Path, 
         if left[0]:
             left[0] -= 1
             sweeping.seen = 0
-            sweep(container, STATE, plan_sweep(container, STATE, min_age=0))
+            sweep(state_in(container), plan_sweep(state_in(container), min_age=0))
 
     sweeping = Sweeps("stage_block", 3, sweep_now)
     opened(account.restarted(sweeping).container("box"), threads=1).back_up({"store": live})
     assert 0 == left[0]
-    restore(container, STATE, {"store": tmp_path / "restored"})
+    restore(state_in(container), {"store": tmp_path / "restored"})
     assert (live / "large").read_bytes() == (tmp_path / "restored" / "large").read_bytes()
 
 
@@ -227,7 +233,7 @@ def test_a_file_that_is_swept_each_time_is_an_error_that_says_what_to_do(tmp_pat
 
     def sweep_now() -> None:
         sweeping.seen = 0
-        sweep(container, STATE, plan_sweep(container, STATE, min_age=0))
+        sweep(state_in(container), plan_sweep(state_in(container), min_age=0))
 
     sweeping = Sweeps("stage_block", 3, sweep_now)
     writer = opened(account.restarted(sweeping).container("box"), threads=1)
@@ -270,7 +276,7 @@ def test_a_sweep_leaves_the_list_of_condemned_blobs_its_size(tmp_path: Path, mon
     for number in range(30):
         container.put(f"{STATE}/files/waste-{number:02}", b"1")
     for _ in range(3):
-        sweep(container, STATE, plan_sweep(container, STATE, min_age=0))
+        sweep(state_in(container), plan_sweep(state_in(container), min_age=0))
     stored = record_store(container, StateNames(STATE)).read()
     assert stored is not None
     assert 10 == len(stored.document.condemned)
@@ -296,7 +302,10 @@ def test_blobs_that_can_be_deleted_are_even_if_many_before_them_cannot(tmp_path:
     for number in range(200):
         container.put(f"{STATE}/files/waste-{number:03}", b"1")
     refused = Faults(on("delete", Refuse(), times=10**9))
-    sweep(account.restarted(refused).container("box"), STATE, plan_sweep(container, STATE, min_age=0))
+    sweep(
+        state_in(account.restarted(refused).container("box")),
+        plan_sweep(state_in(container), min_age=0),
+    )
 
     held = on("delete", Refuse(), times=10**9, name=lambda name: name < f"{STATE}/files/waste-150")
     faults = Faults(held)
@@ -317,8 +326,8 @@ def test_a_sweep_deletes_what_is_condemned_though_the_list_is_full(
     for number in range(12):
         container.put(f"{STATE}/files/waste-{number:02}", b"1")
     refused = account.restarted(Faults(on("delete", Refuse(), times=10**9))).container("box")
-    assert 0 == sweep(refused, STATE, plan_sweep(container, STATE, min_age=0))
-    assert 10 == sweep(container, STATE, plan_sweep(container, STATE, min_age=0))
+    assert 0 == sweep(state_in(refused), plan_sweep(state_in(container), min_age=0))
+    assert 10 == sweep(state_in(container), plan_sweep(state_in(container), min_age=0))
 
 
 class RefusesTheSecondTag(MemoryService):
@@ -355,7 +364,7 @@ def test_a_tag_that_was_put_while_another_one_was_refused_is_taken_off(tmp_path:
     container = account.container("box")
     container.create()
     opened(container).back_up({"store": write(tmp_path / "live", {"1.sst": b"one", "2.sst": b"two"})})
-    assert [] == [blob for blob in plan_sweep(container, STATE, min_age=0).in_use if TAG in container.tags(blob)]
+    assert [] == [blob for blob in plan_sweep(state_in(container), min_age=0).in_use if TAG in container.tags(blob)]
 
 
 @pytest.mark.usefixtures("no_packs")
@@ -366,11 +375,11 @@ def test_what_verify_says_about_a_damaged_blob_mends_it_with_soft_delete_too(tmp
     opened(container).back_up({"store": live})
     victim = next(blob for blob in container.list(f"{STATE}/files/") if container.get(blob.name).data == b"many 3")
     container.put(victim.name, b"MANY 3")
-    ((fault,),) = [each.faults for each in verify(container, STATE, deep=True)]
+    ((fault,),) = [each.faults for each in verify(state_in(container), deep=True)]
     assert (victim.name, True) == (fault.blob, "overwrite the blob with an empty one" in fault.cause)
     container.put(fault.blob, b"")
     opened(container).back_up({"store": live})
-    assert verify(container, STATE, deep=True)[0].whole
+    assert verify(state_in(container), deep=True)[0].whole
 
 
 @pytest.mark.parametrize("operation", ["set_tags", "delete"])
@@ -402,5 +411,9 @@ def test_a_sweep_ends_when_the_service_is_out_of_reach_and_does_not_try_each_blo
         container.put(f"{STATE}/files/waste-{number:02}", b"1")
     faults = Faults(on("delete", Unreachable(), times=10**9))
     with pytest.raises(TransientError):
-        sweep(account.restarted(faults).container("box"), STATE, plan_sweep(container, STATE, min_age=0), threads=2)
+        sweep(
+            state_in(account.restarted(faults).container("box")),
+            plan_sweep(state_in(container), min_age=0),
+            threads=2,
+        )
     assert len({each.name for each in faults.attempts if each.operation == "delete"}) <= 4

@@ -13,11 +13,14 @@ from azure_account.account import BlobContent
 from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.retry_loop import Intercept, Request
 from state_backup import Owner, checkpoints, open_state, plan_sweep, restore
+from state_backup.backup.settings import WriterSettings
 from state_backup.cli.reading import checkpoint_sizes, read_record
+from state_backup.report import Report
 from state_backup.restoring import download
+from state_backup.restoring.restore import RestoreSettings
 from state_backup.restoring.verifying import verify
 from tests.histories.mutants import edited
-from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, write
+from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, state_in, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +58,7 @@ def reached(account: MemoryAccount, damage: Damage) -> BlobContainer:
 def account(tmp_path: Path) -> MemoryAccount:
     """Two checkpoints, whose files are in several ranges."""
     account = new_account()
-    writer = open_state(account.container("box"), STATE, Owner("flights"))
+    writer = open_state(state_in(account.container("box")), Owner("flights"))
     for number in (0, 1):
         writer.back_up({"store": write(tmp_path / "live", TREES[number])}, {"input": str(number)})
     return account
@@ -77,7 +80,11 @@ def test_a_restore_takes_the_newest_checkpoint_whatever_was_damaged_on_the_way(
     account = with_packs_or_not(request, packs)
     for first in itertools.count(1):
         damage = Damage(first, times, cut=cut)
-        restored = restore(reached(account, damage), STATE, {"store": tmp_path / f"{first}"}, threads=1)
+        restored = restore(
+            state_in(reached(account, damage)),
+            {"store": tmp_path / f"{first}"},
+            settings=RestoreSettings(threads=1),
+        )
         assert ("1", {}) == (restored.checkpoint.offsets["input"], restored.passed_over)
         assert equal(tmp_path / f"{first}", TREES[1])
         if not damage.done:
@@ -89,10 +96,14 @@ def test_a_large_file_is_fetched_again_in_its_ranges(tmp_path: Path, monkeypatch
     monkeypatch.setattr(download.Downloader.__init__, "__kwdefaults__", {"threads": 3, "range_bytes": 1000})
     account = new_account()
     live = write(tmp_path / "live", {"large": bytes(range(256)) * 40})
-    open_state(account.container("box"), STATE, Owner("flights")).back_up({"store": live})
+    open_state(state_in(account.container("box")), Owner("flights")).back_up({"store": live})
     damage = Damage(3, 2, names="/files/")
     progress: list[int] = []
-    restore(reached(account, damage), STATE, {"store": tmp_path / "restored"}, progress=progress.append)
+    restore(
+        state_in(reached(account, damage)),
+        {"store": tmp_path / "restored"},
+        report=Report(progress=progress.append),
+    )
     assert (2, live.joinpath("large").read_bytes()) == (damage.done, (tmp_path / "restored" / "large").read_bytes())
     assert 256 * 40 == sum(progress)
 
@@ -104,9 +115,9 @@ def test_a_writer_drops_no_checkpoint_because_of_what_was_damaged_on_the_way(
     """Else its next backup would drop a checkpoint whose index arrived damaged."""
     for first in range(1, 8):  # the record, then each index, of which every backup adds one
         damage = Damage(first, times)
-        writer = open_state(reached(account, damage), STATE, Owner("flights"), keep=30)
+        writer = open_state(state_in(reached(account, damage)), Owner("flights"), WriterSettings(keep=30))
         writer.back_up({"store": write(tmp_path / "live", TREES[first % 4])})
-        assert 2 + first == len(checkpoints(account.container("box"), STATE))
+        assert 2 + first == len(checkpoints(state_in(account.container("box"))))
         assert damage.done or first > 3
     check_no_orphans(account.container("box"))
 
@@ -115,8 +126,8 @@ def test_what_looks_at_a_state_finds_no_fault_in_what_was_damaged_on_the_way(acc
     """`verify` would advise to overwrite a blob that is whole."""
 
     def look(container: BlobContainer) -> None:
-        assert [True, True] == [each.whole for each in verify(container, STATE, deep=True, threads=1)]
-        assert not plan_sweep(container, STATE, min_age=0).waste
+        assert [True, True] == [each.whole for each in verify(state_in(container), deep=True, threads=1)]
+        assert not plan_sweep(state_in(container), min_age=0).waste
         record = read_record(container, STATE)
         assert record is not None
         assert [""] * 2 == [each.cause for each in checkpoint_sizes(container, record)]
@@ -133,13 +144,17 @@ def test_what_is_damaged_in_storage_is_fetched_three_times_and_passed_over(
     account: MemoryAccount, tmp_path: Path
 ) -> None:
     container = account.container("box")
-    newest, older = checkpoints(container, STATE)
+    newest, older = checkpoints(state_in(container))
     victims = [newest.indexes["store"], only_in(container, newest.indexes["store"], older.indexes["store"])]
     for number, victim in enumerate(victims):
         sound = container.get(victim).data
         container.put(victim, bytes([sound[0] ^ 1, *sound[1:]]))
         damage = Damage(10**9, names=victim)
-        restored = restore(reached(account, damage), STATE, {"store": tmp_path / f"{number}"}, threads=1)
+        restored = restore(
+            state_in(reached(account, damage)),
+            {"store": tmp_path / f"{number}"},
+            settings=RestoreSettings(threads=1),
+        )
         assert ("0", [str(newest.id)]) == (restored.checkpoint.offsets["input"], list(restored.passed_over))
         assert 3 == damage.reads
         container.put(victim, sound)
@@ -172,5 +187,9 @@ def test_without_a_second_fetch_an_older_checkpoint_would_be_restored(
     account = with_packs_or_not(request, packs)
     edited(place, "range(FETCHES)", "range(1)")(monkeypatch)
     names = "/index/" if "document" in place else "/files/"
-    restored = restore(reached(account, Damage(1, names=names)), STATE, {"store": tmp_path / "restored"}, threads=1)
+    restored = restore(
+        state_in(reached(account, Damage(1, names=names))),
+        {"store": tmp_path / "restored"},
+        settings=RestoreSettings(threads=1),
+    )
     assert "0" == restored.checkpoint.offsets["input"]

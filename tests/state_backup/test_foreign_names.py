@@ -13,13 +13,14 @@ from azure_account.documents.form import sealed
 from azure_account.errors import CorruptError, NotFoundError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.service import MemoryService
-from state_backup.backup.writer import Owner, open_state
+from state_backup.backup.settings import Owner
+from state_backup.backup.writer import open_state
 from state_backup.record.names import StateNames
 from state_backup.record.record import from_json, to_json
 from state_backup.record.store import record_store
 from state_backup.restoring.restore import checkpoints, restore
 from state_backup.sweeping.sweep import plan_sweep
-from tests.state_backup.states import STATE, TREES, new_account, write
+from tests.state_backup.states import STATE, TREES, new_account, state_in, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,14 +34,14 @@ FOREIGN = ["other/blob", f"{STATE}/checkpoint.json", f"{STATE}x/files/a", f"{STA
 @pytest.fixture
 def container(tmp_path: Path) -> BlobContainer:
     container = new_account().container("box")
-    open_state(container, STATE, Owner("flights")).back_up({"store": write(tmp_path / "live", TREES[0])})
+    open_state(state_in(container), Owner("flights")).back_up({"store": write(tmp_path / "live", TREES[0])})
     container.put("other/blob", b"precious", BlobAttributes(tags={"of": "others"}))
     return container
 
 
 def changed_index(container: BlobContainer, change: Any) -> None:
     """Replace the newest index by one that a stranger has changed and sealed again."""
-    blob = checkpoints(container, STATE)[0].indexes["store"]
+    blob = checkpoints(state_in(container))[0].indexes["store"]
     fields = json.loads(container.get(blob).data)
     fields.pop("digest")
     change(fields["dir-index"]["files-present"][0])
@@ -54,15 +55,15 @@ def test_a_record_that_names_what_is_none_of_its_state_is_corrupt(container: Blo
     for forged in (replace(record, condemned=(name,)), replace(record, checkpoints=(index,))):
         container.put(RECORD, to_json(forged))
         with pytest.raises(CorruptError, match="which is no blob of its state"):
-            open_state(container, STATE, Owner("flights"))
+            open_state(state_in(container), Owner("flights"))
         with pytest.raises(CorruptError, match="which is no blob of its state"):
-            plan_sweep(container, STATE, min_age=0)
+            plan_sweep(state_in(container), min_age=0)
     assert b"precious" == container.get("other/blob").data
 
 
 def test_a_blob_outside_that_an_index_names_is_never_deleted(container: BlobContainer, tmp_path: Path) -> None:
     changed_index(container, lambda file: file["blobs"][0].update({"blob-id": "other/blob"}))
-    writer = open_state(container, STATE, Owner("flights"))
+    writer = open_state(state_in(container), Owner("flights"))
     for tree in TREES[1:]:
         writer.back_up({"store": write(tmp_path / "live", {"only": str(tree).encode()})})
     assert b"precious" == container.get("other/blob").data
@@ -76,12 +77,12 @@ def test_a_blob_outside_that_an_index_names_is_not_undeleted(tmp_path: Path) -> 
     account = MemoryAccount(MemoryService(soft_delete=100))
     container = account.container("box")
     container.create()
-    open_state(container, STATE, Owner("flights")).back_up({"store": write(tmp_path / "live", TREES[0])})
+    open_state(state_in(container), Owner("flights")).back_up({"store": write(tmp_path / "live", TREES[0])})
     container.put("other/blob", b"deleted on purpose")
     container.delete("other/blob")
     changed_index(container, lambda file: file["blobs"][0].update({"blob-id": "other/blob"}))
     with pytest.raises(NotFoundError, match="other/blob"):
-        restore(container, STATE, {"store": tmp_path / "restored"})
+        restore(state_in(container), {"store": tmp_path / "restored"})
     assert container.properties("other/blob") is None
 
 
@@ -90,6 +91,10 @@ def test_a_file_name_cannot_leave_the_directory(container: BlobContainer, tmp_pa
     changed_index(container, lambda file: file.update({"file-name": name}))
     target = tmp_path / "deep" / "restored"
     with pytest.raises(CorruptError):
-        restore(container, STATE, {"store": target}, checkpoint_id=str(checkpoints(container, STATE)[0].id))
+        restore(
+            state_in(container),
+            {"store": target},
+            checkpoint_id=str(checkpoints(state_in(container))[0].id),
+        )
     assert [tmp_path / "live"] == [each for each in tmp_path.iterdir() if each.name != "deep"]
     assert not target.exists()

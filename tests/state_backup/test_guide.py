@@ -9,26 +9,31 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from azure_account.location import Location
 from state_backup.restoring.restore import checkpoints
-from tests.state_backup.states import new_account
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from azure_account.account import BlobContainer
 
 GUIDE = Path(__file__).parents[2] / "docs" / "STATE_BACKUP.md"
 
 
 @pytest.fixture
-def container() -> BlobContainer:
-    return new_account().container("box")
+def account(container_name: str) -> dict[str, str]:
+    """An account in memory that has the guide's container."""
+    account = {"endpoint": f"memory://{container_name}"}
+    Location("mycontainer", account).open().create()
+    return account
 
 
-def examples(folder: Path) -> list[str]:
-    """With directories of the test, and its container."""
+def examples(folder: Path, account: dict[str, str]) -> list[str]:
+    """With directories and the account of the test."""
     found = re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
-    return [re.sub("^container = .*$", "", code, flags=re.MULTILINE).replace("/mnt/", f"{folder}/") for code in found]
+    return [
+        re.sub("^account = .*$", f"account = {account}", code, flags=re.MULTILINE).replace("/mnt/", f"{folder}/")
+        for code in found
+    ]
 
 
 def run(code: str, names: dict[str, Any]) -> None:
@@ -36,41 +41,44 @@ def run(code: str, names: dict[str, Any]) -> None:
 
 
 def test_the_examples_of_the_guide_work_at_the_first_start_and_after_a_crash_on_another_disk(
-    container: BlobContainer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    account: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    start, _, rocksdb, _ = examples(tmp_path / "first")
-    names: dict[str, Any] = {"container": container}
+    start, _, rocksdb, _ = examples(tmp_path / "first", account)
+    task = Location("mycontainer/flights/task-3", account)
+    names: dict[str, Any] = {}
     run(start, names)
     assert "were there" not in capsys.readouterr().out, "nothing is restored at the first start"
     (tmp_path / "first/state/aggregates/JFK").write_bytes(b"111279")
     names["writer"].back_up(names["stores"], {"kafka.flights.3": "1500"})
 
-    restarted: dict[str, Any] = {"container": container}
-    run(examples(tmp_path / "other")[0], restarted)
+    restarted: dict[str, Any] = {}
+    run(examples(tmp_path / "other", account)[0], restarted)
     assert "1 files were downloaded, 0 were there" in capsys.readouterr().out
     assert b"111279" == (tmp_path / "other/state/aggregates/JFK").read_bytes()
     assert {"kafka.flights.3": "1500"} == restarted["restored"].checkpoint.offsets
-    assert {"kafka.flights.3": "1042"} == checkpoints(container, "flights/task-3")[0].offsets
+    assert {"kafka.flights.3": "1042"} == checkpoints(task)[0].offsets
 
     (tmp_path / "other/state/aggregates/JFK").unlink()
-    run(examples(tmp_path / "other")[1], restarted)
-    assert f"{[str(each.id) for each in checkpoints(container, 'flights/task-3')]}\n" == capsys.readouterr().out
-    assert ["2077", "1042"] == [each.offsets["kafka.flights.3"] for each in checkpoints(container, "flights/task-3")]
+    run(examples(tmp_path / "other", account)[1], restarted)
+    assert f"{[str(each.id) for each in checkpoints(task)]}\n" == capsys.readouterr().out
+    assert ["2077", "1042"] == [each.offsets["kafka.flights.3"] for each in checkpoints(task)]
 
     run(rocksdb, names)
-    assert ["2077"] == [each.offsets["kafka.flights.3"] for each in checkpoints(container, "flights/counts")]
+    assert ["2077"] == [
+        each.offsets["kafka.flights.3"] for each in checkpoints(Location("mycontainer/flights/counts", account))
+    ]
     names["db"].close()
 
 
 @pytest.mark.slow
 def test_the_example_of_a_spark_checkpoint_works_and_goes_on_when_its_disk_was_lost(
-    spark: SparkSession, container: BlobContainer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, account: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = examples(tmp_path)[-1]
+    code = examples(tmp_path, account)[-1]
     for batch in (0, 1):
         flights = spark.createDataFrame([("JFK", 100)], "origin string, distance long")
         flights.coalesce(1).write.mode("append").parquet(str(tmp_path / "flights"))
-        run(code, {"container": container})
+        run(code, {"account": account})
         assert f"{batch} is backed up" in capsys.readouterr().out
         shutil.rmtree(tmp_path / "checkpoints")
     assert [("JFK", 200)] == [tuple(row) for row in spark.read.parquet(str(tmp_path / "totals/batch=1")).collect()]

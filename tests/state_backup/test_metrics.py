@@ -13,11 +13,12 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, LostAnswer, Reset, TimeOut, on
 from azure_account.memory.service import MemoryService
 from state_backup import metrics
-from state_backup.backup.writer import Owner, open_state
+from state_backup.backup.settings import Owner
+from state_backup.backup.writer import open_state
 from state_backup.restoring.restore import restore
 from state_backup.sweeping.sweep import plan_sweep, sweep
 from tests.exported import Exported, exporting
-from tests.state_backup.states import STATE, TREES, new_account, write
+from tests.state_backup.states import STATE, TREES, new_account, state_in, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,7 @@ def transferred(exported: Exported, *names: str, **attributes: str) -> list[floa
 
 
 def back_up_all(account: MemoryAccount, tmp_path: Path) -> None:
-    writer = open_state(account.container("box"), STATE, Owner("flights"))
+    writer = open_state(state_in(account.container("box")), Owner("flights"))
     for tree in TREES[:3]:
         writer.back_up({"store": write(tmp_path / "live", tree)})
 
@@ -61,20 +62,20 @@ def test_requests_that_are_repeated_count_once(exported: Exported, tmp_path: Pat
     back_up_all(account.restarted(Faults(*faults)), tmp_path)
     assert [6, 10, 3] == transferred(exported, "filesUploaded", "bytesUploaded", "checkpointsCommitted")
     get = Faults(on("get", fault, skip=2, times=3))
-    restore(account.restarted(get).container("box"), STATE, {"store": tmp_path / "restored"})
+    restore(state_in(account.restarted(get).container("box")), {"store": tmp_path / "restored"})
     assert [3, 7] == transferred(exported, "filesRestored", "bytesRestored")
 
 
 @pytest.mark.usefixtures("no_packs")
 def test_what_is_not_committed_is_not_counted_as_a_checkpoint(exported: Exported, tmp_path: Path) -> None:
     account = new_account()
-    old = open_state(account.container("box"), STATE, Owner("flights"))
-    open_state(account.container("box"), STATE, Owner("flights"))
+    old = open_state(state_in(account.container("box")), Owner("flights"))
+    open_state(state_in(account.container("box")), Owner("flights"))
     with pytest.raises(FencedError):
         old.back_up({"store": write(tmp_path / "live", TREES[0])})
     assert [3, 0, 0] == transferred(exported, "filesUploaded", "filesRetained", "checkpointsCommitted")
     container = account.container("box")
-    assert 4 == sweep(container, STATE, plan_sweep(container, STATE, min_age=0))
+    assert 4 == sweep(state_in(container), plan_sweep(state_in(container), min_age=0))
     assert 4 == exported.of("blobsDeleted", state=STATE)
 
 
@@ -83,15 +84,15 @@ def test_a_restore_counts_what_it_downloads_keeps_undeletes_and_passes_over(expo
     account.container("box").create()
     back_up_all(account, tmp_path)
     live, container = write(tmp_path / "live", {"other name": b"two"}), account.container("box")
-    restored = restore(container, STATE, {"store": live})
+    restored = restore(state_in(container), {"store": live})
     assert [2, 4, 1, 3] == transferred(exported, "filesRestored", "bytesRestored", "filesKept", "bytesKept")
     assert [1, 1] == transferred(exported, "restoreSeconds", "getSnapshotIndexSeconds")
     container.delete(restored.checkpoint.indexes["store"])
-    restore(container, STATE, {"store": live})
+    restore(state_in(container), {"store": live})
     assert [1, 0] == transferred(exported, "blobsUndeleted", "checkpointsPassedOver")
     container.delete(restored.checkpoint.indexes["store"])
     account.clock.sleep(100)
-    restore(container, STATE, {"store": live})
+    restore(state_in(container), {"store": live})
     assert [1, 1] == transferred(exported, "blobsUndeleted", "checkpointsPassedOver")
 
 

@@ -17,14 +17,16 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
 from azure_account.memory.service import MemoryService
 from azure_account.retrying.retry_loop import Intercept, Request
-from state_backup.backup.writer import Owner, open_state
+from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.writer import open_state
 from state_backup.index import packs
 from state_backup.index.snapshot_index import from_json
+from state_backup.report import Report
 from state_backup.restoring import download
-from state_backup.restoring.restore import checkpoints, materialise, restore
+from state_backup.restoring.restore import LinkSources, RestoreSettings, checkpoints, materialise, restore
 from state_backup.restoring.verifying import verify
 from state_backup.sweeping.sweep import plan_sweep
-from tests.state_backup.states import STATE, check_no_orphans, equal, new_account, write
+from tests.state_backup.states import STATE, check_no_orphans, equal, new_account, state_in, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +45,7 @@ def many(draws: Random, files: int = FILES) -> dict[str, bytes]:
 
 
 def opened(container: BlobContainer, **settings: int) -> StateWriter:
-    return open_state(container, STATE, Owner("flights"), **settings)  # type: ignore[arg-type]
+    return open_state(state_in(container), Owner("flights"), WriterSettings(**settings))  # type: ignore[arg-type]
 
 
 def file_blobs(container: BlobContainer) -> list[str]:
@@ -52,7 +54,7 @@ def file_blobs(container: BlobContainer) -> list[str]:
 
 def in_newest(container: BlobContainer) -> dict[str, int]:
     """The blobs that the newest checkpoint needs for its files, with their bytes."""
-    (index,) = checkpoints(container, STATE)[0].indexes.values()
+    (index,) = checkpoints(state_in(container))[0].indexes.values()
     return dict(from_json(container.get(index).data, index).blob_sizes())
 
 
@@ -84,7 +86,7 @@ def test_three_hundred_small_files_are_backed_up_changed_and_restored_in_a_few_r
         (live / f"{number:04}").write_bytes(tree[f"{number:04}"])
     opened(container).back_up({"store": live})
     second = faults.count
-    restore(container, STATE, {"store": tmp_path / "restored"})
+    restore(state_in(container), {"store": tmp_path / "restored"})
     third = faults.count
     assert equal(tmp_path / "restored", tree)
     assert (11, 10, 4) == (first, second - first, third - second)
@@ -119,10 +121,14 @@ def test_small_files_come_back_byte_for_byte_with_packs_of_any_size(
         writer = opened(container, threads=draws.choice([1, 3]))
         writer.back_up({"store": write(tmp_path / "live", tree)})
         target = tmp_path / "restored" if draws.random() < 0.5 else tmp_path / f"restored-{number}"
-        restore(container, STATE, {"store": target}, threads=draws.choice([1, 3]))
+        restore(
+            state_in(container),
+            {"store": target},
+            settings=RestoreSettings(threads=draws.choice([1, 3])),
+        )
         assert equal(target, tree)
-        assert [True] == [each.whole for each in verify(container, STATE, deep=True)]
-        assert [()] == [each.faults for each in verify(container, STATE)]
+        assert [True] == [each.whole for each in verify(state_in(container), deep=True)]
+        assert [()] == [each.faults for each in verify(state_in(container))]
 
 
 def test_waste_of_packs_and_their_number_stay_bounded_however_often_a_few_files_change(tmp_path: Path) -> None:
@@ -158,7 +164,7 @@ def test_a_pack_stays_while_one_checkpoint_needs_one_file_of_it_and_goes_as_a_wh
         writer.back_up({"store": write(tmp_path / "live", tree)})
     assert pack not in file_blobs(container), "10 of 100 bytes were needed: they are uploaded again"
     assert 1 == len(file_blobs(container))
-    restore(container, STATE, {"store": tmp_path / "restored"})
+    restore(state_in(container), {"store": tmp_path / "restored"})
     assert equal(tmp_path / "restored", tree)
     check_no_orphans(container)
 
@@ -190,7 +196,7 @@ def test_a_state_of_an_older_release_is_packed_by_the_next_backup(
     assert 2 == json.loads(container.get(second.indexes["store"]).data)["format-version"]
     assert 1 == len(in_newest(container))
     for each in (first, second):
-        restore(container, STATE, {"store": tmp_path / "restored"}, checkpoint_id=str(each.id))
+        restore(state_in(container), {"store": tmp_path / "restored"}, checkpoint_id=str(each.id))
         assert equal(tmp_path / "restored", tree)
     for _ in range(2):
         writer.back_up({"store": live})
@@ -210,25 +216,25 @@ def test_damage_in_a_pack_names_the_files_whose_bytes_are_not_theirs(tmp_path: P
     checkpoint = opened(container).back_up({"store": write(tmp_path / "live", tree)})
     (pack,) = file_blobs(container)
     damaged(container, pack)
-    (found,) = verify(container, STATE, deep=True)
+    (found,) = verify(state_in(container), deep=True)
     assert [("a", pack), ("d", pack)] == [(fault.path, fault.blob) for fault in found.faults]
     with pytest.raises(CorruptError, match=f"files from pack {pack} failed: the bytes of a, d have another checksum"):
-        restore(container, STATE, {"store": tmp_path / "restored"}, checkpoint_id=str(checkpoint.id))
+        restore(state_in(container), {"store": tmp_path / "restored"}, checkpoint_id=str(checkpoint.id))
     container.put(pack, b"")
-    (cut,) = verify(container, STATE)
+    (cut,) = verify(state_in(container))
     assert {("store", name, "it has 0 bytes, not 40") for name in "abcd"} == {
         (fault.store, fault.path, fault.cause) for fault in cut.faults
     }
     with pytest.raises(CorruptError, match="the bytes of a, b, c, d have another checksum, or are not there"):
-        restore(container, STATE, {"store": tmp_path / "restored"}, checkpoint_id=str(checkpoint.id))
+        restore(state_in(container), {"store": tmp_path / "restored"}, checkpoint_id=str(checkpoint.id))
     opened(container).back_up({"store": tmp_path / "live"})
-    newest, older = verify(container, STATE, deep=True)
+    newest, older = verify(state_in(container), deep=True)
     assert (True, False) == (newest.whole, older.whole), "the next writer has uploaded the files again"
 
 
 def needed(container: BlobContainer, store: str) -> dict[str, set[str]]:
     """By pack, the files of a store in the newest checkpoint."""
-    index = checkpoints(container, STATE)[0].indexes[store]
+    index = checkpoints(state_in(container))[0].indexes[store]
     found: dict[str, set[str]] = {}
     for path, file in from_json(container.get(index).data, index).root.files():
         found.setdefault(file.blobs[0].blob_id, set()).add(path)
@@ -244,7 +250,7 @@ def test_overwriting_a_damaged_pack_loses_its_other_files_until_the_next_writer_
         writer.back_up({"store": write(tmp_path / "live", tree)})
     (pack,) = [blob for blob, paths in needed(container, "store").items() if "a" in paths]
     damaged(container, pack)
-    newest, older = verify(container, STATE, deep=True)
+    newest, older = verify(state_in(container), deep=True)
     assert [{"a", "d"}, {"a", "d"}] == [{fault.path for fault in each.faults} for each in (newest, older)]
     advice = (
         "its bytes have another checksum than the file had. If the newest checkpoint is whole, leave the blob as it "
@@ -253,10 +259,10 @@ def test_overwriting_a_damaged_pack_loses_its_other_files_until_the_next_writer_
     )
     assert {advice} == {fault.cause for fault in (*newest.faults, *older.faults)}
     container.put(pack, b"")
-    lost, older = verify(container, STATE)
+    lost, older = verify(state_in(container))
     assert [{"a", "c", "d"}, set("abcd")] == [{fault.path for fault in each.faults} for each in (lost, older)]
     opened(container).back_up({"store": tmp_path / "live"})
-    newest, older = verify(container, STATE, deep=True)
+    newest, older = verify(state_in(container), deep=True)
     assert (True, False) == (newest.whole, older.whole)
 
 
@@ -281,20 +287,20 @@ def test_what_verify_says_of_a_damaged_pack_mends_the_newest_checkpoint_and_cost
         data = bytearray(container.get(pack).data)
         data[draws.randrange(len(data))] ^= 1
         container.put(pack, bytes(data))
-        before = verify(container, STATE, deep=True)
+        before = verify(state_in(container), deep=True)
         if before[0].whole:
             left += any(not each.whole for each in before)
         else:
             mended += 1
             assert all(re.search("[Oo]verwrite.* with an empty one", fault.cause) for fault in before[0].faults)
             container.put(pack, b"")
-        assert [each.whole for each in before] == [each.whole for each in verify(container, STATE, deep=True)]
+        assert [each.whole for each in before] == [each.whole for each in verify(state_in(container), deep=True)]
         writer = opened(container)
         assert writer.newest is not None
-        restored = restore(container, STATE, {store: stores[store] for store in writer.newest.indexes})
+        restored = restore(state_in(container), {store: stores[store] for store in writer.newest.indexes})
         assert writer.newest == restored.checkpoint, "what it needs of the pack is in the directory"
         writer.back_up(stores)
-        newest, *older = verify(container, STATE, deep=True)
+        newest, *older = verify(state_in(container), deep=True)
         assert [True, *(each.whole for each in before[:3])] == [newest.whole, *(each.whole for each in older)]
     assert min(mended, left) > 3, (mended, left)
 
@@ -321,7 +327,7 @@ def test_a_file_of_a_pack_is_whole_if_it_arrived_whole_once(tmp_path: Path) -> N
     tree = {name: name.encode() * 10 for name in "abcd"}
     opened(account.container("box")).back_up({"store": write(tmp_path / "live", tree)})
     flips = FlipsInTurn(10, 3)
-    restore(account.restarted(flips).container("box"), STATE, {"store": tmp_path / "restored"})
+    restore(state_in(account.restarted(flips).container("box")), {"store": tmp_path / "restored"})
     assert (2, True) == (flips.done, equal(tmp_path / "restored", tree))
     (pack,) = file_blobs(account.container("box"))
     stored = bytearray(account.container("box").get(pack).data)
@@ -329,7 +335,7 @@ def test_a_file_of_a_pack_is_whole_if_it_arrived_whole_once(tmp_path: Path) -> N
     account.container("box").put(pack, bytes(stored))
     flips, progress = FlipsInTurn(10, 3), list[int]()
     container = account.restarted(flips).container("box")
-    (found,) = verify(container, STATE, deep=True, progress=progress.append)
+    (found,) = verify(state_in(container), deep=True, report=Report(progress=progress.append))
     assert (3, ["d"], 40) == (flips.done, [fault.path for fault in found.faults], sum(progress))
 
 
@@ -340,7 +346,7 @@ def test_many_damaged_files_of_a_pack_are_not_all_named(tmp_path: Path) -> None:
     container.put(pack, bytes(len(container.get(pack).data)))
     names = ", ".join(f"{number:04}" for number in range(download._NAMED))
     with pytest.raises(CorruptError, match=f"the bytes of {names} and 45 more have another"):
-        restore(container, STATE, {"store": tmp_path / "restored"}, checkpoint_id=str(checkpoint.id))
+        restore(state_in(container), {"store": tmp_path / "restored"}, checkpoint_id=str(checkpoint.id))
 
 
 def test_a_deleted_pack_is_undeleted_and_has_no_ttl(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -352,11 +358,11 @@ def test_a_deleted_pack_is_undeleted_and_has_no_ttl(tmp_path: Path, caplog: pyte
     (pack,) = file_blobs(container)
     assert {} == container.tags(pack)
     container.delete(pack)
-    (gone,) = verify(container, STATE)
+    (gone,) = verify(state_in(container))
     assert {"it is gone"} == {fault.cause for fault in gone.faults}
     assert 20 == len(gone.faults)
     with caplog.at_level(logging.WARNING):
-        restored = restore(container, STATE, {"store": tmp_path / "restored"})
+        restored = restore(state_in(container), {"store": tmp_path / "restored"})
     assert (pack,) == restored.undeleted
     assert equal(tmp_path / "restored", tree)
 
@@ -367,7 +373,7 @@ def test_only_the_needed_part_of_a_pack_is_downloaded(tmp_path: Path, counted: M
     checkpoint = opened(container).back_up({"store": write(tmp_path / "live", tree)})
     there = write(tmp_path / "there", {name: data for name, data in tree.items() if name != "0150"})
     before = faults.count
-    made = materialise(container, STATE, "store", str(checkpoint.id), tmp_path / "made", [there])
+    made = materialise(state_in(container), "store", str(checkpoint.id), tmp_path / "made", LinkSources([there]))
     assert (1, len(tree["0150"])) == (made.downloaded_files, made.downloaded_bytes)
     assert 3 == requests(faults, before, "get")
     assert equal(tmp_path / "made", tree)
@@ -377,6 +383,6 @@ def test_a_sweep_condemns_packs_that_no_checkpoint_has(tmp_path: Path) -> None:
     container = new_account().container("box")
     opened(container).back_up({"store": write(tmp_path / "live", many(Random(10), 20))})
     container.put(f"{STATE}/files/left-by-a-crash", b"pack")
-    plan = plan_sweep(container, STATE, min_age=0)
+    plan = plan_sweep(state_in(container), min_age=0)
     assert {f"{STATE}/files/left-by-a-crash": 4} == plan.waste
     assert 2 == len(plan.in_use)

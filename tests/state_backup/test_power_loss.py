@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from azure_account.errors import ConfigurationError
-from state_backup.restoring.restore import restore
+from state_backup.restoring.restore import RestoreSettings, restore
 from state_backup.spark.openings import note_openings, openings_of
 from tests.histories.mutants import Mutant, edited
 from tests.state_backup.local.test_scan import put
 from tests.state_backup.power_loss import Disk, watched
-from tests.state_backup.states import STATE, TREES, equal, write
+from tests.state_backup.states import TREES, equal, state_in, write
 from tests.state_backup.test_crashes import backed_up
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def restored_under(
             assert after.get(name) in (TREES[0], TREES[1])
 
     with watched(top, look, monkeypatch) as disk:
-        restore(container, STATE, {"store": target}, threads=1)
+        restore(state_in(container), {"store": target}, settings=RestoreSettings(threads=1))
         assert [TREES[1]] * 4 == [after.get("restored") for after in disk.losses()]
     return moments
 
@@ -100,12 +100,12 @@ def restores_after_each_loss(top: Path, container: BlobContainer, monkeypatch: p
         found.extend(after for after in disk.losses() if after not in found)
 
     with watched(top, look, monkeypatch):
-        restore(container, STATE, {"store": target}, threads=1)
+        restore(state_in(container), {"store": target}, settings=RestoreSettings(threads=1))
     assert len(found) > 10
     for after in found:
         shutil.rmtree(top)
         put(after, top)
-        restore(container, STATE, {"store": target}, threads=1)
+        restore(state_in(container), {"store": target}, settings=RestoreSettings(threads=1))
         assert equal(target, TREES[1])
         assert {"restored"} == {path.name for path in top.iterdir()}
 
@@ -114,7 +114,11 @@ def test_folders_that_are_made_for_a_restore_stay(
     top: Path, container: BlobContainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with watched(top, lambda _: None, monkeypatch) as disk:
-        restore(container, STATE, {"store": top / "a" / "b" / "restored"}, threads=1)
+        restore(
+            state_in(container),
+            {"store": top / "a" / "b" / "restored"},
+            settings=RestoreSettings(threads=1),
+        )
         for after in disk.losses():
             found: Any = after
             assert TREES[1] == found["a"]["b"]["restored"]

@@ -12,11 +12,12 @@ from azure_account.clock import ManualClock
 from azure_account.documents.form import sealed
 from azure_account.errors import AzureBlobError, ConflictError, CorruptError
 from state_backup import MayBeEmpty, Owner, checkpoints, open_state, restore
+from state_backup.backup.settings import WriterSettings
 from state_backup.backup.upload import FileUploader
 from state_backup.index.dir_diff import to_upload
 from state_backup.local import scan as scan_module
 from state_backup.local.scan import ReadFiles, scan
-from tests.state_backup.states import STATE, TREES, equal, new_account, write
+from tests.state_backup.states import TREES, equal, new_account, state_in, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,12 +44,12 @@ def container(live: Path, request: pytest.FixtureRequest) -> BlobContainer:
     if request.param == "no_packs":
         request.getfixturevalue("no_packs")
     container = new_account().container("box")
-    open_state(container, STATE, Owner("flights")).back_up({"store": live})
+    open_state(state_in(container), Owner("flights")).back_up({"store": live})
     return container
 
 
 def changed_index(container: BlobContainer, change: Callable[[dict[str, Any]], object]) -> None:
-    blob = checkpoints(container, STATE)[0].indexes["store"]
+    blob = checkpoints(state_in(container))[0].indexes["store"]
     fields = json.loads(container.get(blob).data)
     fields.pop("digest")
     change(fields["dir-index"]["files-present"][0])
@@ -60,15 +61,15 @@ def times(folder: Path) -> set[int]:
 
 
 def test_modification_times_are_restored_to_the_millisecond(container: BlobContainer, tmp_path: Path) -> None:
-    restore(container, STATE, {"store": tmp_path / "restored"})
+    restore(state_in(container), {"store": tmp_path / "restored"})
     assert {MILLIS} == times(tmp_path / "restored")
     assert equal(tmp_path / "restored", TREES[1])
 
 
 def test_a_restored_directory_is_backed_up_without_a_new_index(container: BlobContainer, tmp_path: Path) -> None:
-    (first,) = checkpoints(container, STATE)
-    restore(container, STATE, {"store": tmp_path / "restored"})
-    again = open_state(container, STATE, Owner("flights")).back_up({"store": tmp_path / "restored"})
+    (first,) = checkpoints(state_in(container))
+    restore(state_in(container), {"store": tmp_path / "restored"})
+    again = open_state(state_in(container), Owner("flights")).back_up({"store": tmp_path / "restored"})
     assert first.indexes == again.indexes
 
 
@@ -78,7 +79,7 @@ def test_two_restores_of_a_file_have_not_the_same_time_to_the_nanosecond(
     """With the inode of a deleted file, a file of the same size and time would be taken for that one."""
     found = set()
     for number in range(3):
-        restore(container, STATE, {"store": tmp_path / f"{number}"})
+        restore(state_in(container), {"store": tmp_path / f"{number}"})
         found |= {path.stat().st_mtime_ns for path in (tmp_path / f"{number}").rglob("*") if path.is_file()}
     assert len(found) > 10, "of 15"
 
@@ -88,7 +89,7 @@ def test_a_time_that_no_disk_has_keeps_nobody_from_a_restore(
     container: BlobContainer, tmp_path: Path, millis: int
 ) -> None:
     changed_index(container, lambda file: file["file-metadata"].update({"last-modified-time-millis": millis}))
-    restore(container, STATE, {"store": tmp_path / "restored"})
+    restore(state_in(container), {"store": tmp_path / "restored"})
     assert equal(tmp_path / "restored", TREES[1])
 
 
@@ -106,17 +107,17 @@ def test_a_size_that_an_index_claims_is_compared_with_the_blob_before_the_disk_m
 
     monkeypatch.setattr(os, "posix_fallocate", noted)
     changed_index(container, lambda file: file["file-metadata"].update({"size": size}))
-    (newest,) = checkpoints(container, STATE)
+    (newest,) = checkpoints(state_in(container))
     with pytest.raises(CorruptError, match=rf"is shorter than the file: 3 bytes, not {size:,}"):
-        restore(container, STATE, {"store": tmp_path / "restored"}, checkpoint_id=str(newest.id))
+        restore(state_in(container), {"store": tmp_path / "restored"}, checkpoint_id=str(newest.id))
     assert max(asked, default=0) < 100
 
 
 def test_a_sound_large_file_is_restored(tmp_path: Path) -> None:
     container = new_account().container("box")
     live = write(tmp_path / "live", {"large": os.urandom(9 << 20)})
-    open_state(container, STATE, Owner("flights")).back_up({"store": live})
-    restore(container, STATE, {"store": tmp_path / "restored"})
+    open_state(state_in(container), Owner("flights")).back_up({"store": live})
+    restore(state_in(container), {"store": tmp_path / "restored"})
     assert (live / "large").read_bytes() == (tmp_path / "restored" / "large").read_bytes()
 
 
@@ -137,7 +138,9 @@ def test_a_file_that_becomes_a_pipe_before_it_is_read_does_not_stop_the_backup(
 
     monkeypatch.setattr(scan_module, "open_file", open_file)
     with pytest.raises(ConflictError, match="1.sst is no file any more. Back up a snapshot of it"):
-        open_state(container, STATE, Owner("flights"), threads=1).back_up({"store": MayBeEmpty(live)})
+        open_state(state_in(container), Owner("flights"), WriterSettings(threads=1)).back_up(
+            {"store": MayBeEmpty(live)}
+        )
 
 
 @pytest.mark.timeout(60)

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from adjunct_store.spark.filling.changes import changes_of
-from adjunct_store.spark.filling.fill import VersionWriter, open_store
+from adjunct_store.spark.filling.fill import VersionWriter
 from adjunct_store.spark.filling.settings import FillSettings
-from adjunct_store.versions.manifest_store import read_manifest
+from adjunct_store.versions.manifest_store import open_fill, read_manifest
+from adjunct_store.versions.opening import Terms
 from azure_account.connect import connect
 from azure_account.errors import ConfigurationError, NotFoundError, describe
 from azure_account.worker_errors import own_errors
@@ -65,7 +66,8 @@ def load_data_set(
         raise ConfigurationError("Function load_data_set needs a batch DataFrame; use fill_data_sets for a stream.")
     schema = changes_of(rows, spec).schema
     source = settings.source or DATA_SETS
-    opened = open_store(store, schema, source=source, bounded=True, rebuild=settings.rebuild, keep=settings.keep)
+    terms = Terms(source, schema.partitions, bounded=True, rebuild=settings.rebuild, keep=settings.keep)
+    opened = open_fill(store, schema.to_json(), terms)
     if opened.generation.sealed:
         opened = opened.build_beside(schema.to_json(), source, partitions=schema.partitions)
     writer = VersionWriter(store, opened, spec, schema, settings.cache_dir)

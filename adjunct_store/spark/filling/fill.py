@@ -10,23 +10,22 @@ from adjunct_store.spark.filling.changes import changes_of
 from adjunct_store.spark.filling.partition_writer import REPORT, PartitionReport, PartitionWriter
 from adjunct_store.spark.filling.settings import FillSettings
 from adjunct_store.versions.manifest_store import open_fill, read_manifest
-from adjunct_store.versions.transitions import continued
+from adjunct_store.versions.opening import Terms
+from adjunct_store.versions.transitions import Publication, continued
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, FencedError, NotFoundError, describe
 from azure_account.worker_errors import own_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame
-    from typing_extensions import Unpack
 
     from adjunct_store.encoding.schema import StoreSchema
     from adjunct_store.spark.filling.fill_spec import FillSpec
     from adjunct_store.versions.manifest import Version
     from adjunct_store.versions.manifest_store import Fill
-    from adjunct_store.versions.opening import FillTerms, Opening
     from azure_account.location import Location
 
 BATCH_SOURCE = "batch"
@@ -71,7 +70,8 @@ def fill(store: Location, rows: DataFrame, spec: FillSpec, settings: FillSetting
     source = settings.source or BATCH_SOURCE
     if not settings.rebuild:
         check_schema(store, schema, source, adds=True)
-    opened = open_store(store, schema, source=source, rebuild=settings.rebuild, adds=True, keep=settings.keep)
+    terms = Terms(source, schema.partitions, rebuild=settings.rebuild, adds=True, keep=settings.keep)
+    opened = open_fill(store, schema.to_json(), terms)
     batch = 0 if opened.base is None else opened.base.batch + 1
     return VersionWriter(store, opened, spec, schema, settings.cache_dir).run(rows, batch, bootstrapped=True)
 
@@ -155,10 +155,11 @@ class VersionWriter:
             return self._publish(-1, {}, 0, 0, bootstrapped=True)
         return self._publish(base.batch, {}, base.entries, base.bytes, bootstrapped=True)
 
-    def _publish(self, batch: int, checkpoints: Mapping[int, str], entries: int, size: int, **flags: bool) -> Version:
+    def _publish(self, batch: int, checkpoints: Mapping[int, str], entries: int, size: int, **flags: Any) -> Version:
         base = self.fill.base
         with self.metrics.measured("publishSeconds"):
-            version = self.fill.publish(batch, checkpoints, entries, size, replaces=self.replaces, **flags)
+            new = Publication(batch, checkpoints, entries, size, replaces=self.replaces, **flags)
+            version = self.fill.publish(new)
         self.metrics.count("versionsPublished", int(base is None or version.number != base.number))
         sizes = version.entries, sum(self._tombstones.values()), version.bytes
         bootstrapped = self.fill.generation.bootstrapped
@@ -189,23 +190,6 @@ class VersionWriter:
             self.fill.clean_up()  # is fenced, if another fill has taken the store over and deleted this generation
             raise
         return [PartitionReport(**row.asDict()) for row in found]
-
-
-def open_store(
-    store: Location,
-    schema: StoreSchema,
-    before_take_over: Callable[[Opening], str] = lambda _: "",
-    **terms: Unpack[FillTerms],
-) -> Fill:
-    """Take a store over from other fills. See `open_fill`."""
-    return open_fill(
-        store.open(),
-        store.path,
-        schema.to_json(),
-        partitions=schema.partitions,
-        before_take_over=before_take_over,
-        **terms,
-    )
 
 
 def check_schema(store: Location, schema: StoreSchema, source: str, *, adds: bool) -> None:

@@ -26,7 +26,8 @@ from adjunct_store.spark.filling.changes import KEY, ORDER, PARTITION, TIE, VALU
 from adjunct_store.versions.names import StoreNames
 from arrow_avro import first_not_utf8, well_formed
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
-from state_backup import LEAST_KEPT, Owner, open_state, restore
+from azure_account.location import Location
+from state_backup import LEAST_KEPT, Owner, PriorWork, WriterSettings, open_state, restore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from adjunct_store.encoding.schema import StoreSchema
     from adjunct_store.host.working import WorkingDirectory
     from azure_account.account import BlobContainer
-    from azure_account.location import Location
     from state_backup import StateWriter
 
 REPORT = (
@@ -126,14 +126,15 @@ class PartitionWriter:
         rows: KeyedRows,
         changes: Iterable[pa.RecordBatch],
     ) -> PartitionReport:
-        state = StoreNames(self.location.path).state(self.generation, partition)
+        names = StoreNames(self.location.path)
+        state = Location.in_container(container, names.state(self.generation, partition))
         left, base = work.marker, self.base.get(partition, "")
-        _begin_from(base, container, work, state)
+        _begin_from(base, work, state)
         with PartitionStore(work.directory, self.schema) as opened:
             applied = opened.apply(changes, Position(self.source, self.batch))
             with opened.checkpoint() as snapshot:
                 size = sum(path.stat().st_size for path in snapshot.rglob("*") if path.is_file())
-                writer = self._opened(container, state, partition, left)
+                writer = self._opened(state, partition, left)
                 before = self._offsets_of(base, writer, partition)
                 sizes = {"entries": str(applied.entries), "bytes": str(size)}
                 place = {"epoch": str(self.epoch), "batch": str(self.batch)}
@@ -153,20 +154,10 @@ class PartitionWriter:
             applied.tombstones,
         )
 
-    def _opened(self, container: BlobContainer, state: str, partition: int, left: Marker | None) -> StateWriter:
+    def _opened(self, state: Location, partition: int, left: Marker | None) -> StateWriter:
         owner = Owner(self.location.path, task_name=str(partition))
-        if left is None:
-            return open_state(container, state, owner, epoch=self.epoch, keep=LEAST_KEPT)
-        settled = left.checkpoint if left.settled else ""
-        return open_state(
-            container,
-            state,
-            owner,
-            epoch=self.epoch,
-            keep=LEAST_KEPT,
-            settled=settled,
-            read_files=left.read_files,
-        )
+        prior = PriorWork() if left is None else PriorWork(left.checkpoint if left.settled else "", left.read_files)
+        return open_state(state, owner, WriterSettings(LEAST_KEPT, self.epoch), prior=prior)
 
     def _kept(self, partition: int, writer: StateWriter) -> frozenset[str]:
         """Checkpoints that readers may open; and what this fill's attempts of this batch, or of later ones, have made.
@@ -187,7 +178,7 @@ class PartitionWriter:
         return found.get(base, {})
 
 
-def _begin_from(base: str, container: BlobContainer, work: WorkingDirectory, state: str) -> None:
+def _begin_from(base: str, work: WorkingDirectory, state: Location) -> None:
     """Restore the base into the directory, unless it is there; clear the directory without a base."""
     if not base:
         work.clear()
@@ -195,7 +186,7 @@ def _begin_from(base: str, container: BlobContainer, work: WorkingDirectory, sta
     at = work.at
     work.begin()
     if at != base:
-        restore(container, state, {STORE: work.directory}, checkpoint_id=base)
+        restore(state, {STORE: work.directory}, checkpoint_id=base)
 
 
 class _NullKeyError(Exception):

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from adjunct_store.spark.filling.fill import VersionWriter
 from adjunct_store.spark.filling.starting import BatchGate, refusal
 from adjunct_store.versions.manifest import Serves
+from adjunct_store.versions.opening import Terms
 from azure_account.errors import ConfigurationError, describe
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from adjunct_store.spark.filling.settings import StreamFillSettings
     from adjunct_store.versions.manifest import Generation
     from adjunct_store.versions.manifest_store import Fill
-    from adjunct_store.versions.opening import FillTerms, Opening
+    from adjunct_store.versions.opening import Opening
     from azure_account.location import Location
 
 logger = logging.getLogger(__name__)
@@ -39,9 +40,10 @@ _starting = threading.Lock()
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """A stream, and how it fills a store. `settings` has a source."""
+    """A stream, and how it fills a store."""
 
     store: Location
+    source: str
     rows: DataFrame
     spec: FillSpec
     schema: StoreSchema
@@ -49,18 +51,19 @@ class StreamPlan:
     settings: StreamFillSettings
 
     @property
-    def terms(self) -> FillTerms:
-        """The arguments of `open_fill`."""
+    def terms(self) -> Terms:
+        """What the fill asks of the store."""
         settings = self.settings
-        return {
-            "source": settings.source or "",
-            "bootstrap": settings.bootstrap,
-            "persistent": settings.persistent,
-            "max_age": settings.max_age,
-            "rebuild": settings.rebuild,
-            "above": self.checkpoint.last_generation(),
-            "keep": settings.keep,
-        }
+        return Terms(
+            self.source,
+            self.schema.partitions,
+            bootstrap=settings.bootstrap,
+            persistent=settings.persistent,
+            max_age=settings.max_age,
+            rebuild=settings.rebuild,
+            above=self.checkpoint.last_generation(),
+            keep=settings.keep,
+        )
 
     def writer(self, fill: Fill) -> VersionWriter:
         """Writes a version for each batch of the query."""

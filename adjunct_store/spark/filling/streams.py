@@ -10,18 +10,18 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
 from adjunct_store.spark.filling.changes import changes_of
-from adjunct_store.spark.filling.fill import check_schema, open_store
+from adjunct_store.spark.filling.fill import check_schema
 from adjunct_store.spark.filling.query_checkpoint import CheckpointFolder
 from adjunct_store.spark.filling.settings import StreamFillSettings
 from adjunct_store.spark.filling.starting import QueryStart
 from adjunct_store.spark.filling.stream_plan import StreamPlan
-from adjunct_store.versions.manifest_store import read_manifest
+from adjunct_store.versions.manifest_store import open_fill, read_manifest
 from azure_account.errors import ConfigurationError
 from azure_account.worker_errors import own_error
 
@@ -85,7 +85,7 @@ def fill_stream(
     source = settings.source or folder.source(each.source for each in known)
     if not settings.rebuild:
         check_schema(store, schema, source, adds=False)
-    return StreamFill(StreamPlan(store, rows, spec, schema, folder, replace(settings, source=source)))
+    return StreamFill(StreamPlan(store, source, rows, spec, schema, folder, settings))
 
 
 def _check_can_start(rows: DataFrame, settings: StreamFillSettings) -> None:
@@ -129,7 +129,8 @@ class StreamFill(AbstractContextManager["StreamFill"]):
         self._rebuild_truncated = rebuild_truncated = plan.settings.on_truncated == "rebuild"
         start = QueryStart(plan.check, plan.start_first, lambda error: rebuild_truncated and is_truncation(error))
         try:
-            fill = open_store(plan.store, plan.schema, before_take_over=start.before_take_over, **plan.terms)
+            schema = plan.schema.to_json()
+            fill = open_fill(plan.store, schema, plan.terms, before_take_over=start.before_take_over)
             self._writer = plan.writer(fill)
         except BaseException as error:
             start.abandon(error)

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 from adjunct_store.spark.filling.query_checkpoint import CheckpointState, one_spelling
 from adjunct_store.versions.manifest import Manifest, Serves
 from adjunct_store.versions.manifest_store import open_fill
+from adjunct_store.versions.opening import Terms
 from adjunct_store.versions.pins import Reader, pin_version, release
+from adjunct_store.versions.transitions import Publication
 from azure_account.errors import AzureBlobError, ConfigurationError, FencedError, NotFoundError, TransientError
+from azure_account.location import Location
 from azure_account.memory.faults import Fault, LateEffect, LostAnswer, ProcessDied, Reset
 from tests.adjunct_store.histories.truth import PINS_EXPIRE, Filler, Truth, blob_of, changes, reader_of
 from tests.adjunct_store.stores import NAMES, OTHER, PARTITIONS, SCHEMA, STORE, generations_in
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
     from adjunct_store.versions.manifest import Version
     from adjunct_store.versions.manifest_store import Fill
-    from adjunct_store.versions.opening import FillTerms, Opening
+    from adjunct_store.versions.opening import Opening
     from azure_account.account import BlobContainer
     from azure_account.retrying.retry_loop import Request
 
@@ -218,25 +221,24 @@ class StoreWorld(World[StoreProcess]):
         self.truth.fillers[f"p{process.number}"] = Filler(source, process.told)
         self.truth.seen["a store is opened by another spelling"] += current is not None and current.source == source
         schema = SCHEMA if current is None else dict(current.schema)
-        terms: FillTerms = {
-            "source": source,
-            "bootstrap": draws.random() < 0.4,
-            "bounded": self.bounded,
-            "keep": self.keep,
-            "rebuild": process.told,
-            "above": max(self._queries(process), default=0),
-            "pins_expire": PINS_EXPIRE,
-            "threads": 1,
-        }
+        terms = Terms(
+            source,
+            PARTITIONS,
+            bootstrap=draws.random() < 0.4,
+            bounded=self.bounded,
+            keep=self.keep,
+            rebuild=process.told,
+            above=max(self._queries(process), default=0),
+            pins_expire=PINS_EXPIRE,
+            threads=1,
+        )
         return open_fill(
-            container,
-            STORE,
+            Location.in_container(container, STORE),
             draws.choice([SCHEMA, OTHER]) if process.told else schema,
-            partitions=PARTITIONS,
+            terms,
+            before_take_over=lambda opening: self._start_query(process, opening),
             clock=self.clock,
             new_id=process.new_id,
-            before_take_over=lambda opening: self._start_query(process, opening),
-            **terms,
         )
 
     def _queries(self, process: StoreProcess) -> dict[int, CheckpointState]:
@@ -275,12 +277,14 @@ class StoreWorld(World[StoreProcess]):
         ready = process.draws.random() < 0.4 or process.sealing
         process.sealing = ready and generation.serves is Serves.SEALED
         version = fill.publish(
-            batch,
-            checkpoints,
-            batch + 1,
-            100,
-            bootstrapped=ready and generation.serves is Serves.BOOTSTRAPPED,
-            sealed=process.sealing,
+            Publication(
+                batch,
+                checkpoints,
+                batch + 1,
+                100,
+                bootstrapped=ready and generation.serves is Serves.BOOTSTRAPPED,
+                sealed=process.sealing,
+            )
         )
         process.sealing = False
         if generation.number in self._queries(process) and process.draws.random() < 0.7:

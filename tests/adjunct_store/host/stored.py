@@ -9,10 +9,12 @@ from pathlib import Path
 from adjunct_store.host.cache import HostCache
 from adjunct_store.host.cleaning import Cleaned, clean_cache
 from adjunct_store.host.folders import VERIFIED
+from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
 from azure_account.retrying.retry_loop import Intercept
-from state_backup.backup.writer import Owner, open_state
+from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.writer import open_state
 from tests.state_backup.index.trees import Tree
 from tests.state_backup.states import write
 
@@ -49,7 +51,11 @@ class Stored:
     def add(self, generation: int, partition: int, versions: int) -> list[str]:
         """Back up versions of a partition."""
         name = state(generation, partition)
-        writer = open_state(self.account.container("box"), name, Owner("planes"), keep=100, threads=1)
+        writer = open_state(
+            Location.in_container(self.account.container("box"), name),
+            Owner("planes"),
+            WriterSettings(keep=100, threads=1),
+        )
         ids = self.ids.setdefault((generation, partition), [])
         for version in range(len(ids), len(ids) + versions):
             live = write(self.folder / "live", tree(generation, partition, version))

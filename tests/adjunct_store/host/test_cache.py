@@ -15,6 +15,7 @@ from adjunct_store.host.folders import VERIFIED
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
 from azure_account.host_locks import exclusive, try_directory
+from azure_account.location import Location
 from azure_account.memory.faults import Faults
 from state_backup.sweeping.sweep import plan_sweep
 from tests.adjunct_store.host.stored import FILES, STORE, Stored, downloads, is_whole, state, tree
@@ -149,7 +150,7 @@ def test_what_is_no_checkpoint_id_is_refused(stored: Stored, id_: str) -> None:
 
 def test_damaged_blobs_are_an_error_and_nothing_half_done_stays(stored: Stored) -> None:
     container = stored.account.container("box")
-    blobs = plan_sweep(container, state(1, 0)).in_use
+    blobs = plan_sweep(Location.in_container(container, state(1, 0))).in_use
     for blob in [name for name in blobs if "/files/" in name]:
         container.put(blob, b"x" * len(container.get(blob).data))
     with pytest.raises(CorruptError, match="another checksum"):

@@ -8,10 +8,12 @@ from rocksdict import AccessType, Rdict
 
 from adjunct_store.host.folders import store_folder
 from adjunct_store.host.working import Marker, working_directory
+from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
 from state_backup.backup.rocksdb import rocksdb_checkpoint
-from state_backup.backup.writer import Owner, open_state
+from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.writer import open_state
 from tests.adjunct_store.host.stored import STORE, downloads, opened, state
 from tests.state_backup.dying import state_of
 
@@ -28,7 +30,9 @@ def write_version(account: MemoryAccount, cache_dir: Path, version: int) -> str:
             db[version * KEYS + key] = version
         db.flush()
         with rocksdb_checkpoint(db) as directory:
-            writer = open_state(container, state(1, 0), Owner("planes"), keep=9, threads=1)
+            writer = open_state(
+                Location.in_container(container, state(1, 0)), Owner("planes"), WriterSettings(keep=9, threads=1)
+            )
             id_ = str(writer.back_up({"store": directory}).id)
         db.close()
         work.done(Marker(id_))

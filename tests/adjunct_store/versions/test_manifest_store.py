@@ -10,10 +10,12 @@ import pytest
 from adjunct_store.versions.cleaning import CleanedUp
 from adjunct_store.versions.manifest import Serves, Version
 from adjunct_store.versions.manifest_store import Fill, open_fill, read_manifest
-from adjunct_store.versions.opening import Opening
+from adjunct_store.versions.opening import Opening, Terms
 from adjunct_store.versions.pins import pin_version
+from adjunct_store.versions.transitions import Publication
 from azure_account.account import BlobContainer
 from azure_account.errors import ConfigurationError, ConflictError, FencedError, NotFoundError, TransientError
+from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, LateEffect, LostAnswer, NumberedAttempt, Refuse, Reset, on
 from azure_account.memory.service import MemoryService
@@ -36,8 +38,8 @@ def test_the_first_fill_creates_a_generation_and_publishes_versions(container: B
     fill = opened(container)
     assert (1, 1, False) == (fill.epoch, fill.generation.number, fill.continues)
     assert fill.base is None
-    first = fill.publish(0, {1: uploaded(container, 1, 1)}, 7, 70)
-    second = fill.publish(1, {0: uploaded(container, 1, 0)}, 8, 80)
+    first = fill.publish(Publication(0, {1: uploaded(container, 1, 1)}, 7, 70))
+    second = fill.publish(Publication(1, {0: uploaded(container, 1, 0)}, 8, 80))
     assert (1, ("", first.checkpoints[1])) == (first.number, first.checkpoints)
     assert (second.checkpoints[0], first.checkpoints[1]) == second.checkpoints
     assert second == fill.base == manifest_of(container).newest
@@ -110,7 +112,7 @@ def test_bootstrapped_can_be_noted_after_the_last_batch(container: BlobContainer
     fill = opened(container, bootstrap=True)
     version = published(fill, 0)
     assert manifest_of(container).newest is None
-    assert version == fill.publish(0, {}, 0, 0, bootstrapped=True)
+    assert version == fill.publish(Publication(0, {}, 0, 0, bootstrapped=True))
     assert version == manifest_of(container).newest
 
 
@@ -296,8 +298,7 @@ def test_a_fill_that_had_the_store_without_an_answer_is_refused_and_leaves_it_to
     running: list[Fill] = []
 
     def look(opening: Opening) -> str:
-        assert opening.before is not None
-        found.append(opening.before.document.writer)
+        found.append(opening.next.writer)
         if len(found) > 1:
             raise ConfigurationError("Spark refuses the query")
         return ""
@@ -409,16 +410,16 @@ def test_a_bounded_data_set_is_seen_when_it_is_sealed_and_replaces_the_one_befor
     first = opened(container, source="planes 1", bounded=True)
     published(first, 0)
     assert manifest_of(container).newest is None
-    whole = first.publish(0, {}, 1, 1, sealed=True)
+    whole = first.publish(Publication(0, {}, 1, 1, sealed=True))
     assert whole == manifest_of(container).newest
     pin_version(container, STORE, "q", 0)
     again = opened(container, source="planes 1", bounded=True)
     assert (True, True) == (again.continues, again.generation.sealed)
     beside = again.build_beside(OTHER, "planes 2", partitions=1)
     for batch in range(3):
-        beside.publish(batch, {0: uploaded(container, beside.generation.number, 0)}, 1, 1)
+        beside.publish(Publication(batch, {0: uploaded(container, beside.generation.number, 0)}, 1, 1))
     assert whole == manifest_of(container).newest
-    last = beside.publish(3, {}, 5, 5, sealed=True)
+    last = beside.publish(Publication(3, {}, 5, 5, sealed=True))
     assert (last, 1) == (manifest_of(container).newest, len(last.checkpoints))
     assert {1, 2} == generations_in(container), "a batch has the old one pinned"
     for batch in (1, 2):
@@ -525,10 +526,10 @@ def test_a_publication_that_takes_effect_late_keeps_its_checkpoints_in_use(accou
     fill = opened(container)
     id_ = uploaded(container, 1, 0)
     with pytest.raises(TransientError, match="it stays unknown whether it was written"):
-        fill.publish(0, {0: id_}, 1, 1)
+        fill.publish(Publication(0, {0: id_}, 1, 1))
     assert (None, frozenset({id_})) == (fill.base, fill.in_use(0))
     faults.apply_late_effects()
-    version = fill.publish(0, {0: uploaded(container, 1, 0)}, 1, 1)
+    version = fill.publish(Publication(0, {0: uploaded(container, 1, 0)}, 1, 1))
     assert (id_, 1) == (version.checkpoints[0], version.number)
     assert {id_} == fill.in_use(0)
 
@@ -549,10 +550,10 @@ def test_a_folder_with_other_blobs_or_in_another_store_is_refused_and_left_alone
     published(opened(container), 0)
     before = [blob.name for blob in container.list("stores")]
     with pytest.raises(ConfigurationError, match=r"its folder has other blobs, such as stores/planes/.*of its own"):
-        open_fill(container, "stores", SCHEMA, partitions=1, source="planes", threads=1)
+        open_fill(Location.in_container(container, "stores"), SCHEMA, Terms(partitions=1, source="planes", threads=1))
     for inner in ("stores/planes/inner", "stores/planes/deep/er"):
         with pytest.raises(ConfigurationError, match="it would be in the folder of store stores/planes"):
-            open_fill(container, inner, SCHEMA, partitions=1, source="planes", threads=1)
+            open_fill(Location.in_container(container, inner), SCHEMA, Terms(partitions=1, source="planes", threads=1))
     assert before == [blob.name for blob in container.list("stores")]
 
 
@@ -581,13 +582,17 @@ def test_checkpoints_of_other_partitions_are_refused(
     container: BlobContainer, checkpoints: dict[int, str], cause: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=f"Batch 0 cannot be published: {cause}"):
-        opened(container).publish(0, checkpoints, 0, 0)
+        opened(container).publish(Publication(0, checkpoints, 0, 0))
 
 
 @pytest.mark.parametrize("wrong", [{"keep": 0}, {"partitions": 0}, {"pins_expire": 0.0}])
 def test_settings_are_checked(container: BlobContainer, wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="must be above 0|a store has at least 1"):
-        open_fill(container, STORE, SCHEMA, **{"partitions": PARTITIONS, "source": "planes", **wrong})
+        open_fill(
+            Location.in_container(container, STORE),
+            SCHEMA,
+            Terms(**{"partitions": PARTITIONS, "source": "planes", **wrong}),
+        )
     assert read_manifest(container, STORE) is None
     with pytest.raises(NotFoundError, match="there is no manifest"):
         pin_version(container, STORE, "q", 0)

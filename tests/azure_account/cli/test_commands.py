@@ -3,12 +3,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from azure_account.cli.commands import ERROR, INTERRUPTED, AsJson, Options, key_values, new_app, settings_of
+from azure_account.cli.commands import ERROR, INTERRUPTED, CommonOptions, key_values, location_of, new_app
+from azure_account.cli.grouped import grouped
 from azure_account.cli.json_lines import print_json
 from azure_account.cli.shell import Shell, shell_of
 from azure_account.errors import ConfigurationError, NotFoundError
@@ -25,17 +27,18 @@ def main() -> None:
 
 
 @app.command()
-def show(ctx: typer.Context, what: str, option: Options = None, *, as_json: AsJson = False) -> None:
+@grouped
+def show(ctx: typer.Context, what: str, common: CommonOptions) -> None:
     """Show the account of the options, or fail."""
     if what == "error":
         raise NotFoundError("There is no such\x1b[31m blob [bold].")
     if what == "interrupt":
         raise KeyboardInterrupt
-    account = settings_of(shell_of(ctx), option).account
-    if as_json:
-        print_json({what: account})
+    name = urlsplit(location_of(shell_of(ctx), "box", common.option).open().url).netloc.partition(".")[0]
+    if common.as_json:
+        print_json({what: name})
     else:
-        shell_of(ctx).out.print(account)
+        shell_of(ctx).out.print(name)
 
 
 def run(*arguments: str) -> Result:
@@ -73,7 +76,7 @@ def test_a_value_may_contain_an_equals_sign() -> None:
 
 def test_settings_name_the_account_that_is_missing() -> None:
     with pytest.raises(ConfigurationError, match="No storage account is named"):
-        settings_of(Shell(env={}), None)
+        location_of(Shell(env={}), "box", None)
 
 
 def test_a_shell_that_is_not_given_has_the_environment_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,18 +50,18 @@ def run(*arguments: str) -> Result:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["box", "report"], 2, "Missing argument"),
-        (["box", "report", "--"], 2, "Missing argument"),
-        (["box", "report", "--lease", "5", "--", "true"], 1, "a lease lasts 15 to 60 whole seconds, not 5."),
-        (["box", "report", "--lease", "soon", "--", "true"], 2, "'--lease'"),
-        (["box", "report", "--poll", "0", "--", "true"], 2, "--poll"),
-        (["box", "report", "-o", "accountName", "--", "true"], 2, "it must be KEY=VALUE"),
-        (["box", "report", "-o", "acountName=x", "--", "true"], 1, "Did you mean accountName?"),
-        (["box", "report", "--", "no-such-program"], 2, "there is no program no-such-program here"),
-        (["box", " ", "--", "true"], 1, "The program's name ' ' has 1 characters: give 1 to 200, not only spaces."),
-        (["box", "report", "--holder", "a/b", "--", "true"], 1, "'a/b' is not valid"),
-        (["Box!", "report", "--", "true"], 1, "Container name 'Box!' is not valid"),
-        (["box", "report", "--", "true"], 1, "Container box does not exist"),
+        (["box/report"], 2, "Missing argument"),
+        (["box/report", "--"], 2, "Missing argument"),
+        (["box/report", "--lease", "5", "--", "true"], 1, "a lease lasts 15 to 60 whole seconds, not 5."),
+        (["box/report", "--lease", "soon", "--", "true"], 2, "'--lease'"),
+        (["box/report", "--poll", "0", "--", "true"], 2, "--poll"),
+        (["box/report", "-o", "accountName", "--", "true"], 2, "it must be KEY=VALUE"),
+        (["box/report", "-o", "acountName=x", "--", "true"], 1, "Did you mean accountName?"),
+        (["box/report", "--", "no-such-program"], 2, "there is no program no-such-program here"),
+        (["box/ ", "--", "true"], 1, "The program's name ' ' has 1 characters: give 1 to 200, not only spaces."),
+        (["box/report", "--holder", "a/b", "--", "true"], 1, "'a/b' is not valid"),
+        (["Box!/report", "--", "true"], 1, "Container name 'Box!' is not valid"),
+        (["box/report", "--", "true"], 1, "Container box does not exist"),
     ],
 )
 def test_wrong_usage_is_told(arguments: list[str], code: int, message: str) -> None:
@@ -72,14 +72,14 @@ def test_wrong_usage_is_told(arguments: list[str], code: int, message: str) -> N
 
 def test_a_system_without_process_groups_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coordination.cli.app.os", SimpleNamespace(name="nt"))
-    result = run("box", "report", "--", "true")
+    result = run("box/report", "--", "true")
     assert 2 == result.exit_code
     assert "it needs process groups" in result.stderr
 
 
 def test_signals_are_as_before_when_run_has_ended() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    run("box", "report", "--", "true")
+    run("box/report", "--", "true")
     assert before == signal.getsignal(signal.SIGTERM)
 
 
@@ -102,7 +102,7 @@ class Running:
         self.file, self.errors = folder / holder, folder / f"{holder}.err"
         script = WORK.format(file=self.file, trap=trap.format(file=self.file))
         options = ["--lease", "15", "--poll", "2", "--grace", "3", "--holder", holder]
-        command = [sys.executable, "-m", "coordination", "run", container, "the report", *options]
+        command = [sys.executable, "-m", "coordination", "run", f"{container}/the report", *options]
         environment = {**os.environ, "AZURE_STORAGE_CONNECTION_STRING": azurite.connection_string}
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen([*command, "--", "sh", "-c", script], stderr=errors, env=environment)

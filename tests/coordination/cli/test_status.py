@@ -101,7 +101,7 @@ def run(account: MemoryAccount, *arguments: str, clock: ManualClock | None = Non
 def test_a_job_is_shown(account: MemoryAccount) -> None:
     job = Job(account, "one", "two")
     job.go_on(times=6)
-    document = json.loads(run(account, "box", JOB, "--json").stdout)
+    document = json.loads(run(account, f"box/{JOB}", "--json").stdout)
     assert "one" == document["leader"]["holder"]
     assert document["leader"]["leaseHeld"]
     assert [("one-00000001", True, False), ("two-00000001", False, False)] == [
@@ -109,7 +109,7 @@ def test_a_job_is_shown(account: MemoryAccount) -> None:
     ]
     assert TASKS == [each["task"] for each in document["tasks"]]
     assert ["All 3 tasks run."] == document["notes"]
-    shown = run(account, "box", JOB).stdout
+    shown = run(account, f"box/{JOB}").stdout
     assert "All 3 tasks run." in shown
     assert all(len(line) <= 100 for line in shown.splitlines())
 
@@ -118,10 +118,10 @@ def test_ages_are_measured_by_the_clock_of_the_service(account: MemoryAccount) -
     job = Job(account, "one", "two")
     job.go_on(times=6)
     job.go_on(seconds=4, times=2, without="two")
-    ages = [each["ageSeconds"] for each in json.loads(run(account, "box", JOB, "--json").stdout)["processors"]]
+    ages = [each["ageSeconds"] for each in json.loads(run(account, f"box/{JOB}", "--json").stdout)["processors"]]
     assert 8 == ages[1], "the clock of the command stands at another time"
     assert [False, True] == [
-        each["silent"] for each in json.loads(run(account, "box", JOB, "--json", "--death", "8").stdout)["processors"]
+        each["silent"] for each in json.loads(run(account, f"box/{JOB}", "--json", "--death", "8").stdout)["processors"]
     ]
 
 
@@ -142,9 +142,9 @@ class Meanwhile(Intercept):
 def test_document_and_rows_are_of_one_moment(account: MemoryAccount, request_number: int) -> None:
     job = Job(account, "one", "two")
     job.go_on(times=6)
-    before = json.loads(run(account, "box", JOB, "--json").stdout)["jobModel"]["version"]
+    before = json.loads(run(account, f"box/{JOB}", "--json").stdout)["jobModel"]["version"]
     changing = account.restarted(Meanwhile(request_number, lambda: job.go_on(times=10, without="two")))
-    document = json.loads(run(changing, "box", JOB, "--json").stdout)
+    document = json.loads(run(changing, f"box/{JOB}", "--json").stdout)
     version = document["jobModel"]["version"]
     assert (before if request_number > LAST_GET else before + 1) == version
     assert {version} == {each["confirmed"] for each in document["processors"]}
@@ -154,33 +154,33 @@ def test_status_makes_no_request_that_writes(account: MemoryAccount) -> None:
     Job(account, "one").go_on(times=3)
     requests = Faults()
     watched = account.restarted(requests)
-    run(watched, "box", JOB)
-    run(watched, "box", "nobody")
-    run(watched, "box", "--blob", names_of("box", JOB).blob)
+    run(watched, f"box/{JOB}")
+    run(watched, "box/nobody")
+    run(watched, f"box/{names_of('box', JOB).blob}", "--blob")
     assert {"get", "age", "query_entities", "list"} >= {each.operation for each in requests.attempts}
     with pytest.raises(NotFoundError):
         list(account.table(names_of("box", "nobody").processors).query())
 
 
 def test_a_job_that_does_not_exist_is_an_error_that_names_the_others(account: MemoryAccount) -> None:
-    result = run(account, "box", "flights")
+    result = run(account, "box/flights")
     assert (ERROR, "") == (result.exit_code, result.stdout)
     failed = "Read the status of job flights in memory://memory/box failed: it does not exist. "
     assert failed + "No process has started yet, or it uses another container or name.\n" == result.stderr
     Job(account, "one").go_on(times=2)
     account.container("box").put("coordination/x/other", b"")
-    assert f"{failed}Its jobs are {JOB}.\n" == run(account, "box", "flights").stderr
+    assert f"{failed}Its jobs are {JOB}.\n" == run(account, "box/flights").stderr
 
 
 def test_a_container_that_does_not_exist_is_named(account: MemoryAccount) -> None:
-    result = run(account, "nobox", "flights")
+    result = run(account, "nobox/flights")
     assert ERROR == result.exit_code
     assert "Container nobox does not exist" in result.stderr
 
 
 def test_foreign_content_is_an_error(account: MemoryAccount) -> None:
     account.container("box").put(names_of("box", JOB).blob, b"{}")
-    result = run(account, "box", JOB)
+    result = run(account, f"box/{JOB}")
     assert ERROR == result.exit_code
     assert "is no lease blob" in result.stderr
 
@@ -190,7 +190,7 @@ def test_a_job_whose_table_is_missing_is_shown(account: MemoryAccount) -> None:
     lease_id = "00000000-0000-0000-0000-000000000001"
     timing = LeaseTiming()
     Lease(account.container("box"), names.blob, "one", timing, clock=account.clock, new_id=lambda: lease_id).acquire()
-    assert "There is no processor table: no processor of this job has started." in run(account, "box", JOB).stdout
+    assert "There is no processor table: no processor of this job has started." in run(account, f"box/{JOB}").stdout
 
 
 def test_a_blob_of_an_election_is_shown(account: MemoryAccount) -> None:
@@ -199,34 +199,34 @@ def test_a_blob_of_an_election_is_shown(account: MemoryAccount) -> None:
         account.container("box"), "locks/x", "one", LeaseTiming(), clock=account.clock, new_id=lambda: lease_id
     )
     lease.acquire()
-    leader = json.loads(run(account, "box", "--blob", "locks/x", "--json").stdout)["leader"]
+    leader = json.loads(run(account, "box/locks/x", "--blob", "--json").stdout)["leader"]
     assert ("one", True) == (leader["holder"], leader["leaseHeld"])
     account.clock.sleep(30)
     assert "Nobody leads: the lease of box/locks/x is not held." in " ".join(
-        run(account, "box", "--blob", "locks/x").stdout.split()
+        run(account, "box/locks/x", "--blob").stdout.split()
     )
     account.container("box").put("leaders/report", b"")
-    assert "Below leaders/ are leaders/report." in run(account, "box", "--blob", "locks/y").stderr
+    assert "Below leaders/ are leaders/report." in run(account, "box/locks/y", "--blob").stderr
 
 
-def test_either_a_job_or_a_blob_is_given(account: MemoryAccount) -> None:
-    for arguments in (["box"], ["box", "flights", "--blob", "x"]):
+def test_a_job_or_a_blob_is_named(account: MemoryAccount) -> None:
+    for arguments in (["box"], ["box/"], ["box", "--blob"]):
         result = run(account, *arguments)
         assert 2 == result.exit_code
-        assert "give the name of a job, or --blob" in result.stderr
+        assert "name a job: CONTAINER/JOB" in result.stderr
 
 
 def test_wrong_options_are_named(account: MemoryAccount) -> None:
-    assert "it must be KEY=VALUE" in run(account, "box", JOB, "-o", "accountName").stderr
-    assert "Did you mean accountName?" in run(account, "box", JOB, "-o", "acountName=x").stderr
-    assert "1 to 200, not only spaces" in run(account, "box", " ").stderr
+    assert "it must be KEY=VALUE" in run(account, f"box/{JOB}", "-o", "accountName").stderr
+    assert "Did you mean accountName?" in run(account, f"box/{JOB}", "-o", "acountName=x").stderr
+    assert "1 to 200, not only spaces" in run(account, "box/ ").stderr
 
 
 def test_text_of_others_commands_nothing(account: MemoryAccount) -> None:
     lease_id = "00000000-0000-0000-0000-000000000001"
     holder = "[red]\x1b[2Jone"
     Lease(account.container("box"), "x", holder, LeaseTiming(), clock=account.clock, new_id=lambda: lease_id).acquire()
-    assert "[red]\\x1b[2Jone" in run(account, "box", "--blob", "x").stdout
+    assert "[red]\\x1b[2Jone" in run(account, "box/x", "--blob").stdout
 
 
 # --- --watch ----------------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def test_watch_prints_a_line_for_each_change(account: MemoryAccount) -> None:
     clock = ScriptedClock(
         lambda: None, lambda: job.go_on(times=8, without="two"), lambda: job.go_on(times=3, without="two")
     )
-    result = run(account, "box", JOB, "--watch", "--every", "3", clock=clock)
+    result = run(account, f"box/{JOB}", "--watch", "--every", "3", clock=clock)
     assert INTERRUPTED == result.exit_code
     lines = [line[20:] for line in result.stdout.splitlines()]
     versions = [line for line in lines if line.startswith("barrier")]
@@ -251,7 +251,7 @@ def test_watch_prints_a_line_for_each_change(account: MemoryAccount) -> None:
 
 def test_watch_prints_a_json_document_for_each_look(account: MemoryAccount) -> None:
     Job(account, "one").go_on(times=3)
-    result = run(account, "box", JOB, "--watch", "--json", clock=ScriptedClock(lambda: None, lambda: None))
+    result = run(account, f"box/{JOB}", "--watch", "--json", clock=ScriptedClock(lambda: None, lambda: None))
     assert (INTERRUPTED, "") == (result.exit_code, result.stderr)
     assert [JOB] * 3 == [json.loads(line)["job"] for line in result.stdout.splitlines()]
 
@@ -259,7 +259,7 @@ def test_watch_prints_a_json_document_for_each_look(account: MemoryAccount) -> N
 def test_watch_goes_on_when_storage_gives_no_answer(account: MemoryAccount) -> None:
     Job(account, "one").go_on(times=3)
     lost = account.restarted(Faults(on("get", Reset(), skip=2, times=12)))
-    result = run(lost, "box", JOB, "--watch", clock=ScriptedClock(lambda: None, lambda: None))
+    result = run(lost, f"box/{JOB}", "--watch", clock=ScriptedClock(lambda: None, lambda: None))
     assert INTERRUPTED == result.exit_code
     assert 1 == len([line for line in result.stderr.splitlines() if "attempts" in line])
 
@@ -270,7 +270,7 @@ def test_watch_redraws_on_a_terminal(account: MemoryAccount, monkeypatch: pytest
     job.go_on(times=2)
     faults = Faults(on("age", Reset(), skip=4, times=12))
     clock = ScriptedClock(lambda: job.go_on(times=5), lambda: None)
-    result = run(account.restarted(faults), "box", JOB, "--watch", clock=clock)
+    result = run(account.restarted(faults), f"box/{JOB}", "--watch", clock=clock)
     assert INTERRUPTED == result.exit_code
     screens = [screen for screen in result.stdout.split("\x1b[H") if "shared flights" in screen]
     assert [False, True, True] == ["All 3 tasks run." in screen for screen in screens]
@@ -281,6 +281,6 @@ def test_watch_redraws_on_a_terminal(account: MemoryAccount, monkeypatch: pytest
 def test_watch_ends_with_an_error_that_a_later_look_cannot_mend(account: MemoryAccount) -> None:
     Job(account, "one").go_on(times=3)
     refused = account.restarted(Faults(on("get", Refuse(), skip=2)))
-    result = run(refused, "box", JOB, "--watch", clock=ScriptedClock(lambda: None))
+    result = run(refused, f"box/{JOB}", "--watch", clock=ScriptedClock(lambda: None))
     assert ERROR == result.exit_code
     assert "AuthorizationPermissionMismatch" in result.stderr

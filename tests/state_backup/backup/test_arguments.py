@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from azure_account.clock import ManualClock
 from azure_account.documents import form
 from azure_account.errors import ConfigurationError, CorruptError, FencedError
-from state_backup.backup.writer import Owner, open_state
+from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.writer import open_state
 from state_backup.record.names import StateNames
 from state_backup.record.store import record_store
 from state_backup.restoring.restore import checkpoints, restore
 from state_backup.restoring.verifying import verify
 from tests.histories.mutants import edited
-from tests.state_backup.states import STATE, TREES, equal, new_account, write
+from tests.state_backup.states import STATE, TREES, equal, new_account, state_in, write
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
@@ -97,27 +98,29 @@ def test_what_is_given_is_restored_equal_or_refused_before_an_upload(values: dic
         folder = Path(name)
         live = write(folder / "live", TREES[0])
         container = new_account().container("box")
-        open_state(container, STATE, Owner("flights")).back_up({"store": live}, {"before": "1"})
+        open_state(state_in(container), Owner("flights")).back_up({"store": live}, {"before": "1"})
         before = {blob.name for blob in container.list()}
         write(live, TREES[1])
         stores = dict.fromkeys(values["stores"], live)
         try:
             settings_ = {name: values[name] for name in ("epoch", "keep", "opening")}
-            writer = open_state(container, STATE, Owner(*values["owner"]), clock=At(now), **settings_)
+            writer = open_state(
+                state_in(container), Owner(*values["owner"]), WriterSettings(**settings_), clock=At(now)
+            )
             checkpoint = writer.back_up(stores, offsets)
         except (ConfigurationError, FencedError):  # an epoch may be too low
             event("refused")
             assert before == {blob.name for blob in container.list()}
-            assert [{"before": "1"}] == [each.offsets for each in checkpoints(container, STATE)]
+            assert [{"before": "1"}] == [each.offsets for each in checkpoints(state_in(container))]
             return
         event("acknowledged")
         for store in stores:
-            restored = restore(container, STATE, {store: folder / "restored"})
+            restored = restore(state_in(container), {store: folder / "restored"})
             assert (checkpoint, dict(offsets or {})) == (restored.checkpoint, restored.checkpoint.offsets)
             assert equal(folder / "restored", TREES[1])
-        verified = {each.checkpoint.id: each.whole for each in verify(container, STATE)}
-        assert dict.fromkeys((each.id for each in checkpoints(container, STATE)), True) == verified
-        open_state(container, STATE, Owner("flights")).back_up({"store": live})
+        verified = {each.checkpoint.id: each.whole for each in verify(state_in(container))}
+        assert dict.fromkeys((each.id for each in checkpoints(state_in(container))), True) == verified
+        open_state(state_in(container), Owner("flights")).back_up({"store": live})
 
 
 @pytest.mark.parametrize(
@@ -133,7 +136,7 @@ def test_what_is_given_is_restored_equal_or_refused_before_an_upload(values: dic
     ],
 )
 def test_offsets_are_texts(tmp_path: Path, offsets: Any, what: str) -> None:
-    writer = open_state(new_account().container("box"), STATE, Owner("flights"))
+    writer = open_state(state_in(new_account().container("box")), Owner("flights"))
     with pytest.raises(ConfigurationError, match=f"back up state {STATE} failed: {what}"):
         writer.back_up({"store": write(tmp_path / "live", TREES[0])}, offsets)
 
@@ -155,7 +158,7 @@ def test_an_owner_is_of_texts_that_are_not_blank(given_: Any, what: str) -> None
 @pytest.mark.parametrize("store", ["", " ", 3, None])
 def test_the_name_of_a_store_is_a_text_that_is_not_blank(tmp_path: Path, store: Any) -> None:
     container = new_account().container("box")
-    writer = open_state(container, STATE, Owner("flights"))
+    writer = open_state(state_in(container), Owner("flights"))
     with pytest.raises(ConfigurationError, match="store"):
         writer.back_up({store: write(tmp_path / "live", TREES[0])})
     assert [f"{STATE}/checkpoint.json"] == [blob.name for blob in container.list()]
@@ -164,7 +167,7 @@ def test_the_name_of_a_store_is_a_text_that_is_not_blank(tmp_path: Path, store: 
 @pytest.mark.parametrize("directory", [None, 3, b"live"])
 def test_a_directory_is_a_path_and_no_store_is_uploaded_before_that_is_known(tmp_path: Path, directory: Any) -> None:
     container = new_account().container("box")
-    writer = open_state(container, STATE, Owner("flights"))
+    writer = open_state(state_in(container), Owner("flights"))
     with pytest.raises(ConfigurationError, match="the directory of store b is .* and no path"):
         writer.back_up({"a": write(tmp_path / "live", TREES[0]), "b": directory})
     assert [f"{STATE}/checkpoint.json"] == [blob.name for blob in container.list()]
@@ -173,20 +176,20 @@ def test_a_directory_is_a_path_and_no_store_is_uploaded_before_that_is_known(tmp
 @pytest.mark.parametrize("epoch", ["3", 1.5, float("nan"), -1])
 def test_an_epoch_that_is_no_whole_number_fences_nobody(tmp_path: Path, epoch: Any) -> None:
     container = new_account().container("box")
-    writer = open_state(container, STATE, Owner("flights"))
+    writer = open_state(state_in(container), Owner("flights"))
     with pytest.raises(ConfigurationError, match=r"epoch is .*, it must be (a whole number|at least 0)"):
-        open_state(container, STATE, Owner("flights"), epoch=epoch)
+        open_state(state_in(container), Owner("flights"), WriterSettings(epoch=epoch))
     writer.back_up({"store": write(tmp_path / "live", TREES[0])})
 
 
 def test_ids_of_checkpoints_are_taken_as_ids_or_as_texts(tmp_path: Path) -> None:
     container = new_account().container("box")
-    writer = open_state(container, STATE, Owner("flights"))
+    writer = open_state(state_in(container), Owner("flights"))
     first, *_ = [writer.back_up({"store": write(tmp_path / "live", tree)}) for tree in TREES[:2]]
     ids: Any = [first.id]
     writer.back_up({"store": write(tmp_path / "live", TREES[2])}, keep=ids)
-    assert first.id in {each.id for each in checkpoints(container, STATE)}
-    restored = restore(container, STATE, {"store": tmp_path / "restored"}, checkpoint_id=ids[0])
+    assert first.id in {each.id for each in checkpoints(state_in(container))}
+    restored = restore(state_in(container), {"store": tmp_path / "restored"}, checkpoint_id=ids[0])
     assert first == restored.checkpoint
     with pytest.raises(ConfigurationError, match="keep is a text.*Give a collection"):
         writer.back_up({"store": tmp_path / "live"}, keep=str(first.id))
@@ -204,18 +207,18 @@ def stored_numbers() -> BlobContainer:
 def test_what_an_earlier_release_has_acknowledged_is_restored(tmp_path: Path) -> None:
     """Its offsets were {2: "5", 10: 7, 11: None}, sealed in the order of numbers; its owner was ("flights", 1, 3)."""
     container = stored_numbers()
-    restored = restore(container, STATE, {"store": tmp_path / "a", "": tmp_path / "b"})
+    restored = restore(state_in(container), {"store": tmp_path / "a", "": tmp_path / "b"})
     assert {"2": "5", "10": "7", "11": "None"} == restored.checkpoint.offsets
     for name in ("a", "b"):
         assert equal(tmp_path / name, {"1.sst": b"one", "CURRENT": b"2"})
-    restored = restore(container, STATE, {"store": tmp_path / "a"}, checkpoint_id="1700000000000-0")
+    restored = restore(state_in(container), {"store": tmp_path / "a"}, checkpoint_id="1700000000000-0")
     assert equal(tmp_path / "a", {"1.sst": b"one", "CURRENT": b"1"})
-    assert [True, True] == [each.whole for each in verify(container, STATE, deep=True)]
+    assert [True, True] == [each.whole for each in verify(state_in(container), deep=True)]
 
 
 def test_a_writer_goes_on_from_what_an_earlier_release_has_acknowledged(tmp_path: Path) -> None:
     container = stored_numbers()
-    writer = open_state(container, STATE, Owner("flights"), keep=2)
+    writer = open_state(state_in(container), Owner("flights"), WriterSettings(keep=2))
     assert 2 == len(writer.checkpoints)
     writer.back_up({"store": write(tmp_path / "live", TREES[0])}, {"2": "6"})
     stored = record_store(container, StateNames(STATE)).read()
@@ -228,7 +231,7 @@ def test_a_change_of_what_an_earlier_release_has_sealed_is_noticed(tmp_path: Pat
     record = container.get(f"{STATE}/checkpoint.json").data
     container.put(f"{STATE}/checkpoint.json", record.replace(b'"2":"5"', b'"2":"6"'))
     with pytest.raises(CorruptError, match="its digest is not that of its content"):
-        restore(container, STATE, {"store": tmp_path / "a"})
+        restore(state_in(container), {"store": tmp_path / "a"})
 
 
 def test_an_index_that_could_not_be_read_again_is_not_committed(
@@ -236,12 +239,12 @@ def test_an_index_that_could_not_be_read_again_is_not_committed(
 ) -> None:
     """Whatever it is that a reader refuses: here sizes above a limit that only the reader has."""
     container = new_account().container("box")
-    writer = open_state(container, STATE, Owner("flights"))
+    writer = open_state(state_in(container), Owner("flights"))
     writer.back_up({"store": write(tmp_path / "live", TREES[0])})
     edited("state_backup.index.snapshot_index:_whole", "0 <= value < _LARGEST", "value not in (4, 5)")(monkeypatch)
     with pytest.raises(ConfigurationError, match="it could not be read again"):
         writer.back_up({"store": write(tmp_path / "live", {"a": b"1234"})})
-    assert 1 == len(checkpoints(container, STATE))
+    assert 1 == len(checkpoints(state_in(container)))
 
 
 def test_the_digest_covers_every_field() -> None:

@@ -11,10 +11,11 @@ import pytest
 from azure_account.documents.form import sealed
 from azure_account.errors import ConfigurationError, NotFoundError
 from state_backup import MayBeEmpty, Owner, checkpoints, open_state, plan_sweep, restore, set_keep, sweep
+from state_backup.backup.settings import WriterSettings
 from state_backup.record.names import StateNames
 from state_backup.record.record import from_json, to_json
 from state_backup.record.store import record_store
-from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, write
+from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, state_in, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +38,7 @@ def live(tmp_path: Path) -> Path:
 
 
 def opened(container: BlobContainer, keep: int | None = None) -> StateWriter:
-    return open_state(container, STATE, Owner("flights"), keep=keep)
+    return open_state(state_in(container), Owner("flights"), WriterSettings(keep=keep))
 
 
 def back_up(writer: StateWriter, live: Path, times: int) -> int:
@@ -78,7 +79,7 @@ def test_a_run_that_keeps_less_drops_nothing_and_says_how_that_is_ordered(
     text = f"{STATE} keeps 5 checkpoints, also in this run, which asks for 2. To keep fewer: set_keep(…, 2)"
     assert 1 == caplog.text.count(text)
     assert 3 == back_up(opened(container, keep=3), live, 1) - 2
-    set_keep(container, STATE, 3)
+    set_keep(state_in(container), 3)
     assert 3 == back_up(opened(container, keep=3), live, 1)
     check_no_orphans(container)
 
@@ -86,20 +87,20 @@ def test_a_run_that_keeps_less_drops_nothing_and_says_how_that_is_ordered(
 def test_an_order_fences_nobody_and_holds_from_the_next_backup_on(container: BlobContainer, live: Path) -> None:
     writer = opened(container, keep=4)
     assert 4 == back_up(writer, live, 4)
-    set_keep(container, STATE, 2)
-    assert 4 == len(checkpoints(container, STATE))
+    set_keep(state_in(container), 2)
+    assert 4 == len(checkpoints(state_in(container)))
     assert 2 == back_up(writer, live, 1)
-    set_keep(container, STATE, 3)
+    set_keep(state_in(container), 3)
     assert 3 == back_up(writer, live, 1)
     check_no_orphans(container)
 
 
 def test_an_order_needs_a_state_and_keeps_two_at_least(container: BlobContainer, live: Path) -> None:
     with pytest.raises(NotFoundError, match=f"keep checkpoints of state {STATE} failed: it has no checkpoint record"):
-        set_keep(container, STATE, 3)
+        set_keep(state_in(container), 3)
     back_up(opened(container), live, 1)
     with pytest.raises(ConfigurationError, match="keep is 1, it must be at least 2"):
-        set_keep(container, STATE, 1)
+        set_keep(state_in(container), 1)
 
 
 def test_a_record_of_an_earlier_release_keeps_what_it_has(container: BlobContainer, live: Path) -> None:
@@ -150,8 +151,8 @@ def test_a_store_that_has_become_empty_is_no_backup(container: BlobContainer, li
         for tree in trees:
             with pytest.raises(ConfigurationError, match=said):
                 again.back_up({"store": write(live, tree)})
-    assert (first,) == checkpoints(container, STATE)
-    restore(container, STATE, {"store": tmp_path / "restored"})
+    assert (first,) == checkpoints(state_in(container))
+    restore(state_in(container), {"store": tmp_path / "restored"})
     assert equal(tmp_path / "restored", TREES[0])
     opened(container).back_up({"store": write(live, TREES[1])})
 
@@ -171,9 +172,9 @@ def test_a_store_may_be_empty_if_that_is_said_and_if_it_was(
     writer.back_up({"store": live})
     writer.back_up({"store": MayBeEmpty(emptied(live))})
     writer.back_up({"store": live})
-    restore(container, STATE, {"store": tmp_path / "restored"})
+    restore(state_in(container), {"store": tmp_path / "restored"})
     assert equal(tmp_path / "restored", {})
-    sweep(container, STATE, plan_sweep(container, STATE, min_age=0))
+    sweep(state_in(container), plan_sweep(state_in(container), min_age=0))
     writer.back_up({"store": MayBeEmpty(str(write(live, TREES[1])))})
     check_no_orphans(container)
 

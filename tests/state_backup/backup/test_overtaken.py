@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from azure_account.errors import ConflictError, NotFoundError
+from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, Refuse, on
 from azure_account.retrying.retry_loop import Intercept, Request
-from state_backup.backup.writer import Owner, open_state
-from state_backup.restoring.restore import checkpoints, restore
-from tests.state_backup.states import STATE, TREES, equal, new_account, write
+from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.writer import open_state
+from state_backup.restoring.restore import RestoreSettings, checkpoints, restore
+from tests.state_backup.states import STATE, TREES, equal, new_account, state_in, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +31,7 @@ class Backups:
 
     def __init__(self, folder: Path) -> None:
         self.account, self._folder, self.made = new_account(), folder, 0
-        self._writer = open_state(self.account.container("box"), STATE, Owner("flights"), keep=2)
+        self._writer = open_state(state_in(self.account.container("box")), Owner("flights"), WriterSettings(keep=2))
 
     def add(self, number: int) -> None:
         for _ in range(number):
@@ -63,7 +65,11 @@ def test_an_overtaken_restore_keeps_what_it_has_downloaded(tmp_path: Path, mode:
     target = write(tmp_path / "restored", {"base0": BASE["base0"], "old": b"old"})
     (target / "base0").chmod(mode)
     overtaking = Overtaking(backups, 6, 7)
-    restored = restore(backups.account.restarted(overtaking).container("box"), STATE, {"store": target}, threads=1)
+    restored = restore(
+        state_in(backups.account.restarted(overtaking).container("box")),
+        {"store": target},
+        settings=RestoreSettings(threads=1),
+    )
     assert 7 == backups.made
     assert equal(target, backups.tree)
     assert {0o644} == {path.stat().st_mode & 0o777 for path in target.iterdir()}
@@ -82,7 +88,9 @@ def test_an_older_checkpoint_uses_what_was_downloaded_of_one_that_is_damaged(tmp
     container.put(damaged.name, b"x" * damaged.size)
     counting = Overtaking(backups)
     restored = restore(
-        backups.account.restarted(counting).container("box"), STATE, {"store": tmp_path / "r"}, threads=1
+        state_in(backups.account.restarted(counting).container("box")),
+        {"store": tmp_path / "r"},
+        settings=RestoreSettings(threads=1),
     )
     assert 1 == len(restored.passed_over)
     assert equal(tmp_path / "r", {**BASE, "zz": b"newest 1"})
@@ -96,7 +104,7 @@ def test_a_restore_that_is_overtaken_too_often_leaves_nothing(tmp_path: Path) ->
     backups.add(1)
     overtaken = backups.account.restarted(Overtaking(backups, *range(6, 20))).container("box")
     with pytest.raises(ConflictError, match="faster than they could be read"):
-        restore(overtaken, STATE, {"store": tmp_path / "r"}, threads=1)
+        restore(state_in(overtaken), {"store": tmp_path / "r"}, settings=RestoreSettings(threads=1))
     assert {"live"} == {path.name for path in tmp_path.iterdir()}
 
 
@@ -104,42 +112,42 @@ def test_newer_checkpoints_without_the_store_are_reported_as_passed_over(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     container = new_account().container("box")
-    writer = open_state(container, STATE, Owner("flights"))
+    writer = open_state(state_in(container), Owner("flights"))
     older = writer.back_up({"agg": write(tmp_path / "live", TREES[0]), "db": tmp_path / "live"})
     newest = writer.back_up({"agq": write(tmp_path / "live", TREES[1]), "db": tmp_path / "live"})
     with caplog.at_level(logging.WARNING):
-        restored = restore(container, STATE, {"agg": tmp_path / "a", "db": tmp_path / "d"})
+        restored = restore(state_in(container), {"agg": tmp_path / "a", "db": tmp_path / "d"})
     assert (older, {str(newest.id): "it has no store agg"}) == (restored.checkpoint, restored.passed_over)
     assert f"checkpoint {newest.id} of {STATE} has not all stores, an older one is tried: it has no store agg" in (
         caplog.text
     )
-    assert {} == restore(container, STATE, {"db": tmp_path / "d"}).passed_over
-    chosen = restore(container, STATE, {"agg": tmp_path / "a"}, checkpoint_id=str(older.id))
+    assert {} == restore(state_in(container), {"db": tmp_path / "d"}).passed_over
+    chosen = restore(state_in(container), {"agg": tmp_path / "a"}, checkpoint_id=str(older.id))
     assert {} == chosen.passed_over
 
 
 def test_a_state_that_has_lost_its_record_is_no_wrong_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     account = new_account()
-    open_state(account.container("box"), STATE, Owner("flights")).back_up({"store": write(tmp_path / "l", TREES[0])})
+    open_state(state_in(account.container("box")), Owner("flights")).back_up({"store": write(tmp_path / "l", TREES[0])})
     account.container("box").delete(RECORD)
     refusing = account.restarted(Faults(on("undelete", Refuse("501 NotImplemented"), times=99))).container("box")
     with pytest.raises(NotFoundError) as caught:
-        restore(refusing, STATE, {"store": tmp_path / "r"})
+        restore(state_in(refusing), {"store": tmp_path / "r"})
     assert f"it has blobs, but its record {RECORD} was deleted, and cannot be undeleted (501" in str(caught.value)
     assert str(caught.value).endswith("Bring that blob back, from a soft-deleted or earlier version, and run it again.")
     with pytest.raises(NotFoundError, match="there are: none. Check the name"):
-        restore(refusing, f"{STATE}0", {"store": tmp_path / "r"})
+        restore(Location.in_container(refusing, f"{STATE}0"), {"store": tmp_path / "r"})
     assert "" == caplog.text
 
 
 def test_a_blob_of_a_state_that_is_gone_is_no_wrong_name(tmp_path: Path) -> None:
     account: MemoryAccount = new_account()
     container = account.container("box")
-    open_state(container, STATE, Owner("flights")).back_up({"store": write(tmp_path / "l", TREES[0])})
-    (only,) = checkpoints(container, STATE)
+    open_state(state_in(container), Owner("flights")).back_up({"store": write(tmp_path / "l", TREES[0])})
+    (only,) = checkpoints(state_in(container))
     container.delete(only.indexes["store"])
     for id_ in (None, str(only.id)):
         with pytest.raises(NotFoundError, match=r"`verify` lists") as caught:
-            restore(container, STATE, {"store": tmp_path / "r"}, checkpoint_id=id_)
+            restore(state_in(container), {"store": tmp_path / "r"}, checkpoint_id=id_)
         assert "Check the name" not in str(caught.value)
         assert only.indexes["store"] in str(caught.value)

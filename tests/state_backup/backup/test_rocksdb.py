@@ -17,7 +17,8 @@ from rocksdict import AccessType, Options, Rdict, WriteBatch
 from azure_account.errors import ConfigurationError
 from state_backup import Owner, open_state, restore
 from state_backup.backup.rocksdb import rocksdb_checkpoint
-from tests.state_backup.states import STATE, check_no_orphans, new_account
+from state_backup.report import Report
+from tests.state_backup.states import check_no_orphans, new_account, state_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -92,13 +93,13 @@ def test_each_backup_of_a_store_that_is_written_is_of_one_moment(
     db, begun = writing
     begun.wait()
     container = new_account().container("box")
-    writer = open_state(container, STATE, Owner("flights"))
+    writer = open_state(state_in(container), Owner("flights"))
     seen = []
     for number in range(ROUNDS):
         with rocksdb_checkpoint(db) as directory:
             writer.back_up({"store": directory}, {"round": str(number)})
         assert not directory.exists()
-        restore(container, STATE, {"store": tmp_path / "restored"})
+        restore(state_in(container), {"store": tmp_path / "restored"})
         found = content(tmp_path / "restored")
         assert KEYS == len(found)
         assert 1 == len(set(found.values())), "a batch is there as a whole or not at all"
@@ -110,14 +111,14 @@ def test_each_backup_of_a_store_that_is_written_is_of_one_moment(
 
 def test_only_new_files_travel(tmp_path: Path) -> None:
     db = opened(tmp_path / "live")
-    writer = open_state(new_account().container("box"), STATE, Owner("flights"))
+    writer = open_state(state_in(new_account().container("box")), Owner("flights"))
     put(db, {b"%06d" % key: b"%d" % key * 20 for key in range(50_000)})
     moved: list[int] = []
 
     def back_up() -> int:
         moved.clear()
         with rocksdb_checkpoint(db) as directory:
-            writer.back_up({"store": directory}, progress=moved.append)
+            writer.back_up({"store": directory}, report=Report(progress=moved.append))
         return sum(moved)
 
     first = back_up()
@@ -159,12 +160,12 @@ def test_files_of_one_name_and_size_and_other_bytes_are_two_files(tmp_path: Path
     put(base, {b"%06d" % key: b"base" for key in range(1_000)})
     base.close()
     container = new_account().container("box")
-    writer = open_state(container, STATE, Owner("flights"))
+    writer = open_state(state_in(container), Owner("flights"))
     writer.back_up({"store": tmp_path / "base"})
     sizes = []
     for letter in (b"a", b"b"):
         branch = tmp_path / f"branch-{letter.decode()}"
-        restore(container, STATE, {"store": branch}, checkpoint_id=str(writer.newest.id))  # type: ignore[union-attr]
+        restore(state_in(container), {"store": branch}, checkpoint_id=str(writer.newest.id))  # type: ignore[union-attr]
         db = opened(branch)
         put(db, {b"%06d" % key: letter * 100 for key in range(2_000)})
         db.flush()
@@ -173,7 +174,7 @@ def test_files_of_one_name_and_size_and_other_bytes_are_two_files(tmp_path: Path
     assert sizes[0] == sizes[1], "the same names and sizes: the trap is there"
     for letter in (b"a", b"b"):
         writer.back_up({"store": tmp_path / f"branch-{letter.decode()}"})
-        restore(container, STATE, {"store": tmp_path / "restored"})
+        restore(state_in(container), {"store": tmp_path / "restored"})
         assert {letter * 100} == set(content(tmp_path / "restored").values())
 
 

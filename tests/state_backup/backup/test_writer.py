@@ -9,10 +9,11 @@ import pytest
 
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError, NotFoundError
 from azure_account.memory.faults import Crash, Faults, LostAnswer, ProcessDied, Refuse, on
-from state_backup.backup.writer import Owner, open_state
+from state_backup.backup.settings import Owner, PriorWork, WriterSettings
+from state_backup.backup.writer import open_state
 from state_backup.restoring.restore import checkpoints, restore
 from state_backup.sweeping.sweep import plan_sweep, sweep
-from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, write
+from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, state_in, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,7 @@ OWNER = Owner("flights", task_name="task-3")
 
 
 def opened(account: MemoryAccount, **settings: int) -> StateWriter:
-    return open_state(account.container("box"), STATE, OWNER, **settings)  # type: ignore[arg-type]
+    return open_state(state_in(account.container("box")), OWNER, WriterSettings(**settings))  # type: ignore[arg-type]
 
 
 def back_up(writer: StateWriter, tmp_path: Path, tree: int) -> Checkpoint:
@@ -37,11 +38,13 @@ def test_the_last_two_checkpoints_can_be_restored_and_nothing_else_is_kept(tmp_p
     writer = opened(account)
     ids = [back_up(writer, tmp_path, tree).id for tree in range(4)]
     assert sorted(ids) == ids
-    found = checkpoints(account.container("box"), STATE)
+    found = checkpoints(state_in(account.container("box")))
     assert [ids[3], ids[2]] == [each.id for each in found]
     for number in (2, 3):
         restored = restore(
-            account.container("box"), STATE, {"store": tmp_path / "restored"}, checkpoint_id=str(ids[number])
+            state_in(account.container("box")),
+            {"store": tmp_path / "restored"},
+            checkpoint_id=str(ids[number]),
         )
         assert {"input": str(number)} == restored.checkpoint.offsets
         assert equal(tmp_path / "restored", TREES[number])
@@ -52,7 +55,11 @@ def test_the_last_two_checkpoints_can_be_restored_and_nothing_else_is_kept(tmp_p
         NotFoundError,
         match=f"there is no checkpoint {ids[0]} with store; there are: {ids[3]} with store; {ids[2]} with store",
     ):
-        restore(account.container("box"), STATE, {"store": tmp_path / "restored"}, checkpoint_id=str(ids[0]))
+        restore(
+            state_in(account.container("box")),
+            {"store": tmp_path / "restored"},
+            checkpoint_id=str(ids[0]),
+        )
 
 
 def test_checkpoints_that_are_named_stay_until_they_are_not_named_any_more(tmp_path: Path) -> None:
@@ -66,15 +73,15 @@ def test_checkpoints_that_are_named_stay_until_they_are_not_named_any_more(tmp_p
     ]:
         live = write(tmp_path / "live", TREES[tree])
         ids.append(str(writer.back_up({"store": live}, {"input": str(tree)}, keep=keep).id))
-        assert [ids[number] for number in expected] == [str(each.id) for each in checkpoints(container, STATE)]
-        restore(container, STATE, {"store": tmp_path / "restored"}, checkpoint_id=ids[0])
+        assert [ids[number] for number in expected] == [str(each.id) for each in checkpoints(state_in(container))]
+        restore(state_in(container), {"store": tmp_path / "restored"}, checkpoint_id=ids[0])
         assert equal(tmp_path / "restored", TREES[0])
         before = len(list(container.list()))
         check_no_orphans(container)
         assert before == len(list(container.list())), "the writer has deleted what no checkpoint needs"
         writer = opened(account)
     back_up(writer, tmp_path, 2)
-    assert 2 == len(checkpoints(container, STATE))
+    assert 2 == len(checkpoints(state_in(container)))
     check_no_orphans(container)
 
 
@@ -102,7 +109,7 @@ def test_a_state_is_opened_without_taking_ttls_off_again(tmp_path: Path, listed:
 
     def asked(settled: str) -> int:
         before = faults.count
-        assert open_state(container, STATE, OWNER, settled=settled).settled
+        assert open_state(state_in(container), OWNER, prior=PriorWork(settled=settled)).settled
         return sum(each.operation == "set_tags" for each in faults.attempts[before:])
 
     writer = opened(account.restarted(Faults(on("set_tags", Refuse(), times=3, skip=4))))
@@ -133,8 +140,8 @@ def test_stores_are_committed_together_and_one_can_be_left_out(tmp_path: Path) -
     writer.back_up({"b": b})
     writer.back_up({"b": b})
     with pytest.raises(NotFoundError, match="there is no checkpoint with a; there are"):
-        restore(account.container("box"), STATE, {"a": tmp_path / "restored"})
-    restore(account.container("box"), STATE, {"b": tmp_path / "restored"})
+        restore(state_in(account.container("box")), {"a": tmp_path / "restored"})
+    restore(state_in(account.container("box")), {"b": tmp_path / "restored"})
     assert equal(tmp_path / "restored", TREES[1])
     check_no_orphans(account.container("box"))
 
@@ -151,7 +158,7 @@ def test_a_writer_that_was_replaced_commits_and_deletes_nothing(tmp_path: Path) 
     with pytest.raises(FencedError):
         back_up(old, tmp_path, 3)
     for _ in range(2):
-        restore(account.container("box"), STATE, {"store": tmp_path / "restored"})
+        restore(state_in(account.container("box")), {"store": tmp_path / "restored"})
         assert equal(tmp_path / "restored", TREES[2])
         check_no_orphans(account.container("box"))
 
@@ -175,14 +182,14 @@ def test_a_backup_beside_a_sweep_uploads_again_what_was_condemned(
 
     def late(new: object, checkpoint: Checkpoint) -> bool:
         monkeypatch.undo()
-        plan = plan_sweep(account.container("box"), STATE, min_age=0)
-        assert 3 == sweep(account.container("box"), STATE, plan)
+        plan = plan_sweep(state_in(account.container("box")), min_age=0)
+        assert 3 == sweep(state_in(account.container("box")), plan)
         return commit(new, checkpoint)  # type: ignore[arg-type]
 
     monkeypatch.setattr(writer, "_commit", late)
     back_up(writer, tmp_path, 1)
     assert "a sweep has condemned blobs of a backup of flights/task-3: it is repeated" in caplog.text
-    restore(account.container("box"), STATE, {"store": tmp_path / "restored"})
+    restore(state_in(account.container("box")), {"store": tmp_path / "restored"})
     assert equal(tmp_path / "restored", TREES[1])
     check_no_orphans(account.container("box"))
 
@@ -192,10 +199,13 @@ def test_a_young_upload_is_left_alone_by_a_sweep(tmp_path: Path) -> None:
     writer = opened(account)
     back_up(writer, tmp_path, 0)
     account.container("box").put(f"{STATE}/files/of-a-backup-at-work", b"1")
-    plan = plan_sweep(account.container("box"), STATE)
+    plan = plan_sweep(state_in(account.container("box")))
     assert ({}, {f"{STATE}/files/of-a-backup-at-work": 86400.0}) == (plan.waste, plan.young)
     account.clock.advance(25 * 3600)  # type: ignore[attr-defined]
-    assert 1 == sweep(account.container("box"), STATE, plan_sweep(account.container("box"), STATE))
+    assert 1 == sweep(
+        state_in(account.container("box")),
+        plan_sweep(state_in(account.container("box"))),
+    )
 
 
 def test_a_sweep_stops_at_an_index_that_cannot_be_read(tmp_path: Path) -> None:
@@ -204,10 +214,10 @@ def test_a_sweep_stops_at_an_index_that_cannot_be_read(tmp_path: Path) -> None:
     container = account.container("box")
     container.put(checkpoint.indexes["store"], b"{}")
     with pytest.raises(CorruptError, match="is damaged"):
-        plan_sweep(container, STATE, min_age=0)
+        plan_sweep(state_in(container), min_age=0)
     container.delete(checkpoint.indexes["store"])
     with pytest.raises(NotFoundError):
-        plan_sweep(container, STATE, min_age=0)
+        plan_sweep(state_in(container), min_age=0)
 
 
 def test_a_sweep_of_an_old_plan_deletes_nothing(tmp_path: Path) -> None:
@@ -216,10 +226,10 @@ def test_a_sweep_of_an_old_plan_deletes_nothing(tmp_path: Path) -> None:
     back_up(writer, tmp_path, 0)
     container = account.container("box")
     container.put(f"{STATE}/files/waste", b"1")
-    plan = plan_sweep(container, STATE, min_age=0)
+    plan = plan_sweep(state_in(container), min_age=0)
     back_up(writer, tmp_path, 1)
     with pytest.raises(ConflictError, match=r"has changed its record meanwhile. Run it again"):
-        sweep(container, STATE, plan)
+        sweep(state_in(container), plan)
     assert container.properties(f"{STATE}/files/waste") is not None
 
 
@@ -230,7 +240,7 @@ def test_a_lost_answer_changes_nothing(tmp_path: Path, operation: str) -> None:
         writer = opened(account.restarted(Faults(on(operation, LostAnswer(), skip=skip))))
         for tree in range(4):
             back_up(writer, tmp_path, tree)
-        restore(account.container("box"), STATE, {"store": tmp_path / "restored"})
+        restore(state_in(account.container("box")), {"store": tmp_path / "restored"})
         assert equal(tmp_path / "restored", TREES[3])
         check_no_orphans(account.container("box"))
 
@@ -246,7 +256,7 @@ def test_a_clean_up_that_fails_is_taken_up_by_the_next_backup(
     assert "the clean-up of flights/task-3 goes on with the next backup" in caplog.text
     writer.back_up({"store": tmp_path / "live-3"})
     container = account.container("box")
-    assert [] == list(plan_sweep(container, STATE, min_age=0).waste)
+    assert [] == list(plan_sweep(state_in(container), min_age=0).waste)
     assert not any(container.tags(blob.name) for blob in container.list())
 
 
@@ -258,9 +268,9 @@ def test_what_a_failed_backup_has_uploaded_is_deleted_by_the_next_one(tmp_path: 
     (broken / "link").symlink_to("a")
     with pytest.raises(ConfigurationError, match="link is a symbolic link"):
         writer.back_up({"first": write(tmp_path / "first", TREES[3]), "store": broken})
-    assert plan_sweep(account.container("box"), STATE, min_age=0).waste
+    assert plan_sweep(state_in(account.container("box")), min_age=0).waste
     back_up(writer, tmp_path, 1)
-    assert not plan_sweep(account.container("box"), STATE, min_age=0).waste
+    assert not plan_sweep(state_in(account.container("box")), min_age=0).waste
 
 
 @pytest.mark.usefixtures("no_packs")
@@ -271,9 +281,9 @@ def test_what_a_writer_that_died_has_uploaded_is_deleted_by_the_next_one(tmp_pat
     with pytest.raises(ProcessDied):
         back_up(opened(account.restarted(dying)), tmp_path, 3)
     container = account.container("box")
-    assert 2 < len(plan_sweep(container, STATE, min_age=0).waste)
+    assert 2 < len(plan_sweep(state_in(container), min_age=0).waste)
     back_up(opened(account), tmp_path, 1)
-    assert not plan_sweep(container, STATE, min_age=0).waste
+    assert not plan_sweep(state_in(container), min_age=0).waste
 
 
 def test_nothing_is_taken_for_waste_while_an_index_cannot_be_read(tmp_path: Path) -> None:
@@ -299,16 +309,16 @@ def test_an_older_checkpoint_is_restored_if_the_newest_has_lost_a_blob(
     back_up(writer, tmp_path, 0)
     newest = back_up(writer, tmp_path, 1)
     container = account.container("box")
-    older = checkpoints(container, STATE)[1]
-    index = plan_sweep(container, STATE, min_age=0).in_use
+    older = checkpoints(state_in(container))[1]
+    index = plan_sweep(state_in(container), min_age=0).in_use
     (only_new, *_) = [blob for blob, ids in index.items() if ids == (str(newest.id),) and "/files/" in blob]
     container.delete(only_new)
     with caplog.at_level(logging.WARNING):
-        restored = restore(container, STATE, {"store": tmp_path / "restored"})
+        restored = restore(state_in(container), {"store": tmp_path / "restored"})
     assert older == restored.checkpoint
     assert equal(tmp_path / "restored", TREES[0])
     assert f"checkpoint {newest.id} of {STATE} is not whole, an older one is tried" in caplog.text
     assert only_new in caplog.text
     with pytest.raises(NotFoundError, match=only_new):
-        restore(container, STATE, {"store": tmp_path / "restored"}, checkpoint_id=str(newest.id))
+        restore(state_in(container), {"store": tmp_path / "restored"}, checkpoint_id=str(newest.id))
     assert equal(tmp_path / "restored", TREES[0]), "a failed restore changes nothing"

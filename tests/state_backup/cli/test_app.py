@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from azure_account import connect
-from azure_account.cli.commands import ERROR, INTERRUPTED, UNCONFIRMED, settings_of
+from azure_account.cli.commands import ERROR, INTERRUPTED, UNCONFIRMED, location_of
 from azure_account.cli.progress import EVERY_SECONDS
 from azure_account.cli.shell import Shell
 from azure_account.clock import ManualClock
+from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults, Refuse, on
 from azure_account.memory.service import MemoryService
 from azure_account.retrying.retry_loop import Intercept, Request
-from state_backup.backup.writer import Owner, open_state
+from state_backup.backup.settings import Owner
+from state_backup.backup.writer import open_state
 from state_backup.cli.app import app
 from state_backup.cli.as_text import moment_text
 from state_backup.index.checkpoint_id import CheckpointId
@@ -28,7 +29,7 @@ from state_backup.record.names import StateNames
 from state_backup.record.store import record_store
 from state_backup.record.ttl import WITH_TTL
 from state_backup.restoring.restore import checkpoints
-from tests.state_backup.states import STATE, TREES, equal, write
+from tests.state_backup.states import STATE, TREES, equal, state_in, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +55,7 @@ def account() -> MemoryAccount:
 @pytest.fixture
 def live(account: MemoryAccount, tmp_path: Path) -> Path:
     """A directory, of which there are two backups."""
-    writer = open_state(account.container("box"), STATE, Owner("flights"))
+    writer = open_state(state_in(account.container("box")), Owner("flights"))
     for number in (0, 1):
         writer.back_up({"store": write(tmp_path / "live", TREES[number])}, {"kafka.flights.0": str(number)})
     return tmp_path / "live"
@@ -105,7 +106,7 @@ def test_a_backup_is_reported_by_store_and_restored(account: MemoryAccount, tmp_
         restored["passedOver"], restored["undeleted"],
     )  # fmt: skip
     assert equal(tmp_path / "r", TREES[0])
-    [newest, older] = checkpoints(account.container("box"), STATE)
+    [newest, older] = checkpoints(state_in(account.container("box")))
     assert {"kafka.flights.0": "1042", "y": "a=b"} == older.offsets
     assert second["checkpoint"] == str(newest.id)
 
@@ -127,7 +128,8 @@ def test_what_a_backup_acknowledges_is_restored_and_what_it_refuses_changes_noth
         assert 0 == run(account, "restore", WHERE, "--", f"{store}={tmp_path / 'r'}").exit_code
         assert equal(tmp_path / "r", TREES[2])
         assert (
-            dict([options[1].split("=")] if "--offset" in options else []) == checkpoints(container, STATE)[0].offsets
+            dict([options[1].split("=")] if "--offset" in options else [])
+            == checkpoints(state_in(container))[0].offsets
         )
     assert (" " in {store, *options} or "" in options) == bool(done.exit_code)
     assert 0 == run(account, "ls", WHERE).exit_code
@@ -140,7 +142,7 @@ def test_job_and_task_are_in_the_snapshot_index_and_the_epoch_in_the_record(
     options = ("--job", "flights", "--job-id", "7", "--task", "task-3", "--epoch", "5", "--keep", "3")
     assert 0 == run(account, "backup", WHERE, f"s={live}", *options).exit_code
     container = account.container("box")
-    [checkpoint] = checkpoints(container, STATE)
+    [checkpoint] = checkpoints(state_in(container))
     metadata = json.loads(container.get(checkpoint.indexes["s"]).data)["snapshot-metadata"]
     assert ("flights", "7", "task-3", "s") == tuple(
         metadata[key] for key in ("job-name", "job-id", "task-name", "store-name")
@@ -157,11 +159,14 @@ def test_checkpoints_are_dropped_by_order_only(account: MemoryAccount, live: Pat
     assert "keeps 3 checkpoints, also in this run, which asks for 2. To keep fewer: set_keep(…, 2), or `keep`" in (
         done.stderr
     )
-    assert (3, 3) == (document(account, "ls", WHERE)["keep"], len(checkpoints(account.container("box"), STATE)))
+    assert (3, 3) == (
+        document(account, "ls", WHERE)["keep"],
+        len(checkpoints(state_in(account.container("box")))),
+    )
     assert f"{STATE} keeps 2 checkpoints from its next backup on.\n" == run(account, "keep", WHERE, "2").stdout
     assert {"state": STATE, "keep": 2} == document(account, "keep", WHERE, "2")
     assert 0 == run(account, "backup", WHERE, f"store={live}").exit_code
-    assert 2 == len(checkpoints(account.container("box"), STATE))
+    assert 2 == len(checkpoints(state_in(account.container("box"))))
 
 
 def test_a_directory_that_has_become_empty_is_backed_up_on_request_only(account: MemoryAccount, live: Path) -> None:
@@ -198,7 +203,7 @@ def test_a_restore_asks_before_it_replaces_what_is_in_a_directory(account: Memor
     assert 0 == result.exit_code
     assert f"Replace what is in {live}?" in result.stderr.replace("\n", "")
     assert equal(live, TREES[1])
-    older = str(checkpoints(account.container("box"), STATE)[1].id)
+    older = str(checkpoints(state_in(account.container("box")))[1].id)
     done = run(account, "restore", WHERE, f"store={live}", "--checkpoint", older, "--yes")
     assert 0 == done.exit_code
     assert f"Restored checkpoint {older}" in done.stdout
@@ -210,7 +215,7 @@ def test_a_restore_reports_what_it_undeleted_and_passed_over(
     account: MemoryAccount, live: Path, tmp_path: Path
 ) -> None:
     container = account.container("box")
-    newest = checkpoints(container, STATE)[0]
+    newest = checkpoints(state_in(container))[0]
     index = newest.indexes["store"]
     container.delete(index)
     result = run(account, "restore", WHERE, f"store={tmp_path / 'r'}")
@@ -232,11 +237,11 @@ def test_ctrl_c_during_an_upload_ends_the_command_and_commits_nothing(account: M
                 raise KeyboardInterrupt
             return send()
 
-    before = checkpoints(account.container("box"), STATE)
+    before = checkpoints(state_in(account.container("box")))
     (live / "new").write_bytes(b"new")
     result = run(account.restarted(Interrupting()), "backup", WHERE, f"store={live}")
     assert (INTERRUPTED, "") == (result.exit_code, result.stdout)
-    assert before == checkpoints(account.container("box"), STATE)
+    assert before == checkpoints(state_in(account.container("box")))
 
 
 def test_a_long_transfer_without_a_terminal_shows_a_line_now_and_then(account: MemoryAccount, live: Path) -> None:
@@ -266,15 +271,15 @@ def test_ls_shows_the_checkpoints_of_a_state(account: MemoryAccount, live: Path)
     ]
     lines = run(account, "ls", f"{WHERE}/").stdout.splitlines()
     assert f"{STATE}: 2 checkpoints, epoch 1" == lines[0]
-    newest = checkpoints(account.container("box"), STATE)[0].id
+    newest = checkpoints(state_in(account.container("box")))[0].id
     assert f"{newest} {moment_text(newest)} store 5 8 B kafka.flights.0=1" == " ".join(lines[3].split())
     assert all(len(line) <= 120 for line in lines)
 
 
 def test_ls_shows_the_states_below_a_folder_and_those_that_cannot_be_read(account: MemoryAccount, live: Path) -> None:
     container = account.container("box")
-    open_state(container, "flights/task-10", Owner("flights"))
-    open_state(container, "other", Owner("flights"))
+    open_state(Location.in_container(container, "flights/task-10"), Owner("flights"))
+    open_state(Location.in_container(container, "other"), Owner("flights"))
     container.put("flights/task-4/checkpoint.json", b"{}")
     container.put("flightsX/checkpoint.json", b"{}")
     found = {each["state"]: each for each in document(account, "ls", "box/flights")["states"]}
@@ -323,7 +328,7 @@ def test_a_wrong_name_of_a_state_is_one_error_also_where_nothing_can_be_undelete
 
 def test_ls_shows_a_checkpoint_whose_index_is_gone(account: MemoryAccount, live: Path) -> None:
     container = account.container("box")
-    newest = checkpoints(container, STATE)[0]
+    newest = checkpoints(state_in(container))[0]
     container.delete(newest.indexes["store"])
     result = run(account, "ls", WHERE)
     assert 0 == result.exit_code
@@ -344,7 +349,7 @@ def test_verify_says_which_checkpoints_are_whole_and_ends_with_an_error_if_one_i
     container = account.container("box")
     assert 0 == run(account, "verify", WHERE).exit_code
     assert "all checksums match" in run(account, "verify", WHERE, "--deep").stdout
-    newest, older = checkpoints(container, STATE)
+    newest, older = checkpoints(state_in(container))
     for blob in [blob.name for blob in container.list(f"{STATE}/files/")]:
         if container.get(blob).data == b"2":
             container.put(blob, b"9")
@@ -365,7 +370,7 @@ def test_verify_says_which_checkpoints_are_whole_and_ends_with_an_error_if_one_i
 
 
 def test_verify_of_a_state_without_checkpoints(account: MemoryAccount) -> None:
-    open_state(account.container("box"), STATE, Owner("flights"))
+    open_state(state_in(account.container("box")), Owner("flights"))
     result = run(account, "verify", WHERE)
     assert (0, f"State {STATE} has no checkpoint yet.\n") == (result.exit_code, result.stdout)
 
@@ -413,7 +418,7 @@ def test_explain_shows_who_holds_each_blob_and_when_it_goes(account: MemoryAccou
     container.stage_block(f"{STATE}/files/staged", "01", b"data")
     result = run(account, "sweep", WHERE, "--explain", "--dry-run")
     goes = {line.split()[0]: line for line in result.stdout.splitlines() if line.startswith(("files/", "index/"))}
-    newest, older = checkpoints(container, STATE)
+    newest, older = checkpoints(state_in(container))
     assert goes["files/old"].endswith("now (condemned)") or "now (condemned)" in goes["files/old"]
     assert "; TTL 30 days" in goes["files/new"]
     assert "young until " in goes["files/new"]
@@ -519,7 +524,7 @@ def test_names_that_others_wrote_command_nothing(account: MemoryAccount, tmp_pat
     nasty = "[red]x\x1b[2J\n[b]"
     live = write(tmp_path / "live", {nasty: b"data"})
     (live / b"caf\xe9".decode("utf-8", "surrogateescape")).write_bytes(b"more")
-    writer = open_state(account.container("box"), STATE, Owner("flights"))
+    writer = open_state(state_in(account.container("box")), Owner("flights"))
     checkpoint = writer.back_up({nasty: live}, {nasty: nasty})
     shown = "[red]x\\x1b[2J⏎[b]"
     listed = run(account, "ls", WHERE).stdout
@@ -555,7 +560,7 @@ def test_all_commands_on_the_emulator(azurite: Azurite, container_name: str, tmp
     assert "ContainerNotFound" in result.stderr
     assert azurite.account_key not in result.stderr
     shell = Shell(env=env)
-    connect(settings_of(shell, None)).container(container_name).create()
+    location_of(shell, container_name, None).open().create()
 
     def program(*arguments: str) -> str:
         result = CliRunner().invoke(app, list(arguments), obj=shell)

@@ -14,14 +14,15 @@ from azure_account.memory.faults import Fault, LostAnswer, ProcessDied, Reset
 from state_backup.backup import writer as writer_module
 from state_backup.backup.arguments import MayBeEmpty
 from state_backup.backup.keeping import set_keep
-from state_backup.backup.writer import Owner, open_state
+from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.writer import open_state
 from state_backup.local import place
-from state_backup.restoring.restore import restore
+from state_backup.restoring.restore import RestoreSettings, restore
 from state_backup.sweeping.sweep import plan_sweep, sweep
 from tests.histories.world import Late, World
 from tests.state_backup.histories.processes import StateProcess
-from tests.state_backup.histories.truth import KEEP, RECORD, STATE, Truth
-from tests.state_backup.states import write
+from tests.state_backup.histories.truth import KEEP, RECORD, Truth
+from tests.state_backup.states import state_in, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,12 +82,9 @@ class StateWorld(World[StateProcess]):
     def write_state(self, process: StateProcess) -> None:
         """Open the state, back up a few times. An error that is not final is followed by the next backup."""
         writer = open_state(
-            process.container,
-            STATE,
+            state_in(process.container),
             OWNER,
-            epoch=self.epoch,
-            keep=process.draws.choice([None, KEEP]),
-            threads=1,
+            WriterSettings(epoch=self.epoch, keep=process.draws.choice([None, KEEP]), threads=1),
             clock=self.clock,
             new_id=process.new_id,
         )
@@ -143,7 +141,7 @@ class StateWorld(World[StateProcess]):
     def order_keep(self, process: StateProcess) -> None:
         """Have the state keep another number of checkpoints."""
         try:
-            set_keep(process.container, STATE, process.draws.choice([2, 3]))
+            set_keep(state_in(process.container), process.draws.choice([2, 3]))
         except NotFoundError:
             if self.truth.record.epoch:
                 raise
@@ -151,12 +149,12 @@ class StateWorld(World[StateProcess]):
     def sweep_state(self, process: StateProcess) -> None:
         """Plan and sweep."""
         try:
-            plan = plan_sweep(process.container, STATE, min_age=MIN_AGE, threads=1)
+            plan = plan_sweep(state_in(process.container), min_age=MIN_AGE, threads=1)
         except NotFoundError:
             if self.truth.record.epoch:
                 raise
             return
-        sweep(process.container, STATE, plan, threads=1)
+        sweep(state_in(process.container), plan, threads=1)
 
     def restore_state(self, process: StateProcess) -> None:
         """Restore into a directory that has something else, or nothing."""
@@ -169,7 +167,7 @@ class StateWorld(World[StateProcess]):
         goes_on = any(place.restoring(folder).glob("*"))
         had = bool(self.truth.record.checkpoints)
         try:
-            found = restore(process.container, STATE, {"s": folder}, threads=1)
+            found = restore(state_in(process.container), {"s": folder}, settings=RestoreSettings(threads=1))
         except NotFoundError:
             if had:
                 raise
@@ -191,7 +189,11 @@ class StateWorld(World[StateProcess]):
         self._check_ttl()
         last = self.start("last", lambda _: None)
         writer = open_state(
-            self.container, STATE, OWNER, epoch=self.epoch, threads=1, clock=self.clock, new_id=last.new_id
+            state_in(self.container),
+            OWNER,
+            WriterSettings(epoch=self.epoch, threads=1),
+            clock=self.clock,
+            new_id=last.new_id,
         )
         if any(self.container.tags(blob) for blob in self.truth.in_use):
             self.truth.fail("a writer has taken over, and committed blobs have a TTL")
@@ -199,7 +201,11 @@ class StateWorld(World[StateProcess]):
         for stores in ({"s": {"a": b"1"}}, {"s": {"a": b"1", "b": b"one"}})[: draws.choice([0, 1, 2])]:
             self.back_up(last, writer, stores)
         if not self.truth.violation:
-            sweep(self.container, STATE, plan_sweep(self.container, STATE, min_age=0, threads=1), threads=1)
+            sweep(
+                state_in(self.container),
+                plan_sweep(state_in(self.container), min_age=0, threads=1),
+                threads=1,
+            )
             self._check_rest()
 
     def _check_ttl(self) -> None:
@@ -214,7 +220,12 @@ class StateWorld(World[StateProcess]):
             self.truth.fail(f"after a sweep {len(left)} orphans are left")
         for checkpoint in self.truth.record.checkpoints:
             folder = self.folder / "last"
-            restore(self.container, STATE, {"s": folder}, checkpoint_id=str(checkpoint.id), threads=1)
+            restore(
+                state_in(self.container),
+                {"s": folder},
+                checkpoint_id=str(checkpoint.id),
+                settings=RestoreSettings(threads=1),
+            )
             if read(folder) != self.truth.attempts[checkpoint.offsets["attempt"]]["s"]:
                 self.truth.fail(f"checkpoint {checkpoint.id} is restored with other bytes at the end")
 

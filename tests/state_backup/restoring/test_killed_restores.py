@@ -12,12 +12,13 @@ import pytest
 
 from azure_account.memory.faults import Faults
 from azure_account.retrying.retry_loop import Intercept, Request
-from state_backup.backup.writer import Owner, open_state
+from state_backup.backup.settings import Owner
+from state_backup.backup.writer import open_state
 from state_backup.local import place
 from state_backup.restoring.download import RANGE_BYTES, Downloader
-from state_backup.restoring.restore import materialise, restore
+from state_backup.restoring.restore import RestoreSettings, materialise, restore
 from tests.state_backup.dying import dying
-from tests.state_backup.states import STATE, equal, new_account, write
+from tests.state_backup.states import equal, new_account, state_in, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +57,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryAccount:
     monkeypatch.setattr("state_backup.index.packs.SMALL_FILE", 0)
     monkeypatch.setitem(Downloader.__init__.__kwdefaults__, "range_bytes", PIECE)  # type: ignore[arg-type]
     account = new_account()
-    open_state(account.container("box"), STATE, Owner("flights")).back_up({"store": write(tmp_path / "live", TREE)})
+    open_state(state_in(account.container("box")), Owner("flights")).back_up({"store": write(tmp_path / "live", TREE)})
     return account
 
 
@@ -70,7 +71,11 @@ def killed(act: Callable[[], object]) -> None:
 
 
 def restored(account: MemoryAccount, target: Path, intercept: Intercept) -> None:
-    restore(account.restarted(intercept).container("box"), STATE, {"store": target}, threads=1)
+    restore(
+        state_in(account.restarted(intercept).container("box")),
+        {"store": target},
+        settings=RestoreSettings(threads=1),
+    )
 
 
 def downloads(faults: Faults) -> int:
@@ -131,11 +136,17 @@ def test_notes_that_fit_wrong_bytes_do_not_make_them_right(account: MemoryAccoun
 
 def test_a_directory_that_is_made_goes_on_too(account: MemoryAccount, tmp_path: Path) -> None:
     container = account.container("box")
-    (checkpoint,) = open_state(container, STATE, Owner("flights")).checkpoints
+    (checkpoint,) = open_state(state_in(container), Owner("flights")).checkpoints
 
     def make(intercept: Intercept) -> None:
         box = account.restarted(intercept).container("box")
-        materialise(box, STATE, "store", str(checkpoint.id), tmp_path / "made", threads=1)
+        materialise(
+            state_in(box),
+            "store",
+            str(checkpoint.id),
+            tmp_path / "made",
+            settings=RestoreSettings(threads=1),
+        )
 
     killed(lambda: make(KilledAt(36)))
     faults = Faults()

@@ -15,13 +15,14 @@ import pytest
 from azure_account.errors import ConfigurationError, ConflictError, TransientError
 from azure_account.memory.faults import Faults, Refuse, on
 from azure_account.retrying.retry_loop import Intercept, Request
-from state_backup.backup.writer import Owner, open_state
+from state_backup.backup.settings import Owner
+from state_backup.backup.writer import open_state
 from state_backup.local import place
 from state_backup.local.claim import claimed
-from state_backup.restoring.restore import materialise, restore
+from state_backup.restoring.restore import RestoreSettings, materialise, restore
 from tests.adjunct_store.host.processes import forked
 from tests.state_backup.dying import dying, state_of
-from tests.state_backup.states import STATE, TREES, equal, new_account, write
+from tests.state_backup.states import TREES, equal, new_account, state_in, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +36,9 @@ NAMES = (".restoring", ".downloaded", ".replaced")
 def account(tmp_path: Path) -> MemoryAccount:
     """A state with one checkpoint, of the last tree but one."""
     account = new_account()
-    open_state(account.container("box"), STATE, Owner("flights")).back_up({"store": write(tmp_path / "live", TREES[2])})
+    open_state(state_in(account.container("box")), Owner("flights")).back_up(
+        {"store": write(tmp_path / "live", TREES[2])}
+    )
     shutil.rmtree(tmp_path / "live")
     return account
 
@@ -56,15 +59,19 @@ class Waiting(Intercept):
 def test_a_second_restore_of_a_directory_waits_and_then_finds_all_files(account: MemoryAccount, tmp_path: Path) -> None:
     target, waiting, results = write(tmp_path / "restored", TREES[0]), Waiting(), []
     first = threading.Thread(
-        target=lambda: results.append(restore(account.restarted(waiting).container("box"), STATE, {"store": target}))
+        target=lambda: results.append(restore(state_in(account.restarted(waiting).container("box")), {"store": target}))
     )
     first.start()
     assert waiting.reached.wait(30)
     with pytest.raises(TransientError, match=rf"lock .*restored\.restore\.lock failed.*: process {os.getpid()} has it"):
-        restore(account.container("box"), STATE, {"store": target}, lock_timeout=0.02)
+        restore(
+            state_in(account.container("box")),
+            {"store": target},
+            settings=RestoreSettings(lock_timeout=0.02),
+        )
     assert equal(target, TREES[0])
     second = threading.Thread(
-        target=lambda: results.append(restore(account.container("box"), STATE, {"store": target}))
+        target=lambda: results.append(restore(state_in(account.container("box")), {"store": target}))
     )
     second.start()
     waiting.go_on.set()
@@ -78,13 +85,16 @@ def test_a_second_restore_of_a_directory_waits_and_then_finds_all_files(account:
 def test_restores_of_the_same_directories_in_another_order_do_not_wait_for_each_other(tmp_path: Path) -> None:
     account = new_account()
     live = write(tmp_path / "live", TREES[1])
-    open_state(account.container("box"), STATE, Owner("flights")).back_up({"a": live, "b": live})
+    open_state(state_in(account.container("box")), Owner("flights")).back_up({"a": live, "b": live})
     failed: list[Exception] = []
 
     def run(*stores: str) -> None:
         try:
             for _ in range(5):
-                restore(account.container("box"), STATE, {store: tmp_path / f"to-{store}" for store in stores})
+                restore(
+                    state_in(account.container("box")),
+                    {store: tmp_path / f"to-{store}" for store in stores},
+                )
         except Exception as error:  # noqa: BLE001 - the thread has no caller
             failed.append(error)
 
@@ -102,15 +112,15 @@ def test_a_directory_that_another_process_has_made_meanwhile_is_not_made_again(
 ) -> None:
     waiting, errors = Waiting(), list[str]()
     container = account.restarted(waiting).container("box")
-    id_ = str(restore(account.container("box"), STATE, {"store": tmp_path / "r"}).checkpoint.id)
+    id_ = str(restore(state_in(account.container("box")), {"store": tmp_path / "r"}).checkpoint.id)
 
     def second() -> None:
         try:
-            materialise(account.container("box"), STATE, "store", id_, tmp_path / "new")
+            materialise(state_in(account.container("box")), "store", id_, tmp_path / "new")
         except ConfigurationError as error:
             errors.append(str(error))
 
-    first = threading.Thread(target=materialise, args=(container, STATE, "store", id_, tmp_path / "new"))
+    first = threading.Thread(target=materialise, args=(state_in(container), "store", id_, tmp_path / "new"))
     other = threading.Thread(target=second)
     first.start()
     assert waiting.reached.wait(30)
@@ -130,7 +140,7 @@ def test_what_somebody_else_has_made_under_a_name_of_a_restore_stays_and_is_name
     target = write(tmp_path / "db", TREES[0])
     precious = write(tmp_path / f"db{ending}", {"precious": b"1"})
     with pytest.raises(ConfigurationError, match=rf"db\{ending} is there, and was not made by state_backup\. Move it"):
-        restore(account.container("box"), STATE, {"store": target})
+        restore(state_in(account.container("box")), {"store": target})
     assert equal(precious, {"precious": b"1"})
     assert equal(target, TREES[0])
     assert {"db", f"db{ending}"} == {path.name for path in tmp_path.iterdir()}
@@ -139,16 +149,16 @@ def test_what_somebody_else_has_made_under_a_name_of_a_restore_stays_and_is_name
 def test_a_file_of_another_program_in_the_place_of_the_lock_stays(account: MemoryAccount, tmp_path: Path) -> None:
     (tmp_path / "db.restore.lock").write_text("mine")
     with pytest.raises(ConfigurationError, match=r"db\.restore\.lock failed: it is the file of another program"):
-        restore(account.container("box"), STATE, {"store": tmp_path / "db"})
+        restore(state_in(account.container("box")), {"store": tmp_path / "db"})
     assert "mine" == (tmp_path / "db.restore.lock").read_text()
 
 
 @pytest.mark.parametrize("ending", [*NAMES, ".restore.lock"])
 def test_a_store_is_not_restored_to_a_name_of_a_restore(account: MemoryAccount, tmp_path: Path, ending: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"db\{ending} failed: names that end in"):
-        restore(account.container("box"), STATE, {"store": tmp_path / f"db{ending}"})
+        restore(state_in(account.container("box")), {"store": tmp_path / f"db{ending}"})
     with pytest.raises(ConfigurationError, match=rf"db\{ending} failed: names that end in"):
-        materialise(account.container("box"), STATE, "store", "1-1", tmp_path / f"db{ending}")
+        materialise(state_in(account.container("box")), "store", "1-1", tmp_path / f"db{ending}")
 
 
 def test_a_lock_file_that_is_deleted_while_it_is_waited_for_is_not_taken_for_the_claim(tmp_path: Path) -> None:
@@ -188,18 +198,18 @@ def test_a_directory_that_is_made_anew_after_a_crash_between_two_renames_is_a_co
     while target.exists() and at < 100:
         at += 1
         with dying(tmp_path, at):
-            restore(container, STATE, {"store": target}, threads=1)
+            restore(state_in(container), {"store": target}, settings=RestoreSettings(threads=1))
     target.mkdir()  # as a program with create_if_missing does
     for _ in range(2):
         with pytest.raises(ConflictError, match=rf"{target} was {target}\.replaced already; another program"):
-            restore(container, STATE, {"store": target})
+            restore(state_in(container), {"store": target})
     assert old == state_of(tmp_path / "db.replaced")
     target.rmdir()
     refusing = account.restarted(Faults(on("get", Refuse(), times=99))).container("box")
     with pytest.raises(ConfigurationError, match="403"):
-        restore(refusing, STATE, {"store": target})
+        restore(state_in(refusing), {"store": target})
     assert old == state_of(target)
-    restore(container, STATE, {"store": target})
+    restore(state_in(container), {"store": target})
     assert equal(target, TREES[2])
     assert ["db"] == [path.name for path in tmp_path.iterdir()]
 
@@ -209,10 +219,10 @@ def test_without_hard_links_files_are_copied(
     account: MemoryAccount, tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "db"
-    restore(account.container("box"), STATE, {"store": target})
+    restore(state_in(account.container("box")), {"store": target})
     (target / "CURRENT").write_bytes(b"changed")
     monkeypatch.setattr(os, "link", lambda *_, **__: fails(number))
-    restored = restore(account.container("box"), STATE, {"store": target})
+    restored = restore(state_in(account.container("box")), {"store": target})
     assert (1, 2) == (restored.downloaded_files, restored.kept_files)
     assert equal(target, TREES[2])
 
@@ -232,12 +242,12 @@ def test_the_next_step_after_an_error_of_the_disk_fits_the_error(
     account: MemoryAccount, tmp_path: Path, number: int, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "db"
-    restore(account.container("box"), STATE, {"store": target})
+    restore(state_in(account.container("box")), {"store": target})
     (target / "2.sst").chmod(0o600)
     before = state_of(target)
     monkeypatch.setattr(shutil, "copyfile", lambda *_, **__: fails(number))
     with pytest.raises(ConfigurationError, match=step):
-        restore(account.container("box"), STATE, {"store": target})
+        restore(state_in(account.container("box")), {"store": target})
     assert before == state_of(target)
     assert ["db"] == [path.name for path in tmp_path.iterdir()]
 
@@ -246,7 +256,7 @@ def test_a_mount_point_is_refused_before_anything_is_read_or_written(account: Me
     with pytest.raises(
         ConfigurationError, match="restore /proc failed: it is a mount point.* below a mount point and not itself one"
     ):
-        restore(account.container("box"), STATE, {"store": Path("/proc")})
+        restore(state_in(account.container("box")), {"store": Path("/proc")})
 
 
 @pytest.mark.parametrize("alike", [True, False])
@@ -254,13 +264,13 @@ def test_a_file_that_is_there_has_the_permissions_of_the_backup_and_keeps_its_ti
     account: MemoryAccount, tmp_path: Path, alike: bool
 ) -> None:
     target = tmp_path / "db"
-    restore(account.container("box"), STATE, {"store": target})
+    restore(state_in(account.container("box")), {"store": target})
     (file,) = target.glob("2.sst")
     mode = file.stat().st_mode
     os.utime(file, (1_000_000, 1_000_000))
     file.chmod(mode if alike else 0o600)
     assert mode == file.stat().st_mode or not alike
-    restore(account.container("box"), STATE, {"store": target})
+    restore(state_in(account.container("box")), {"store": target})
     assert (mode, alike) == (file.stat().st_mode, file.stat().st_mtime == 1_000_000)
 
 

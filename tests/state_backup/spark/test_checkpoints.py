@@ -17,12 +17,13 @@ from azure_account.memory.faults import Crash, Faults, ProcessDied, Refuse, on
 from azure_account.memory.service import MemoryService
 from azure_account.retrying.retry_loop import Intercept, Request
 from state_backup import checkpoints, open_state
-from state_backup.backup.writer import Owner
+from state_backup.backup.settings import Owner
 from state_backup.local.claim import claimed
 from state_backup.record.names import StateNames
 from state_backup.spark import CheckpointBackup, back_up_checkpoint, restore_checkpoint
+from state_backup.spark.checkpoints import CheckpointSettings
 from tests.state_backup.spark.checkpoint_files import QUERY, batch_files, write_files
-from tests.state_backup.states import new_account
+from tests.state_backup.states import STATE, new_account, state_in
 from tools import reporting
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer
 
 T = TypeVar("T")
-STATE = "flights/by-airport"
 wait_for = partial(reporting.wait_for, seconds=60, poll=0.01)
 
 
@@ -63,7 +63,8 @@ def query(tmp_path: Path) -> Query:
 
 
 def attach(query: Query, container: BlobContainer, **settings: float) -> CheckpointBackup:
-    return back_up_checkpoint(query, container, STATE, query.location, **{"every": 0.01, **settings})  # type: ignore[arg-type]
+    given = CheckpointSettings(**{"every": 0.01, **settings})  # type: ignore[arg-type]
+    return back_up_checkpoint(query, state_in(container), query.location, given)
 
 
 def wait_for_batch(backup: CheckpointBackup, batch: int) -> None:
@@ -71,7 +72,7 @@ def wait_for_batch(backup: CheckpointBackup, batch: int) -> None:
 
 
 def batches(container: BlobContainer) -> list[str]:
-    return [each.offsets["spark.batch"] for each in checkpoints(container, STATE)]
+    return [each.offsets["spark.batch"] for each in checkpoints(state_in(container))]
 
 
 def test_each_batch_that_is_seen_is_backed_up_and_the_last_one_when_the_query_ends(
@@ -87,7 +88,7 @@ def test_each_batch_that_is_seen_is_backed_up_and_the_last_one_when_the_query_en
         query.stop()
     assert (3, 0) == (backup.batch, backup.behind)
     assert "3" == batches(container)[0]
-    restored = restore_checkpoint(container, STATE, tmp_path / "elsewhere" / "ck")
+    restored = restore_checkpoint(state_in(container), tmp_path / "elsewhere" / "ck")
     assert 3 == restored.batch
     found = {path.name for path in (tmp_path / "elsewhere/ck/commits").iterdir()}
     assert {"0", "1", "2", "3"} == found
@@ -103,9 +104,9 @@ def test_a_query_that_runs_on_after_close_is_backed_up_to_then(query: Query, con
 
 
 def test_without_a_backup_nothing_is_restored(container: BlobContainer, query: Query) -> None:
-    assert restore_checkpoint(container, STATE, query.location).batch is None
+    assert restore_checkpoint(state_in(container), query.location).batch is None
     query.commit(0)
-    found = restore_checkpoint(container, STATE, query.location)
+    found = restore_checkpoint(state_in(container), query.location)
     assert (0, None) == (found.batch, found.restored)
 
 
@@ -121,11 +122,14 @@ def test_a_record_that_was_deleted_comes_back_or_is_an_error(
     container.delete(StateNames(STATE).record)
     other = Query(tmp_path / "other", "another")
     if soft_delete is None:
-        for act in (lambda: restore_checkpoint(container, STATE, tmp_path / "new"), lambda: attach(other, container)):
+        for act in (
+            lambda: restore_checkpoint(state_in(container), tmp_path / "new"),
+            lambda: attach(other, container),
+        ):
             with pytest.raises(ConflictError, match="it has blobs, but .* was deleted"):
                 act()
     else:
-        assert 0 == restore_checkpoint(container, STATE, tmp_path / "new").batch
+        assert 0 == restore_checkpoint(state_in(container), tmp_path / "new").batch
         container.delete(StateNames(STATE).record)
         with pytest.raises(ConfigurationError, match="it has a backup of query"):
             attach(other, container)
@@ -137,7 +141,7 @@ def test_a_machine_that_was_the_last_keeps_its_directory_with_its_newer_batches(
     query.commit(0)
     attach(query, container).close()
     query.commit(1)
-    found = restore_checkpoint(container, STATE, str(query.location))
+    found = restore_checkpoint(state_in(container), str(query.location))
     assert (1, None) == (found.batch, found.restored)
 
 
@@ -148,10 +152,10 @@ def test_a_machine_that_was_replaced_gets_the_batches_of_the_other_one(
     attach(query, container).close()
     query.commit(1, 2, 3)
     other = Query(tmp_path / "other")
-    assert 0 == restore_checkpoint(container, STATE, other.location).batch
+    assert 0 == restore_checkpoint(state_in(container), other.location).batch
     other.commit(1)
     attach(other, container).close()
-    assert 1 == restore_checkpoint(container, STATE, query.location).batch
+    assert 1 == restore_checkpoint(state_in(container), query.location).batch
     assert not (query.location / "commits" / "2").exists()
 
 
@@ -164,8 +168,8 @@ def test_batches_that_were_never_backed_up_are_discarded_on_request_only(
     shutil.copytree(query.location, copy)
     write_files(copy, batch_files(1))
     with pytest.raises(ConflictError, match=r"it has batch 1, the backup has batch 0.*discard_newer"):
-        restore_checkpoint(container, STATE, copy)
-    assert 0 == restore_checkpoint(container, STATE, copy, discard_newer=True).batch
+        restore_checkpoint(state_in(container), copy)
+    assert 0 == restore_checkpoint(state_in(container), copy, discard_newer=True).batch
 
 
 def test_checkpoints_of_two_queries_are_not_mixed(query: Query, container: BlobContainer, tmp_path: Path) -> None:
@@ -177,7 +181,7 @@ def test_checkpoints_of_two_queries_are_not_mixed(query: Query, container: BlobC
     with pytest.raises(ConfigurationError, match="it has a backup of query 4eb42515.*, this is query another"):
         attach(other, container)
     with pytest.raises(ConflictError, match="it is of query another, the backup is of query 4eb42515"):
-        restore_checkpoint(container, STATE, other.location)
+        restore_checkpoint(state_in(container), other.location)
 
 
 @pytest.mark.parametrize("files", [{"precious.csv": "1,2"}, {"metadata": '{"id":"another"}', "offsets/0": "v1"}])
@@ -188,9 +192,9 @@ def test_a_directory_without_batches_that_is_not_of_the_query_is_left_alone(
     attach(query, container).close()
     write_files(tmp_path / "other", files)
     with pytest.raises(ConflictError, match=r"it is (no checkpoint of Spark|of query another), the backup is of query"):
-        restore_checkpoint(container, STATE, tmp_path / "other")
+        restore_checkpoint(state_in(container), tmp_path / "other")
     assert all((tmp_path / "other" / name).read_text() == text for name, text in files.items())
-    assert 0 == restore_checkpoint(container, STATE, tmp_path / "other", discard_newer=True).batch
+    assert 0 == restore_checkpoint(state_in(container), tmp_path / "other", discard_newer=True).batch
 
 
 def test_batches_after_a_restore_are_not_discarded_because_of_a_backup_before_it(
@@ -199,13 +203,13 @@ def test_batches_after_a_restore_are_not_discarded_because_of_a_backup_before_it
     query.commit(0)
     attach(query, container).close()
     other = Query(tmp_path / "other")
-    restore_checkpoint(container, STATE, other.location)
+    restore_checkpoint(state_in(container), other.location)
     other.commit(1)
     attach(other, container).close()
-    assert 1 == restore_checkpoint(container, STATE, query.location).batch
+    assert 1 == restore_checkpoint(state_in(container), query.location).batch
     query.commit(2, 3)  # and dies before it backs up
     with pytest.raises(ConflictError, match="it has batch 3, the backup has batch 1"):
-        restore_checkpoint(container, STATE, query.location)
+        restore_checkpoint(state_in(container), query.location)
     assert (query.location / "commits" / "3").exists()
 
 
@@ -221,12 +225,12 @@ def test_an_older_backup_does_not_take_the_place_of_newer_batches_if_the_newest_
     query.commit(6, 7)
     attach(query, container).close()
     assert ["7", "3"] == batches(container)
-    container.put(checkpoints(container, STATE)[0].indexes["checkpoint"], b"damaged")
+    container.put(checkpoints(state_in(container))[0].indexes["checkpoint"], b"damaged")
     with pytest.raises(CorruptError):
-        restore_checkpoint(container, STATE, copies[5])
+        restore_checkpoint(state_in(container), copies[5])
     assert (copies[5] / "commits" / "5").exists()
-    assert 3 == restore_checkpoint(container, STATE, copies[3]).batch
-    assert 3 == restore_checkpoint(container, STATE, copies[5], discard_newer=True).batch
+    assert 3 == restore_checkpoint(state_in(container), copies[3]).batch
+    assert 3 == restore_checkpoint(state_in(container), copies[5], discard_newer=True).batch
 
 
 @pytest.mark.parametrize("found", ["none", "another"])
@@ -245,7 +249,7 @@ def test_a_query_whose_state_another_writer_takes_over_is_stopped(query: Query, 
     query.commit(0)
     backup = attach(query, container)
     wait_for(lambda: backup.batch == 0)
-    open_state(container, STATE, Owner("other"))
+    open_state(state_in(container), Owner("other"))
     query.commit(1)
     wait_for(lambda: query.stopped)
     with pytest.raises(FencedError):
@@ -279,12 +283,12 @@ def test_a_torn_newest_batch_is_replaced_from_the_backup(
     query.commit(0, 1, 2)
     attach(query, container).close()
     write_files(query.location, {"offsets/3": batch_files(3)["offsets/3"], name: text})
-    found = restore_checkpoint(container, STATE, query.location)
+    found = restore_checkpoint(state_in(container), query.location)
     assert 2 == found.batch
     assert found.restored is not None
     assert f"is torn, as after a loss of power: {name}" in caplog.text
     assert batch_files(2)["commits/2"] == (query.location / "commits/2").read_text()
-    found = restore_checkpoint(container, STATE, query.location)
+    found = restore_checkpoint(state_in(container), query.location)
     assert 2 == found.batch
 
 
@@ -292,7 +296,7 @@ def test_torn_metadata_are_replaced_from_the_backup(query: Query, container: Blo
     query.commit(0)
     attach(query, container).close()
     write_files(query.location, {"metadata": ""})
-    assert 0 == restore_checkpoint(container, STATE, query.location).batch
+    assert 0 == restore_checkpoint(state_in(container), query.location).batch
     assert batch_files(0)["metadata"] == (query.location / "metadata").read_text()
 
 
@@ -304,12 +308,12 @@ def test_whole_batches_are_not_discarded_together_with_a_torn_one(query: Query, 
     with pytest.raises(
         ConflictError, match=r"commits/2 is torn.*batch 1 is whole, the backup has 0\. Delete commits/2,"
     ):
-        restore_checkpoint(container, STATE, query.location)
+        restore_checkpoint(state_in(container), query.location)
     (query.location / "commits/2").unlink()
-    found = restore_checkpoint(container, STATE, query.location)
+    found = restore_checkpoint(state_in(container), query.location)
     assert (1, None) == (found.batch, found.restored)
     write_files(query.location, {"commits/2": ""})
-    assert 0 == restore_checkpoint(container, STATE, query.location, discard_newer=True).batch
+    assert 0 == restore_checkpoint(state_in(container), query.location, discard_newer=True).batch
 
 
 def test_a_directory_with_torn_metadata_that_another_machine_has_backed_up_since_is_kept_or_discarded_on_request(
@@ -323,8 +327,8 @@ def test_a_directory_with_torn_metadata_that_another_machine_has_backed_up_since
     with pytest.raises(
         ConflictError, match=r"no checkpoint of Spark.*or discard what is there \(`discard_newer=True`\)"
     ):
-        restore_checkpoint(container, STATE, there.location)
-    assert 0 == restore_checkpoint(container, STATE, there.location, discard_newer=True).batch
+        restore_checkpoint(state_in(container), there.location)
+    assert 0 == restore_checkpoint(state_in(container), there.location, discard_newer=True).batch
 
 
 @pytest.mark.parametrize("name", ["commits/1", "offsets/1"])
@@ -430,12 +434,12 @@ def test_a_query_can_be_stopped_when_it_is_not_backed_up_for_long(query: Query, 
 @pytest.mark.parametrize("location", ["abfss://box@account.dfs.core.windows.net/ck", ""])
 def test_only_checkpoints_on_local_disks_are_backed_up(location: str, container: BlobContainer) -> None:
     with pytest.raises(ConfigurationError, match="it is not on a local disk"):
-        restore_checkpoint(container, STATE, location)
+        restore_checkpoint(state_in(container), location)
 
 
 def test_a_uri_of_a_local_disk_is_a_path(query: Query, container: BlobContainer) -> None:
     query.commit(0)
-    assert 0 == restore_checkpoint(container, STATE, f"file://{query.location}").batch
+    assert 0 == restore_checkpoint(state_in(container), f"file://{query.location}").batch
 
 
 def test_a_disk_that_was_set_back_gets_what_it_had_backed_up(
@@ -447,7 +451,7 @@ def test_a_disk_that_was_set_back_gets_what_it_had_backed_up(
     attach(query, container).close()
     shutil.rmtree(query.location)
     shutil.copytree(tmp_path / "image", query.location)
-    assert 1 == restore_checkpoint(container, STATE, query.location).batch
+    assert 1 == restore_checkpoint(state_in(container), query.location).batch
     assert (query.location / "commits" / "1").exists()
 
 
@@ -460,7 +464,7 @@ def test_a_machine_that_dies_while_it_opens_the_state_keeps_its_batches(query: Q
     dies = on("put", Crash(after_effect=after_effect), name=lambda name: name.endswith("checkpoint.json"))
     with pytest.raises(ProcessDied):
         attach(query, account.restarted(Faults(dies)).container("box"))
-    found = restore_checkpoint(account.container("box"), STATE, query.location)
+    found = restore_checkpoint(state_in(account.container("box")), query.location)
     assert (1, None) == (found.batch, found.restored)
 
 
@@ -470,7 +474,7 @@ def test_a_damaged_note_of_this_machine_does_not_count(
     query.commit(0)
     attach(query, container).close()
     (query.location.parent / "ck.backup.json").write_text("[]")
-    assert 0 == restore_checkpoint(container, STATE, query.location).batch
+    assert 0 == restore_checkpoint(state_in(container), query.location).batch
     assert "ck.backup.json is damaged" in caplog.text
 
 
@@ -507,7 +511,7 @@ def test_a_query_that_cannot_be_stopped_is_stopped_again_when_another_writer_has
     query.commit(0)
     backup = attach(query, container)
     wait_for(lambda: backup.batch == 0)
-    open_state(container, STATE, Owner("other"))
+    open_state(state_in(container), Owner("other"))
     query.commit(1)
     wait_for(lambda: not query.isActive)
     with pytest.raises(FencedError):
@@ -521,7 +525,7 @@ def test_close_does_not_wait_for_a_query_that_cannot_be_stopped(tmp_path: Path, 
     query.commit(0)
     backup = attach(query, container, every=3600)
     wait_for(lambda: backup.batch == 0)
-    open_state(container, STATE, Owner("other"))
+    open_state(state_in(container), Owner("other"))
     query.commit(1)
     with pytest.raises(FencedError):
         backup.close()
@@ -554,12 +558,12 @@ def test_a_state_that_something_else_has_backed_up_is_refused_before_anything_is
     query: Query, container: BlobContainer, tmp_path: Path, store: str, offsets: dict[str, str]
 ) -> None:
     query.commit(0)
-    open_state(container, STATE, Owner("other")).back_up({store: query.location}, offsets)
+    open_state(state_in(container), Owner("other")).back_up({store: query.location}, offsets)
     refused = pytest.raises(ConfigurationError, match="is no backup of back_up_checkpoint.*restored by `restore`")
     with refused:
-        restore_checkpoint(container, STATE, tmp_path / "new", discard_newer=True)
+        restore_checkpoint(state_in(container), tmp_path / "new", discard_newer=True)
     with refused:
-        restore_checkpoint(container, STATE, query.location, discard_newer=True)
+        restore_checkpoint(state_in(container), query.location, discard_newer=True)
     with refused:
         attach(query, container)
     assert {"ck"} == {path.name for path in tmp_path.iterdir()}
@@ -569,11 +573,11 @@ def test_an_older_checkpoint_of_something_else_is_refused_too(
     query: Query, container: BlobContainer, tmp_path: Path
 ) -> None:
     query.commit(0)
-    writer = open_state(container, STATE, Owner("other"))
+    writer = open_state(state_in(container), Owner("other"))
     writer.back_up({"checkpoint": query.location})
     writer.back_up({"checkpoint": query.location}, {"spark.batch": "0", "spark.query": QUERY})
     with pytest.raises(ConfigurationError, match="is no backup of back_up_checkpoint"):
-        restore_checkpoint(container, STATE, tmp_path / "new")
+        restore_checkpoint(state_in(container), tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
@@ -597,5 +601,5 @@ def test_a_snapshot_that_a_killed_process_has_left_is_replaced(
     assert {"ck", "ck.snapshot", "ck.snapshot.lock"} == {path.name for path in tmp_path.iterdir()}
     attach(query, container).close()
     assert {"ck", "ck.backup.json"} == {path.name for path in tmp_path.iterdir()}
-    restore_checkpoint(container, STATE, tmp_path / "new")
+    restore_checkpoint(state_in(container), tmp_path / "new")
     assert not (tmp_path / "new" / "left").exists()

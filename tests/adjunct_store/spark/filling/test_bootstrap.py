@@ -12,6 +12,8 @@ import pytest
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.spark import wait_until_ready
 from adjunct_store.versions.manifest_store import open_fill
+from adjunct_store.versions.opening import Terms
+from adjunct_store.versions.transitions import Publication
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, NotFoundError, TransientError
 from azure_account.location import Location
@@ -35,7 +37,7 @@ def store(container_name: str) -> Location:
 
 
 def opened(store: Location, *, bootstrap: bool) -> Fill:
-    return open_fill(store.open(), store.path, SCHEMA.to_json(), partitions=1, source="planes", bootstrap=bootstrap)
+    return open_fill(store, SCHEMA.to_json(), Terms(partitions=1, source="planes", bootstrap=bootstrap))
 
 
 def test_a_wait_ends_with_what_it_saw(store: Location) -> None:
@@ -48,11 +50,11 @@ def test_a_wait_ends_with_what_it_saw(store: Location) -> None:
     seen: list[StoreProgress] = []
     with pytest.raises(TransientError, match="generation 1, no batch, 0 entries, 0 bytes, not bootstrapped"):
         wait_until_ready(store, timeout=30, progress=seen.append, clock=clock)
-    fill.publish(0, {}, 5, 70)
+    fill.publish(Publication(0, {}, 5, 70))
     with pytest.raises(TransientError, match="generation 1, batches up to 0, 5 entries, 70 bytes, not bootstrapped"):
         wait_until_ready(store, timeout=0, bootstrapped=False, progress=seen.append, clock=clock)
     assert [(-1, 0), (0, 5)] == [(each.batch, each.entries) for each in seen]
-    version = fill.publish(1, {}, 6, 80, bootstrapped=True)
+    version = fill.publish(Publication(1, {}, 6, 80, bootstrapped=True))
     assert version == wait_until_ready(store, timeout=0, clock=clock)
 
 
@@ -71,7 +73,7 @@ def test_a_version_that_is_published_meanwhile_ends_the_wait(store: Location) ->
         def sleep(self, seconds: float) -> None:
             super().sleep(seconds)
             if self.monotonic() - begun >= 7:
-                fill.publish(0, {}, 1, 1, bootstrapped=True)
+                fill.publish(Publication(0, {}, 1, 1, bootstrapped=True))
 
     clock = Publishing()
     begun = clock.monotonic()
@@ -103,7 +105,7 @@ def test_a_service_that_never_answers_is_waited_for_no_longer_than_twice_the_lim
 
 
 def test_any_version_is_enough_if_no_bootstrap_is_asked_for(store: Location) -> None:
-    opened(store, bootstrap=False).publish(0, {}, 1, 1)
+    opened(store, bootstrap=False).publish(Publication(0, {}, 1, 1))
     with pytest.raises(TransientError, match="not bootstrapped"):
         wait_until_ready(store, timeout=0)
     assert 0 == wait_until_ready(store, timeout=0, bootstrapped=False).batch

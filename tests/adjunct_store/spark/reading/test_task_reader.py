@@ -24,10 +24,12 @@ from adjunct_store.spark.reading.settings import ReadSettings
 from adjunct_store.spark.reading.task_reader import BATCH, QUERY, PinnedStore
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
+from adjunct_store.versions.opening import Terms
 from adjunct_store.versions.pins import release
 from adjunct_store.view import FORMS, Form, View
 from azure_account.errors import CorruptError, NotFoundError, TransientError
 from azure_account.host_locks import exclusive, try_directory
+from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.retry_loop import Intercept, Request
 from state_backup.restoring.restore import materialise
@@ -58,7 +60,9 @@ class Worker:
 
     def writer(self, name: str = "writer") -> BatchWriter:
         container, schema = self.location.open(), SCHEMA.to_json()
-        fill = open_fill(container, STORE, schema, partitions=4, source="test", threads=1, keep=10)
+        fill = open_fill(
+            Location.in_container(container, STORE), schema, Terms(partitions=4, source="test", threads=1, keep=10)
+        )
         return BatchWriter(self.location, fill, SCHEMA, self.folder / name)
 
     def store(self, **more: Any) -> PinnedStore:
@@ -257,9 +261,9 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The states of which checkpoints were fetched."""
     states: list[str] = []
 
-    def counted(container: Any, state: str, *rest: Any, **more: Any) -> Any:
-        states.append(state.removeprefix(f"{STORE}/g1/"))
-        return materialise(container, state, *rest, **more)
+    def counted(state: Any, *given: Any) -> Any:
+        states.append(state.path.removeprefix(f"{STORE}/g1/"))
+        return materialise(state, *given)
 
     monkeypatch.setattr(host_cache, "materialise", counted)
     return states
@@ -421,7 +425,7 @@ def test_a_worker_that_reads_many_stores_in_turn_keeps_them_open(worker: Worker)
     stores = []
     for number in range(10):
         location = location_of(worker.account.container("box"), f"stores/s{number}")
-        fill = open_fill(location.open(), location.path, SCHEMA.to_json(), partitions=4, source="test", threads=1)
+        fill = open_fill(location, SCHEMA.to_json(), Terms(partitions=4, source="test", threads=1))
         BatchWriter(location, fill, SCHEMA, worker.folder / f"writer{number}").run(0, {1: {"seats": number}})
         stores.append(PinnedStore(location, cache_dir=str(worker.folder / "cache"), form="memory"))
     seen = []

@@ -1,0 +1,21 @@
+"""Whom a transfer is reported to while it runs, such as a progress bar."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True)
+class Report:
+    """Whom a transfer is reported to. Both are called by several threads.
+
+    planned: with the number and bytes of files that will be transferred, each time that more are known.
+    progress: with the bytes of each piece that was.
+    """
+
+    planned: Callable[[int, int], object] = lambda _files, _bytes: None
+    progress: Callable[[int], object] = lambda _bytes: None
