@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,23 +25,30 @@ END_SECONDS = 60.0
 
 
 class Reporting:
-    """A process in a session of its own, and the events that it has printed. The rest goes to standard error."""
+    """A process in a session of its own, and the events that it has printed.
 
-    def __init__(self, connection_string: str, name: str, module: str, *arguments: str) -> None:
-        self.name, self.events = name, list[dict[str, Any]]()
+    errors: the file that gets its standard error; by default that of this process.
+    """
+
+    def __init__(
+        self, connection_string: str, name: str, module: str, *arguments: str, errors: Path | None = None
+    ) -> None:
+        self.name, self.events, self._errors = name, list[dict[str, Any]](), errors
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])),
             "AZURE_STORAGE_CONNECTION_STRING": connection_string,
         }
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-            env=environment,
-            start_new_session=True,
-        )
+        with nullcontext() if errors is None else errors.open("wb") as target:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=target,
+                cwd=ROOT,
+                env=environment,
+                start_new_session=True,
+            )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -72,6 +80,11 @@ class Reporting:
     def named(self, *names: str) -> list[dict[str, Any]]:
         """Its events of these names."""
         return [event for event in list(self.events) if event["event"] in names]
+
+    @property
+    def errors(self) -> str:
+        """What it has written to its file of errors."""
+        return "" if self._errors is None else self._errors.read_text("utf-8", "replace")
 
     @property
     def leads(self) -> bool:

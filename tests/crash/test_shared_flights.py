@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tools.azurite import Azurite
 
 ROUNDS, ROUND_SECONDS = 30, 8.0
-RESUMED_SECONDS = 25.0
-"""So long does Spark go on by itself, until its writes are refused, before the coordinator wakes."""
 SLACK = 60.0
 """Seconds on top of every bound: five drivers share two cores with the emulator, and start and stop queries."""
 
@@ -65,7 +63,7 @@ def test_each_row_is_written_once_whichever_driver_is_killed_or_suspended(
             epochs = {task: epoch for driver in alive for task, epoch in driver.running.items() if task in tasks}
             wait_for(lambda: all(_last_epoch(visible[task]) == epoch for task, epoch in epochs.items()), SLACK)
             suspended.resume_all_but_itself()
-            threading.Event().wait(RESUMED_SECONDS)
+            wait_for(lambda: "FencedError" in suspended.errors, 2 * SLACK)  # Spark writes, and is refused
             suspended.resume()
             alive += [suspended, start("late"), start("later")]
             wait_for(lambda: is_shared(TASKS, alive), 2 * TIMING.takeover + 3 * SLACK)
@@ -115,7 +113,8 @@ def test_a_stand_by_takes_the_query_of_a_killed_leader_over(
 
 def _driver(stack: ExitStack, azurite: Azurite, mode: str, folder: Path, container: str, name: str) -> Reporting:
     arguments = (mode, str(folder / "input"), str(folder / "checkpoints"), container, name)
-    driver = Reporting(azurite.connection_string, name, "tests.crash.shared_flights", *arguments)
+    errors = folder / f"{name}.err"
+    driver = Reporting(azurite.connection_string, name, "tests.crash.shared_flights", *arguments, errors=errors)
     stack.callback(driver.kill)
     return driver
 
