@@ -85,13 +85,15 @@ def test_signals_are_as_before_when_run_has_ended() -> None:
 
 def test_signals_ask_to_end_unless_they_are_ignored() -> None:
     asked: list[int] = []
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGINT)}
+    before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with asked_by_signals(asked.append):
             for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
                 os.kill(os.getpid(), number)
     finally:
-        signal.signal(signal.SIGHUP, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     assert [signal.SIGTERM, signal.SIGINT] == asked
 
 
