@@ -98,12 +98,15 @@ class Planes:
         assert running.await_termination(60)
         return running
 
-    def join(self, tails: Iterable[str | None], how: str = "left", **more: Any) -> list[tuple[Any, ...]]:
-        """Tail numbers with their seats."""
+    def joined(self, tails: Iterable[str | None], how: str = "left", **more: Any) -> DataFrame:
+        """Tail numbers with their seats. As long as it is referred to, its pin stays."""
         frame = self.spark.createDataFrame([(tail,) for tail in tails], "tail string")
         settings = JoinSettings(cache_dir=self.cache, **more)
-        joined = join(frame, self.store, on=["tail"], how=how, settings=settings)
-        return sorted((tuple(row) for row in joined.collect()), key=str)
+        return join(frame, self.store, on=["tail"], how=how, settings=settings)
+
+    def join(self, tails: Iterable[str | None], how: str = "left", **more: Any) -> list[tuple[Any, ...]]:
+        """Tail numbers with their seats."""
+        return sorted((tuple(row) for row in self.joined(tails, how, **more).collect()), key=str)
 
     def content(self, tails: Iterable[str] = "abcdefgh") -> dict[str, int]:
         """The seats of those tail numbers that are in the store."""

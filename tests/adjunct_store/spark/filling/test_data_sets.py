@@ -43,10 +43,12 @@ def test_a_data_set_replaces_the_one_before_as_a_whole(planes: Planes) -> None:
     first = load(planes, ("a", 1), ("b", 2)).version
     assert first == wait_until_ready(planes.store, timeout=0)
     assert {"a": 1, "b": 2} == planes.content()
+    of_first = planes.joined("abc", how="inner", version=first.number)
+    assert 2 == of_first.count()
     second = load(planes, ("b", 3), ("c", 4)).version
     assert {"b": 3, "c": 4} == planes.content()
     assert (first.generation + 1, 2) == (second.generation, second.entries)
-    assert {"a": 1, "b": 2} == dict(planes.join("abc", how="inner", version=first.number))
+    assert {"a": 1, "b": 2} == dict(map(tuple, of_first.collect()))
 
 
 def test_a_store_that_was_filled_otherwise_is_replaced_only_if_that_is_asked_for(planes: Planes) -> None:
