@@ -292,6 +292,7 @@ EVENTS: dict[str, Callable[[DecodeResult], bool]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")  # else it hides what has failed
 def test_whatever_bytes_claim_ends_in_rows_or_in_an_error_that_names_the_place() -> None:
     seen: Counter[str] = Counter()
 
