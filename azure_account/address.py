@@ -45,7 +45,7 @@ def parse_address(path: str) -> Address:
     credentials = url.password or (url.username and url.scheme not in _HADOOP_SCHEMES)
     if url.query or url.fragment or credentials or _SIGNATURE.search(path):
         message = (
-            "the path contains a query or credentials, and paths are shown in plans. Set a SAS as option `sasToken`."
+            "The path contains a query or credentials, and paths are shown in plans. Set a SAS as option `sasToken`."
         )
         raise ConfigurationError(message)
     if not url.scheme:
@@ -54,7 +54,7 @@ def parse_address(path: str) -> Address:
     host = url.netloc.rpartition("@")[2].replace(".dfs.", ".blob.", 1)
     if url.scheme in _HADOOP_SCHEMES:
         if not url.username or not url.hostname:
-            message = f"path {path!r} is incomplete: it must be {url.scheme}://<container>@<account host>/<path>."
+            message = f"Path {path!r} is incomplete: it must be {url.scheme}://<container>@<account host>/<path>."
             raise ConfigurationError(message)
         scheme = "http" if url.scheme == "wasb" else "https"  # Hadoop uses https for abfs too
         return Address(url.username, names or None, f"{scheme}://{host}")
@@ -64,7 +64,7 @@ def parse_address(path: str) -> Address:
             account, _, names = names.partition("/")
             endpoint = f"{endpoint}/{account}"
         return _split(names, endpoint)
-    message = f"path {path[:MAX_NAME]!r} is not supported. Use `container/path` or an https, abfss or wasbs URL."
+    message = f"Path {path[:MAX_NAME]!r} is not supported. Use `container/path` or an https, abfss or wasbs URL."
     raise ConfigurationError(message)
 
 
@@ -75,7 +75,7 @@ def _split_url(path: str) -> SplitResult:
     try:
         return urlsplit(path)
     except ValueError:
-        message = "the path has `://`, but is no valid URL. Use `container/path` or an https, abfss or wasbs URL."
+        message = "The path has `://`, but is no valid URL. Use `container/path` or an https, abfss or wasbs URL."
         raise ConfigurationError(message) from None
 
 

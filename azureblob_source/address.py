@@ -18,7 +18,7 @@ def stream_address(path: str | None, container: str | None, stream: str | None) 
     )
     if not merged.container:
         message = (
-            "no container is named. Set the path to `container/stream`, or the option `container`. There are no "
+            "No container is named. Set the path to `container/stream`, or the option `container`. There are no "
             "catalog tables: use `save` and `load` in place of `saveAsTable`, `writeTo` and `CREATE TABLE`."
         )
         raise ConfigurationError(message)
@@ -33,6 +33,6 @@ def stream_address(path: str | None, container: str | None, stream: str | None) 
 
 def _agree(option: str, from_path: str | None, from_option: str | None) -> str | None:
     if from_path and from_option and from_path != from_option:
-        message = f"the path names {option} {from_path!r}, but option `{option}` is {from_option!r}. Leave one out."
+        message = f"The path names {option} {from_path!r}, but option `{option}` is {from_option!r}. Leave one out."
         raise ConfigurationError(message)
     return from_path or from_option

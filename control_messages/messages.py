@@ -175,7 +175,7 @@ def from_json(kind: MessageType, data: bytes, task_count: int | None = None) -> 
         case MessageType.DRAIN:
             return Drain(task, count, _text(fields, "runId", "run-id"), generation, stream, partition_count, sequence)
         case MessageType.USER:
-            text = "a user message has no control data."
+            text = "A user message has no control data."
             raise ValueError(text)
         case _:
             assert_never(kind)

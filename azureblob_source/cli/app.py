@@ -65,7 +65,7 @@ class Place:
     def named(self) -> str:
         """The stream. `ConfigurationError` if the location names only a container."""
         if self.stream is None:
-            raise ConfigurationError(f"no stream is named in container {self.container.name}. Use `container/stream`.")
+            raise ConfigurationError(f"No stream is named in container {self.container.name}. Use `container/stream`.")
         return self.stream
 
     def log(self, shell: Shell) -> CommitLog:

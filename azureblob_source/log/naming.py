@@ -43,7 +43,7 @@ def blob_name(stream: str, partition: str | None, started: datetime, suffix: str
     name = "/".join([*levels, time]) + (f"-{suffix}" if suffix else "") + extension
     if len(name) > MAX_NAME:
         message = (
-            f"the blob name would have {len(name)} characters, Azure allows {MAX_NAME}: stream {stream[:80]!r}, "
+            f"The blob name would have {len(name)} characters, Azure allows {MAX_NAME}: stream {stream[:80]!r}, "
             f"partition {(partition or '')[:80]!r}…. Shorten the partition value, for instance by hashing the column."
         )
         raise ConfigurationError(message)

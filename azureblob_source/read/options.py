@@ -58,7 +58,7 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         _refuse("Batch reads" if streaming else "Streaming reads", given)
     address = stream_address(given["path"], given["container"], given["stream"])
     if address.path is None:
-        message = f"no stream is named to read from container {address.container!r}. Load `container/stream`."
+        message = f"No stream is named to read from container {address.container!r}. Load `container/stream`."
         raise ConfigurationError(message)
     if {"startingVersion", "startingTimestamp"} <= given.given:
         raise ConfigurationError("options `startingVersion` and `startingTimestamp` exclude each other. Set one.")
@@ -90,14 +90,14 @@ def _refuse(group: str, given: ParsedOptions) -> None:
     for option in SOURCE.options:
         if option.group == group and option.name in given.given:
             right = "spark.read" if group == "Batch reads" else "spark.readStream"
-            raise ConfigurationError(f"option `{option.name}` belongs to {right}. Leave it out here.")
+            raise ConfigurationError(f"Option `{option.name}` belongs to {right}. Leave it out here.")
 
 
 def _time_range(given: ParsedOptions) -> Between:
     moments = (given[name] for name in ("startTime", "endTime"))
     start, end = (None if moment is None else microseconds(moment) for moment in moments)
     if start is not None and end is not None and start >= end:
-        raise ConfigurationError("option `startTime` is not before `endTime`, so nothing can be read. Change one.")
+        raise ConfigurationError("Option `startTime` is not before `endTime`, so nothing can be read. Change one.")
     return start, end
 
 

@@ -113,12 +113,12 @@ class ReadPlan:
         columns = self.options.columns or whole.names
         unknown = [column for column in columns if column not in whole.names]
         if unknown:
-            message = f"option `columns` names {', '.join(unknown)}; the stream has {', '.join(whole.names)}."
+            message = f"Option `columns` names {', '.join(unknown)}; the stream has {', '.join(whole.names)}."
             raise ConfigurationError(message)
         metadata = [METADATA_COLUMNS[name] for name in self.options.metadata_columns]
         taken = [name for name in metadata if name in columns]
         if taken:
-            message = f"the stream has a column {taken[0]} of its own. Leave it out of `metadataColumns` or `columns`."
+            message = f"The stream has a column {taken[0]} of its own. Leave it out of `metadataColumns` or `columns`."
             raise ConfigurationError(message)
         return pa.schema([*map(whole.field, columns), *map(_METADATA.field, metadata)])
 
@@ -150,7 +150,7 @@ class PartitionReader:
         unknown = set(schema.names) - set(views.VIEWS[plan.options.view].names) if plan.options.view != "data" else ()
         if unknown:
             message = (
-                f"the view {plan.options.view} has no column {', '.join(sorted(unknown))}. Leave out `.schema(…)`."
+                f"The view {plan.options.view} has no column {', '.join(sorted(unknown))}. Leave out `.schema(…)`."
             )
             raise ConfigurationError(message)
 

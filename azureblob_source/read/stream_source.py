@@ -75,7 +75,7 @@ class StreamReader(PartitionReader, DataSourceStreamReader, SupportsTriggerAvail
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:
         super().__init__(plan, schema)
         if self.options.view == "schemas":
-            message = "option `view` schemas is a summary, which has no next row. Read it by spark.read."
+            message = "Option `view` schemas is a summary, which has no next row. Read it by spark.read."
             raise ConfigurationError(message)
         self._follower = Follower(plan.log, self.options.publish_timeout)
         self._initial: int | None = None

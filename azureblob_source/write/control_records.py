@@ -82,13 +82,13 @@ def stored_rows(producer: ProducerSpec, rows: pa.Schema) -> pa.Schema:
             continue
         if place < 0:
             message = (
-                f"option `emission` needs a column {column!r}, {expected}; the rows to write have "
+                f"Option `emission` needs a column {column!r}, {expected}; the rows to write have "
                 f"{', '.join(rows.names)}."
             )
             raise ConfigurationError(message)
         kind = rows.field(place).type
         if not fits(kind):
-            message = f"option `emission`: column {column!r} is {kind}, it must be {expected}. Cast it in the query."
+            message = f"Option `emission`: column {column!r} is {kind}, it must be {expected}. Cast it in the query."
             raise ConfigurationError(message)
     return pa.schema([rows.field(PARTITION), rows.field(VALUE)])
 
@@ -216,7 +216,7 @@ class _OwnWatermarks:
         try:
             self._watermarks.observe(tasks, batch.column(EVENT_TIME))
         except ValueError as error:
-            message = f"option `emission`: {error}"
+            message = f"Option `emission`: {error}"
             raise ConfigurationError(message) from error
         return self.stored(batch)
 
@@ -233,7 +233,7 @@ class _OwnWatermarks:
                 return
             wrong = least if least < 0 else greatest
         message = (
-            f"option `emission`: column {PARTITION!r} is {'null' if wrong is None else wrong} in a row; the stream has "
+            f"Option `emission`: column {PARTITION!r} is {'null' if wrong is None else wrong} in a row; the stream has "
             f"the partitions 0 to {self._producer.partitions - 1}. Correct the query, or `partitions` in the option."
         )
         raise ConfigurationError(message)
@@ -245,7 +245,7 @@ class _OwnWatermarks:
         try:
             batch = self._producer.envelopes(self._watermarks.watermarks(), self._sequence)
         except ValueError as error:
-            message = f"option `emission`: {error}"
+            message = f"Option `emission`: {error}"
             raise ConfigurationError(message) from error
         columns = [batch.column(field.name).cast(field.type) for field in self._schema]
         yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
@@ -271,7 +271,7 @@ def _log_fields(envelope: bytes) -> dict[str, Any]:
     except BadEnvelopeError:
         message, has_count = unwrap(envelope, task_count=1), False
     if isinstance(message, bytes):
-        raise TypeError("a user message has no fields for the log")
+        raise TypeError("A user message has no fields for the log")
     fields = to_fields(message)
     if not has_count:
         del fields["taskCount"]

@@ -102,7 +102,7 @@ def _codec(given: ParsedOptions) -> str:
     codec: str = given["codec"]
     if codec != "null" and given["compression.type"] == "gzip":
         message = (
-            f"option `codec` is {codec} and `compression.type` is gzip: the bytes would be compressed twice. Set one."
+            f"Option `codec` is {codec} and `compression.type` is gzip: the bytes would be compressed twice. Set one."
         )
         raise ConfigurationError(message)
     return codec
@@ -116,7 +116,7 @@ def _schema(given: ParsedOptions) -> AvroSchema | None:
 def _value_column(given: ParsedOptions) -> str | None:
     column: str | None = given["valueColumn"]
     if column is not None and given["avroSchema"] is None:
-        message = f"option `valueColumn` ({column}) holds encoded datums: set their schema as option `avroSchema`."
+        message = f"Option `valueColumn` ({column}) holds encoded datums: set their schema as option `avroSchema`."
         raise ConfigurationError(message)
     return column
 
@@ -132,12 +132,12 @@ def _envelope_column(given: ParsedOptions) -> str | None:
             )
             raise ConfigurationError(message)
         if given["streamColumn"] is not None:
-            message = "option `emission` is for one stream: name it in the path, and leave `streamColumn` out."
+            message = "Option `emission` is for one stream: name it in the path, and leave `streamColumn` out."
             raise ConfigurationError(message)
         column = VALUE
     if column is not None and given["valueColumn"] is not None:
         message = (
-            f"option `valueColumn` holds Avro datums, but {column!r} holds envelopes (`envelopeColumn` or `emission`). "
+            f"Option `valueColumn` holds Avro datums, but {column!r} holds envelopes (`envelopeColumn` or `emission`). "
             "Leave `valueColumn` out: an envelope is stored as bytes."
         )
         raise ConfigurationError(message)
@@ -156,7 +156,7 @@ def _attributes(given: ParsedOptions) -> BlobAttributes:
     metadata: dict[str, str] = given["metadata.*"]
     reserved = next((key for key in metadata if key.lower() == ATTEMPT), None)
     if reserved is not None:
-        message = f"option `metadata.{reserved}`: the sink stores its attempt id under this key. Choose another."
+        message = f"Option `metadata.{reserved}`: the sink stores its attempt id under this key. Choose another."
         raise ConfigurationError(message)
     attributes = BlobAttributes(metadata, given["tags.*"], given["accessTier"])
     try:

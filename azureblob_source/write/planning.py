@@ -93,7 +93,7 @@ def prepare_write(
         raise ConfigurationError(message)
     if overwrite and options.router.stream_column is not None:
         message = (
-            "mode `overwrite`, and output mode `complete`, replace one stream, but option `streamColumn` names many. "
+            "Mode `overwrite`, and output mode `complete`, replace one stream, but option `streamColumn` names many. "
             "Name the stream in the path, or append."
         )
         raise ConfigurationError(message)
@@ -114,7 +114,7 @@ def _with_producer(raw: Mapping[str, str], env: Mapping[str, str], schema: Struc
         return sink_options(raw, env)
     if VALUE not in marked:
         message = (
-            f"column {VALUE!r} is not as `emit(by_sink=True)` has made it, so no watermarks would be written. Compute "
+            f"Column {VALUE!r} is not as `emit(by_sink=True)` has made it, so no watermarks would be written. Compute "
             "the payload before `emit`, and write its result as it is."
         )
         raise ConfigurationError(message)
@@ -123,7 +123,7 @@ def _with_producer(raw: Mapping[str, str], env: Mapping[str, str], schema: Struc
     options = sink_options(raw if given else {**raw, "emission": producer}, env)
     if options.emission != ProducerSpec.from_json(producer):
         message = (
-            f"option `emission` is of another producer than the rows, which were made for {producer}. Leave the "
+            f"Option `emission` is of another producer than the rows, which were made for {producer}. Leave the "
             "option out: `emit` has marked the rows."
         )
         raise ConfigurationError(message)
@@ -150,7 +150,7 @@ def plan_write(options: SinkOptions, rows: pa.Schema) -> WritePlan:
     if options.value_column is not None and options.avro_schema is not None:
         return WritePlan(options, rows, options.avro_schema)
     if not len(written):
-        message = "no column is left to write. Select another column too, or set `dropRoutingColumns` to false."
+        message = "No column is left to write. Select another column too, or set `dropRoutingColumns` to false."
         raise ConfigurationError(message)
     avro = options.avro_schema or arrow_avro.infer(
         written, name=options.record_name, namespace=options.record_namespace
@@ -163,9 +163,9 @@ def _check_column(
     option: str, column: str, schema: pa.Schema, fits: Callable[[pa.DataType], bool], expected: str
 ) -> None:
     if schema.get_field_index(column) < 0:
-        message = f"option `{option}` names column {column!r}; the rows to write have {', '.join(schema.names)}."
+        message = f"Option `{option}` names column {column!r}; the rows to write have {', '.join(schema.names)}."
         raise ConfigurationError(message)
     kind = schema.field(column).type
     if not fits(kind):
-        message = f"option `{option}`: column {column!r} is {kind}, it must be {expected}. Cast it in the query."
+        message = f"Option `{option}`: column {column!r} is {kind}, it must be {expected}. Cast it in the query."
         raise ConfigurationError(message)

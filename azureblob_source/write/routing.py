@@ -52,13 +52,13 @@ class Router:
             if column is None:
                 continue
             if schema.get_field_index(column) < 0:
-                message = f"option `{option}` names column {column!r}; the rows have {', '.join(schema.names)}."
+                message = f"Option `{option}` names column {column!r}; the rows have {', '.join(schema.names)}."
                 raise ConfigurationError(message)
             if pa.types.is_nested(schema.field(column).type):
-                message = f"option `{option}`: column {column!r} is nested and has no text form. Name another column."
+                message = f"Option `{option}`: column {column!r} is nested and has no text form. Name another column."
                 raise ConfigurationError(message)
         if self.stream is None and self.stream_column is None:
-            message = "no stream is named. Give `container/stream` as the path, or the option `stream`/`streamColumn`."
+            message = "No stream is named. Give `container/stream` as the path, or the option `stream`/`streamColumn`."
             raise ConfigurationError(message)
 
     def written_schema(self, schema: pa.Schema) -> pa.Schema:
@@ -116,7 +116,7 @@ class Router:
     def _route(self, stream: str | None, partition: str | None) -> Route:
         if stream is None and self.stream is None:
             message = (
-                f"option `streamColumn`: column {self.stream_column!r} is null in a row, and there is no default "
+                f"Option `streamColumn`: column {self.stream_column!r} is null in a row, and there is no default "
                 "stream. Name one in the path, or fill the column."
             )
             raise ConfigurationError(message)
@@ -134,7 +134,7 @@ def _as_text(batch: pa.RecordBatch, option: str, column: str) -> pa.Array:
     try:
         return batch.column(column).cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        message = f"option `{option}`: column {column!r} cannot be read as text ({error}). Cast it in the query."
+        message = f"Option `{option}`: column {column!r} cannot be read as text ({error}). Cast it in the query."
         raise ConfigurationError(message) from error
 
 

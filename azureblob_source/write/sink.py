@@ -121,7 +121,7 @@ class _Sink:
             return given
         queries = {task.writer["query"] for task in staged if "query" in task.writer}
         if len(queries) != 1:
-            text = f"the tasks of batch {batch} report {len(queries)} queries instead of one; nothing was committed."
+            text = f"The tasks of batch {batch} report {len(queries)} queries instead of one; nothing was committed."
             raise ConflictError(f"{text} Start the query again.")
         return Transaction(queries.pop(), batch)
 

@@ -93,7 +93,7 @@ def process(flows: DataFrame | Sequence[DataFrame], processor: EventTimeProcesso
     inputs = [flows] if isinstance(flows, DataFrame) else list(flows)
     streams = tuple(map(_stream_of, inputs))
     if len(set(streams)) < len(streams):
-        text = f"the flows are of {', '.join(streams)}; each must be of another stream."
+        text = f"The flows are of {', '.join(streams)}; each must be of another stream."
         raise ValueError(text)
     united = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), inputs)
     own = cast("StructType", StructType.fromDDL(processor.schema))

@@ -110,15 +110,15 @@ def _awaited(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, int] | 
     """The streams to wait for, and the number of their partitions or 0. `ValueError` if the query reads no such one."""
     reconciled = _reconciled(query)
     if not reconciled:
-        text = "the query reconciles no stream, so no end will come. Apply `reconcile` to its input."
+        text = "The query reconciles no stream, so no end will come. Apply `reconcile` to its input."
         raise ValueError(text)
     stated = inputs if isinstance(inputs, Mapping) else dict.fromkeys(reconciled if inputs is None else inputs, 0)
     wrong = sorted(stated.keys() - reconciled)
     if not stated:
-        text = "no stream to wait for is named. Leave `inputs` out to wait for all."
+        text = "No stream to wait for is named. Leave `inputs` out to wait for all."
         raise ValueError(text)
     if wrong:
-        text = f"the query does not read stream {wrong[0]!r}; it reads {listed(sorted(reconciled))}."
+        text = f"The query does not read stream {wrong[0]!r}; it reads {listed(sorted(reconciled))}."
         raise ValueError(text)
     return dict(stated)
 

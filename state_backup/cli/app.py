@@ -324,7 +324,7 @@ def _place(shell: Shell, where: str, common: CommonOptions) -> Location:
 def _state(shell: Shell, where: str, common: CommonOptions) -> Location:
     place = _place(shell, where, common)
     if not place.path:
-        raise ConfigurationError(f"no state is named in container {place.container}. Use `container/state`.")
+        raise ConfigurationError(f"No state is named in container {place.container}. Use `container/state`.")
     return place
 
 

@@ -68,8 +68,8 @@ def test_options_and_path_may_both_name_an_address_if_they_agree(
     [
         ("data/flights", "other", None, "path names container 'data', but option `container` is 'other'"),
         ("data/flights", None, "planes", "path names stream 'flights', but option `stream` is 'planes'"),
-        (None, None, "flights", "no container is named"),
-        ("/", None, None, "no container is named"),
+        (None, None, "flights", "No container is named"),
+        ("/", None, None, "No container is named"),
         (
             "Data/flights",
             None,

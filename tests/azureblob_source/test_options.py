@@ -193,7 +193,7 @@ def test_every_option_has_a_help_text(option: Any) -> None:
         ({"codec": "deflate", "compression__type": "gzip"}, "compressed twice. Set one"),
         (
             {"valueColumn": "v"},
-            "option `valueColumn` (v) holds encoded datums: set their schema as option `avroSchema`",
+            "Option `valueColumn` (v) holds encoded datums: set their schema as option `avroSchema`",
         ),
         ({"avroSchema": "{"}, "option avroSchema is not a valid Avro schema"),
         ({"txnAppId": "app"}, "`txnAppId` and `txnVersion` belong together"),
@@ -215,7 +215,7 @@ def test_every_option_has_a_help_text(option: Any) -> None:
         ({"emission": "{"}, "Option emission: the value '{' is not valid"),
         ({"emission": '{"stream":"s","partitions":0}'}, "expected the JSON of a `control_messages` `ProducerSpec`"),
         ({"emission": '{"stream":"s","partitions":1,"task":2}'}, "Option emission"),
-        ({"stream": "other"}, "the path names stream 'flights', but option `stream` is 'other'"),
+        ({"stream": "other"}, "The path names stream 'flights', but option `stream` is 'other'"),
     ],
 )
 def test_a_wrong_option_is_refused_by_name_with_the_next_step(given: dict[str, Any], message: str) -> None:
@@ -250,7 +250,7 @@ def test_options_are_pickled_to_the_executors_and_show_no_secret(secret: dict[st
 def test_a_read_needs_a_stream_and_parses_view_version_and_columns() -> None:
     options = source_options({"path": "data/a/b", **ACCOUNT, "versionAsOf": "3", "columns": "x, y"}, {})
     assert ("a/b", "data", 3, ("x", "y")) == (options.stream, options.view, options.version, options.columns)
-    with pytest.raises(ConfigurationError, match="no stream is named to read from container 'data'"):
+    with pytest.raises(ConfigurationError, match="No stream is named to read from container 'data'"):
         source_options({"path": "data", **ACCOUNT}, {})
 
 
@@ -298,9 +298,9 @@ def test_options_of_a_read_are_parsed_into_types(given: dict[str, Any], expected
         (None, {"startTime": "2013-01-02", "endTime": "2013-01-01"}, "`startTime` is not before `endTime`"),
         (None, {"startingVersion": "-1"}, "Option startingVersion"),
         (None, {"startingVersion": 1, "startingTimestamp": "2013-01-01"}, "exclude each other. Set one."),
-        (True, {"versionAsOf": 1}, "option `versionAsOf` belongs to spark.read. Leave it out here."),
-        (False, {"startingVersion": 1}, "option `startingVersion` belongs to spark.readStream. Leave it out here."),
-        (False, {"maxBlobsPerTrigger": 1}, "option `maxBlobsPerTrigger` belongs to spark.readStream."),
+        (True, {"versionAsOf": 1}, "Option `versionAsOf` belongs to spark.read. Leave it out here."),
+        (False, {"startingVersion": 1}, "Option `startingVersion` belongs to spark.readStream. Leave it out here."),
+        (False, {"maxBlobsPerTrigger": 1}, "Option `maxBlobsPerTrigger` belongs to spark.readStream."),
     ],
 )
 def test_a_wrong_option_of_a_read_is_refused(streaming: bool | None, given: dict[str, Any], message: str) -> None:

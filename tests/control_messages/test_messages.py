@@ -206,7 +206,7 @@ def read_or_rejected(kind: MessageType, data: bytes, task_count: int | None) -> 
 
 
 def test_a_user_message_has_no_control_data() -> None:
-    with pytest.raises(ValueError, match="a user message has no control data"):
+    with pytest.raises(ValueError, match="A user message has no control data"):
         from_json(MessageType.USER, b'{"taskName":"a","taskCount":1}')
 
 

@@ -43,11 +43,11 @@ WRONG_OPTIONS = {
     ),
     "column that is not there": (
         {"partitionColumn": "day"},
-        "ConfigurationError: option `partitionColumn` names column 'day'; the rows have id.",
+        "ConfigurationError: Option `partitionColumn` names column 'day'; the rows have id.",
     ),
     "event time that is none": (
         {"eventTimeColumn": "id"},
-        "ConfigurationError: option `eventTimeColumn`: column 'id' is int64, it must be a timestamp. Cast it",
+        "ConfigurationError: Option `eventTimeColumn`: column 'id' is int64, it must be a timestamp. Cast it",
     ),
     "half a transaction": (
         {"txnAppId": "nightly"},
@@ -73,14 +73,14 @@ def test_a_wrong_option_is_named_before_anything_is_written(
 @pytest.mark.parametrize(
     ("path", "sentence"),
     [
-        (None, "no container is named. Set the path to `container/stream`, or the option `container`."),
+        (None, "No container is named. Set the path to `container/stream`, or the option `container`."),
         ("Up_Per/events", "Container name 'Up_Per' is not valid: use 3 to 63 lower-case letters"),
-        ("{container}", "no stream is named. Give `container/stream` as the path, or the option"),
+        ("{container}", "No stream is named. Give `container/stream` as the path, or the option"),
         ("{container}/a/../b", "stream name 'a/../b' is invalid: it has an empty, `.` or `..` level"),
         ("{container}/_hidden", "stream name '_hidden' is invalid: level '_hidden' begins with `_`"),
         (
             "ftp://host/x",
-            "path 'ftp://host/x' is not supported. Use `container/path` or an https, abfss or wasbs URL.",
+            "Path 'ftp://host/x' is not supported. Use `container/path` or an https, abfss or wasbs URL.",
         ),
     ],
 )
@@ -154,7 +154,7 @@ def test_reading_an_absent_stream_names_it_and_creates_nothing(
     assert container_name in sentence
     save(spark.range(1), options, f"{container_name}/events")
     assert f"{container_name}/nothing failed: there is no" in error_of(lambda: read.load(f"{container_name}/nothing"))
-    assert "option `columns` names nope" in error_of(lambda: load(columns="id,nope"))
+    assert "Option `columns` names nope" in error_of(lambda: load(columns="id,nope"))
     assert "/events failed: the newest is 0. Ask for one that exists" in error_of(lambda: load(versionAsOf="7"))
     history = read.option("view", "commits").load(f"{container_name}/nothing")
     assert "/nothing failed: there is none. Check container and stream" in error_of(history.collect)
@@ -178,7 +178,7 @@ def test_a_partition_value_too_long_for_a_name_is_refused_and_nothing_is_publish
 ) -> None:
     frame = spark.range(3).selectExpr("repeat('x', 2000) AS day", "id")
     sentence = error_of(lambda: save(frame, options, target, partitionColumn="day"))
-    assert re.match(r"ConfigurationError: the blob name would have 20\d\d characters, Azure allows 1024", sentence)
+    assert re.match(r"ConfigurationError: The blob name would have 20\d\d characters, Azure allows 1024", sentence)
     assert sentence.endswith("Shorten the partition value, for instance by hashing the column.")
     assert [] == stored.names()
 

@@ -189,7 +189,7 @@ def test_a_task_whose_end_was_deleted_is_waited_for_until_the_end_is_appended_ag
 def test_an_end_that_cannot_come_is_not_waited_for(stream: IntermediateStream) -> None:
     stream.put(*((number, end) for number in range(2) for end in PRODUCER.end_of_stream()))
     query = stream.start(reconcile(stream.frame(), "s"), [])
-    with pytest.raises(ValueError, match="the query does not read stream 'flights'; it reads 's'"):
+    with pytest.raises(ValueError, match="The query does not read stream 'flights'; it reads 's'"):
         run_until_end(query, ["flights"])
     with pytest.raises(ValueError, match="stream s has 2 partitions, not 3"):
         run_until_end(query, {"s": 3})

@@ -100,7 +100,7 @@ def test_an_option_of_a_batch_read_on_a_stream_is_the_last_line_of_the_error(
     save(spark.range(1), options, target)
     with pytest.raises(PySparkException) as caught:
         follow(spark, options, target, tmp_path, versionAsOf="0")
-    assert "option `versionAsOf` belongs to spark.read. Leave it out here." in str(caught.value)
+    assert "Option `versionAsOf` belongs to spark.read. Leave it out here." in str(caught.value)
     assert "UnboundLocalError" not in str(caught.value)
     follow(spark, options, target, tmp_path)
 

@@ -314,7 +314,7 @@ def visible(account: MemoryAccount) -> list[str]:
         (("tail", "demo/none"), 1, "there is no commit log"),
         (("vacuum", "demo/none", "--older-than", "1d"), 1, "there is no commit log"),
         (("ls", "nowhere"), 1, "nowhere"),
-        (("log", "demo"), 1, "no stream is named in container demo"),
+        (("log", "demo"), 1, "No stream is named in container demo"),
         (("log", "demo/flights", "--version", "9"), 1, "the oldest entry kept is 0, the newest 2"),
         (("tail", "demo/flights", "--columns", "x"), 1, "there is no column x among origin, n"),
         (("ls", "demo", "-o", "acountKey=abc"), 1, "Did you mean accountKey"),

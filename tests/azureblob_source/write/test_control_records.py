@@ -515,12 +515,12 @@ def test_tasks_are_names_or_numbers_or_omitted_if_there_is_one(tasks: Any, schem
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (row(0, user(1), "c"), "option `emission`: flights has no task 'c'. Its 2 tasks are 'a', 'b'"),
-        (row(0, user(1), None), "option `emission`: flights has no task None"),
-        (row(3, user(1)), "option `emission`: column 'partition' is 3 in a row; the stream has the partitions 0 to 2"),
-        (row(-1, user(1)), "option `emission`: column 'partition' is -1 in a row"),
-        (row(None, user(1)), "option `emission`: column 'partition' is null in a row"),
-        (row(5, mark("a", 5)), "option `emission`: column 'partition' is 5 in a row"),
+        (row(0, user(1), "c"), "Option `emission`: flights has no task 'c'. Its 2 tasks are 'a', 'b'"),
+        (row(0, user(1), None), "Option `emission`: flights has no task None"),
+        (row(3, user(1)), "Option `emission`: column 'partition' is 3 in a row; the stream has the partitions 0 to 2"),
+        (row(-1, user(1)), "Option `emission`: column 'partition' is -1 in a row"),
+        (row(None, user(1)), "Option `emission`: column 'partition' is null in a row"),
+        (row(5, mark("a", 5)), "Option `emission`: column 'partition' is 5 in a row"),
         (row(2, b""), "an envelope for partition '2' of stream flights (option `emission`, column 'value') failed"),
     ],
 )
@@ -535,11 +535,11 @@ def test_a_row_that_does_not_fit_the_producer_fails_the_write(bad: dict[str, Any
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        (ROWS.remove(0), "option `emission` needs a column 'eventTime', a timestamp; the rows to write have task"),
-        (ROWS.remove(TASK), "option `emission` needs a column 'task', an integer or a string"),
+        (ROWS.remove(0), "Option `emission` needs a column 'eventTime', a timestamp; the rows to write have task"),
+        (ROWS.remove(TASK), "Option `emission` needs a column 'task', an integer or a string"),
         (ROWS.set(0, pa.field("eventTime", pa.string())), "column 'eventTime' is string, it must be a timestamp"),
         (ROWS.set(TASK, pa.field("task", pa.float64())), "column 'task' is double, it must be an integer or a string"),
-        (ROWS.set(2, pa.field("value", pa.string())), "option `emission`: column 'value' is string, it must be binary"),
+        (ROWS.set(2, pa.field("value", pa.string())), "Option `emission`: column 'value' is string, it must be binary"),
         (ROWS.set(3, pa.field("partition", pa.string())), "column 'partition' is string, it must be an int or bigint"),
     ],
 )
@@ -551,7 +551,7 @@ def test_rows_without_the_columns_of_option_emission_are_refused(schema: pa.Sche
 @pytest.mark.parametrize("options", [{"partitionColumn": "more"}, {"eventTimeColumn": "eventTime"}])
 def test_columns_that_option_emission_does_not_store_cannot_be_named(options: dict[str, Any]) -> None:
     with pytest.raises(
-        ConfigurationError, match=rf"option `{next(iter(options))}` names column .*have partition, value"
+        ConfigurationError, match=rf"Option `{next(iter(options))}` names column .*have partition, value"
     ):
         plan_of_producer(**options)
 

@@ -97,10 +97,10 @@ def test_one_column_can_name_stream_and_partition_and_be_dropped() -> None:
 @pytest.mark.parametrize(
     ("router", "message"),
     [
-        (Router("s", "where"), "option `streamColumn` names column 'where'; the rows have stream, part, n"),
-        (Router("s", None, "where"), "option `partitionColumn` names column 'where'; the rows have stream, part, n"),
-        (Router(None), "no stream is named.*`stream`/`streamColumn`"),
-        (Router(None, None, "part"), "no stream is named"),
+        (Router("s", "where"), "Option `streamColumn` names column 'where'; the rows have stream, part, n"),
+        (Router("s", None, "where"), "Option `partitionColumn` names column 'where'; the rows have stream, part, n"),
+        (Router(None), "No stream is named.*`stream`/`streamColumn`"),
+        (Router(None, None, "part"), "No stream is named"),
     ],
 )
 def test_invalid_routing_is_refused_before_the_first_row(router: Router, message: str) -> None:
@@ -112,12 +112,12 @@ def test_invalid_routing_is_refused_before_the_first_row(router: Router, message
     "kind", [pa.list_(pa.string()), pa.struct([("a", pa.string())]), pa.map_(pa.string(), pa.int8())]
 )
 def test_a_nested_column_cannot_route(kind: pa.DataType) -> None:
-    with pytest.raises(ConfigurationError, match=r"option `partitionColumn`: column 'x' is nested.*another column"):
+    with pytest.raises(ConfigurationError, match=r"Option `partitionColumn`: column 'x' is nested.*another column"):
         Router("s", None, "x").check(pa.schema([("x", kind)]))
 
 
 def test_a_null_stream_needs_a_default() -> None:
-    with pytest.raises(ConfigurationError, match=r"option `streamColumn`: column 'stream' is null.*Name one"):
+    with pytest.raises(ConfigurationError, match=r"Option `streamColumn`: column 'stream' is null.*Name one"):
         Router(None, "stream").route(batch_of([("a", None), (None, None)]))
 
 
@@ -129,12 +129,12 @@ def test_a_stream_named_by_a_row_is_validated_like_any_other() -> None:
 def test_binary_values_that_are_not_utf_8_are_refused_with_option_and_column() -> None:
     batch = pa.record_batch({"raw": [b"\xff"]})
     with pytest.raises(
-        ConfigurationError, match=r"option `partitionColumn`: column 'raw' cannot be read as text.*Cast"
+        ConfigurationError, match=r"Option `partitionColumn`: column 'raw' cannot be read as text.*Cast"
     ):
         Router("s", None, "raw").route(batch)
 
 
 def test_a_column_without_a_text_form_is_refused_with_option_and_column() -> None:
     batch = pa.record_batch({"span": pa.nulls(1, pa.month_day_nano_interval())})
-    with pytest.raises(ConfigurationError, match=r"option `streamColumn`: column 'span' cannot be read as text"):
+    with pytest.raises(ConfigurationError, match=r"Option `streamColumn`: column 'span' cannot be read as text"):
         Router("s", "span").route(batch)

@@ -258,15 +258,15 @@ def test_a_null_datum_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"eventTimeColumn": "origin"}, "option `eventTimeColumn`: column 'origin' is string, it must be a timestamp"),
-        ({"eventTimeColumn": "when"}, "option `eventTimeColumn` names column 'when'; the rows to write have origin"),
+        ({"eventTimeColumn": "origin"}, "Option `eventTimeColumn`: column 'origin' is string, it must be a timestamp"),
+        ({"eventTimeColumn": "when"}, "Option `eventTimeColumn` names column 'when'; the rows to write have origin"),
         (
             {"eventTimeColumn": "at", "partitionColumn": "at", "dropRoutingColumns": True},
-            "option `eventTimeColumn` names column 'at'; the rows to write have origin, number",
+            "Option `eventTimeColumn` names column 'at'; the rows to write have origin, number",
         ),
         ({"valueColumn": "origin", "avroSchema": RECORD}, "column 'origin' is string, it must be binary"),
-        ({"valueColumn": "datum", "avroSchema": RECORD}, "option `valueColumn` names column 'datum'"),
-        ({"partitionColumn": "where"}, "option `partitionColumn` names column 'where'"),
+        ({"valueColumn": "datum", "avroSchema": RECORD}, "Option `valueColumn` names column 'datum'"),
+        ({"partitionColumn": "where"}, "Option `partitionColumn` names column 'where'"),
         ({"avroSchema": RECORD}, "n"),
     ],
 )
@@ -276,7 +276,7 @@ def test_options_that_do_not_fit_the_rows_are_refused(options: dict[str, Any], m
 
 
 def test_dropping_every_column_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"no column is left to write.*`dropRoutingColumns`"):
+    with pytest.raises(ConfigurationError, match=r"No column is left to write.*`dropRoutingColumns`"):
         plan_of(pa.schema([("origin", pa.string())]), partitionColumn="origin", dropRoutingColumns=True)
 
 
