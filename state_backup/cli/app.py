@@ -39,6 +39,7 @@ from state_backup.backup.writer import open_state
 from state_backup.cli import as_json as document
 from state_backup.cli import as_text as text
 from state_backup.cli.reading import blobs_with_ttl, checkpoint_sizes, find_states, read_record
+from state_backup.record.location import open_location
 from state_backup.record.names import StateNames
 from state_backup.report import Report
 from state_backup.restoring.restore import restore
@@ -322,9 +323,8 @@ def _place(shell: Shell, where: str, common: CommonOptions) -> Location:
 
 
 def _state(shell: Shell, where: str, common: CommonOptions) -> Location:
-    place = _place(shell, where, common)
-    if not place.path:
-        raise ConfigurationError(f"No state is named in container {place.container}. Use `container/state`.")
+    place = location_of(shell, where, common.option)
+    open_location(place)
     return place
 
 

@@ -484,7 +484,7 @@ def test_a_url_names_the_account_and_the_place() -> None:
         (("ls", "Box"), 1, "Container name 'Box' is not valid"),
         (("ls", "box/../other"), 1, "cannot be segments"),
         (("ls", "box", "-o", "acountKey=abc"), 1, "Did you mean accountKey"),
-        (("ls", "https://x.blob.core.windows.net/box?sig=abc"), 1, "Option `sasToken`"),
+        (("ls", "https://x.blob.core.windows.net/box?sig=abc"), 1, "option `sasToken`"),
         (("verify", "box"), 1, "No state is named in container box"),
         (("verify", "box/none"), 1, "it has no checkpoint record. Check the name"),
         (("verify", "box/none", "--checkpoint"), 2, "requires an argument"),
