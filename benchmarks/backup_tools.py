@@ -11,11 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from azure_account.location import Location
 from benchmarks.peak import peak
 from benchmarks.rounds import seconds
-from state_backup.backup.settings import WriterSettings
-from state_backup.restoring.restore import RestoreSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,14 +31,12 @@ _FILES_AT_ONCE = 4
 
 def back_up(directory: Path) -> float:
     """`state_backup`: open the state and back the directory up."""
-    from state_backup import Owner, open_state  # noqa: PLC0415 - each process imports its own tool
+    from state_backup import Location, Owner, WriterSettings, open_state  # noqa: PLC0415 - each process its own tool
 
-    container = _own_container()
+    state = Location.in_container(_own_container(), STATE)
 
     def act() -> None:
-        writer: StateWriter = open_state(
-            Location.in_container(container, STATE), Owner("flights"), WriterSettings(threads=THREADS)
-        )
+        writer: StateWriter = open_state(state, Owner("flights"), WriterSettings(threads=THREADS))
         writer.back_up({STORE: directory})
 
     return seconds(act)
@@ -49,14 +44,10 @@ def back_up(directory: Path) -> float:
 
 def restore(directory: Path) -> float:
     """`state_backup`: restore the newest checkpoint over what is there."""
-    from state_backup import restore  # noqa: PLC0415
+    from state_backup import Location, RestoreSettings, restore  # noqa: PLC0415
 
-    container = _own_container()
-    return seconds(
-        lambda: restore(
-            Location.in_container(container, STATE), {STORE: directory}, settings=RestoreSettings(threads=THREADS)
-        )
-    )
+    state = Location.in_container(_own_container(), STATE)
+    return seconds(lambda: restore(state, {STORE: directory}, settings=RestoreSettings(threads=THREADS)))
 
 
 def sdk_upload(directory: Path) -> float:
