@@ -139,7 +139,8 @@ class VersionWriter:
         if self.replaces:
             self._tombstones.clear()
         self._tombstones.update((each.partition, each.tombstones) for each in reports if each.checkpoint)
-        version = self._publish(batch, checkpoints, entries, size, bootstrapped=bootstrapped, sealed=sealed)
+        new = Publication(batch, checkpoints, entries, size, bootstrapped, sealed, self.replaces)
+        version = self._publish(new)
         return FillResult(
             version,
             sum(each.upserts for each in reports),
@@ -152,13 +153,13 @@ class VersionWriter:
         """Publish what is there as bootstrapped: all that the source had is in it, which may be nothing."""
         base = self.fill.base
         if base is None:
-            return self._publish(-1, {}, 0, 0, bootstrapped=True)
-        return self._publish(base.batch, {}, base.entries, base.bytes, bootstrapped=True)
+            return self._publish(Publication(-1, {}, 0, 0, bootstrapped=True, replaces=self.replaces))
+        new = Publication(base.batch, {}, base.entries, base.bytes, bootstrapped=True, replaces=self.replaces)
+        return self._publish(new)
 
-    def _publish(self, batch: int, checkpoints: Mapping[int, str], entries: int, size: int, **flags: Any) -> Version:
+    def _publish(self, new: Publication) -> Version:
         base = self.fill.base
         with self.metrics.measured("publishSeconds"):
-            new = Publication(batch, checkpoints, entries, size, replaces=self.replaces, **flags)
             version = self.fill.publish(new)
         self.metrics.count("versionsPublished", int(base is None or version.number != base.number))
         sizes = version.entries, sum(self._tombstones.values()), version.bytes
