@@ -17,10 +17,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from azure_account.location import Location
-from state_backup import open_account
-from state_backup.spark import back_up_checkpoint, restore_checkpoint
-from state_backup.spark.checkpoints import CheckpointSettings
+from state_backup import Location
+from state_backup.spark import CheckpointSettings, back_up_checkpoint, restore_checkpoint
 from tools.spark_session import local_spark
 
 if TYPE_CHECKING:
@@ -38,9 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     conf = dict(setting.split("=", 1) for setting in given.conf)
     settings = {"spark.sql.streaming.stateStore.providerClass": ROCKSDB, "spark.sql.shuffle.partitions": "2", **conf}
     spark = local_spark("checkpoint", **{"spark.master": "local[2]", **settings})
-    container_name, _, state = given.path.partition("/")
-    container = open_account().container(container_name)
-    found = restore_checkpoint(Location.in_container(container, state), given.checkpoint)
+    state = Location(given.path)
+    found = restore_checkpoint(state, given.checkpoint)
     print(f"restored {found.batch if found.restored else None}", flush=True)  # noqa: T201 - a program
 
     def write(rows: DataFrame, batch: int) -> None:
@@ -58,9 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         .trigger(availableNow=True)
         .start()
     )
-    with back_up_checkpoint(
-        query, Location.in_container(container, state), given.checkpoint, CheckpointSettings(every=2.0)
-    ):
+    with back_up_checkpoint(query, state, given.checkpoint, CheckpointSettings(every=2.0)):
         query.awaitTermination()
 
 

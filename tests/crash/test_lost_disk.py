@@ -81,12 +81,11 @@ def test_a_query_that_loses_its_disk_goes_on_at_its_batch_on_another_one(
     assert set(range(FILES)) == set(expected)
 
     job = lives_job(azurite, tmp_path, "killed", f"{container_name}/flights/by-route", conf)
+    state = Location.in_container(container, "flights/by-route")
     repeated = 0
     for life in range(KILLS):
-        committed = kill_amidst(
-            job, rng, lambda: bool(checkpoints(Location.in_container(container, "flights/by-route")))
-        )
-        backed_up = int(checkpoints(Location.in_container(container, "flights/by-route"))[0].offsets["spark.batch"]) + 1
+        committed = kill_amidst(job, rng, lambda: bool(checkpoints(state)))
+        backed_up = int(checkpoints(state)[0].offsets["spark.batch"]) + 1
         assert 0 < backed_up <= committed
         repeated += committed - backed_up
         shutil.rmtree(job.folder)
@@ -110,10 +109,10 @@ def test_a_query_that_loses_its_disk_goes_on_at_its_batch_on_another_one(
     assert truth == totals(found)
 
     sweep(
-        Location.in_container(container, "flights/by-route"),
-        plan_sweep(Location.in_container(container, "flights/by-route"), min_age=0),
+        state,
+        plan_sweep(state, min_age=0),
     )
-    left = plan_sweep(Location.in_container(container, "flights/by-route"), min_age=0)
+    left = plan_sweep(state, min_age=0)
     names = {blob.name for blob in container.list("flights/by-route/", uncommitted=True)}
     assert {*left.in_use, "flights/by-route/checkpoint.json"} == names
 

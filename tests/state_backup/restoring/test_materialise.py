@@ -185,30 +185,21 @@ def test_one_that_dies_at_any_file_operation_leaves_no_directory_or_the_whole_on
     old, folder = tmp_path / "old", tmp_path / "made"
     materialise(state_in(container), "store", ids[1], old, settings=RestoreSettings(threads=1))
     died = set[str]()
+
+    def make(target: Path) -> None:
+        sources, settings = LinkSources([old]), RestoreSettings(threads=1)
+        materialise(state_in(container), "store", ids[2], target, sources, settings)
+
     for number in itertools.count(1):
         target = folder / str(number)
         with dying(tmp_path, number) as death:
-            materialise(
-                state_in(container),
-                "store",
-                ids[2],
-                target,
-                LinkSources([old]),
-                settings=RestoreSettings(threads=1),
-            )
+            make(target)
         assert not target.exists() or equal(target, TREES[2])
         if not death.died:
             break
         died.add(death.done[number - 1])
         if not target.exists():
-            materialise(
-                state_in(container),
-                "store",
-                ids[2],
-                target,
-                LinkSources([old]),
-                settings=RestoreSettings(threads=1),
-            )
+            make(target)
         assert equal(target, TREES[2])
         assert equal(old, TREES[1])
         assert str(number) in {path.name for path in folder.iterdir()}
