@@ -75,7 +75,7 @@ def verify(
     the names and sizes of the blobs are compared.
     scratch: with `deep` a folder with room for the store; by default the temporary folder.
     threads: of the downloads.
-    report: is told what will be downloaded, and of each piece.
+    report: gets the files to download, and each piece that was.
 
     `NotFoundError` if the store does not exist, `CorruptError` if its manifest is damaged.
     """

@@ -189,7 +189,7 @@ class StateWriter:
 
         stores: the checkpoint has these and no others.
         offsets: texts by key, such as where the inputs were.
-        report: is told before each store's upload, and of each piece that is uploaded.
+        report: gets the files to upload, before each store's upload, and each piece that was.
         trust_times: a file whose inode, size and modification time are those of the last backup is not read again. Only
         for directories of hard links to files that are never changed in place, such as checkpoints of RocksDB.
         keep: ids of checkpoints that stay in the record beside the newest ones; those that are not in it any more are

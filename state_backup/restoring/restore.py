@@ -120,7 +120,7 @@ def restore(
     stores: directories by store name.
     checkpoint_id: a checkpoint; by default the newest that is whole and has all of these stores.
     settings: threads, and how long to wait for another restore.
-    report: is told at each attempt what will be downloaded, and of each piece.
+    report: gets, at each attempt, the files to download, and each piece that was.
 
     Files that are there with the same content are kept, whatever they are called: by hard links, or as copies if their
     permissions change or the disk has no links. When all is there and verified, each directory is replaced at once, one

@@ -90,7 +90,7 @@ def verify(
     checkpoint_id: one checkpoint; by default all.
     deep: download the files and compare checksums; else blobs are there with the right sizes.
     threads: requests at a time.
-    report: is told what will be downloaded, and of each piece.
+    report: gets the files to download, and each piece that was.
 
     `NotFoundError` if there is no record or no such checkpoint, `CorruptError` if the record is damaged.
     """
