@@ -20,7 +20,7 @@ from adjunct_store.versions.names import StoreNames
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from azure_account.location import Location
 from azure_account.parallel import concurrent_map
-from state_backup import Report
+from azure_account.report import Report
 from state_backup import Verified as VerifiedCheckpoint
 from state_backup import verify as verify_state
 

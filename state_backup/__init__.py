@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from azure_account.connect import open_account
 from azure_account.location import Location
+from azure_account.report import Report
 from state_backup.backup.arguments import MayBeEmpty
 from state_backup.backup.keeping import LEAST_KEPT, set_keep
 from state_backup.backup.rocksdb import rocksdb_checkpoint
@@ -24,7 +25,6 @@ from state_backup.backup.settings import Owner, PriorWork, WriterSettings
 from state_backup.backup.writer import StateWriter, open_state
 from state_backup.local.scan import ReadFiles
 from state_backup.record.record import Checkpoint
-from state_backup.report import Report
 from state_backup.restoring.restore import LinkSources, Restored, RestoreSettings, checkpoints, materialise, restore
 from state_backup.restoring.verifying import Verified, verify
 from state_backup.sweeping.sweep import SweepPlan, plan_sweep, sweep

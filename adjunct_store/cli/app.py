@@ -26,7 +26,6 @@ from azure_account.cli.json_lines import print_json
 from azure_account.cli.progress import transfer
 from azure_account.cli.shell import shell_of
 from azure_account.errors import ConfigurationError
-from state_backup import Report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -166,8 +165,7 @@ def verify_command(
     shell = shell_of(ctx)
     place = _store(shell, where, common)
     store = place.path
-    with transfer(shell, "verifying") as shown:
-        report = Report(shown.planned, shown.progress)
+    with transfer(shell, "verifying") as report:
         verified = verify(place, deep=deep, scratch=scratch, report=report)
     if common.as_json:
         print_json(document.verify_json(store, verified, deep=deep))

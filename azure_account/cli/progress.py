@@ -17,6 +17,7 @@ from rich.progress import (
 )
 
 from azure_account.cli.texts import plural, size_text
+from azure_account.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,17 +74,19 @@ class Bar:
 
 
 @contextmanager
-def transfer(shell: Shell, verb: str) -> Iterator[Bar | Lines]:
+def transfer(shell: Shell, verb: str) -> Iterator[Report]:
     """Show a transfer on standard error while the block runs."""
     if not shell.err.is_terminal:
-        yield Lines(shell, verb)
+        lines = Lines(shell, verb)
+        yield Report(lines.planned, lines.progress)
         return
     columns = (
         TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(),
         TimeElapsedColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=shell.err, transient=True) as bar:
-        yield Bar(bar, verb)
+    with Progress(*columns, console=shell.err, transient=True) as progress:
+        bar = Bar(progress, verb)
+        yield Report(bar.planned, bar.progress)
 
 
 @contextmanager

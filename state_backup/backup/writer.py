@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.documents.form import readable
 from azure_account.errors import AzureBlobError, ConfigurationError, describe
+from azure_account.report import Report
 from azure_account.undelete import undelete
 from state_backup.backup.arguments import checked_ids, checked_offsets, checked_stores, may_be_empty
 from state_backup.backup.keeping import LEAST_KEPT, kept
@@ -37,7 +38,6 @@ from state_backup.record.location import open_location
 from state_backup.record.record import MOST_CONDEMNED, Checkpoint, CheckpointRecord
 from state_backup.record.state_storage import StateStorage
 from state_backup.record.store import new_uuid
-from state_backup.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

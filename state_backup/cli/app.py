@@ -41,7 +41,6 @@ from state_backup.cli import as_text as text
 from state_backup.cli.reading import blobs_with_ttl, checkpoint_sizes, find_states, read_record
 from state_backup.record.location import open_location
 from state_backup.record.names import StateNames
-from state_backup.report import Report
 from state_backup.restoring.restore import restore
 from state_backup.restoring.verifying import verify
 from state_backup.sweeping.lifecycle import lifecycle_policy
@@ -50,7 +49,6 @@ from state_backup.sweeping.sweep import plan_sweep, sweep
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from azure_account.cli.progress import Bar, Lines
     from azure_account.cli.shell import Shell
     from azure_account.location import Location
 
@@ -127,12 +125,12 @@ def backup_command(
     offsets = checked_offsets(_pairs(given.offset or (), "--offset", "KEY=VALUE"), state.path)
     for directory in directories.values():
         _check_directory(directory)
-    with _warnings(shell), transfer(shell, "uploading") as shown:
+    with _warnings(shell), transfer(shell, "uploading") as report:
         writer = open_state(state, owner, settings)
         backed_up = {
             store: MayBeEmpty(directory) if store in empty else directory for store, directory in directories.items()
         }
-        checkpoint = writer.back_up(backed_up, offsets, _report(shown))
+        checkpoint = writer.back_up(backed_up, offsets, report)
     if common.as_json:
         print_json(document.backup_json(state.path, checkpoint, writer.backed_up))
     else:
@@ -186,8 +184,8 @@ def restore_command(
         elif not shell.interactive:
             _print(shell, [text.one_line(f"Restoring replaces what is in {directory}.") for directory in full])
         end_unconfirmed(shell)
-    with _warnings(shell), transfer(shell, "downloading") as shown:
-        restored = restore(state, directories, checkpoint_id=checkpoint, report=_report(shown))
+    with _warnings(shell), transfer(shell, "downloading") as report:
+        restored = restore(state, directories, checkpoint_id=checkpoint, report=report)
     if common.as_json:
         print_json(document.restore_json(state.path, restored))
     else:
@@ -243,8 +241,8 @@ def verify_command(
     """
     shell = shell_of(ctx)
     state = _state(shell, where, common)
-    with transfer(shell, "verifying") as shown:
-        verified = verify(state, checkpoint_id=checkpoint, deep=deep, report=_report(shown))
+    with transfer(shell, "verifying") as report:
+        verified = verify(state, checkpoint_id=checkpoint, deep=deep, report=report)
     if common.as_json:
         print_json(document.verify_json(state.path, verified, deep=deep))
     else:
@@ -326,10 +324,6 @@ def _state(shell: Shell, where: str, common: CommonOptions) -> Location:
     place = location_of(shell, where, common.option)
     open_location(place)
     return place
-
-
-def _report(shown: Bar | Lines) -> Report:
-    return Report(shown.planned, shown.progress)
 
 
 def _directories(stores: Sequence[str]) -> dict[str, Path]:

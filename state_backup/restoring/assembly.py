@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from azure_account.errors import AzureBlobError, ConflictError, CorruptError, NotFoundError
+from azure_account.report import Report
 from state_backup.local import durable, place
 from state_backup.local.scan import ReadFiles, scan
 from state_backup.record.stored_index import read_index
-from state_backup.report import Report
 from state_backup.restoring.download import Downloader
 from state_backup.restoring.pieces import begun
 

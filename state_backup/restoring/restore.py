@@ -26,13 +26,13 @@ from azure_account.errors import (
     describe,
 )
 from azure_account.host_locks import LOCK_TIMEOUT
+from azure_account.report import Report
 from azure_account.undelete import try_undelete
 from state_backup.local import place
 from state_backup.metrics import StateMetrics
 from state_backup.record.location import open_location
 from state_backup.record.store import record_store
 from state_backup.record.undelete import undelete_lost
-from state_backup.report import Report
 from state_backup.restoring.assembly import Target, Transfer, assemble
 
 if TYPE_CHECKING:

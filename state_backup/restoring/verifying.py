@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from azure_account.documents.document import FETCHES
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from azure_account.parallel import concurrent_map
+from azure_account.report import Report
 from state_backup.index.packs import runs
 from state_backup.local.scan import ExpectedChecksum
 from state_backup.record.location import open_location
 from state_backup.record.store import record_store
 from state_backup.record.stored_index import read_index
-from state_backup.report import Report
 from state_backup.restoring.packed import fetch_run
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ import pytest
 
 from azure_account.account import BlobContent
 from azure_account.memory.account import MemoryAccount
+from azure_account.report import Report
 from azure_account.retrying.retry_loop import Intercept, Request
 from state_backup import Owner, checkpoints, open_state, plan_sweep, restore
 from state_backup.backup.settings import WriterSettings
 from state_backup.cli.reading import checkpoint_sizes, read_record
-from state_backup.report import Report
 from state_backup.restoring import download
 from state_backup.restoring.restore import RestoreSettings
 from state_backup.restoring.verifying import verify

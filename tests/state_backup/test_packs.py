@@ -16,12 +16,12 @@ from azure_account.errors import CorruptError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Faults
 from azure_account.memory.service import MemoryService
+from azure_account.report import Report
 from azure_account.retrying.retry_loop import Intercept, Request
 from state_backup.backup.settings import Owner, WriterSettings
 from state_backup.backup.writer import open_state
 from state_backup.index import packs
 from state_backup.index.snapshot_index import from_json
-from state_backup.report import Report
 from state_backup.restoring import download
 from state_backup.restoring.restore import LinkSources, RestoreSettings, checkpoints, materialise, restore
 from state_backup.restoring.verifying import verify

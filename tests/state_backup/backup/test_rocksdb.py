@@ -15,9 +15,9 @@ import pytest
 from rocksdict import AccessType, Options, Rdict, WriteBatch
 
 from azure_account.errors import ConfigurationError
+from azure_account.report import Report
 from state_backup import Owner, open_state, restore
 from state_backup.backup.rocksdb import rocksdb_checkpoint
-from state_backup.report import Report
 from tests.state_backup.states import check_no_orphans, new_account, state_in
 
 if TYPE_CHECKING:

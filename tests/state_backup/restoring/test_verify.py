@@ -11,12 +11,12 @@ from azure_account.account import BlobAttributes
 from azure_account.errors import CorruptError, NotFoundError, TransientError
 from azure_account.location import Location
 from azure_account.memory.faults import Faults, TimeOut, always, on
+from azure_account.report import Report
 from azure_account.retrying.retry_loop import Request
 from state_backup.backup.settings import Owner
 from state_backup.backup.writer import open_state
 from state_backup.record.names import StateNames
 from state_backup.record.store import record_store
-from state_backup.report import Report
 from state_backup.restoring import verifying as module
 from state_backup.restoring.verifying import verify
 from tests.state_backup.states import STATE, TREES, new_account, state_in, write
