@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pytest
 
-from arrow_avro import arrow_schema, parse
+from arrow_avro import CODECS, arrow_schema, parse
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, CorruptError
 from azure_account.memory.account import MemoryAccount
@@ -121,7 +121,7 @@ INTEROP = {
 }
 
 
-@pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard", "bzip2", "xz"])
+@pytest.mark.parametrize("codec", CODECS)
 def test_avros_interoperability_record_is_read_except_for_its_recursive_field(codec: str) -> None:
     schema = json.loads((AVRO / "interop.avsc").read_text())
     out = io.BytesIO()

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry import metrics as telemetry
 
-from arrow_avro import DEFAULT_LIMITS, SYNC_SIZE, ReadLimits, block, blocks, header, parse, read_header
+from arrow_avro import CODECS, DEFAULT_LIMITS, SYNC_SIZE, ReadLimits, block, blocks, header, parse, read_header
 from arrow_avro.varint import encode
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
@@ -57,7 +57,6 @@ ROW = {
     "fields": [{"name": "n", "type": "long"}, {"name": "data", "type": ["null", "bytes"]}],
 }
 NAME = "s/1.avro"
-CODECS = ["null", "deflate", "snappy", "zstandard", "bzip2", "xz"]
 WAIT = 60.0
 """Seconds (s) after which a test that would hang fails instead."""
 
