@@ -73,6 +73,7 @@ class StoreHistory(History):
             "land": draws.choice([1, 8]),
             "pause": draws.choice([0, 0, 2]),
             "lose": draws.choice([0, 0, 0, 1]),
+            "replaced": draws.choice([0, 0, 1]),
         }
         return [Event("fill", 0, 0), *draw_events(weights, draws.choice([20, 40, 80]), draws)]
 
@@ -123,6 +124,8 @@ def _event(world: StoreWorld, draws: Random, name: str) -> None:  # noqa: C901, 
             world.lose_checkpoint(FOLDER)
         case "pause":
             _pause(world, draws)
+        case "replaced" if fills:
+            _replace(world, draws.choice(fills))
 
 
 def _start_task(world: StoreWorld, query: str) -> StoreProcess:
@@ -213,6 +216,15 @@ def _doubt(world: StoreWorld, fill: StoreProcess, draws: Random) -> None:
     fill.move(draws.choice([2, 5, 20]), "put manifest")
     if len(world.late) > late:
         world.land(late)
+
+
+def _replace(world: StoreWorld, fill: StoreProcess) -> None:
+    """A fill is about to upload; another one takes the store over; the first wakes."""
+    if fill.move(aim="put"):
+        successor = world.start("fill", world.fill_store)
+        while not (successor.writer or successor.ended):
+            successor.step()
+        fill.step()
 
 
 def _wait_without_tasks(world: StoreWorld, part: float) -> None:

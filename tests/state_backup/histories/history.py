@@ -68,6 +68,7 @@ class BackupHistory(History):
             "keep": draws.choice([0, 1, 2]),
             "interrupted": draws.choice([0, 2]),
             "rival": draws.choice([0, 1, 2]),
+            "replaced": draws.choice([0, 1, 2]),
         }
         return [Event("write", 0, 0), *draw_events(weights, draws.choice([15, 25, 40, 60]), draws)]
 
@@ -128,6 +129,8 @@ def _event(world: StateWorld, draws: Random, name: str) -> None:  # noqa: C901, 
             _lose_answer(world, draws.choice(writers))
         case "rival" if world.epoch is not None and writers:
             _open_again(world, draws.choice(writers), draws)
+        case "replaced" if writers:
+            _replace(world, draws.choice(writers))
         case "interrupted" if not world.alive("restore"):
             world.start("restore", world.restore_state).move(draws.choice([1, 2, 3, 4]))
             world.processes[-1].kill()
@@ -168,3 +171,12 @@ def _open_again(world: StateWorld, writer: StateProcess, draws: Random) -> None:
     both = writer.writer and rival.writer and not (writer.ended or rival.ended)
     world.truth.seen["two writers of one epoch back up"] += bool(both)
     writer.move(aim=draws.choice(["", "delete"]))
+
+
+def _replace(world: StateWorld, writer: StateProcess) -> None:
+    """A writer is about to delete; another one takes the state over; the first wakes."""
+    if writer.move(aim="delete"):
+        successor = world.start("writer", world.write_state)
+        while not (successor.writer or successor.ended):
+            successor.step()
+        writer.step()
